@@ -1,0 +1,5 @@
+/* What jextract reads to generate io.nccl4j.bindings.nccl: NVIDIA's own header, and nothing of ours. */
+
+/* nccl.h 2.30 declares ncclResetDebugInit only where this is set; NCCL's own build sets it, its installed header does not. */
+#define NCCL_OS_LINUX 1
+#include <nccl.h>
