@@ -1,0 +1,238 @@
+package io.nccl4j;
+
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.reference.ReferenceBackend;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+
+/**
+ * What carries out the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
+ * communicators, streams, events and buffers, which belong to their callers.
+ *
+ * <p>This class is the one door from the contract to its two implementations. Any thread may use a
+ * backend.
+ */
+public abstract sealed class Backend implements AutoCloseable
+    permits NcclBackend, ReferenceBackend {
+  private volatile boolean closed;
+
+  /** For the backends. */
+  protected Backend() {}
+
+  /**
+   * Returns the NCCL backend where a GPU is usable, else the reference with one device per
+   * processor, at least two. Which one and why is logged.
+   */
+  public static Backend auto() {
+    return NcclBackend.ifUsable()
+        .orElseGet(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
+  }
+
+  /**
+   * Returns the NCCL backend.
+   *
+   * @throws LibraryNotFoundException if {@code libnccl} or {@code libcudart} cannot be loaded
+   * @throws CudaException if there is no usable GPU
+   */
+  public static Backend nccl() {
+    return NcclBackend.open();
+  }
+
+  /**
+   * Returns a reference backend in this process.
+   *
+   * @param devices how many devices it shows; a communicator may have more ranks than that, which
+   *     then share them
+   */
+  public static Backend reference(int devices) {
+    return ReferenceBackend.open(devices);
+  }
+
+  /** Returns the backend's name: {@code nccl} or {@code reference}. */
+  public abstract String name();
+
+  /** Returns what the backend's devices are. */
+  public abstract Platform platform();
+
+  /** Returns the devices, in the order of their indices; at least one. */
+  public abstract List<Device> devices();
+
+  /**
+   * Returns the versions of everything that takes part, by name: {@code nccl4j}, {@code java}, and
+   * for NCCL {@code nccl}, {@code cuda runtime}, {@code cuda driver} and the paths of the
+   * libraries.
+   */
+  public abstract Map<String, String> versions();
+
+  /**
+   * Returns a new id for one communicator. One rank calls this; all ranks need its result. C:
+   * {@code ncclGetUniqueId}.
+   */
+  public final UniqueId newUniqueId() {
+    checkOpen();
+    return createUniqueId();
+  }
+
+  /**
+   * Makes one rank's end of a communicator. It returns when all ranks have come, within the
+   * configured timeout; called in a {@link Group}, it returns at once and the communicator is
+   * usable when the group has ended. C: {@code ncclCommInitRankConfig}.
+   *
+   * @param id the id that all ranks share
+   * @param worldSize the number of ranks; 1 or more
+   * @param rank this rank, from 0 to {@code worldSize - 1}
+   * @param config timeouts, device and name
+   * @return the communicator, for the caller to close
+   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws NcclTimeoutException if not all ranks came in time
+   * @throws NcclException if the library failed
+   */
+  public final Communicator communicator(
+      UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
+    checkOpen();
+    Objects.requireNonNull(id, "id");
+    Objects.requireNonNull(config, "config");
+    if (worldSize < 1) {
+      throw new IllegalArgumentException("worldSize is " + worldSize + "; it must be 1 or more");
+    }
+    Arguments.rankWithin(rank, worldSize, "rank");
+    int device = config.device().orElse(rank % devices().size());
+    checkDevice(device);
+    Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
+    communicator.connectNowOrWithGroup();
+    return communicator;
+  }
+
+  /**
+   * Makes a communicator whose ranks are all in this process, one per device listed, rank 0 first.
+   * C: {@code ncclCommInitAll}.
+   *
+   * @param config timeouts and name; its device is not looked at
+   * @param devices the device of each rank; at least one
+   * @return the ranks' ends, for the caller to close
+   * @throws IllegalStateException if called in a group
+   */
+  public final List<Communicator> communicators(CommunicatorConfig config, int... devices) {
+    checkOpen();
+    Objects.requireNonNull(config, "config");
+    Objects.requireNonNull(devices, "devices");
+    if (devices.length == 0) {
+      throw new IllegalArgumentException("devices is empty; there must be one for each rank");
+    }
+    if (Group.current() != null) {
+      throw new IllegalStateException(
+          "communicators makes a group of its own and cannot be called in one");
+    }
+    for (int device : devices) {
+      checkDevice(device);
+    }
+    UniqueId id = newUniqueId();
+    List<Communicator> made = new ArrayList<>();
+    Group.run(
+        () -> {
+          for (int rank = 0; rank < devices.length; rank++) {
+            made.add(communicator(id, devices.length, rank, config.withDevice(devices[rank])));
+          }
+        });
+    return List.copyOf(made);
+  }
+
+  /**
+   * Returns a new stream on a device, for the caller to close. C: {@code
+   * cudaStreamCreateWithFlags}, non-blocking.
+   */
+  public final Stream newStream(int device) {
+    checkOpen();
+    checkDevice(device);
+    return createStream(device);
+  }
+
+  /**
+   * Returns a new event of a device, for the caller to close. C: {@code cudaEventCreateWithFlags}.
+   */
+  public final Event newEvent(int device) {
+    checkOpen();
+    checkDevice(device);
+    return createEvent(device);
+  }
+
+  /**
+   * Allocates device memory, for the caller to close. Its contents are undefined. C: {@code
+   * cudaMalloc}.
+   *
+   * @param device whose memory
+   * @param type the type of the elements
+   * @param count how many elements; 0 or more
+   */
+  public final Buffer allocate(int device, DataType type, long count) {
+    checkOpen();
+    checkDevice(device);
+    Arguments.byteSize(Objects.requireNonNull(type, "type"), count);
+    return createBuffer(device, type, count);
+  }
+
+  /**
+   * Allocates host memory that copies to and from devices quickly and that the host can address
+   * with {@link Buffer#segment}, for the caller to close. Its contents are undefined. C: {@code
+   * cudaHostAlloc}.
+   *
+   * @param type the type of the elements
+   * @param count how many elements; 0 or more
+   */
+  public final Buffer allocatePinned(DataType type, long count) {
+    checkOpen();
+    Arguments.byteSize(Objects.requireNonNull(type, "type"), count);
+    return createPinnedBuffer(type, count);
+  }
+
+  /**
+   * Closes the backend: it makes nothing more. What it has made lives on until its owners close it.
+   * Idempotent.
+   */
+  @Override
+  public final void close() {
+    closed = true;
+  }
+
+  /** Does what {@link #newUniqueId} promises. */
+  protected abstract UniqueId createUniqueId();
+
+  /** Returns an unconnected communicator; the arguments are checked. */
+  protected abstract Communicator newCommunicator(
+      UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config);
+
+  /** Does what {@link #newStream} promises. */
+  protected abstract Stream createStream(int device);
+
+  /** Does what {@link #newEvent} promises. */
+  protected abstract Event createEvent(int device);
+
+  /** Does what {@link #allocate} promises. */
+  protected abstract Buffer createBuffer(int device, DataType type, long count);
+
+  /** Does what {@link #allocatePinned} promises. */
+  protected abstract Buffer createPinnedBuffer(DataType type, long count);
+
+  /**
+   * Launches the checked operations of one group, of communicators of this backend; all of them or,
+   * if it throws, none to rely on.
+   */
+  protected abstract void launchGroup(List<GroupCall> calls);
+
+  private void checkDevice(int device) {
+    Arguments.rankWithin(device, devices().size(), "device");
+  }
+
+  private void checkOpen() {
+    if (closed) {
+      throw new IllegalStateException("backend is closed: " + this);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "Backend[" + name() + ", " + devices().size() + " devices]";
+  }
+}

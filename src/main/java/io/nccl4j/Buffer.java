@@ -1,0 +1,408 @@
+package io.nccl4j;
+
+import java.lang.foreign.MemorySegment;
+import java.util.Objects;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
+ *
+ * <p>A buffer either owns its memory (from {@link Communicator#allocate}, {@link Backend#allocate}
+ * and {@link Backend#allocatePinned}), which {@link #close} gives back, or is a view of somebody
+ * else's ({@link #slice}, {@link #ofDeviceAddress}, {@link #ofHostSegment}), whose owner must keep
+ * it alive until every stream has passed the last operation that uses it. The same holds for an
+ * owner's own {@code close}: synchronize first.
+ *
+ * <p>Any thread may use a buffer; operations on its contents are ordered by their streams and by
+ * nothing else.
+ */
+public final class Buffer implements AutoCloseable {
+  /** The {@link #device} of memory that belongs to no device in particular: pinned host memory. */
+  public static final int ANY_DEVICE = -1;
+
+  /** Where a buffer's memory lies, and so who can use it. */
+  public enum Space {
+    /** Memory of a CUDA device; the host cannot address it. */
+    DEVICE(Platform.CUDA),
+    /** Page-locked host memory that CUDA devices can address too. */
+    PINNED(Platform.CUDA),
+    /** Host memory of the reference backend. */
+    HOST(Platform.HOST);
+
+    private final Platform platform;
+
+    Space(Platform platform) {
+      this.platform = platform;
+    }
+
+    /** Returns the platform whose devices can address this memory. */
+    public Platform platform() {
+      return platform;
+    }
+  }
+
+  /**
+   * What a buffer and all views of it share: whether the memory is still there, and how to give it
+   * back.
+   */
+  private static final class Owner {
+    final AtomicBoolean released = new AtomicBoolean();
+    final Runnable release;
+    // Read plainly on the hot path; written once, before the memory goes.
+    boolean open = true;
+
+    Owner(Runnable release) {
+      this.release = release;
+    }
+  }
+
+  private final Owner owner;
+  private final boolean view;
+  private final Space space;
+  private final MemorySegment memory;
+  private final long address;
+  private final DataType type;
+  private final long count;
+  private final int device;
+
+  private Buffer(
+      Owner owner,
+      boolean view,
+      Space space,
+      MemorySegment memory,
+      DataType type,
+      long count,
+      int device) {
+    this.owner = owner;
+    this.view = view;
+    this.space = space;
+    this.memory = memory;
+    this.address = memory.address();
+    this.type = type;
+    this.count = count;
+    this.device = device;
+  }
+
+  /**
+   * Makes a view of CUDA device memory that somebody else owns, such as a framework's tensor.
+   *
+   * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
+   *     multiple of the element size
+   * @param type the type of the elements
+   * @param count how many elements there are; 0 or more
+   * @param device the CUDA device that the memory belongs to, as numbered in this process
+   * @throws IllegalArgumentException if an argument is out of its range
+   */
+  public static Buffer ofDeviceAddress(long address, DataType type, long count, int device) {
+    return ofDeviceAddress(address, type, count, device, () -> {});
+  }
+
+  /**
+   * Makes a buffer of CUDA device memory whose owner is to be told when it is closed.
+   *
+   * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
+   *     multiple of the element size
+   * @param type the type of the elements
+   * @param count how many elements there are; 0 or more
+   * @param device the CUDA device that the memory belongs to, as numbered in this process
+   * @param release runs once, in the thread that closes the buffer
+   * @throws IllegalArgumentException if an argument is out of its range
+   */
+  public static Buffer ofDeviceAddress(
+      long address, DataType type, long count, int device, Runnable release) {
+    Arguments.notNegative(device, "device");
+    return of(Space.DEVICE, MemorySegment.ofAddress(address), type, count, device, release);
+  }
+
+  /**
+   * Makes a buffer of page-locked host memory, which a CUDA device can address under the same
+   * address.
+   *
+   * @param memory native memory that is page-locked, of the global scope
+   * @param type the type of the elements
+   * @param count how many elements there are; 0 or more
+   * @param release runs once, in the thread that closes the buffer
+   * @throws IllegalArgumentException if an argument is out of its range
+   */
+  public static Buffer ofPinnedSegment(
+      MemorySegment memory, DataType type, long count, Runnable release) {
+    return of(Space.PINNED, sized(memory, type, count), type, count, ANY_DEVICE, release);
+  }
+
+  /**
+   * Makes a buffer of native host memory, for communicators of the reference backend.
+   *
+   * @param memory native memory that every thread can access, at least {@code count} elements long
+   * @param type the type of the elements
+   * @param count how many elements there are; 0 or more
+   * @param device the reference backend's device that may use it, or {@link #ANY_DEVICE}
+   * @param release runs once, in the thread that closes the buffer
+   * @throws IllegalArgumentException if an argument is out of its range
+   */
+  public static Buffer ofHostSegment(
+      MemorySegment memory, DataType type, long count, int device, Runnable release) {
+    if (device < ANY_DEVICE) {
+      throw new IllegalArgumentException(
+          "device is " + device + "; it must be 0 or more, or ANY_DEVICE");
+    }
+    return of(Space.HOST, sized(memory, type, count), type, count, device, release);
+  }
+
+  private static MemorySegment sized(MemorySegment memory, DataType type, long count) {
+    Objects.requireNonNull(memory, "memory");
+    long bytes = Arguments.byteSize(Objects.requireNonNull(type, "type"), count);
+    if (!memory.isNative()) {
+      throw new IllegalArgumentException(
+          "memory lies on the Java heap; a buffer needs native memory");
+    }
+    if (memory.byteSize() < bytes) {
+      throw new IllegalArgumentException(
+          "memory has "
+              + memory.byteSize()
+              + " bytes; "
+              + count
+              + " elements of "
+              + type
+              + " need "
+              + bytes);
+    }
+    return memory.asSlice(0, bytes);
+  }
+
+  private static Buffer of(
+      Space space, MemorySegment memory, DataType type, long count, int device, Runnable release) {
+    Objects.requireNonNull(type, "type");
+    Objects.requireNonNull(release, "release");
+    Arguments.byteSize(type, count);
+    long address = memory.address();
+    if (count > 0 && address == 0) {
+      throw new IllegalArgumentException(
+          "address is 0; it must be the address of " + count + " elements");
+    }
+    if (address % type.bytes() != 0) {
+      throw new IllegalArgumentException(
+          "address is 0x%x; it must be a multiple of %d, the size of %s"
+              .formatted(address, type.bytes(), type));
+    }
+    return new Buffer(new Owner(release), false, space, memory, type, count, device);
+  }
+
+  /** Returns the type of the elements. */
+  public DataType type() {
+    return type;
+  }
+
+  /** Returns how many elements there are. */
+  public long count() {
+    return count;
+  }
+
+  /** Returns the size in bytes: {@code count() * type().bytes()}. */
+  public long byteSize() {
+    return count * type.bytes();
+  }
+
+  /** Returns the device that the memory belongs to, or {@link #ANY_DEVICE}. */
+  public int device() {
+    return device;
+  }
+
+  /** Returns where the memory lies. */
+  public Space space() {
+    return space;
+  }
+
+  /**
+   * Returns the address of the first element: the way out to other native code. It is valid while
+   * the buffer's owner is open.
+   *
+   * @throws IllegalStateException if the owner is closed
+   */
+  public long address() {
+    checkOpen("buffer");
+    return address;
+  }
+
+  /**
+   * Returns the memory of the elements, for the host to read and write once the streams that use it
+   * have passed. It is valid while the buffer's owner is open.
+   *
+   * @throws IllegalStateException if the owner is closed, or if this is device memory, which the
+   *     host cannot address
+   */
+  public MemorySegment segment() {
+    checkOpen("buffer");
+    if (space == Space.DEVICE) {
+      throw new IllegalStateException(
+          "the host cannot address device memory; copy it with copyTo: " + this);
+    }
+    return memory;
+  }
+
+  /**
+   * Returns a view of some of the elements, without a copy. Closing it does nothing; it ends with
+   * this buffer's owner.
+   *
+   * @param offset the first element of the view
+   * @param elements how many elements the view has
+   * @throws IllegalArgumentException if the range does not lie within this buffer
+   * @throws IllegalStateException if the owner is closed
+   */
+  public Buffer slice(long offset, long elements) {
+    checkOpen("buffer");
+    if (offset < 0 || elements < 0 || elements > count - offset) {
+      throw new IllegalArgumentException(
+          "offset "
+              + offset
+              + " and elements "
+              + elements
+              + " do not lie within the buffer's count of "
+              + count);
+    }
+    long start = offset * type.bytes();
+    MemorySegment part =
+        space == Space.DEVICE
+            ? MemorySegment.ofAddress(address + start)
+            : memory.asSlice(start, elements * type.bytes());
+    return new Buffer(owner, true, space, part, type, elements, device);
+  }
+
+  /**
+   * Enqueues a copy from host memory into all of this buffer. The contents are taken before this
+   * method returns, so the caller may change or free the host memory at once; the buffer has them
+   * when the stream has passed. C: {@code cudaMemcpyAsync}.
+   *
+   * @param source host memory of exactly {@link #byteSize} bytes, on the heap or off it
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if the size or the device does not fit
+   */
+  public void copyFrom(MemorySegment source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    checkCopy(stream, source.byteSize(), "source");
+    stream.upload(source, this);
+  }
+
+  /**
+   * Copies all of this buffer to host memory, in stream order, and waits for it as {@link
+   * Stream#synchronize()} does. C: {@code cudaMemcpyAsync}.
+   *
+   * @param target writable host memory of exactly {@link #byteSize} bytes, on the heap or off it
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if the size or the device does not fit, or the memory is
+   *     read-only
+   */
+  public void copyTo(MemorySegment target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    checkCopy(stream, target.byteSize(), "target");
+    if (target.isReadOnly()) {
+      throw new IllegalArgumentException("target is read-only");
+    }
+    stream.download(this, target);
+  }
+
+  /**
+   * Enqueues a copy of all of another buffer into this one; both must have the same type and count.
+   * C: {@code cudaMemcpyAsync}.
+   *
+   * @param source the buffer to read; it may lie on another device of the same backend or in pinned
+   *     memory
+   * @param stream the stream that orders the copy, of this buffer's device or of the source's
+   * @throws IllegalArgumentException if type, count or device do not fit
+   */
+  public void copyFrom(Buffer source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    Objects.requireNonNull(stream, "stream");
+    checkOpen("buffer");
+    source.checkOpen("source");
+    stream.checkOpen();
+    Arguments.sameType(source, "source", this, "this buffer");
+    if (source.count != count) {
+      throw new IllegalArgumentException(
+          "source has count " + source.count + "; this buffer has " + count);
+    }
+    if (!usableOn(stream.platform(), stream.device())
+        && !source.usableOn(stream.platform(), stream.device())) {
+      throw new IllegalArgumentException(
+          "stream " + stream + " is of the device of neither " + source + " nor " + this);
+    }
+    if (source.space.platform() != space.platform()) {
+      throw new IllegalArgumentException(
+          "source " + source + " and " + this + " are of different backends");
+    }
+    stream.copy(source, this);
+  }
+
+  /**
+   * Enqueues setting every byte of this buffer. C: {@code cudaMemsetAsync}.
+   *
+   * @param value what every byte becomes
+   * @param stream the stream that orders it, of this buffer's device
+   * @throws IllegalArgumentException if the device does not fit
+   */
+  public void fill(byte value, Stream stream) {
+    checkCopy(stream, byteSize(), "buffer");
+    stream.fill(this, value);
+  }
+
+  private void checkCopy(Stream stream, long bytes, String argument) {
+    Objects.requireNonNull(stream, "stream");
+    checkOpen("buffer");
+    stream.checkOpen();
+    if (bytes != byteSize()) {
+      throw new IllegalArgumentException(
+          argument + " has " + bytes + " bytes; " + this + " has " + byteSize());
+    }
+    if (!usableOn(stream.platform(), stream.device())) {
+      throw new IllegalArgumentException("stream " + stream + " cannot reach " + this);
+    }
+  }
+
+  /** Returns whether work on a device can use this memory; the owner's state is not looked at. */
+  boolean usableOn(Platform platform, int user) {
+    return space.platform == platform && (device == user || device == ANY_DEVICE);
+  }
+
+  boolean open() {
+    return owner.open;
+  }
+
+  void checkOpen(String argument) {
+    if (!owner.open) {
+      throw new IllegalStateException(argument + " is closed: " + this);
+    }
+  }
+
+  /** Returns whether the first bytes of this buffer and of another lie in the same memory. */
+  boolean overlaps(long bytes, Buffer other, long otherBytes) {
+    return address < other.address + otherBytes && other.address < address + bytes;
+  }
+
+  /** Returns how many bytes lie between another buffer's first element and this one's. */
+  long bytesAfter(Buffer other) {
+    return address - other.address;
+  }
+
+  /**
+   * Returns the first element's location without looking at the owner's state: what a backend hands
+   * to native code, after the contract's checks. For device memory it has size 0.
+   */
+  public MemorySegment pointer() {
+    return memory;
+  }
+
+  /** Gives the memory back if this buffer owns it; does nothing on a view or when called again. */
+  @Override
+  public void close() {
+    if (!view && owner.released.compareAndSet(false, true)) {
+      owner.open = false;
+      owner.release.run();
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "Buffer[%s x %d, %s %s, 0x%x]"
+        .formatted(
+            type, count, space, device == ANY_DEVICE ? "any device" : "device " + device, address);
+  }
+}

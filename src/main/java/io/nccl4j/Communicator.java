@@ -1,0 +1,741 @@
+package io.nccl4j;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+
+/**
+ * One rank's end of a set of ranks that move data together. Its operations enqueue work on a {@link
+ * Stream} and return; the work is done when the stream has passed it.
+ *
+ * <p>Every rank calls the same collectives, with matching counts, types, operators and roots, in
+ * the same order. {@code send} and {@code recv} are either the same memory in the way that each
+ * method names (in-place) or do not overlap. A count of 0 does nothing. Buffers, streams and
+ * operators stay the caller's, who keeps them open until the stream has passed the operation.
+ *
+ * <p>Threading: one thread at a time may use a communicator, and one thread at a time the
+ * communicators of one device. {@link #abort} alone may be called from any thread at any time.
+ *
+ * <p>Arguments that can be checked are checked before anything is launched, with an {@link
+ * IllegalArgumentException} that names argument, value and rule, or an {@link
+ * IllegalStateException} for what is closed. What the library then refuses is an {@link
+ * NcclException}.
+ *
+ * @see <a
+ *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/colls.html">Collective
+ *     communication functions</a>
+ */
+public abstract sealed class Communicator implements AutoCloseable
+    permits io.nccl4j.nccl.NcclCommunicator, io.nccl4j.reference.ReferenceCommunicator {
+  /** The {@code peer} of an operation that has neither a root nor a peer. */
+  public static final int NO_PEER = -1;
+
+  /** The life of a communicator; only the first three allow anything but closing. */
+  private enum State {
+    UNCONNECTED,
+    CONNECTED,
+    ABORTED,
+    CLOSED
+  }
+
+  private final Backend backend;
+  private final CommunicatorConfig config;
+  private final Platform platform;
+  private final int device;
+  private int rank;
+  private int size;
+  private volatile State state = State.UNCONNECTED;
+
+  /**
+   * For the backends: makes a communicator that {@link #connect} will connect.
+   *
+   * @param rank this rank, or -1 where only connecting will tell
+   * @param size the number of ranks, or -1 where only connecting will tell
+   */
+  protected Communicator(
+      Backend backend, CommunicatorConfig config, int device, int rank, int size) {
+    this.backend = backend;
+    this.config = config;
+    this.platform = backend.platform();
+    this.device = device;
+    this.rank = rank;
+    this.size = size;
+  }
+
+  /** Returns the backend that made this communicator. */
+  public final Backend backend() {
+    return backend;
+  }
+
+  /** Returns the configuration that this communicator was made with. */
+  public final CommunicatorConfig config() {
+    return config;
+  }
+
+  /** Returns the device that this rank uses. C: {@code ncclCommCuDevice}. */
+  public final int device() {
+    return device;
+  }
+
+  /**
+   * Returns this rank, from 0 to {@code size() - 1}. C: {@code ncclCommUserRank}.
+   *
+   * @throws IllegalStateException if the communicator is the unfinished part of a group
+   */
+  public final int rank() {
+    checkConnectedOnce();
+    return rank;
+  }
+
+  /**
+   * Returns the number of ranks. C: {@code ncclCommCount}.
+   *
+   * @throws IllegalStateException if the communicator is the unfinished part of a group
+   */
+  public final int size() {
+    checkConnectedOnce();
+    return size;
+  }
+
+  /** Returns a new stream on this rank's device, for the caller to close. */
+  public final Stream newStream() {
+    return backend.newStream(device);
+  }
+
+  /** Returns a new event of this rank's device, for the caller to close. */
+  public final Event newEvent() {
+    return backend.newEvent(device);
+  }
+
+  /**
+   * Allocates memory of this rank's device, for the caller to close. Its contents are undefined. C:
+   * {@code cudaMalloc}.
+   *
+   * @param type the type of the elements
+   * @param count how many elements; 0 or more
+   */
+  public final Buffer allocate(DataType type, long count) {
+    return backend.allocate(device, type, count);
+  }
+
+  /**
+   * Reduces all ranks' data; every rank gets the result. C: {@code ncclAllReduce}.
+   *
+   * @param send this rank's data, {@code count} elements
+   * @param recv where the result goes, {@code count} elements; in-place if it is the same memory as
+   *     {@code send}
+   * @param op how elements are combined
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+    check(send, "send");
+    check(recv, "recv");
+    checkSameCount(send, recv);
+    checkOperator(op, send.type());
+    if (send != recv) {
+      checkTypes(send, recv);
+      checkOverlap(send, recv, 0, "the same memory");
+    }
+    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
+  }
+
+  /**
+   * Copies the root's data to every rank. C: {@code ncclBroadcast}.
+   *
+   * @param send the root's data, {@code count} elements; on other ranks it is not read and may be
+   *     null
+   * @param recv where the data goes, {@code count} elements; in-place if it is the same memory as
+   *     {@code send}
+   * @param root the rank whose data it is
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
+    checkConnected();
+    Arguments.rankWithin(root, size, "root");
+    check(recv, "recv");
+    if (send != null || rank == root) {
+      check(send, "send");
+      checkTypes(send, recv);
+      checkSameCount(send, recv);
+      checkOverlap(send, recv, 0, "the same memory");
+    }
+    submit(Operation.BROADCAST, send, recv, recv.count(), null, root, stream);
+  }
+
+  /**
+   * Copies the root's data to every rank, in place. C: {@code ncclBroadcast} (and the older {@code
+   * ncclBcast}).
+   *
+   * @param buffer the root's data, and on the other ranks where it goes; {@code count} elements
+   * @param root the rank whose data it is
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void broadcast(Buffer buffer, int root, Stream stream) {
+    broadcast(buffer, buffer, root, stream);
+  }
+
+  /**
+   * Reduces all ranks' data; the root gets the result. C: {@code ncclReduce}.
+   *
+   * @param send this rank's data, {@code count} elements
+   * @param recv where the result goes on the root, {@code count} elements; in-place if it is the
+   *     same memory as {@code send}. On other ranks it is not written and may be null
+   * @param op how elements are combined
+   * @param root the rank that gets the result
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
+    checkConnected();
+    Arguments.rankWithin(root, size, "root");
+    check(send, "send");
+    checkOperator(op, send.type());
+    if (recv != null || rank == root) {
+      check(recv, "recv");
+      checkTypes(send, recv);
+      checkSameCount(send, recv);
+      checkOverlap(send, recv, 0, "the same memory");
+    }
+    submit(Operation.REDUCE, send, recv, send.count(), op, root, stream);
+  }
+
+  /**
+   * Gathers every rank's data on every rank, in rank order. C: {@code ncclAllGather}.
+   *
+   * @param send this rank's data, {@code count} elements
+   * @param recv where all data goes, {@code size() * count} elements; in-place if {@code send} is
+   *     its slice at {@code rank() * count}
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void allGather(Buffer send, Buffer recv, Stream stream) {
+    checkConnected();
+    check(send, "send");
+    check(recv, "recv");
+    checkTypes(send, recv);
+    checkWhole(recv, "recv", send, "send");
+    checkOverlap(send, recv, rank * send.byteSize(), "send == recv + rank * count");
+    submit(Operation.ALL_GATHER, send, recv, send.count(), null, NO_PEER, stream);
+  }
+
+  /**
+   * Reduces all ranks' data; every rank gets its own slice of the result. C: {@code
+   * ncclReduceScatter}.
+   *
+   * @param send this rank's data, {@code size() * count} elements
+   * @param recv where slice {@code rank()} of the result goes, {@code count} elements; in-place if
+   *     it is the slice of {@code send} at {@code rank() * count}
+   * @param op how elements are combined
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void reduceScatter(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+    checkConnected();
+    check(send, "send");
+    check(recv, "recv");
+    checkOperator(op, send.type());
+    checkTypes(send, recv);
+    checkWhole(send, "send", recv, "recv");
+    checkOverlap(recv, send, rank * recv.byteSize(), "recv == send + rank * count");
+    submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, NO_PEER, stream);
+  }
+
+  /**
+   * Sends slice r of this rank's data to rank r, and puts what rank r sends into slice r. It has no
+   * in-place form. C: {@code ncclAlltoAll}, from NCCL 2.28 on; with an older library grouped sends
+   * and receives.
+   *
+   * @param send this rank's data, {@code size() * count} elements
+   * @param recv where the data of all ranks goes, {@code size() * count} elements
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void allToAll(Buffer send, Buffer recv, Stream stream) {
+    checkConnected();
+    check(send, "send");
+    check(recv, "recv");
+    checkTypes(send, recv);
+    checkSameCount(send, recv);
+    if (send.count() % size != 0) {
+      throw new IllegalArgumentException(
+          "send has count "
+              + send.count()
+              + "; it must be a multiple of the communicator's size, "
+              + size);
+    }
+    if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
+      throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
+    }
+    submit(Operation.ALL_TO_ALL, send, recv, send.count() / size, null, NO_PEER, stream);
+  }
+
+  /**
+   * Gathers every rank's data on the root, in rank order. C: {@code ncclGather}, from NCCL 2.28 on;
+   * with an older library grouped sends and receives.
+   *
+   * @param send this rank's data, {@code count} elements
+   * @param recv where all data goes on the root, {@code size() * count} elements; in-place if the
+   *     root's {@code send} is its slice at {@code root * count}. On other ranks it is not written
+   *     and may be null
+   * @param root the rank that gets the data
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void gather(Buffer send, Buffer recv, int root, Stream stream) {
+    checkConnected();
+    Arguments.rankWithin(root, size, "root");
+    check(send, "send");
+    if (rank == root) {
+      check(recv, "recv");
+      checkTypes(send, recv);
+      checkWhole(recv, "recv", send, "send");
+      checkOverlap(send, recv, root * send.byteSize(), "send == recv + root * count");
+    }
+    submit(Operation.GATHER, send, rank == root ? recv : null, send.count(), null, root, stream);
+  }
+
+  /**
+   * Gives every rank its own slice of the root's data. C: {@code ncclScatter}, from NCCL 2.28 on;
+   * with an older library grouped sends and receives.
+   *
+   * @param send the root's data, {@code size() * count} elements; on other ranks it is not read and
+   *     may be null
+   * @param recv where this rank's slice goes, {@code count} elements; in-place if the root's {@code
+   *     recv} is the slice of {@code send} at {@code root * count}
+   * @param root the rank whose data it is
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void scatter(Buffer send, Buffer recv, int root, Stream stream) {
+    checkConnected();
+    Arguments.rankWithin(root, size, "root");
+    check(recv, "recv");
+    if (rank == root) {
+      check(send, "send");
+      checkTypes(send, recv);
+      checkWhole(send, "send", recv, "recv");
+      checkOverlap(recv, send, root * recv.byteSize(), "recv == send + root * count");
+    }
+    submit(Operation.SCATTER, rank == root ? send : null, recv, recv.count(), null, root, stream);
+  }
+
+  /**
+   * Sends data to one peer, which receives it with {@link #recv}. A stream stops at a send until
+   * the peer receives; what must progress together belongs into one {@link Group}. C: {@code
+   * ncclSend}.
+   *
+   * @param buffer the data, {@code count} elements
+   * @param peer the rank that receives; sending to oneself needs a receive in the same group
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void send(Buffer buffer, int peer, Stream stream) {
+    checkConnected();
+    Arguments.rankWithin(peer, size, "peer");
+    check(buffer, "buffer");
+    submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
+  }
+
+  /**
+   * Receives data from one peer, which sends the same type and count with {@link #send}. C: {@code
+   * ncclRecv}.
+   *
+   * @param buffer where the data goes, {@code count} elements
+   * @param peer the rank that sends
+   * @param stream the stream that orders the operation, of this rank's device
+   */
+  public final void recv(Buffer buffer, int peer, Stream stream) {
+    checkConnected();
+    Arguments.rankWithin(peer, size, "peer");
+    check(buffer, "buffer");
+    submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
+  }
+
+  /**
+   * Creates an operator that multiplies each rank's data with that rank's scalar, then sums. C:
+   * {@code ncclRedOpCreatePreMulSum}, from NCCL 2.11 on.
+   *
+   * @param type the type of the data that it will reduce
+   * @param scalar this rank's factor, rounded to the type as {@link DataType#set} does
+   * @return the operator, for the caller to close before the communicator
+   */
+  public final ReduceOp.PreMulSum preMulSum(DataType type, double scalar) {
+    Objects.requireNonNull(type, "type");
+    checkConnected();
+    return new ReduceOp.PreMulSum(this, type, createOperator(type, scalar));
+  }
+
+  /**
+   * Creates an operator like {@link #preMulSum(DataType, double)}, whose scalar is read from memory
+   * when a reduction runs.
+   *
+   * @param scalar one element, of the type that the operator will reduce; it stays open until the
+   *     stream has passed the last reduction that uses the operator
+   * @return the operator, for the caller to close before the communicator
+   */
+  public final ReduceOp.PreMulSum preMulSum(Buffer scalar) {
+    check(scalar, "scalar");
+    if (scalar.count() != 1) {
+      throw new IllegalArgumentException("scalar has count " + scalar.count() + "; it must be 1");
+    }
+    return new ReduceOp.PreMulSum(this, scalar.type(), createOperator(scalar));
+  }
+
+  /**
+   * Makes a new communicator of all ranks that pass the same color. Every rank of this communicator
+   * calls {@code split} or {@link #splitWithoutColor}. C: {@code ncclCommSplit}, from NCCL 2.18 on.
+   *
+   * @param color 0 or more: ranks of one color are together
+   * @param key orders the new ranks; equal keys keep the order of this communicator
+   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
+   *     rank's is kept
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   */
+  public final Communicator split(int color, int key, CommunicatorConfig childConfig) {
+    checkConnected();
+    Objects.requireNonNull(childConfig, "childConfig");
+    Arguments.notNegative(color, "color");
+    if (childConfig.device().isPresent() && childConfig.device().getAsInt() != device) {
+      throw new IllegalArgumentException(
+          "childConfig has device "
+              + childConfig.device().getAsInt()
+              + "; a split keeps the parent's, "
+              + device);
+    }
+    Communicator child = newSplit(color, key, childConfig);
+    child.connectNowOrWithGroup();
+    return child;
+  }
+
+  /**
+   * Makes a new communicator as {@link #split(int, int, CommunicatorConfig)} does, with this one's
+   * configuration.
+   */
+  public final Communicator split(int color, int key) {
+    return split(color, key, config);
+  }
+
+  /**
+   * Takes part in a split that gives this rank no new communicator. C: {@code ncclCommSplit} with
+   * {@code NCCL_SPLIT_NOCOLOR}.
+   */
+  public final void splitWithoutColor() {
+    checkConnected();
+    newSplit(NO_COLOR, 0, config).connectNowOrWithGroup();
+  }
+
+  /** What a backend's {@link #newSplit} gets from a rank that is to have no new communicator. */
+  protected static final int NO_COLOR = -1;
+
+  /**
+   * Returns what has failed since the communicator was made, or nothing: the network, a peer, a
+   * kernel. After a failure, {@link #abort} every rank's communicator. C: {@code
+   * ncclCommGetAsyncError}.
+   *
+   * @throws IllegalStateException if the communicator is closed
+   */
+  public final Optional<NcclException> asyncError() {
+    checkConnected();
+    return findAsyncError();
+  }
+
+  /**
+   * Ends this communicator at once, and with it every operation on it that is enqueued or running
+   * here; their streams go on. Safe from any thread, also while another one waits inside this
+   * communicator. Idempotent. C: {@code ncclCommAbort}.
+   */
+  public final void abort() {
+    State before;
+    synchronized (this) {
+      before = state;
+      if (before == State.CLOSED || before == State.ABORTED) {
+        return;
+      }
+      state = State.ABORTED;
+    }
+    abortConnection();
+  }
+
+  /**
+   * Finishes what is enqueued, tells the peers, and frees what the communicator holds. Every rank
+   * closes its end. It waits for at most the configured timeout, then aborts. Idempotent; after
+   * {@link #abort} there is nothing left to do. C: {@code ncclCommFinalize}, {@code
+   * ncclCommDestroy}.
+   *
+   * @throws NcclTimeoutException if the time has passed, after having aborted
+   * @throws NcclException if the library failed
+   */
+  @Override
+  public final void close() {
+    State before;
+    synchronized (this) {
+      before = state;
+      if (before == State.CLOSED) {
+        return;
+      }
+      state = State.CLOSED;
+    }
+    if (before == State.CONNECTED) {
+      closeConnection();
+    }
+  }
+
+  /** Returns whether the communicator is connected and neither closed nor aborted. */
+  public final boolean open() {
+    return state == State.CONNECTED;
+  }
+
+  /** Returns whether {@link #abort} has been called. */
+  public final boolean aborted() {
+    return state == State.ABORTED;
+  }
+
+  /** Connects at once, or when this thread's group ends. */
+  final void connectNowOrWithGroup() {
+    Group group = Group.anyOpen() ? Group.current() : null;
+    if (group != null) {
+      group.add(this);
+    } else {
+      connectNow();
+    }
+  }
+
+  private void connectNow() {
+    try {
+      connect();
+    } catch (Throwable failure) {
+      abort();
+      throw failure;
+    }
+    synchronized (this) {
+      if (state != State.UNCONNECTED) {
+        throw new CommunicatorAbortedException("connect", toString());
+      }
+      state = State.CONNECTED;
+    }
+  }
+
+  /**
+   * Connects several at the same time, since each may wait for the others; if one fails, all are
+   * aborted.
+   */
+  static void connectTogether(List<Communicator> communicators) {
+    List<FutureTask<Void>> tasks = new ArrayList<>();
+    for (Communicator communicator : communicators) {
+      FutureTask<Void> task = new FutureTask<>(communicator::connectNow, null);
+      tasks.add(task);
+      Thread.ofPlatform().daemon().name("nccl4j-connect-" + tasks.size()).start(task);
+    }
+    RuntimeException first = null;
+    for (FutureTask<Void> task : tasks) {
+      RuntimeException failure = failureOf(task);
+      if (failure != null && first == null) {
+        first = failure;
+        communicators.forEach(Communicator::abort);
+      } else if (failure != null) {
+        first.addSuppressed(failure);
+      }
+    }
+    if (first != null) {
+      throw first;
+    }
+  }
+
+  private static RuntimeException failureOf(FutureTask<Void> task) {
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          task.get();
+          return null;
+        } catch (InterruptedException e) {
+          // Each task has its own deadline: the interrupt is kept and the wait goes on.
+          interrupted = true;
+        }
+      }
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof Error error) {
+        throw error;
+      }
+      return (RuntimeException) e.getCause();
+    } catch (CancellationException e) {
+      return e;
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  private void submit(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    Objects.requireNonNull(stream, "stream");
+    stream.checkOpen();
+    if (stream.device() != device || stream.platform() != platform) {
+      throw new IllegalArgumentException(
+          "stream is "
+              + stream
+              + "; it must be of this rank's device, "
+              + platform
+              + " device "
+              + device);
+    }
+    if (count == 0 && !operation.pointToPoint()) {
+      return;
+    }
+    if (Group.anyOpen()) {
+      Group group = Group.current();
+      if (group != null) {
+        group.add(new GroupCall(operation, this, send, recv, count, op, peer, stream));
+        return;
+      }
+    }
+    launch(operation, send, recv, count, op, peer, stream);
+  }
+
+  private void check(Buffer buffer, String argument) {
+    if (state != State.CONNECTED) {
+      checkConnected();
+    }
+    Objects.requireNonNull(buffer, argument);
+    buffer.checkOpen(argument);
+    if (!buffer.usableOn(platform, device)) {
+      throw new IllegalArgumentException(
+          argument
+              + " is "
+              + buffer
+              + "; it must be usable on this rank's device, "
+              + platform
+              + " device "
+              + device);
+    }
+  }
+
+  private void checkOperator(ReduceOp op, DataType type) {
+    Objects.requireNonNull(op, "op");
+    op.check(this, type);
+    if (type.float8()) {
+      checkFloat8Reduction(type);
+    }
+  }
+
+  private static void checkTypes(Buffer send, Buffer recv) {
+    Arguments.sameType(recv, "recv", send, "send");
+  }
+
+  private static void checkSameCount(Buffer send, Buffer recv) {
+    if (send.count() != recv.count()) {
+      throw new IllegalArgumentException(
+          "recv has count " + recv.count() + "; it must be that of send, " + send.count());
+    }
+  }
+
+  private void checkWhole(Buffer whole, String wholeName, Buffer part, String partName) {
+    if (whole.count() / size != part.count() || whole.count() % size != 0) {
+      throw new IllegalArgumentException(
+          "%s has count %d; it must be size * %s's count, %d * %d"
+              .formatted(wholeName, whole.count(), partName, size, part.count()));
+    }
+  }
+
+  private static void checkOverlap(Buffer part, Buffer whole, long inPlaceBytes, String inPlace) {
+    if (part.overlaps(part.byteSize(), whole, whole.byteSize())
+        && part.bytesAfter(whole) != inPlaceBytes) {
+      throw new IllegalArgumentException(
+          "send and recv overlap; they must be separate, or in-place: " + inPlace);
+    }
+  }
+
+  private void checkConnected() {
+    State now = state;
+    if (now == State.UNCONNECTED) {
+      throw unconnected();
+    }
+    if (now != State.CONNECTED) {
+      throw new IllegalStateException((now == State.CLOSED ? "closed: " : "aborted: ") + this);
+    }
+  }
+
+  private void checkConnectedOnce() {
+    if (size < 0) {
+      throw unconnected();
+    }
+  }
+
+  private IllegalStateException unconnected() {
+    return new IllegalStateException("not connected yet, its group has not ended: " + this);
+  }
+
+  /** For the backends: tells rank and size once connecting has found them. */
+  protected final void place(int newRank, int newSize) {
+    rank = newRank;
+    size = newSize;
+  }
+
+  /** Returns the longest wait for a peer. */
+  protected final Duration timeout() {
+    return config.timeout();
+  }
+
+  /**
+   * Makes the connection, within the timeout. It may run in any thread, at the same time as other
+   * communicators' connecting.
+   */
+  protected abstract void connect();
+
+  /**
+   * Returns an unconnected communicator whose {@link #connect} takes part in the split; {@link
+   * #NO_COLOR} for none.
+   */
+  protected abstract Communicator newSplit(int color, int key, CommunicatorConfig childConfig);
+
+  /** Launches one checked operation, outside any group. */
+  protected abstract void launch(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream);
+
+  /** Throws unless this rank's device can reduce the float8 type. */
+  protected abstract void checkFloat8Reduction(DataType type);
+
+  /** Creates an operator with an immediate scalar and returns its code. */
+  protected abstract int createOperator(DataType type, double scalar);
+
+  /** Creates an operator whose scalar is read when a reduction runs, and returns its code. */
+  protected abstract int createOperator(Buffer scalar);
+
+  /**
+   * Gives an operator back; does nothing once the connection is gone, which took its operators
+   * along.
+   */
+  protected abstract void destroyOperator(int code);
+
+  /** Does what {@link #asyncError} promises. */
+  protected abstract Optional<NcclException> findAsyncError();
+
+  /**
+   * Does what {@link #abort} promises; called at most once, possibly while {@link #connect} runs.
+   */
+  protected abstract void abortConnection();
+
+  /**
+   * Does what {@link #close} promises; called at most once, and not after {@link #abortConnection}.
+   */
+  protected abstract void closeConnection();
+
+  @Override
+  public String toString() {
+    String label = config.name().isEmpty() ? "" : config.name() + ": ";
+    String place = size < 0 ? "rank unknown yet" : "rank " + rank + " of " + size;
+    return "Communicator[" + label + place + ", " + platform + " device " + device + "]";
+  }
+}

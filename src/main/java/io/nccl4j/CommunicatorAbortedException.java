@@ -1,0 +1,20 @@
+package io.nccl4j;
+
+/**
+ * A wait ended because {@link Communicator#abort} was called on its communicator, by this thread or
+ * another.
+ */
+public class CommunicatorAbortedException extends NcclException {
+  private static final long serialVersionUID = 1;
+
+  /**
+   * Describes one wait that an abort ended.
+   *
+   * @param function the function that was waiting
+   * @param communicator the communicator that was aborted, as {@link Communicator#toString} gives
+   *     it
+   */
+  public CommunicatorAbortedException(String function, String communicator) {
+    super(function, Result.INVALID_USAGE.code(), communicator + " was aborted", "");
+  }
+}

@@ -1,0 +1,40 @@
+package io.nccl4j;
+
+/** A call of the CUDA runtime failed. */
+public class CudaException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
+  private final String function;
+  private final int code;
+  private final String errorName;
+
+  /**
+   * Describes one failed call.
+   *
+   * @param function the function that failed, such as {@code cudaMalloc}
+   * @param code the raw code, of {@code cudaError_t}
+   * @param errorName the code's name in C, such as {@code cudaErrorMemoryAllocation}
+   * @param text what went wrong, in the runtime's words
+   */
+  public CudaException(String function, int code, String errorName, String text) {
+    super(function + ": " + text + " (" + errorName + ", code " + code + ")");
+    this.function = function;
+    this.code = code;
+    this.errorName = errorName;
+  }
+
+  /** Returns the function that failed. */
+  public String function() {
+    return function;
+  }
+
+  /** Returns the raw code of {@code cudaError_t}. */
+  public int code() {
+    return code;
+  }
+
+  /** Returns the code's name in C, such as {@code cudaErrorMemoryAllocation}. */
+  public String errorName() {
+    return errorName;
+  }
+}

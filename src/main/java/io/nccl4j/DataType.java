@@ -1,0 +1,185 @@
+package io.nccl4j;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * The types of elements that a collective moves. The codes are those of {@code ncclDataType_t}.
+ *
+ * @see <a
+ *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#nccldatatype-t">ncclDataType_t</a>
+ */
+public enum DataType {
+  /** Signed 8-bit integer. */
+  INT8(0, 1, false),
+  /** Unsigned 8-bit integer. */
+  UINT8(1, 1, false),
+  /** Signed 32-bit integer. */
+  INT32(2, 4, false),
+  /** Unsigned 32-bit integer. */
+  UINT32(3, 4, false),
+  /** Signed 64-bit integer. */
+  INT64(4, 8, false),
+  /** Unsigned 64-bit integer. */
+  UINT64(5, 8, false),
+  /** IEEE binary16. */
+  FLOAT16(6, 2, true),
+  /** IEEE binary32. */
+  FLOAT32(7, 4, true),
+  /** IEEE binary64. */
+  FLOAT64(8, 8, true),
+  /** Truncated binary32: 8 bits of exponent, 7 of mantissa. */
+  BFLOAT16(9, 2, true),
+  /**
+   * 8-bit float, 4 bits of exponent, 3 of mantissa; reductions need compute capability 9.0 and NCCL
+   * 2.24.
+   */
+  FLOAT8E4M3(10, 1, true),
+  /**
+   * 8-bit float, 5 bits of exponent, 2 of mantissa; reductions need compute capability 9.0 and NCCL
+   * 2.24.
+   */
+  FLOAT8E5M2(11, 1, true);
+
+  private final int code;
+  private final int bytes;
+  private final boolean floating;
+
+  DataType(int code, int bytes, boolean floating) {
+    this.code = code;
+    this.bytes = bytes;
+    this.floating = floating;
+  }
+
+  /** Returns the code of {@code ncclDataType_t}. */
+  public int code() {
+    return code;
+  }
+
+  /** Returns the size of one element in bytes: 1, 2, 4 or 8. */
+  public int bytes() {
+    return bytes;
+  }
+
+  /** Returns whether the elements are floating-point numbers. */
+  public boolean floating() {
+    return floating;
+  }
+
+  /** Returns whether the elements are 8-bit floating-point numbers. */
+  public boolean float8() {
+    return this == FLOAT8E4M3 || this == FLOAT8E5M2;
+  }
+
+  /**
+   * Reads one element as a double. Exact for every type but the 64-bit integers, which are rounded;
+   * see {@link #getLong}.
+   *
+   * @param segment host memory that holds elements of this type, of any alignment
+   * @param index which element, counted from 0
+   */
+  public double get(MemorySegment segment, long index) {
+    long offset = index * bytes;
+    return switch (this) {
+      case FLOAT32 -> segment.get(ValueLayout.JAVA_FLOAT_UNALIGNED, offset);
+      case FLOAT64 -> segment.get(ValueLayout.JAVA_DOUBLE_UNALIGNED, offset);
+      case FLOAT16 -> MiniFloat.fromFloat16(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, offset));
+      case BFLOAT16 ->
+          MiniFloat.fromBfloat16(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, offset));
+      case FLOAT8E4M3 -> MiniFloat.fromFloat8e4m3(segment.get(ValueLayout.JAVA_BYTE, offset));
+      case FLOAT8E5M2 -> MiniFloat.fromFloat8e5m2(segment.get(ValueLayout.JAVA_BYTE, offset));
+      case UINT64 -> unsignedToDouble(getLong(segment, index));
+      default -> getLong(segment, index);
+    };
+  }
+
+  /**
+   * Writes one element, rounded to the nearest value of this type (ties to even; float8 saturates).
+   * Integers take the value's integral part as {@code (long)} casts do, then wrap around.
+   *
+   * @param segment host memory that holds elements of this type, of any alignment
+   * @param index which element, counted from 0
+   */
+  public void set(MemorySegment segment, long index, double value) {
+    long offset = index * bytes;
+    switch (this) {
+      case FLOAT32 -> segment.set(ValueLayout.JAVA_FLOAT_UNALIGNED, offset, (float) value);
+      case FLOAT64 -> segment.set(ValueLayout.JAVA_DOUBLE_UNALIGNED, offset, value);
+      case FLOAT16, BFLOAT16, FLOAT8E4M3, FLOAT8E5M2 ->
+          setNarrow(segment, offset, roundToOddFloat(value));
+      case UINT64 -> setLong(segment, index, doubleToUnsigned(value));
+      default -> setLong(segment, index, (long) value);
+    }
+  }
+
+  /**
+   * Reads one element of an integer type without loss.
+   *
+   * @return the value; unsigned 64-bit values of 2^63 and above come as negative numbers, as in
+   *     {@link Long#toUnsignedString(long)}
+   * @throws IllegalStateException if this is a floating-point type
+   */
+  public long getLong(MemorySegment segment, long index) {
+    long offset = index * bytes;
+    return switch (this) {
+      case INT8 -> segment.get(ValueLayout.JAVA_BYTE, offset);
+      case UINT8 -> Byte.toUnsignedLong(segment.get(ValueLayout.JAVA_BYTE, offset));
+      case INT32 -> segment.get(ValueLayout.JAVA_INT_UNALIGNED, offset);
+      case UINT32 -> Integer.toUnsignedLong(segment.get(ValueLayout.JAVA_INT_UNALIGNED, offset));
+      case INT64, UINT64 -> segment.get(ValueLayout.JAVA_LONG_UNALIGNED, offset);
+      default -> throw new IllegalStateException(this + " is not an integer type");
+    };
+  }
+
+  /**
+   * Writes one element of an integer type, wrapping around.
+   *
+   * @throws IllegalStateException if this is a floating-point type
+   */
+  public void setLong(MemorySegment segment, long index, long value) {
+    long offset = index * bytes;
+    switch (this) {
+      case INT8, UINT8 -> segment.set(ValueLayout.JAVA_BYTE, offset, (byte) value);
+      case INT32, UINT32 -> segment.set(ValueLayout.JAVA_INT_UNALIGNED, offset, (int) value);
+      case INT64, UINT64 -> segment.set(ValueLayout.JAVA_LONG_UNALIGNED, offset, value);
+      default -> throw new IllegalStateException(this + " is not an integer type");
+    }
+  }
+
+  private void setNarrow(MemorySegment segment, long offset, float value) {
+    switch (this) {
+      case FLOAT16 ->
+          segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, MiniFloat.toFloat16(value));
+      case BFLOAT16 ->
+          segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, MiniFloat.toBfloat16(value));
+      case FLOAT8E4M3 -> segment.set(ValueLayout.JAVA_BYTE, offset, MiniFloat.toFloat8e4m3(value));
+      default -> segment.set(ValueLayout.JAVA_BYTE, offset, MiniFloat.toFloat8e5m2(value));
+    }
+  }
+
+  /**
+   * Narrows to float so that a second rounding, to fewer bits, gives what one rounding of the
+   * double would: an inexact value gets an odd last bit, which no tie of a narrower format has.
+   */
+  private static float roundToOddFloat(double value) {
+    float nearest = (float) value;
+    if (nearest == value || Double.isNaN(value) || Float.isInfinite(nearest)) {
+      return nearest;
+    }
+    int bits = Float.floatToRawIntBits(nearest);
+    if ((bits & 1) == 1) {
+      return nearest;
+    }
+    boolean towardZero = Math.abs((double) nearest) > Math.abs(value);
+    return Float.intBitsToFloat(towardZero ? bits - 1 : bits + 1);
+  }
+
+  private static double unsignedToDouble(long value) {
+    // Halving with the lost bit kept as a sticky one rounds the same way as the whole would.
+    return value >= 0 ? value : (double) ((value >>> 1) | (value & 1)) * 2;
+  }
+
+  private static long doubleToUnsigned(double value) {
+    return value < 0x1p63 ? (long) value : (long) (value - 0x1p63) ^ Long.MIN_VALUE;
+  }
+}

@@ -1,0 +1,106 @@
+package io.nccl4j;
+
+import java.time.Duration;
+import java.util.Objects;
+
+/**
+ * A mark in a stream, for other streams and the host to wait for, and to measure time between.
+ *
+ * <p>Events come from {@link Communicator#newEvent} and {@link Backend#newEvent} and belong to
+ * whoever made them. Any thread may use one. It can be recorded again; then only the last mark
+ * counts.
+ */
+public abstract sealed class Event implements AutoCloseable
+    permits io.nccl4j.cuda.CudaEvent, io.nccl4j.reference.ReferenceEvent {
+  private final Platform platform;
+  private final int device;
+
+  /** For the backends: makes an event of one device. */
+  protected Event(Platform platform, int device) {
+    this.platform = platform;
+    this.device = device;
+  }
+
+  /** Returns the platform of the event's backend. */
+  public final Platform platform() {
+    return platform;
+  }
+
+  /** Returns the device whose streams can record this event. */
+  public final int device() {
+    return device;
+  }
+
+  /** Returns whether the event has not been closed. */
+  public abstract boolean open();
+
+  /**
+   * Returns whether the last recorded mark has been reached; true if there is none. C: {@code
+   * cudaEventQuery}.
+   *
+   * @throws CudaException if work before the mark failed
+   * @throws IllegalStateException if the event is closed
+   */
+  public final boolean isComplete() {
+    checkOpen("event");
+    return poll();
+  }
+
+  /**
+   * Waits until the last recorded mark has been reached. C: {@code cudaEventQuery}, repeated.
+   *
+   * @param timeout the longest wait; positive
+   * @throws NcclTimeoutException if the time has passed
+   * @throws CudaException if work before the mark failed
+   * @throws IllegalStateException if the event is closed
+   */
+  public final void synchronize(Duration timeout) {
+    Objects.requireNonNull(timeout, "timeout");
+    if (timeout.isNegative() || timeout.isZero()) {
+      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
+    }
+    checkOpen("event");
+    await(timeout);
+  }
+
+  /**
+   * Returns the time between an earlier event's mark and this one's, as the device saw it. CUDA
+   * resolves about half a microsecond. C: {@code cudaEventElapsedTime}.
+   *
+   * @param start an event of the same device, recorded and complete
+   * @throws IllegalArgumentException if the event is of another device or backend
+   * @throws IllegalStateException if either event is closed, was never recorded, or is not complete
+   */
+  public final Duration elapsedSince(Event start) {
+    Objects.requireNonNull(start, "start");
+    checkOpen("event");
+    start.checkOpen("start");
+    if (start.platform != platform || start.device != device) {
+      throw new IllegalArgumentException(
+          "start is " + start + "; it must be of the same backend and device as " + this);
+    }
+    return since(start);
+  }
+
+  private void checkOpen(String argument) {
+    if (!open()) {
+      throw new IllegalStateException(argument + " is closed: " + this);
+    }
+  }
+
+  /** Does what {@link #isComplete} promises. */
+  protected abstract boolean poll();
+
+  /** Does what {@link #synchronize} promises. */
+  protected abstract void await(Duration timeout);
+
+  /** Does what {@link #elapsedSince} promises. */
+  protected abstract Duration since(Event start);
+
+  /**
+   * Gives the event back. Idempotent; waits that are enqueued stay valid. C: {@code
+   * cudaEventDestroy}.
+   */
+  @Override
+  public abstract void close();
+}

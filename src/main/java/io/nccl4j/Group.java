@@ -1,0 +1,120 @@
+package io.nccl4j;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/**
+ * Several operations launched as one, so that they progress together: sends and receives that need
+ * each other, one thread that drives several communicators, or the making of several communicators
+ * from one thread.
+ *
+ * <p>Within {@link #run}, this thread's operations are checked at once but kept until the outermost
+ * lambda has returned. If a lambda throws, its operations are forgotten: nothing has been launched.
+ * C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
+ *
+ * <p>A group holds either operations or the making of communicators, not both.
+ *
+ * @see <a href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html">Group
+ *     calls</a>
+ */
+public final class Group {
+  private static final ThreadLocal<Group> CURRENT = new ThreadLocal<>();
+  private static final AtomicInteger OPEN = new AtomicInteger();
+
+  private final List<GroupCall> calls = new ArrayList<>();
+  private final List<Communicator> unconnected = new ArrayList<>();
+
+  private Group() {}
+
+  /**
+   * Runs the calls of a group, then launches them together. Groups may be nested; the outermost one
+   * launches.
+   *
+   * @param body enqueues operations, or makes communicators, from this thread
+   * @throws NcclException if launching failed; no operation of the group may be taken for done
+   */
+  public static void run(Runnable body) {
+    Objects.requireNonNull(body, "body");
+    Group outer = CURRENT.get();
+    Group group = outer == null ? new Group() : outer;
+    if (outer == null) {
+      CURRENT.set(group);
+      OPEN.incrementAndGet();
+    }
+    int calls = group.calls.size();
+    int unconnected = group.unconnected.size();
+    boolean returned = false;
+    try {
+      body.run();
+      returned = true;
+    } finally {
+      if (!returned) {
+        group.forget(calls, unconnected);
+      }
+      if (outer == null) {
+        OPEN.decrementAndGet();
+        CURRENT.remove();
+      }
+    }
+    if (outer == null) {
+      group.launch();
+    }
+  }
+
+  /**
+   * Returns whether any thread has a group open. A thread with an open group of its own always sees
+   * true.
+   */
+  static boolean anyOpen() {
+    // A plain read: only the thread's own groups matter, and those it counted itself. This keeps
+    // the thread-local off the hot path.
+    return OPEN.getPlain() != 0;
+  }
+
+  /** Returns this thread's open group, or null. */
+  static Group current() {
+    return CURRENT.get();
+  }
+
+  void add(GroupCall call) {
+    if (!unconnected.isEmpty()) {
+      throw mixed();
+    }
+    calls.add(call);
+  }
+
+  void add(Communicator communicator) {
+    if (!calls.isEmpty()) {
+      throw mixed();
+    }
+    unconnected.add(communicator);
+  }
+
+  private static IllegalStateException mixed() {
+    return new IllegalStateException(
+        "a group holds either operations or the making of communicators; end one group before the other begins");
+  }
+
+  private void forget(int keptCalls, int keptUnconnected) {
+    calls.subList(keptCalls, calls.size()).clear();
+    List<Communicator> dropped = unconnected.subList(keptUnconnected, unconnected.size());
+    dropped.forEach(Communicator::abort);
+    dropped.clear();
+  }
+
+  private void launch() {
+    if (!unconnected.isEmpty()) {
+      Communicator.connectTogether(unconnected);
+      return;
+    }
+    Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
+    for (GroupCall call : calls) {
+      perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
+    }
+    perBackend.forEach(Backend::launchGroup);
+  }
+}

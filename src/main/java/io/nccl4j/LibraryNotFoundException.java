@@ -1,0 +1,63 @@
+package io.nccl4j;
+
+import java.util.List;
+
+/**
+ * A native library could not be loaded. The message lists every name and path that was tried, why
+ * each failed, and the remedy.
+ */
+public class LibraryNotFoundException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
+  private final String library;
+
+  // List.copyOf gives serializable lists, which the declared type cannot say.
+  @SuppressWarnings("serial")
+  private final List<Attempt> attempts;
+
+  /**
+   * One name or path that was tried.
+   *
+   * @param source where the name came from, such as {@code environment variable
+   *     NCCL4J_NCCL_LIBRARY}
+   * @param location the name or path that was handed to the loader, or {@code -} where the source
+   *     named none
+   * @param reason why it failed, in the loader's own words where it was asked
+   */
+  public record Attempt(String source, String location, String reason)
+      implements java.io.Serializable {}
+
+  /**
+   * Describes one search that found nothing.
+   *
+   * @param library the library's short name, such as {@code nccl}
+   * @param attempts everything that was tried, in order
+   * @param remedy what a user can do
+   */
+  public LibraryNotFoundException(String library, List<Attempt> attempts, String remedy) {
+    super(message(library, attempts, remedy));
+    this.library = library;
+    this.attempts = List.copyOf(attempts);
+  }
+
+  private static String message(String library, List<Attempt> attempts, String remedy) {
+    StringBuilder text =
+        new StringBuilder(
+            "the native library '" + library + "' could not be loaded. " + remedy + " Tried:");
+    for (Attempt attempt : attempts) {
+      text.append("\n  ").append(attempt.source()).append(": ").append(attempt.location());
+      text.append(": ").append(attempt.reason());
+    }
+    return text.toString();
+  }
+
+  /** Returns the library's short name, {@code nccl} or {@code cudart}. */
+  public String library() {
+    return library;
+  }
+
+  /** Returns everything that was tried, in order. */
+  public List<Attempt> attempts() {
+    return attempts;
+  }
+}

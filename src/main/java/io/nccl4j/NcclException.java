@@ -1,0 +1,63 @@
+package io.nccl4j;
+
+/**
+ * A call of the collectives' library failed: NCCL's own, or the reference backend's, with the same
+ * results.
+ *
+ * <p>Subclasses are the kinds that a caller would handle differently. An argument that nccl4j
+ * itself refuses is no {@code NcclException} but an {@link IllegalArgumentException}, {@link
+ * IllegalStateException} or {@link NullPointerException}, thrown before any native call.
+ */
+public class NcclException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
+  private final String function;
+  private final Result result;
+  private final int code;
+  private final String lastError;
+
+  /**
+   * Describes one failed call.
+   *
+   * @param function the function that failed, such as {@code ncclAllReduce}
+   * @param code the raw result code, of {@code ncclResult_t}
+   * @param text what went wrong, in the library's words
+   * @param lastError the library's last-error text, or an empty string. NCCL keeps one such text
+   *     per process: it may stem from an earlier call, also of another thread
+   */
+  public NcclException(String function, int code, String text, String lastError) {
+    super(message(function, code, text, lastError));
+    this.function = function;
+    this.result = Result.ofCode(code);
+    this.code = code;
+    this.lastError = lastError;
+  }
+
+  private static String message(String function, int code, String text, String lastError) {
+    String call = function + ": " + text + " (" + Result.ofCode(code) + ", code " + code + ")";
+    return lastError.isBlank() ? call : call + "; last error: " + lastError.strip();
+  }
+
+  /** Returns the function that failed, such as {@code ncclAllReduce}. */
+  public final String function() {
+    return function;
+  }
+
+  /** Returns what it answered; {@link Result#UNKNOWN} for a code that nccl4j does not know. */
+  public final Result result() {
+    return result;
+  }
+
+  /** Returns the raw code that it answered. */
+  public final int code() {
+    return code;
+  }
+
+  /**
+   * Returns the library's last-error text, or an empty string. It is per process and may stem from
+   * an earlier call.
+   */
+  public final String lastError() {
+    return lastError;
+  }
+}

@@ -1,0 +1,21 @@
+package io.nccl4j;
+
+/**
+ * A peer failed or left: {@link Result#REMOTE_ERROR}. Abort the communicator; the surviving ranks
+ * can make a new one.
+ */
+public class NcclRemoteException extends NcclException {
+  private static final long serialVersionUID = 1;
+
+  /**
+   * Describes one failed call.
+   *
+   * @param function the function that failed
+   * @param code the raw result code
+   * @param text what went wrong, in the library's words
+   * @param lastError the library's last-error text, or an empty string
+   */
+  public NcclRemoteException(String function, int code, String text, String lastError) {
+    super(function, code, text, lastError);
+  }
+}

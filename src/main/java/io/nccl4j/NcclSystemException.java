@@ -1,0 +1,21 @@
+package io.nccl4j;
+
+/**
+ * The operating system or CUDA failed beneath the library: {@link Result#SYSTEM_ERROR} or {@link
+ * Result#UNHANDLED_CUDA_ERROR}.
+ */
+public class NcclSystemException extends NcclException {
+  private static final long serialVersionUID = 1;
+
+  /**
+   * Describes one failed call.
+   *
+   * @param function the function that failed
+   * @param code the raw result code
+   * @param text what went wrong, in the library's words
+   * @param lastError the library's last-error text, or an empty string
+   */
+  public NcclSystemException(String function, int code, String text, String lastError) {
+    super(function, code, text, lastError);
+  }
+}

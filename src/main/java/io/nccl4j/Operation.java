@@ -1,0 +1,58 @@
+package io.nccl4j;
+
+/** What a communicator can enqueue on a stream. */
+public enum Operation {
+  /** Every rank gets the reduction of all ranks' data. C: {@code ncclAllReduce}. */
+  ALL_REDUCE("allReduce", true, false),
+  /** Every rank gets the root's data. C: {@code ncclBroadcast}. */
+  BROADCAST("broadcast", false, true),
+  /** The root gets the reduction of all ranks' data. C: {@code ncclReduce}. */
+  REDUCE("reduce", true, true),
+  /** Every rank gets every rank's data, in rank order. C: {@code ncclAllGather}. */
+  ALL_GATHER("allGather", false, false),
+  /**
+   * Every rank gets its own slice of the reduction of all ranks' data. C: {@code
+   * ncclReduceScatter}.
+   */
+  REDUCE_SCATTER("reduceScatter", true, false),
+  /** Every rank sends slice r to rank r and gets one slice from each. C: {@code ncclAlltoAll}. */
+  ALL_TO_ALL("allToAll", false, false),
+  /** The root gets every rank's data, in rank order. C: {@code ncclGather}. */
+  GATHER("gather", false, true),
+  /** Every rank gets its own slice of the root's data. C: {@code ncclScatter}. */
+  SCATTER("scatter", false, true),
+  /** One rank's data goes to one peer, which must receive it. C: {@code ncclSend}. */
+  SEND("send", false, false),
+  /** One peer's data comes to this rank. C: {@code ncclRecv}. */
+  RECV("recv", false, false);
+
+  private final String method;
+  private final boolean reduces;
+  private final boolean rooted;
+
+  Operation(String method, boolean reduces, boolean rooted) {
+    this.method = method;
+    this.reduces = reduces;
+    this.rooted = rooted;
+  }
+
+  /** Returns the name of the method of {@link Communicator} that enqueues this operation. */
+  public String method() {
+    return method;
+  }
+
+  /** Returns whether this operation takes a {@link ReduceOp}. */
+  public boolean reduces() {
+    return reduces;
+  }
+
+  /** Returns whether this operation takes a root rank. */
+  public boolean rooted() {
+    return rooted;
+  }
+
+  /** Returns whether this operation involves one peer rather than all ranks. */
+  public boolean pointToPoint() {
+    return this == SEND || this == RECV;
+  }
+}

@@ -1,0 +1,182 @@
+package io.nccl4j;
+
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Objects;
+import java.util.concurrent.CompletionStage;
+
+/**
+ * A queue of work on one device: what is enqueued runs in order, after the call that enqueued it
+ * has returned.
+ *
+ * <p>Streams come from {@link Communicator#newStream} and {@link Backend#newStream} and belong to
+ * whoever made them. Any thread may use a stream; the order of work is the order in which the calls
+ * reached it. Work of different streams is ordered only by {@link Event}s.
+ */
+public abstract sealed class Stream implements AutoCloseable
+    permits io.nccl4j.cuda.CudaStream, io.nccl4j.reference.ReferenceStream {
+  /**
+   * How long {@link #synchronize()} waits: longer than any step of a training run, shorter than for
+   * ever.
+   */
+  public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(30);
+
+  private final Platform platform;
+  private final int device;
+
+  /** For the backends: makes a stream of one device. */
+  protected Stream(Platform platform, int device) {
+    this.platform = platform;
+    this.device = device;
+  }
+
+  /** Returns the platform of the stream's backend. */
+  public final Platform platform() {
+    return platform;
+  }
+
+  /** Returns the device that runs this stream's work. */
+  public final int device() {
+    return device;
+  }
+
+  /** Returns whether the stream has not been closed. */
+  public abstract boolean open();
+
+  /**
+   * Waits until everything enqueued so far has finished, for at most {@link #DEFAULT_TIMEOUT}. C:
+   * {@code cudaStreamQuery} and {@code ncclCommGetAsyncError}, in turn.
+   *
+   * @throws NcclException if a collective on this stream failed, a peer failed, or the time has
+   *     passed
+   * @throws CudaException if work on this stream failed
+   * @throws IllegalStateException if the stream is closed
+   */
+  public final void synchronize() {
+    synchronize(DEFAULT_TIMEOUT);
+  }
+
+  /**
+   * Waits until everything enqueued so far has finished.
+   *
+   * @param timeout the longest wait; positive
+   * @throws NcclTimeoutException if the time has passed; the work goes on
+   * @throws NcclException if a collective on this stream failed, or a peer failed
+   * @throws CudaException if work on this stream failed
+   * @throws IllegalStateException if the stream is closed
+   */
+  public final void synchronize(Duration timeout) {
+    Objects.requireNonNull(timeout, "timeout");
+    if (timeout.isNegative() || timeout.isZero()) {
+      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
+    }
+    checkOpen();
+    await(timeout);
+  }
+
+  /**
+   * Returns whether everything enqueued so far has finished. C: {@code cudaStreamQuery}.
+   *
+   * @throws NcclException if a collective on this stream failed
+   * @throws CudaException if work on this stream failed
+   * @throws IllegalStateException if the stream is closed
+   */
+  public final boolean isComplete() {
+    checkOpen();
+    return poll();
+  }
+
+  /**
+   * Returns a stage that completes when everything enqueued so far has finished, or exceptionally
+   * when it failed. Dependent stages run in a thread of nccl4j's own; they may enqueue more work.
+   * C: {@code cudaLaunchHostFunc}.
+   *
+   * @throws IllegalStateException if the stream is closed
+   */
+  public final CompletionStage<Void> completion() {
+    checkOpen();
+    return whenComplete();
+  }
+
+  /**
+   * Enqueues the marking of an event: it completes when the stream comes to it. C: {@code
+   * cudaEventRecord}.
+   *
+   * @param event an event of this stream's device
+   * @throws IllegalArgumentException if the event is of another device or backend
+   */
+  public final void record(Event event) {
+    checkEvent(event);
+    if (event.device() != device) {
+      throw new IllegalArgumentException(
+          "event is of device " + event.device() + "; this stream is of device " + device);
+    }
+    mark(event);
+  }
+
+  /**
+   * Enqueues a wait: later work of this stream starts only when the event's last recorded mark has
+   * been reached. An event that was never recorded is not waited for. C: {@code
+   * cudaStreamWaitEvent}.
+   *
+   * @param event an event of any device of the same backend
+   * @throws IllegalArgumentException if the event is of another backend
+   */
+  public final void waitFor(Event event) {
+    checkEvent(event);
+    follow(event);
+  }
+
+  private void checkEvent(Event event) {
+    Objects.requireNonNull(event, "event");
+    checkOpen();
+    if (!event.open()) {
+      throw new IllegalStateException("event is closed: " + event);
+    }
+    if (event.platform() != platform) {
+      throw new IllegalArgumentException(
+          "event " + event + " is of another backend than stream " + this);
+    }
+  }
+
+  final void checkOpen() {
+    if (!open()) {
+      throw new IllegalStateException("stream is closed: " + this);
+    }
+  }
+
+  /** Does what {@link #synchronize(Duration)} promises. */
+  protected abstract void await(Duration timeout);
+
+  /** Does what {@link #isComplete} promises. */
+  protected abstract boolean poll();
+
+  /** Does what {@link #completion} promises. */
+  protected abstract CompletionStage<Void> whenComplete();
+
+  /** Does what {@link #record} promises. */
+  protected abstract void mark(Event event);
+
+  /** Does what {@link #waitFor} promises. */
+  protected abstract void follow(Event event);
+
+  /** Does what {@link Buffer#copyFrom(MemorySegment, Stream)} promises. */
+  protected abstract void upload(MemorySegment source, Buffer target);
+
+  /** Does what {@link Buffer#copyTo} promises. */
+  protected abstract void download(Buffer source, MemorySegment target);
+
+  /** Does what {@link Buffer#copyFrom(Buffer, Stream)} promises. */
+  protected abstract void copy(Buffer source, Buffer target);
+
+  /** Does what {@link Buffer#fill} promises. */
+  protected abstract void fill(Buffer target, byte value);
+
+  /**
+   * Gives the stream back, after what is enqueued has finished; work that is stuck ends with its
+   * communicator's {@link Communicator#abort}. Idempotent. A stream that wraps a foreign one leaves
+   * that one alone. C: {@code cudaStreamDestroy}.
+   */
+  @Override
+  public abstract void close();
+}

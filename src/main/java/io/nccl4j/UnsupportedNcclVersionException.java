@@ -1,0 +1,36 @@
+package io.nccl4j;
+
+/** The NCCL library that was found is too old for a function, which was therefore not called. */
+public class UnsupportedNcclVersionException extends NcclException {
+  private static final long serialVersionUID = 1;
+
+  private final String found;
+  private final String needed;
+
+  /**
+   * Describes one function that the library lacks.
+   *
+   * @param function the function that is missing, such as {@code ncclCommSplit}
+   * @param found the version that was found, such as {@code 2.16.2}
+   * @param needed the first version that has the function, such as {@code 2.18}
+   */
+  public UnsupportedNcclVersionException(String function, String found, String needed) {
+    super(
+        function,
+        Result.INVALID_USAGE.code(),
+        "needs NCCL " + needed + " or later, found " + found,
+        "");
+    this.found = found;
+    this.needed = needed;
+  }
+
+  /** Returns the version that was found. */
+  public String found() {
+    return found;
+  }
+
+  /** Returns the first version that has the function. */
+  public String needed() {
+    return needed;
+  }
+}
