@@ -29,8 +29,6 @@ public enum Result {
   /** A code that this version of nccl4j does not know; always a failure. */
   UNKNOWN(-1);
 
-  private static final Result[] BY_CODE = values();
-
   private final int code;
 
   Result(int code) {
@@ -47,6 +45,11 @@ public enum Result {
    * known here.
    */
   public static Result ofCode(int code) {
-    return code >= 0 && code < UNKNOWN.ordinal() ? BY_CODE[code] : UNKNOWN;
+    for (Result result : values()) {
+      if (result.code == code && result != UNKNOWN) {
+        return result;
+      }
+    }
+    return UNKNOWN;
   }
 }
