@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -16,6 +17,8 @@ import java.util.Objects;
  */
 public abstract sealed class Backend implements AutoCloseable
     permits NcclBackend, ReferenceBackend {
+  private static final String LIBRARY_VERSION = libraryVersion();
+
   private volatile boolean closed;
 
   /** For the backends. */
@@ -194,6 +197,22 @@ public abstract sealed class Backend implements AutoCloseable
   @Override
   public final void close() {
     closed = true;
+  }
+
+  /** Returns the versions that every backend reports: nccl4j's own and Java's. */
+  protected static Map<String, String> libraryVersions() {
+    Map<String, String> versions = new LinkedHashMap<>();
+    versions.put("nccl4j", LIBRARY_VERSION);
+    versions.put("java", Runtime.version().toString());
+    return versions;
+  }
+
+  private static String libraryVersion() {
+    Module module = Backend.class.getModule();
+    String fromModule = module.isNamed() ? module.getDescriptor().rawVersion().orElse(null) : null;
+    String fromManifest = Backend.class.getPackage().getImplementationVersion();
+    return Objects.requireNonNullElse(
+        fromModule, Objects.requireNonNullElse(fromManifest, "unpackaged"));
   }
 
   /** Does what {@link #newUniqueId} promises. */

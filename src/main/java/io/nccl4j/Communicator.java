@@ -595,6 +595,7 @@ public abstract sealed class Communicator implements AutoCloseable
         return;
       }
     }
+    stream.usedBy(this);
     launch(operation, send, recv, count, op, peer, stream);
   }
 
@@ -651,7 +652,7 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  private void checkConnected() {
+  final void checkConnected() {
     State now = state;
     if (now == State.UNCONNECTED) {
       throw unconnected();

@@ -113,6 +113,8 @@ public final class Group {
     }
     Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
     for (GroupCall call : calls) {
+      call.checkStillOpen();
+      call.stream().usedBy(call.communicator());
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
     perBackend.forEach(Backend::launchGroup);

@@ -21,4 +21,17 @@ public record GroupCall(
     long count,
     ReduceOp op,
     int peer,
-    Stream stream) {}
+    Stream stream) {
+
+  /** Throws if anything was closed between the call and the end of its group. */
+  void checkStillOpen() {
+    communicator.checkConnected();
+    stream.checkOpen();
+    if (send != null) {
+      send.checkOpen("send");
+    }
+    if (recv != null) {
+      recv.checkOpen("recv");
+    }
+  }
+}

@@ -3,35 +3,37 @@ package io.nccl4j;
 /** What a communicator can enqueue on a stream. */
 public enum Operation {
   /** Every rank gets the reduction of all ranks' data. C: {@code ncclAllReduce}. */
-  ALL_REDUCE("allReduce", true, false),
+  ALL_REDUCE("allReduce", "ncclAllReduce", true, false),
   /** Every rank gets the root's data. C: {@code ncclBroadcast}. */
-  BROADCAST("broadcast", false, true),
+  BROADCAST("broadcast", "ncclBroadcast", false, true),
   /** The root gets the reduction of all ranks' data. C: {@code ncclReduce}. */
-  REDUCE("reduce", true, true),
+  REDUCE("reduce", "ncclReduce", true, true),
   /** Every rank gets every rank's data, in rank order. C: {@code ncclAllGather}. */
-  ALL_GATHER("allGather", false, false),
+  ALL_GATHER("allGather", "ncclAllGather", false, false),
   /**
    * Every rank gets its own slice of the reduction of all ranks' data. C: {@code
    * ncclReduceScatter}.
    */
-  REDUCE_SCATTER("reduceScatter", true, false),
+  REDUCE_SCATTER("reduceScatter", "ncclReduceScatter", true, false),
   /** Every rank sends slice r to rank r and gets one slice from each. C: {@code ncclAlltoAll}. */
-  ALL_TO_ALL("allToAll", false, false),
+  ALL_TO_ALL("allToAll", "ncclAlltoAll", false, false),
   /** The root gets every rank's data, in rank order. C: {@code ncclGather}. */
-  GATHER("gather", false, true),
+  GATHER("gather", "ncclGather", false, true),
   /** Every rank gets its own slice of the root's data. C: {@code ncclScatter}. */
-  SCATTER("scatter", false, true),
+  SCATTER("scatter", "ncclScatter", false, true),
   /** One rank's data goes to one peer, which must receive it. C: {@code ncclSend}. */
-  SEND("send", false, false),
+  SEND("send", "ncclSend", false, false),
   /** One peer's data comes to this rank. C: {@code ncclRecv}. */
-  RECV("recv", false, false);
+  RECV("recv", "ncclRecv", false, false);
 
   private final String method;
+  private final String function;
   private final boolean reduces;
   private final boolean rooted;
 
-  Operation(String method, boolean reduces, boolean rooted) {
+  Operation(String method, String function, boolean reduces, boolean rooted) {
     this.method = method;
+    this.function = function;
     this.reduces = reduces;
     this.rooted = rooted;
   }
@@ -39,6 +41,11 @@ public enum Operation {
   /** Returns the name of the method of {@link Communicator} that enqueues this operation. */
   public String method() {
     return method;
+  }
+
+  /** Returns the name of NCCL's function for this operation. */
+  public String function() {
+    return function;
   }
 
   /** Returns whether this operation takes a {@link ReduceOp}. */

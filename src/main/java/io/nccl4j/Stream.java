@@ -4,6 +4,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
  * A queue of work on one device: what is enqueued runs in order, after the call that enqueued it
@@ -23,6 +24,10 @@ public abstract sealed class Stream implements AutoCloseable
 
   private final Platform platform;
   private final int device;
+  // Whose failures a wait on this stream must tell. Checked on the hot path by one comparison; the
+  // list changes rarely.
+  private Communicator lastUser;
+  private final CopyOnWriteArrayList<Communicator> users = new CopyOnWriteArrayList<>();
 
   /** For the backends: makes a stream of one device. */
   protected Stream(Platform platform, int device) {
@@ -50,6 +55,7 @@ public abstract sealed class Stream implements AutoCloseable
    * @throws NcclException if a collective on this stream failed, a peer failed, or the time has
    *     passed
    * @throws CudaException if work on this stream failed
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted
    * @throws IllegalStateException if the stream is closed
    */
   public final void synchronize() {
@@ -71,7 +77,14 @@ public abstract sealed class Stream implements AutoCloseable
       throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
     }
     checkOpen();
-    await(timeout);
+    try {
+      await(timeout);
+    } finally {
+      // Whoever waited has now been told of an abort; the stream goes on without that communicator.
+      if (users.removeIf(Communicator::aborted)) {
+        lastUser = null;
+      }
+    }
   }
 
   /**
@@ -142,6 +155,38 @@ public abstract sealed class Stream implements AutoCloseable
   final void checkOpen() {
     if (!open()) {
       throw new IllegalStateException("stream is closed: " + this);
+    }
+  }
+
+  /** Remembers whose operations this stream carries. */
+  final void usedBy(Communicator communicator) {
+    if (lastUser != communicator) {
+      users.removeIf(user -> !user.open() && !user.aborted());
+      users.addIfAbsent(communicator);
+      lastUser = communicator;
+    }
+  }
+
+  /**
+   * For the backends, while and after they wait: throws what went wrong with a communicator whose
+   * operations this stream carries. An abort is told until a {@link #synchronize} has told it,
+   * after which the stream goes on without that communicator.
+   *
+   * @throws CommunicatorAbortedException if one was aborted
+   * @throws NcclException if one has failed
+   */
+  protected final void throwFailureOfUsers(String function) {
+    for (Communicator user : users) {
+      if (user.aborted()) {
+        throw new CommunicatorAbortedException(function, user.toString());
+      }
+      if (user.open()) {
+        user.findAsyncError()
+            .ifPresent(
+                failure -> {
+                  throw failure;
+                });
+      }
     }
   }
 

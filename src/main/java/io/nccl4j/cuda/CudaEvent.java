@@ -1,36 +1,129 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.*;
+import io.nccl4j.CudaException;
+import io.nccl4j.Event;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Platform;
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.CudaResults;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.concurrent.atomic.AtomicBoolean;
 
-/** Under construction. */
+/** An event of the CUDA runtime that can measure time. */
 public final class CudaEvent extends Event {
-  CudaEvent(int device) {
+  private final MemorySegment handle;
+  private final AtomicBoolean closed = new AtomicBoolean();
+  private volatile boolean recorded;
+
+  private CudaEvent(MemorySegment handle, int device) {
     super(Platform.CUDA, device);
+    this.handle = handle;
+  }
+
+  /**
+   * Creates an event of a device, for the caller to close. C: {@code cudaEventCreateWithFlags}.
+   *
+   * @throws CudaException if the runtime refuses
+   */
+  public static CudaEvent create(int device) {
+    return new CudaEvent(CudaDevices.on(device, CudaEvent::createHandle), device);
+  }
+
+  private static MemorySegment createHandle() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment event = arena.allocate(ValueLayout.ADDRESS);
+      int flags = cudart_h.cudaEventDefault();
+      CudaResults.check(
+          cudart_h.cudaEventCreateWithFlags(event, flags), "cudaEventCreateWithFlags");
+      return event.get(ValueLayout.ADDRESS, 0);
+    }
+  }
+
+  /**
+   * Returns the {@code cudaEvent_t}: the way out to other native code. It is valid until this event
+   * is closed.
+   */
+  public long address() {
+    return handle.address();
+  }
+
+  void record(MemorySegment stream) {
+    CudaResults.check(cudart_h.cudaEventRecord(handle, stream), "cudaEventRecord");
+    recorded = true;
+  }
+
+  void waitedForBy(MemorySegment stream) {
+    int result = cudart_h.cudaStreamWaitEvent(stream, handle, cudart_h.cudaEventWaitDefault());
+    CudaResults.check(result, "cudaStreamWaitEvent");
   }
 
   @Override
   public boolean open() {
-    throw new UnsupportedOperationException("not built yet");
-  }
-
-  @Override
-  protected void await(Duration timeout) {
-    throw new UnsupportedOperationException("not built yet");
+    return !closed.get();
   }
 
   @Override
   protected boolean poll() {
-    throw new UnsupportedOperationException("not built yet");
+    int result = cudart_h.cudaEventQuery(handle);
+    if (result == cudart_h.cudaErrorNotReady()) {
+      return false;
+    }
+    CudaResults.check(result, "cudaEventQuery");
+    return true;
+  }
+
+  @Override
+  protected void await(Duration timeout) {
+    if (!completesWithin(timeout)) {
+      throw new NcclTimeoutException("cudaEventQuery", timeout, "the work before " + this);
+    }
+  }
+
+  boolean completesWithin(Duration timeout) {
+    Backoff backoff = new Backoff("cudaEventQuery", timeout);
+    while (!poll()) {
+      if (!backoff.pause()) {
+        return false;
+      }
+    }
+    return true;
   }
 
   @Override
   protected Duration since(Event start) {
-    throw new UnsupportedOperationException("not built yet");
+    CudaEvent earlier = (CudaEvent) start;
+    earlier.checkReached("start");
+    checkReached("event");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment milliseconds = arena.allocate(ValueLayout.JAVA_FLOAT);
+      int result = cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle);
+      CudaResults.check(result, "cudaEventElapsedTime");
+      return Duration.ofNanos(Math.round(milliseconds.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
+    }
+  }
+
+  private void checkReached(String argument) {
+    if (!recorded) {
+      throw new IllegalStateException(argument + " was never recorded: " + this);
+    }
+    if (!poll()) {
+      throw new IllegalStateException(argument + " is not complete: " + this);
+    }
   }
 
   @Override
   public void close() {
-    throw new UnsupportedOperationException("not built yet");
+    if (closed.compareAndSet(false, true)) {
+      CudaResults.check(cudart_h.cudaEventDestroy(handle), "cudaEventDestroy");
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "CudaEvent[device %d, 0x%x]".formatted(device(), handle.address());
   }
 }

@@ -1,0 +1,122 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.bindings.cudart.cudaHostFn_t;
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.CudaResults;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * The stages that complete when a stream has come to them.
+ *
+ * <p>The device calls back when it gets there, but never after an error, and a collective whose
+ * peer has died never ends. So a watcher also looks at each stream with a pending stage from time
+ * to time, and ends the stage with the stream's failure.
+ *
+ * <p>Callbacks run in a thread of the driver's, where nothing may call CUDA: stages are completed
+ * in a thread of our own.
+ */
+final class Completions {
+  private static final long WATCH_MILLIS = 100;
+  private static final Map<Long, Pending> PENDING = new ConcurrentHashMap<>();
+  private static final AtomicLong NEXT_ID = new AtomicLong(1);
+  private static final AtomicBoolean WATCHING = new AtomicBoolean();
+
+  // One function for all stages, told apart by the number that comes as its argument; it lives as
+  // long as the process.
+  private static final MemorySegment CALLBACK =
+      cudaHostFn_t.allocate(Completions::called, Arena.global());
+  private static final Executor COMPLETERS =
+      Executors.newCachedThreadPool(
+          Thread.ofPlatform().daemon().name("nccl4j-completion-", 0).factory());
+
+  /** A stage that waits for its stream. */
+  private record Pending(CudaStream stream, CompletableFuture<Void> stage) {}
+
+  private Completions() {}
+
+  static CompletionStage<Void> of(CudaStream stream) {
+    CompletableFuture<Void> stage = new CompletableFuture<>();
+    long id = NEXT_ID.getAndIncrement();
+    PENDING.put(id, new Pending(stream, stage));
+    int result =
+        cudart_h.cudaLaunchHostFunc(stream.pointer(), CALLBACK, MemorySegment.ofAddress(id));
+    if (result != 0) {
+      PENDING.remove(id);
+      throw CudaResults.failure(result, "cudaLaunchHostFunc");
+    }
+    watch();
+    return stage.minimalCompletionStage();
+  }
+
+  private static void called(MemorySegment id) {
+    COMPLETERS.execute(() -> complete(id.address()));
+  }
+
+  private static void complete(long id) {
+    Pending pending = PENDING.remove(id);
+    if (pending != null) {
+      end(pending);
+    }
+  }
+
+  /**
+   * Completes a stage whose place in the stream has been reached, with the failure that the stream
+   * tells, if any.
+   */
+  private static void end(Pending pending) {
+    RuntimeException failure = pending.stream().open() ? pending.stream().failure() : null;
+    if (failure == null) {
+      pending.stage().complete(null);
+    } else {
+      pending.stage().completeExceptionally(failure);
+    }
+  }
+
+  /** Starts the watcher unless one runs; it ends when there is nothing left to watch. */
+  private static void watch() {
+    if (WATCHING.compareAndSet(false, true)) {
+      Thread.ofPlatform().daemon().name("nccl4j-completion-watch").start(Completions::look);
+    }
+  }
+
+  private static void look() {
+    while (true) {
+      pause();
+      PENDING.forEach(Completions::endIfFailed);
+      if (PENDING.isEmpty()) {
+        WATCHING.set(false);
+        // A stage that came between the look and the line above found a watcher and started none.
+        if (PENDING.isEmpty() || !WATCHING.compareAndSet(false, true)) {
+          return;
+        }
+      }
+    }
+  }
+
+  private static void endIfFailed(long id, Pending pending) {
+    // A closed stream still comes to its end and calls back.
+    RuntimeException failure = pending.stream().open() ? pending.stream().failure() : null;
+    if (failure != null && PENDING.remove(id) != null) {
+      COMPLETERS.execute(() -> pending.stage().completeExceptionally(failure));
+    }
+  }
+
+  private static void pause() {
+    try {
+      TimeUnit.MILLISECONDS.sleep(WATCH_MILLIS);
+    } catch (InterruptedException e) {
+      // Nobody has a reference to this thread; an interrupt of it asks for nothing.
+      Thread.interrupted();
+    }
+  }
+}

@@ -1,0 +1,138 @@
+package io.nccl4j.cuda;
+
+import io.nccl4j.CudaException;
+import io.nccl4j.Device;
+import io.nccl4j.bindings.cudart.cudaDeviceProp;
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.NativeLibrary;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Supplier;
+
+/**
+ * The CUDA devices that this process sees, and which of them is current. Any thread may call these.
+ */
+public final class CudaDevices {
+  // Larger than any release's cudaDeviceProp; the fields that are read have kept their offsets
+  // since CUDA 11.
+  private static final long PROPERTIES_BYTES = 4096;
+  private static final int PCI_BUS_ID_BYTES = 32;
+
+  private CudaDevices() {}
+
+  /**
+   * Returns how many devices there are. C: {@code cudaGetDeviceCount}.
+   *
+   * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
+   * @throws CudaException if there is no driver, no device, or they do not work
+   */
+  public static int count() {
+    NativeLibrary.CUDART.load();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
+      CudaResults.check(cudart_h.cudaGetDeviceCount(count), "cudaGetDeviceCount");
+      return count.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  /**
+   * Returns the devices, in the order of their indices. C: {@code cudaGetDeviceProperties}.
+   *
+   * @throws CudaException if there is no driver, no device, or they do not work
+   */
+  public static List<Device> list() {
+    int count = count();
+    List<Device> devices = new ArrayList<>();
+    for (int device = 0; device < count; device++) {
+      devices.add(describe(device));
+    }
+    return List.copyOf(devices);
+  }
+
+  private static Device describe(int device) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment properties =
+          arena.allocate(PROPERTIES_BYTES, cudaDeviceProp.layout().byteAlignment());
+      CudaResults.check(
+          cudart_h.cudaGetDeviceProperties(properties, device), "cudaGetDeviceProperties");
+      MemorySegment pciBusId = arena.allocate(PCI_BUS_ID_BYTES);
+      CudaResults.check(
+          cudart_h.cudaDeviceGetPCIBusId(pciBusId, PCI_BUS_ID_BYTES, device),
+          "cudaDeviceGetPCIBusId");
+      return new Device(
+          device,
+          cudaDeviceProp.name(properties).getString(0),
+          pciBusId.getString(0),
+          cudaDeviceProp.totalGlobalMem(properties));
+    }
+  }
+
+  /**
+   * Returns a device's compute capability, ten times the major number plus the minor one: 90 for
+   * 9.0.
+   */
+  public static int computeCapability(int device) {
+    return 10 * attribute(cudart_h.cudaDevAttrComputeCapabilityMajor(), device)
+        + attribute(cudart_h.cudaDevAttrComputeCapabilityMinor(), device);
+  }
+
+  private static int attribute(int attribute, int device) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment value = arena.allocate(ValueLayout.JAVA_INT);
+      CudaResults.check(
+          cudart_h.cudaDeviceGetAttribute(value, attribute, device), "cudaDeviceGetAttribute");
+      return value.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  /**
+   * Returns the version of the newest CUDA that the driver can run, such as 13000, or 0 if there is
+   * no driver.
+   */
+  public static int driverVersion() {
+    NativeLibrary.CUDART.load();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
+      CudaResults.check(cudart_h.cudaDriverGetVersion(version), "cudaDriverGetVersion");
+      return version.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  /** Returns this thread's current device. C: {@code cudaGetDevice}. */
+  public static int current() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment device = arena.allocate(ValueLayout.JAVA_INT);
+      CudaResults.check(cudart_h.cudaGetDevice(device), "cudaGetDevice");
+      return device.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  /**
+   * Runs a call with a device current in this thread, and makes the former one current again. C:
+   * {@code cudaSetDevice}.
+   *
+   * @param device the device that the call needs
+   * @param call what depends on the current device
+   * @return what the call returned
+   */
+  public static <T> T on(int device, Supplier<T> call) {
+    int before = current();
+    CudaResults.check(cudart_h.cudaSetDevice(device), "cudaSetDevice");
+    boolean returned = false;
+    try {
+      T value = call.get();
+      returned = true;
+      return value;
+    } finally {
+      int result = cudart_h.cudaSetDevice(before);
+      // A failure to go back matters, but must not hide the call's own.
+      if (returned) {
+        CudaResults.check(result, "cudaSetDevice");
+      }
+    }
+  }
+}

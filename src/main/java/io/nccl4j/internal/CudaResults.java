@@ -1,0 +1,31 @@
+package io.nccl4j.internal;
+
+import io.nccl4j.CudaException;
+import io.nccl4j.bindings.cudart.cudart_h;
+
+/** The one place where a result of the CUDA runtime becomes an exception. */
+public final class CudaResults {
+  private CudaResults() {}
+
+  /** Throws unless the result is {@code cudaSuccess}. */
+  public static void check(int result, String function) {
+    if (result != 0) {
+      throw failure(result, function);
+    }
+  }
+
+  /**
+   * Returns the exception for a result that is not {@code cudaSuccess}, with the runtime's texts.
+   */
+  public static CudaException failure(int result, String function) {
+    // The runtime also keeps the code for whoever asks next; it has been reported here, so it is
+    // taken back.
+    int pending = cudart_h.cudaGetLastError();
+    String text = cudart_h.cudaGetErrorString(result).getString(0);
+    String name = cudart_h.cudaGetErrorName(result).getString(0);
+    if (pending != 0 && pending != result) {
+      text += ", after " + cudart_h.cudaGetErrorName(pending).getString(0);
+    }
+    return new CudaException(function, result, name, text);
+  }
+}

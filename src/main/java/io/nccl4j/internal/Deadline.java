@@ -1,0 +1,57 @@
+package io.nccl4j.internal;
+
+import io.nccl4j.NcclTimeoutException;
+import java.time.Duration;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * Runs native calls that may block for ever in a thread of their own, so that the caller gets an
+ * answer in time.
+ *
+ * <p>The fresh thread is also what keeps a leaked group depth of NCCL's (which counts per thread)
+ * away from the caller's thread.
+ */
+public final class Deadline {
+  private Deadline() {}
+
+  /**
+   * Runs a call and waits for it.
+   *
+   * @param function what is called, for messages
+   * @param timeout the longest wait; after it the call goes on in its own thread, which is a daemon
+   * @param waitedFor what a time-out message says was waited for
+   * @throws NcclTimeoutException if the time has passed
+   * @throws CancellationException if the waiting thread was interrupted; its interrupt flag stays
+   *     set
+   */
+  public static void run(String function, Duration timeout, String waitedFor, Runnable call) {
+    FutureTask<Void> task = new FutureTask<>(call, null);
+    Thread.ofPlatform().daemon().name("nccl4j-" + function).start(task);
+    try {
+      task.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
+    } catch (TimeoutException e) {
+      throw new NcclTimeoutException(function, timeout, waitedFor);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw interrupted(function);
+    } catch (ExecutionException e) {
+      throw rethrown(e.getCause());
+    }
+  }
+
+  /** Returns what a wait throws whose thread was interrupted. */
+  public static CancellationException interrupted(String function) {
+    return new CancellationException("interrupted while waiting for " + function);
+  }
+
+  private static RuntimeException rethrown(Throwable cause) {
+    if (cause instanceof Error error) {
+      throw error;
+    }
+    return (RuntimeException) cause;
+  }
+}

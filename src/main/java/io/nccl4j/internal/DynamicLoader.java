@@ -1,0 +1,110 @@
+package io.nccl4j.internal;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.StructLayout;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+
+/**
+ * The system's dynamic loader, called directly because Java's own ways of loading a library hide
+ * the loader's reason for a failure and the path of what it found.
+ */
+final class DynamicLoader {
+  private static final int RTLD_NOW = 2;
+  private static final StructLayout DL_INFO =
+      MemoryLayout.structLayout(
+          ValueLayout.ADDRESS.withName("dli_fname"),
+          ValueLayout.ADDRESS.withName("dli_fbase"),
+          ValueLayout.ADDRESS.withName("dli_sname"),
+          ValueLayout.ADDRESS.withName("dli_saddr"));
+
+  private static final MethodHandle DLOPEN =
+      handle(
+          "dlopen",
+          FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.JAVA_INT));
+  private static final MethodHandle DLSYM =
+      handle(
+          "dlsym",
+          FunctionDescriptor.of(ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.ADDRESS));
+  private static final MethodHandle DLERROR =
+      handle("dlerror", FunctionDescriptor.of(ValueLayout.ADDRESS));
+  private static final MethodHandle DLADDR =
+      handle(
+          "dladdr",
+          FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS));
+
+  private DynamicLoader() {}
+
+  /** What the loader could not do, in its own words. */
+  static final class LoadException extends Exception {
+    private static final long serialVersionUID = 1;
+
+    LoadException(String reason) {
+      super(reason);
+    }
+  }
+
+  /** Opens a library by name or path and returns its handle. */
+  static MemorySegment open(String name) throws LoadException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment handle = (MemorySegment) invoke(DLOPEN, arena.allocateFrom(name), RTLD_NOW);
+      if (handle.address() == 0) {
+        throw new LoadException(error());
+      }
+      return handle;
+    }
+  }
+
+  /** Returns the address of a symbol of an open library. */
+  static MemorySegment symbol(MemorySegment library, String name) throws LoadException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment address = (MemorySegment) invoke(DLSYM, library, arena.allocateFrom(name));
+      if (address.address() == 0) {
+        throw new LoadException(error());
+      }
+      return address;
+    }
+  }
+
+  /** Returns the path of the file that an address was loaded from. */
+  static String pathOf(MemorySegment address) throws LoadException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment info = arena.allocate(DL_INFO);
+      if ((int) invoke(DLADDR, address, info) == 0) {
+        throw new LoadException(
+            "dladdr knows no file for address 0x" + Long.toHexString(address.address()));
+      }
+      return text(info.get(ValueLayout.ADDRESS, 0));
+    }
+  }
+
+  private static String error() {
+    MemorySegment message = (MemorySegment) invoke(DLERROR);
+    return message.address() == 0 ? "the loader gave no reason" : text(message);
+  }
+
+  @SuppressWarnings("restricted") // A C string has no known size; it ends at its NUL.
+  private static String text(MemorySegment pointer) {
+    return pointer.reinterpret(Long.MAX_VALUE).getString(0);
+  }
+
+  @SuppressWarnings("restricted") // Calling the loader is what this class is for.
+  private static MethodHandle handle(String name, FunctionDescriptor descriptor) {
+    Linker linker = Linker.nativeLinker();
+    return linker.downcallHandle(linker.defaultLookup().findOrThrow(name), descriptor);
+  }
+
+  private static Object invoke(MethodHandle handle, Object... arguments) {
+    try {
+      return handle.invokeWithArguments(arguments);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new AssertionError("a downcall throws no checked exception", e);
+    }
+  }
+}

@@ -1,0 +1,98 @@
+package io.nccl4j.internal;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * The folders, beyond the system's own, where Python, conda and the CUDA toolkit put NVIDIA's
+ * libraries.
+ */
+final class LibraryFolders {
+  private static final long PYTHON_SECONDS = 5;
+  private static final String CUDA_DEFAULT_HOME = "/usr/local/cuda";
+
+  private LibraryFolders() {}
+
+  /**
+   * One folder to look in.
+   *
+   * @param source where the folder comes from, for messages
+   * @param folder the folder, or null where the source names none
+   * @param missing why there is no folder
+   */
+  record Place(String source, Path folder, String missing) {}
+
+  /** Returns the folders in the order in which they are to be tried. */
+  static List<Place> places(List<String> wheelFolders) {
+    List<Place> places = new ArrayList<>();
+    pythonPlaces(wheelFolders, places);
+    variablePlaces("CONDA_PREFIX", List.of("lib"), places);
+    List<String> cudaFolders = List.of("lib64", "lib");
+    if (System.getenv("CUDA_HOME") == null && System.getenv("CUDA_PATH") == null) {
+      cudaFolders.forEach(
+          f -> places.add(new Place("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
+    } else {
+      variablePlaces("CUDA_HOME", cudaFolders, places);
+      variablePlaces("CUDA_PATH", cudaFolders, places);
+    }
+    return places;
+  }
+
+  private static void variablePlaces(String variable, List<String> folders, List<Place> places) {
+    String home = System.getenv(variable);
+    if (home == null || home.isBlank()) {
+      places.add(new Place("environment variable " + variable, null, "not set"));
+      return;
+    }
+    folders.forEach(
+        f -> places.add(new Place("environment variable " + variable, Path.of(home, f), "")));
+  }
+
+  private static void pythonPlaces(List<String> wheelFolders, List<Place> places) {
+    String source = "pip wheels of the active python3";
+    try {
+      for (String packages : sitePackages()) {
+        wheelFolders.forEach(f -> places.add(new Place(source, Path.of(packages, f), "")));
+      }
+    } catch (IOException e) {
+      places.add(new Place(source, null, e.getMessage()));
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      places.add(new Place(source, null, "interrupted while asking python3"));
+    }
+  }
+
+  /**
+   * Asks the python3 of the PATH, which a virtual environment puts first, where its packages lie.
+   */
+  private static List<String> sitePackages() throws IOException, InterruptedException {
+    String script =
+        """
+        import site, sysconfig
+        folders = [sysconfig.get_path('purelib')] + site.getsitepackages()
+        folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+        print('\\n'.join(dict.fromkeys(folders)))
+        """;
+    Process python =
+        new ProcessBuilder("python3", "-c", script)
+            .redirectError(ProcessBuilder.Redirect.DISCARD)
+            .redirectInput(ProcessBuilder.Redirect.from(new java.io.File("/dev/null")))
+            .start();
+    try {
+      if (!python.waitFor(PYTHON_SECONDS, TimeUnit.SECONDS)) {
+        throw new IOException("python3 did not answer within " + PYTHON_SECONDS + " s");
+      }
+      String answer = new String(python.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      if (python.exitValue() != 0) {
+        throw new IOException("python3 ended with status " + python.exitValue());
+      }
+      return answer.lines().filter(line -> !line.isBlank()).toList();
+    } finally {
+      python.destroyForcibly();
+    }
+  }
+}

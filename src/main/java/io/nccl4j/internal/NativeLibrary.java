@@ -1,0 +1,209 @@
+package io.nccl4j.internal;
+
+import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.LibraryNotFoundException.Attempt;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * The two native libraries: where each is looked for, and its loading, once, on first use.
+ *
+ * <p>The order is: system property, environment variable, the standard names through the system's
+ * loader, the {@code nvidia} wheels of the active Python, the conda prefix, the CUDA home. A
+ * property or variable that is set is final: if what it names cannot be loaded, nothing else is
+ * tried, because a program that asked for one library must not run on another.
+ */
+public final class NativeLibrary {
+  private static final Logger LOG = LogManager.getLogger(NativeLibrary.class);
+
+  /** {@code libnccl}. */
+  public static final NativeLibrary NCCL =
+      new NativeLibrary(
+          "nccl",
+          List.of("libnccl.so.2", "libnccl.so"),
+          List.of("nvidia/nccl/lib"),
+          "ncclGetVersion",
+          21800,
+          "Install NCCL 2.18 or later (pip install nvidia-nccl-cu13, or your system's libnccl2), or name the file with"
+              + " -Dio.nccl4j.nccl.library=PATH or NCCL4J_NCCL_LIBRARY=PATH.");
+
+  /** {@code libcudart}. */
+  public static final NativeLibrary CUDART =
+      new NativeLibrary(
+          "cudart",
+          List.of("libcudart.so.13", "libcudart.so.12", "libcudart.so"),
+          List.of("nvidia/cu13/lib", "nvidia/cuda_runtime/lib"),
+          "cudaRuntimeGetVersion",
+          12000,
+          "Install the CUDA runtime 12 or 13 (pip install nvidia-cuda-runtime, or the CUDA toolkit), or name the file with"
+              + " -Dio.nccl4j.cudart.library=PATH or NCCL4J_CUDART_LIBRARY=PATH.");
+
+  private final String label;
+  private final List<String> fileNames;
+  private final List<String> wheelFolders;
+  private final String versionFunction;
+  private final int oldestVersion;
+  private final String remedy;
+  private volatile Loaded loaded;
+
+  /** What was loaded: from where, and its version as its own version function gives it. */
+  public record Loaded(Path path, int version) {}
+
+  private NativeLibrary(
+      String label,
+      List<String> fileNames,
+      List<String> wheelFolders,
+      String versionFunction,
+      int oldestVersion,
+      String remedy) {
+    this.label = label;
+    this.fileNames = fileNames;
+    this.wheelFolders = wheelFolders;
+    this.versionFunction = versionFunction;
+    this.oldestVersion = oldestVersion;
+    this.remedy = remedy;
+  }
+
+  /**
+   * Loads the library unless it is loaded already, so that the generated bindings find its symbols.
+   *
+   * @throws LibraryNotFoundException if nothing that was tried could be loaded
+   */
+  public Loaded load() {
+    Loaded found = loaded;
+    if (found == null) {
+      synchronized (this) {
+        found = loaded;
+        if (found == null) {
+          found = search();
+          LOG.info("{} {} loaded from {}", label, found.version(), found.path());
+          loaded = found;
+        }
+      }
+    }
+    return found;
+  }
+
+  /**
+   * Returns whether the user has named this library's file, so that looking for it makes sense even
+   * with no GPU in sight.
+   */
+  public boolean named() {
+    return System.getProperty(property()) != null || System.getenv(variable()) != null;
+  }
+
+  private String property() {
+    return "io.nccl4j." + label + ".library";
+  }
+
+  private String variable() {
+    return "NCCL4J_" + label.toUpperCase(Locale.ROOT) + "_LIBRARY";
+  }
+
+  private Loaded search() {
+    List<Attempt> attempts = new ArrayList<>();
+    String property = System.getProperty(property());
+    if (property != null) {
+      return orThrow(tryNamed("system property " + property(), property, attempts), attempts);
+    }
+    String variable = System.getenv(variable());
+    if (variable != null) {
+      return orThrow(tryNamed("environment variable " + variable(), variable, attempts), attempts);
+    }
+    Loaded found = null;
+    for (String name : fileNames) {
+      found = found == null ? tryLoad("system loader", name, attempts) : found;
+    }
+    for (LibraryFolders.Place place :
+        found == null ? LibraryFolders.places(wheelFolders) : List.<LibraryFolders.Place>of()) {
+      found = found == null ? tryPlace(place, attempts) : found;
+    }
+    return orThrow(found, attempts);
+  }
+
+  private Loaded orThrow(Loaded found, List<Attempt> attempts) {
+    if (found == null) {
+      throw new LibraryNotFoundException(label, attempts, remedy);
+    }
+    return found;
+  }
+
+  private Loaded tryNamed(String source, String value, List<Attempt> attempts) {
+    Path path = Path.of(value);
+    return Files.isDirectory(path)
+        ? tryPlace(new LibraryFolders.Place(source, path, ""), attempts)
+        : tryLoad(source, value, attempts);
+  }
+
+  private Loaded tryPlace(LibraryFolders.Place place, List<Attempt> attempts) {
+    if (place.folder() == null) {
+      attempts.add(new Attempt(place.source(), "-", place.missing()));
+      return null;
+    }
+    for (String name : fileNames) {
+      Path file = place.folder().resolve(name);
+      if (Files.exists(file)) {
+        return tryLoad(place.source(), file.toString(), attempts);
+      }
+    }
+    attempts.add(
+        new Attempt(
+            place.source(), place.folder().toString(), "has no " + String.join(", ", fileNames)));
+    return null;
+  }
+
+  @SuppressWarnings("restricted") // Loading is what this class is for.
+  private Loaded tryLoad(String source, String name, List<Attempt> attempts) {
+    try {
+      MemorySegment function = DynamicLoader.symbol(DynamicLoader.open(name), versionFunction);
+      int version = version(function);
+      if (version < oldestVersion) {
+        attempts.add(
+            new Attempt(
+                source,
+                name,
+                "has version " + version + "; at least " + oldestVersion + " is needed"));
+        return null;
+      }
+      Path path = Path.of(DynamicLoader.pathOf(function)).toRealPath();
+      // The generated bindings look symbols up among what their class loader has loaded.
+      System.load(path.toString());
+      return new Loaded(path, version);
+    } catch (DynamicLoader.LoadException | java.io.IOException | UnsatisfiedLinkError e) {
+      attempts.add(new Attempt(source, name, e.getMessage()));
+      return null;
+    }
+  }
+
+  @SuppressWarnings(
+      "restricted") // The version must be known before the bindings may use the library.
+  private static int version(MemorySegment function) throws DynamicLoader.LoadException {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
+      int result =
+          (int)
+              Linker.nativeLinker()
+                  .downcallHandle(
+                      function, FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS))
+                  .invokeExact(version);
+      if (result != 0) {
+        throw new DynamicLoader.LoadException("its version function answered " + result);
+      }
+      return version.get(ValueLayout.JAVA_INT, 0);
+    } catch (DynamicLoader.LoadException | RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new AssertionError("a downcall throws no checked exception", e);
+    }
+  }
+}

@@ -1,0 +1,35 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.UnsupportedNcclVersionException;
+
+/**
+ * A release of NCCL.
+ *
+ * @param code the number that {@code ncclGetVersion} gives, such as 23007
+ */
+record NcclVersion(int code) implements Comparable<NcclVersion> {
+  static final NcclVersion V2_24 = new NcclVersion(22400);
+  static final NcclVersion V2_27 = new NcclVersion(22700);
+  static final NcclVersion V2_28 = new NcclVersion(22800);
+
+  boolean atLeast(NcclVersion other) {
+    return compareTo(other) >= 0;
+  }
+
+  /** Throws unless this release has the function that came with another. */
+  void require(NcclVersion needed, String function) {
+    if (!atLeast(needed)) {
+      throw new UnsupportedNcclVersionException(function, toString(), needed.toString());
+    }
+  }
+
+  @Override
+  public int compareTo(NcclVersion other) {
+    return Integer.compare(code, other.code);
+  }
+
+  @Override
+  public String toString() {
+    return code / 10000 + "." + code / 100 % 100 + "." + code % 100;
+  }
+}
