@@ -35,7 +35,7 @@ public abstract sealed class Communicator implements AutoCloseable
   /** The {@code peer} of an operation that has neither a root nor a peer. */
   public static final int NO_PEER = -1;
 
-  /** The life of a communicator; only the first three allow anything but closing. */
+  /** The life of a communicator; only a connected one carries operations. */
   private enum State {
     UNCONNECTED,
     CONNECTED,

@@ -44,7 +44,9 @@ public final class NcclCommunicator extends Communicator {
   // eight bytes that stay.
   private final MemorySegment handleCell = Arena.global().allocate(ValueLayout.ADDRESS);
   private volatile MemorySegment handle = MemorySegment.NULL;
+  private final Object handleLock = new Object();
   private volatile boolean destroying;
+  private boolean released;
 
   /**
    * The native call that makes this rank's communicator, given where to write it and how it is
@@ -53,11 +55,8 @@ public final class NcclCommunicator extends Communicator {
   private interface Maker {
     int make(MemorySegment cell, MemorySegment config, Arena arena);
 
-    /**
-     * Returns the communicator whose state tells whether the making goes on, given the cell's
-     * present content.
-     */
-    MemorySegment polled(MemorySegment made);
+    /** Returns the communicator whose state tells whether the making goes on. */
+    NcclCommunicator polled(NcclCommunicator made);
 
     String function();
   }
@@ -83,7 +82,7 @@ public final class NcclCommunicator extends Communicator {
     }
 
     @Override
-    public MemorySegment polled(MemorySegment made) {
+    public NcclCommunicator polled(NcclCommunicator made) {
       return made;
     }
 
@@ -100,8 +99,8 @@ public final class NcclCommunicator extends Communicator {
     }
 
     @Override
-    public MemorySegment polled(MemorySegment made) {
-      return parent.handle;
+    public NcclCommunicator polled(NcclCommunicator made) {
+      return parent;
     }
 
     @Override
@@ -131,12 +130,12 @@ public final class NcclCommunicator extends Communicator {
       MemorySegment config = NativeConfig.of(config(), backend.version(), arena);
       int result = maker.make(handleCell, config, arena);
       if (result == nccl_h.ncclInProgress()) {
-        settle(maker.polled(handleCell.get(ValueLayout.ADDRESS, 0)), maker.function());
+        settle(maker.polled(this), maker.function());
       } else {
         NcclResults.check(result, maker.function());
       }
     }
-    handle = handleCell.get(ValueLayout.ADDRESS, 0);
+    handle = handleInCell();
     if (handle.address() != 0) {
       settle(maker.function());
       place(
@@ -286,29 +285,56 @@ public final class NcclCommunicator extends Communicator {
 
   /** Waits until this communicator has finished what it answered "in progress" for. */
   void settle(String function) {
-    settle(handle, function);
+    settle(this, function);
   }
 
-  private void settle(MemorySegment communicator, String function) {
+  private void settle(NcclCommunicator polled, String function) {
     Backoff backoff = new Backoff(function, timeout());
-    int state = asyncState(communicator);
+    int state = polled.asyncState();
     while (state == nccl_h.ncclInProgress()) {
-      if (aborted()) {
+      if (aborted() || polled.aborted()) {
         throw new CommunicatorAbortedException(function, toString());
       }
       if (!backoff.pause()) {
         throw new NcclTimeoutException(function, timeout(), "the peers of " + this);
       }
-      state = asyncState(communicator);
+      state = polled.asyncState();
     }
     NcclResults.check(state, function);
   }
 
-  private static int asyncState(MemorySegment communicator) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment state = arena.allocate(ValueLayout.JAVA_INT);
-      NcclResults.check(nccl_h.ncclCommGetAsyncError(communicator, state), "ncclCommGetAsyncError");
-      return state.get(ValueLayout.JAVA_INT, 0);
+  /**
+   * Returns the state of the communicator; success once it has been aborted or destroyed. The lock
+   * keeps an abort, which may come from any thread, from freeing it beneath the question.
+   */
+  private int asyncState() {
+    synchronized (handleLock) {
+      MemorySegment communicator = handle.address() == 0 ? handleInCell() : handle;
+      if (released) {
+        return nccl_h.ncclSuccess();
+      }
+      if (communicator.address() == 0) {
+        return nccl_h.ncclInProgress();
+      }
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment state = arena.allocate(ValueLayout.JAVA_INT);
+        NcclResults.check(
+            nccl_h.ncclCommGetAsyncError(communicator, state), "ncclCommGetAsyncError");
+        return state.get(ValueLayout.JAVA_INT, 0);
+      }
+    }
+  }
+
+  private MemorySegment handleInCell() {
+    return handleCell.get(ValueLayout.ADDRESS, 0);
+  }
+
+  /** From here on nobody asks this communicator anything; returns it, to be freed. */
+  private MemorySegment release() {
+    synchronized (handleLock) {
+      released = true;
+      // While connecting, the cell has the communicator as soon as NCCL has made it.
+      return handleInCell();
     }
   }
 
@@ -356,7 +382,7 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected Optional<NcclException> findAsyncError() {
-    int state = asyncState(handle);
+    int state = asyncState();
     return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()
         ? Optional.empty()
         : Optional.of(NcclResults.failure(state, "ncclCommGetAsyncError"));
@@ -364,9 +390,7 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected void abortConnection() {
-    // While connecting, the cell has the communicator as soon as NCCL has made it; before that
-    // there is nothing to abort.
-    MemorySegment communicator = handleCell.get(ValueLayout.ADDRESS, 0);
+    MemorySegment communicator = release();
     if (communicator.address() == 0) {
       return;
     }
@@ -403,7 +427,7 @@ public final class NcclCommunicator extends Communicator {
       NcclResults.check(result, "ncclCommFinalize");
     }
     destroying = true;
-    NcclResults.check(nccl_h.ncclCommDestroy(handle), "ncclCommDestroy");
+    NcclResults.check(nccl_h.ncclCommDestroy(release()), "ncclCommDestroy");
   }
 
   private void end(String function, Runnable call) {
