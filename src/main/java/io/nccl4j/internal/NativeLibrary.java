@@ -85,6 +85,7 @@ public final class NativeLibrary {
       synchronized (this) {
         found = loaded;
         if (found == null) {
+          checkNativeAccess();
           found = search();
           LOG.info("{} {} loaded from {}", label, found.version(), found.path());
           loaded = found;
@@ -92,6 +93,25 @@ public final class NativeLibrary {
       }
     }
     return found;
+  }
+
+  /**
+   * Asks Java for native access by the smallest of restricted calls, to say what to do if it is
+   * refused.
+   */
+  @SuppressWarnings("restricted") // That it is restricted is the point.
+  private static void checkNativeAccess() {
+    try {
+      MemorySegment.NULL.reinterpret(0);
+    } catch (IllegalCallerException e) {
+      Module module = NativeLibrary.class.getModule();
+      String name = module.isNamed() ? module.getName() : "ALL-UNNAMED";
+      IllegalCallerException explained =
+          new IllegalCallerException(
+              "nccl4j may not call native code; start Java with --enable-native-access=" + name);
+      explained.initCause(e);
+      throw explained;
+    }
   }
 
   /**

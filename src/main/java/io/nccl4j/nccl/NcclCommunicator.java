@@ -141,6 +141,11 @@ public final class NcclCommunicator extends Communicator {
       place(
           number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
           number(nccl_h::ncclCommCount, "ncclCommCount"));
+      int nativeDevice = number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice");
+      if (nativeDevice != device()) {
+        throw new IllegalStateException(
+            this + " was made on device " + nativeDevice + " although another was current");
+      }
     }
     return null;
   }
