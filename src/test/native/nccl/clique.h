@@ -1,0 +1,181 @@
+/*
+ * What the rooms of the stand-in's NCCL share.
+ *
+ * A clique is all that the ranks made from one unique id (or one colour of a split) have in common: one lock, the
+ * operations that wait for peers, the ranks themselves. Ranks are threads of one process, so this is plain memory. Lock
+ * order: the CUDA runtime's locks may be taken before a clique's, never after it, save those of objects and memory.
+ */
+#ifndef NCCL4J_STANDIN_CLIQUE_H
+#define NCCL4J_STANDIN_CLIQUE_H
+
+#include "../standin.h"
+
+#include <pthread.h>
+
+/* Each API function: counted, failing on demand, and exported under its profiling name too. */
+#define NCCL_FUNCTION(function)                                                                    \
+  STANDIN_SITE(function)                                                                           \
+  extern __typeof__(function) p##function __attribute__((alias(#function)));
+
+#define ENTER(function)                                                                            \
+  do {                                                                                             \
+    int forced;                                                                                    \
+    if (nccl4j_standin_enter(&site_##function, &forced)) return forced_failure(#function, forced); \
+  } while (0)
+/* The same for what a group collects: a forced failure poisons the group as a real one does. */
+#define ENTER_COLLECTED(function)                                                                  \
+  do {                                                                                             \
+    int forced;                                                                                    \
+    if (nccl4j_standin_enter(&site_##function, &forced))                                           \
+      return group_refuse(forced_failure(#function, forced));                                      \
+  } while (0)
+
+/* ---- errors ---- */
+void warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+ncclResult_t forced_failure(const char *function, int result);
+ncclResult_t cuda_failure(cudaError_t error);
+/* An unhandled CUDA error where there is no device, or where a capture forbids what is to come. */
+ncclResult_t require_cuda(void);
+ncclResult_t argument_present(const void *argument, const char *function, const char *name);
+
+/* ---- types and arithmetic ---- */
+enum reduction_kind { REDUCE_SUM, REDUCE_PROD, REDUCE_MAX, REDUCE_MIN };
+size_t type_size(ncclDataType_t type);
+bool type_valid(ncclDataType_t type);
+bool type_is_integer(ncclDataType_t type);
+/* accumulator[i] = accumulator[i] (op) operand[i], rounded to the type. */
+void type_fold(ncclDataType_t type, enum reduction_kind kind, void *accumulator, const void *operand, size_t count);
+/* to[i] = from[i] * scalar, rounded to the type. */
+void type_scale(ncclDataType_t type, void *to, const void *from, const void *scalar, size_t count);
+/* Truncating; integers only. */
+void type_divide(ncclDataType_t type, void *values, int divisor, size_t count);
+/* The type's value nearest to 1/n; floats only. */
+void type_reciprocal(ncclDataType_t type, int n, void *scalar);
+
+/* ---- reduction operators ---- */
+struct reduction {
+  enum reduction_kind kind;
+  bool scaled;  /* each rank's input is multiplied by the scalar first */
+  bool average; /* built-in average: scaled for floats, divided at the end for integers */
+  const void *device_scalar; /* read when the operation runs; NULL: `scalar` has it */
+  char scalar[8];
+};
+struct redop;
+ncclResult_t redop_resolve(ncclComm_t comm, ncclRedOp_t op, ncclDataType_t type, const char *function,
+                           struct reduction *reduction);
+void redops_free(struct redop *list);
+
+/* ---- communicators ---- */
+struct registration;
+struct operation;
+struct slot;
+struct split;
+
+struct clique {
+  _Atomic int references;
+  pthread_mutex_t lock;
+  ncclUniqueId id;
+  int ranks, joined, leaving;
+  bool complete;
+  ncclResult_t failure; /* of the initialisation */
+  struct slot *slots;
+  struct operation *messages; /* sends and receives that wait for their counterpart */
+  struct split *splits;
+  struct clique *next; /* of those that ranks may still join */
+  ncclComm_t *members; /* by rank; NULL before it joins and after it has gone */
+};
+
+struct ncclComm {
+  struct nccl4j_standin_object object;
+  struct clique *clique;
+  int rank, device;
+  unsigned ordinal;
+  bool check_pointers;
+  ncclConfig_t config;
+  char *net_name;
+
+  /* the rest under the clique's lock */
+  pthread_cond_t changed;
+  int in_progress; /* operations under way that keep a non-blocking communicator from being used */
+  ncclResult_t failure;
+  bool finalized, destroying, aborted, silent;
+  int executions; /* of enqueued plans, begun and not ended */
+  int running;    /* operations of this rank whose data moves right now */
+  uint64_t collectives, splits;
+  uint64_t *sent, *received;
+  struct redop *redops;
+  int redop_count;
+  struct registration *registrations;
+};
+
+struct clique *clique_new(int ranks);
+void clique_put(struct clique *clique);
+/* Wakes every rank of the clique. Under its lock. */
+void clique_wake(struct clique *clique);
+
+ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfig_t *config);
+/* The communicator with a reference, or why not; NULL handle and dead handle are invalid arguments. */
+ncclResult_t comm_get(ncclComm_t handle, const char *function, ncclComm_t *comm);
+/* The same, and ready for use: nothing in progress, not failed, not finalised. */
+ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t *comm);
+ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited);
+void registrations_free(struct registration *list);
+
+/* ---- groups ---- */
+enum job_kind { JOB_OPERATION, JOB_INIT, JOB_SPLIT, JOB_FINALIZE, JOB_DESTROY };
+
+enum function {
+  ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV
+};
+
+/* What one call of a collective, send or receive asks for. */
+struct request {
+  enum function function;
+  const void *send;
+  void *receive;
+  size_t count;
+  ncclDataType_t type;
+  struct reduction reduction;
+  int peer; /* root, or the other end */
+};
+
+struct job {
+  enum job_kind kind;
+  ncclComm_t comm; /* with a reference */
+  struct job *next;
+  bool launched;
+  struct request request;
+  struct nccl4j_standin_stream *stream; /* with a reference */
+  int color, key; /* of a split */
+  struct split *split;
+  ncclComm_t *out;
+  ncclConfig_t config;
+};
+
+/* Adds the job to this thread's group, or runs it at once where there is none. Takes the job. */
+ncclResult_t group_submit(struct job *job);
+/* Poisons the open group, if there is one; answers the result. */
+ncclResult_t group_refuse(ncclResult_t result);
+void group_start(void);
+ncclResult_t group_end(void);
+/* What a failed initialisation does to the thread under trap 3. */
+void group_leak_depth(void);
+
+ncclResult_t job_begin(struct job *job);
+ncclResult_t job_finish(struct job *job);
+/* Enqueues the operations of job->comm among this job and those after it. */
+ncclResult_t jobs_launch(struct job *job);
+
+/* ---- operations ---- */
+/* Under the clique's lock: takes back what this rank has posted and no peer has begun. */
+void operations_withdraw(ncclComm_t comm);
+void slots_free(struct slot *slots);
+
+/* ---- switches (see faults.c) ---- */
+bool trap_on(int number);
+int hold_milliseconds(void);
+int absent_rank(void);
+bool failing_rank(int *rank, int *result);
+extern atomic_bool noop;
+
+#endif

@@ -1,0 +1,781 @@
+/*
+ * Communicators: how ranks meet, split off, finish and break off.
+ *
+ * A job (initialisation, split, finalise, destroy) has a begin that never waits and a finish that may, so that one thread
+ * can carry several ranks through a group. Whatever waits here waits on its own rank's condition, and abort wakes it.
+ */
+#include "clique.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+NCCL_FUNCTION(ncclGetUniqueId)
+NCCL_FUNCTION(ncclCommInitRank)
+NCCL_FUNCTION(ncclCommInitAll)
+NCCL_FUNCTION(ncclCommInitRankConfig)
+NCCL_FUNCTION(ncclCommInitRankScalable)
+NCCL_FUNCTION(ncclCommFinalize)
+NCCL_FUNCTION(ncclCommDestroy)
+NCCL_FUNCTION(ncclCommAbort)
+NCCL_FUNCTION(ncclCommSplit)
+NCCL_FUNCTION(ncclCommCount)
+NCCL_FUNCTION(ncclCommUserRank)
+NCCL_FUNCTION(ncclCommCuDevice)
+NCCL_FUNCTION(ncclCommGetAsyncError)
+
+/* ---- unique ids, and the cliques that ranks may still join ---- */
+
+/* What a unique id of the stand-in holds. It is good in the process that made it, for one clique. */
+struct identity {
+  char mark[32];
+  unsigned char process[16];
+  uint64_t number;
+};
+#define MARK "nccl4j stand-in unique id"
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct clique *open_cliques;
+static unsigned char process[16];
+static bool process_known;
+static bool *spent; /* by the id's number */
+static uint64_t ids_made, spent_room;
+static atomic_uint last_ordinal;
+
+static void make_identity(ncclUniqueId *id) {
+  struct identity identity = {.mark = MARK};
+  pthread_mutex_lock(&registry_lock);
+  if (!process_known) process_known = getrandom(process, sizeof process, 0) == (ssize_t)sizeof process;
+  memcpy(identity.process, process, sizeof process);
+  identity.number = ids_made++;
+  if (ids_made > spent_room) {
+    spent_room = spent_room ? 2 * spent_room : 64;
+    spent = realloc(spent, spent_room * sizeof *spent);
+  }
+  spent[identity.number] = false;
+  pthread_mutex_unlock(&registry_lock);
+  memset(id, 0, sizeof *id);
+  memcpy(id->internal, &identity, sizeof identity);
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId) {
+  ENTER(ncclGetUniqueId);
+  ncclResult_t result = argument_present(uniqueId, "GetUniqueId", "out");
+  if (result == ncclSuccess) make_identity(uniqueId);
+  return result;
+}
+
+struct clique *clique_new(int ranks) {
+  struct clique *c = calloc(1, sizeof *c);
+  atomic_init(&c->references, 1);
+  pthread_mutex_init(&c->lock, NULL);
+  c->ranks = ranks;
+  c->members = calloc((size_t)ranks, sizeof(ncclComm_t));
+  return c;
+}
+
+static void splits_free(struct split *splits);
+
+static void close_registration(struct clique *c) {
+  for (struct clique **at = &open_cliques; *at; at = &(*at)->next) {
+    if (*at != c) continue;
+    *at = c->next;
+    return;
+  }
+}
+
+void clique_put(struct clique *c) {
+  pthread_mutex_lock(&registry_lock); /* nobody may find it in between */
+  bool last = atomic_fetch_sub(&c->references, 1) == 1;
+  if (last) close_registration(c);
+  pthread_mutex_unlock(&registry_lock);
+  if (!last) return;
+  splits_free(c->splits);
+  slots_free(c->slots);
+  pthread_mutex_destroy(&c->lock);
+  free(c->members);
+  free(c);
+}
+
+void clique_wake(struct clique *c) {
+  for (int r = 0; r < c->ranks; r++)
+    if (c->members[r]) pthread_cond_broadcast(&c->members[r]->changed);
+}
+
+/* The clique of an id, made by the first rank that asks. */
+static ncclResult_t clique_of(const ncclUniqueId *id, int ranks, struct clique **clique) {
+  struct identity identity;
+  memcpy(&identity, id->internal, sizeof identity);
+  ncclResult_t result = ncclSuccess;
+  pthread_mutex_lock(&registry_lock);
+  bool ours = memcmp(identity.mark, MARK, sizeof MARK) == 0 && identity.number < ids_made &&
+              memcmp(identity.process, process, sizeof process) == 0;
+  struct clique *c = open_cliques;
+  while (c && memcmp(&c->id, id, sizeof *id) != 0) c = c->next;
+  if (!ours) {
+    warn("the unique id was not made by this process; ranks can only be threads of one process here");
+    result = ncclInvalidArgument;
+  } else if (spent[identity.number]) {
+    warn("the unique id has been used: all ranks of its communicator have joined already");
+    result = ncclSystemError;
+  } else if (c && c->ranks != ranks) {
+    warn("ranks disagree on the number of ranks: %d here, %d elsewhere", ranks, c->ranks);
+    result = ncclInvalidUsage;
+  } else if (c) {
+    atomic_fetch_add(&c->references, 1);
+  } else {
+    c = clique_new(ranks);
+    c->id = *id;
+    c->next = open_cliques;
+    open_cliques = c;
+  }
+  pthread_mutex_unlock(&registry_lock);
+  *clique = result == ncclSuccess ? c : NULL;
+  return result;
+}
+
+/* ---- one rank ---- */
+
+static void comm_destroy(void *object) {
+  ncclComm_t comm = object;
+  redops_free(comm->redops);
+  registrations_free(comm->registrations);
+  pthread_cond_destroy(&comm->changed);
+  clique_put(comm->clique);
+  free(comm->sent);
+  free(comm->received);
+  free(comm->net_name);
+  free(comm);
+}
+
+/* Takes the clique's reference. */
+ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfig_t *config) {
+  ncclComm_t comm = calloc(1, sizeof *comm);
+  comm->clique = clique;
+  comm->rank = rank;
+  comm->device = device;
+  comm->ordinal = atomic_fetch_add(&last_ordinal, 1);
+  comm->config = *config;
+  if (config->netName) comm->config.netName = comm->net_name = strdup(config->netName);
+  const char *check = getenv("NCCL_CHECK_POINTERS");
+  comm->check_pointers = check && atoi(check) != 0;
+  comm->sent = calloc((size_t)clique->ranks, sizeof *comm->sent);
+  comm->received = calloc((size_t)clique->ranks, sizeof *comm->received);
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(&comm->changed, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+  object_add(comm, KIND_COMMUNICATOR, comm_destroy);
+  return comm;
+}
+
+ncclResult_t comm_get(ncclComm_t handle, const char *function, ncclComm_t *comm) {
+  *comm = NULL;
+  ncclResult_t result = argument_present(handle, function, "comm");
+  if (result != ncclSuccess) return result;
+  *comm = object_get(handle, KIND_COMMUNICATOR);
+  if (*comm) return ncclSuccess;
+  warn("%s : comm %p is no live communicator (destroyed, aborted or corrupted)", function, (void *)handle);
+  return ncclInvalidArgument;
+}
+
+/* Under the clique's lock. */
+static ncclResult_t readiness(ncclComm_t comm, const char *function) {
+  if (comm->in_progress > 0 && comm->failure == ncclSuccess) {
+    warn("%s : Attempt to use communicator before the previous operation returned ncclSuccess", function);
+    return ncclInvalidArgument;
+  }
+  if (comm->failure != ncclSuccess) warn("%s : the communicator has failed with %d before", function, comm->failure);
+  return comm->failure;
+}
+
+ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t *comm) {
+  ncclResult_t result = comm_get(handle, function, comm);
+  if (result != ncclSuccess) return result;
+  pthread_mutex_lock(&(*comm)->clique->lock);
+  result = readiness(*comm, function);
+  if (result == ncclSuccess && (*comm)->finalized) {
+    warn("%s : the communicator has been finalized", function);
+    result = ncclInvalidUsage;
+  }
+  pthread_mutex_unlock(&(*comm)->clique->lock);
+  if (result != ncclSuccess) object_put(*comm);
+  return result;
+}
+
+/* ---- configuration ---- */
+
+static ncclResult_t check_range(const char *name, int value, int low, int high) {
+  if (value == NCCL_CONFIG_UNDEF_INT || (value >= low && value <= high)) return ncclSuccess;
+  warn("Invalid config %s attribute value %d", name, value);
+  return ncclInvalidArgument;
+}
+
+static ncclResult_t config_check(const ncclConfig_t *c) {
+  ncclResult_t result = check_range("blocking", c->blocking, 0, 1);
+  if (result == ncclSuccess) result = check_range("cgaClusterSize", c->cgaClusterSize, 0, 8);
+  if (result == ncclSuccess) result = check_range("minCTAs", c->minCTAs, 1, INT_MAX);
+  if (result == ncclSuccess) result = check_range("maxCTAs", c->maxCTAs, 1, INT_MAX);
+  if (result == ncclSuccess) result = check_range("splitShare", c->splitShare, 0, 1);
+  if (result == ncclSuccess) result = check_range("shrinkShare", c->shrinkShare, 0, 1);
+  if (result == ncclSuccess && c->minCTAs != NCCL_CONFIG_UNDEF_INT && c->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
+      c->minCTAs > c->maxCTAs) {
+    warn("Invalid config min/max channels attribute value %d/%d", c->minCTAs, c->maxCTAs);
+    result = ncclInvalidArgument;
+  }
+  return result;
+}
+
+ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited) {
+  static const ncclConfig_t unset = NCCL_CONFIG_INITIALIZER;
+  *own = unset;
+  if (given) {
+    if (given->magic != NCCL_API_MAGIC) {
+      warn("ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
+      return ncclInvalidArgument;
+    }
+    memcpy(own, given, given->size < sizeof *own ? given->size : sizeof *own);
+    ncclResult_t result = config_check(own);
+    if (result != ncclSuccess) return result;
+  }
+  if (inherited) {
+    if (own->blocking == NCCL_CONFIG_UNDEF_INT) own->blocking = inherited->blocking;
+    if (own->splitShare == NCCL_CONFIG_UNDEF_INT) own->splitShare = inherited->splitShare;
+    if (!own->netName) own->netName = inherited->netName;
+    if (!own->commName) own->commName = inherited->commName;
+  }
+  const char *forced = getenv("NCCL_COMM_BLOCKING");
+  if (forced && (strcmp(forced, "0") == 0 || strcmp(forced, "1") == 0)) own->blocking = atoi(forced);
+  if (own->blocking == NCCL_CONFIG_UNDEF_INT) own->blocking = 1;
+  return ncclSuccess;
+}
+
+/* ---- initialisation ---- */
+
+static ncclResult_t check_ranks(int ranks, int rank) {
+  if (ranks >= 1 && rank >= 0 && rank < ranks) return ncclSuccess;
+  warn("Invalid rank requested : %d/%d", rank, ranks);
+  return ncclInvalidArgument;
+}
+
+static ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *given,
+                            int device) {
+  ncclConfig_t config;
+  struct clique *clique;
+  ncclResult_t result = argument_present(out, "CommInitRank", "newcomm");
+  if (result == ncclSuccess) *out = NULL;
+  if (result == ncclSuccess) result = config_take(&config, given, NULL);
+  if (result == ncclSuccess) result = check_ranks(ranks, rank);
+  if (result == ncclSuccess) result = clique_of(id, ranks, &clique);
+  if (result != ncclSuccess) return group_refuse(result);
+  ncclComm_t comm = comm_new(clique, rank, device, &config);
+  *out = comm;
+  struct job *job = calloc(1, sizeof *job);
+  job->kind = JOB_INIT;
+  job->comm = comm;
+  object_hold(comm);
+  return group_submit(job);
+}
+
+static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config) {
+  ncclResult_t result = require_cuda();
+  if (result != ncclSuccess) return group_refuse(result);
+  return init_on(out, ranks, id, rank, config, nccl4j_standin_current_device());
+}
+
+/* Trap 3: where the first CUDA call fails, the group that the function opened for itself stays open. */
+static ncclResult_t leaving_group_open(ncclResult_t result) {
+  if (result == ncclUnhandledCudaError && trap_on(3)) group_leak_depth();
+  return result;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *newcomm, int nranks, ncclUniqueId commId, int rank) {
+  ENTER_COLLECTED(ncclCommInitRank);
+  return init(newcomm, nranks, &commId, rank, NULL);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *newcomm, int nranks, ncclUniqueId commId, int rank,
+                                    ncclConfig_t *config) {
+  int forced;
+  if (nccl4j_standin_enter(&site_ncclCommInitRankConfig, &forced))
+    return leaving_group_open(group_refuse(forced_failure("ncclCommInitRankConfig", forced)));
+  return leaving_group_open(init(newcomm, nranks, &commId, rank, config));
+}
+
+ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds,
+                                      ncclConfig_t *config) {
+  int forced;
+  if (nccl4j_standin_enter(&site_ncclCommInitRankScalable, &forced))
+    return leaving_group_open(group_refuse(forced_failure("ncclCommInitRankScalable", forced)));
+  ncclResult_t result = argument_present(commIds, "CommInitRankScalable", "commIds");
+  if (result == ncclSuccess && (nId < 1 || nId > nranks)) {
+    warn("improper usage of ncclCommInitRankScalable: nId = %d, nranks = %d", nId, nranks);
+    result = ncclInvalidArgument;
+  }
+  if (result != ncclSuccess) return group_refuse(result);
+  return leaving_group_open(init(newcomm, nranks, &commIds[0], myrank, config));
+}
+
+static ncclResult_t check_devices(int count, const int *devices) {
+  int existing = nccl4j_standin_device_count();
+  for (int i = 0; i < count; i++) {
+    int device = devices ? devices[i] : i;
+    if (device < 0 || device >= existing) {
+      warn("ncclCommInitAll : invalid device %d (there are %d)", device, existing);
+      return devices ? ncclInvalidArgument : ncclInvalidUsage;
+    }
+    for (int j = 0; devices && j < i; j++) {
+      if (devices[j] != device) continue;
+      warn("ncclCommInitAll : device %d is listed twice", device);
+      return ncclInvalidUsage;
+    }
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist) {
+  ENTER(ncclCommInitAll);
+  ncclResult_t result = require_cuda();
+  if (result == ncclSuccess) result = argument_present(comms, "CommInitAll", "comms");
+  if (result == ncclSuccess && ndev < 1) {
+    warn("Invalid device count requested : %d", ndev);
+    result = ncclInvalidArgument;
+  }
+  if (result == ncclSuccess) result = check_devices(ndev, devlist);
+  if (result != ncclSuccess) return result;
+  ncclUniqueId id;
+  make_identity(&id);
+  group_start();
+  for (int i = 0; i < ndev; i++) init_on(&comms[i], ndev, &id, i, NULL, devlist ? devlist[i] : i);
+  return group_end();
+}
+
+static ncclResult_t duplicate_device(struct clique *c) {
+  const char *allowed = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (allowed && atoi(allowed) != 0) return ncclSuccess;
+  for (int a = 0; a < c->ranks; a++) {
+    for (int b = 0; b < a; b++) {
+      if (c->members[a]->device != c->members[b]->device) continue;
+      warn("Duplicate GPU detected : rank %d and rank %d both on CUDA device %d (NCCL_MULTI_RANK_GPU_ENABLE=1 allows it)",
+           b, a, c->members[a]->device);
+      return ncclInvalidUsage;
+    }
+  }
+  return ncclSuccess;
+}
+
+/* Under the clique's lock; the last rank has come. */
+static void clique_complete(struct clique *c) {
+  struct identity identity;
+  memcpy(&identity, c->id.internal, sizeof identity);
+  c->complete = true;
+  c->failure = duplicate_device(c);
+  int rank, result;
+  if (c->failure == ncclSuccess && failing_rank(&rank, &result) && rank < c->ranks && c->ranks > 1) {
+    c->members[rank]->silent = true;
+    c->members[rank]->failure = (ncclResult_t)result;
+  }
+  clique_wake(c);
+}
+
+static void close_open_clique(struct clique *c) {
+  struct identity identity;
+  memcpy(&identity, c->id.internal, sizeof identity);
+  pthread_mutex_lock(&registry_lock);
+  close_registration(c);
+  spent[identity.number] = true;
+  pthread_mutex_unlock(&registry_lock);
+}
+
+static ncclResult_t init_begin(ncclComm_t comm) {
+  struct clique *c = comm->clique;
+  if (comm->rank == absent_rank()) return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  bool last = false;
+  pthread_mutex_lock(&c->lock);
+  if (c->complete || c->members[comm->rank]) {
+    warn("rank %d of %d has joined twice", comm->rank, c->ranks);
+    result = ncclInvalidUsage;
+  } else if (!comm->aborted) {
+    c->members[comm->rank] = comm;
+    last = ++c->joined == c->ranks;
+    if (last) clique_complete(c);
+  }
+  pthread_mutex_unlock(&c->lock);
+  if (last) close_open_clique(c);
+  return result;
+}
+
+static ncclResult_t init_finish(ncclComm_t comm) {
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  while (!comm->aborted && !(c->complete && c->members[comm->rank] == comm)) pthread_cond_wait(&comm->changed, &c->lock);
+  ncclResult_t result = comm->aborted ? ncclInternalError : c->failure;
+  if (comm->aborted) warn("the initialisation of rank %d was aborted", comm->rank);
+  pthread_mutex_unlock(&c->lock);
+  return result;
+}
+
+/* ---- split ---- */
+
+/* The number-th split of a clique, while its ranks come together. */
+struct split {
+  uint64_t number;
+  int ranks, arrived, left;
+  bool complete;
+  ncclComm_t *comms; /* by rank, from arriving to leaving */
+  int *colors, *keys, *new_ranks;
+  struct clique **children; /* by rank, a reference each; NULL without a colour */
+  struct split *next;
+};
+
+static struct split *split_numbered(struct clique *c, uint64_t number) {
+  for (struct split *s = c->splits; s; s = s->next)
+    if (s->number == number) return s;
+  struct split *s = calloc(1, sizeof *s);
+  size_t n = (size_t)c->ranks;
+  s->number = number;
+  s->ranks = c->ranks;
+  s->comms = calloc(n, sizeof(ncclComm_t));
+  s->colors = calloc(n, sizeof(int));
+  s->keys = calloc(n, sizeof(int));
+  s->new_ranks = calloc(n, sizeof(int));
+  s->children = calloc(n, sizeof(struct clique *));
+  s->next = c->splits;
+  c->splits = s;
+  return s;
+}
+
+static void split_free(struct split *split) {
+  free(split->comms);
+  free(split->colors);
+  free(split->keys);
+  free(split->new_ranks);
+  free(split->children);
+  free(split);
+}
+
+/* What ranks that were aborted in the middle have left behind. */
+static void splits_free(struct split *splits) {
+  while (splits) {
+    struct split *next = splits->next;
+    for (int r = 0; r < splits->ranks; r++)
+      if (splits->comms[r] && splits->children[r]) clique_put(splits->children[r]);
+    split_free(splits);
+    splits = next;
+  }
+}
+
+/* Under the lock: this rank has taken its child, or gives up. */
+static void split_leave(struct clique *c, struct split *s, int rank) {
+  s->comms[rank] = NULL;
+  if (!s->complete) s->arrived--;
+  else if (++s->left == c->ranks) {
+    struct split **at = &c->splits;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    split_free(s);
+  }
+}
+
+/* Ranks of one colour, ordered by key and then by their old rank, get a clique of their own. */
+static void split_form(struct clique *c, struct split *s) {
+  for (int r = 0; r < c->ranks; r++) {
+    if (s->colors[r] == NCCL_SPLIT_NOCOLOR) continue;
+    int size = 0, before = 0, first = -1;
+    for (int q = 0; q < c->ranks; q++) {
+      if (s->colors[q] != s->colors[r]) continue;
+      if (first < 0) first = q;
+      size++;
+      before += s->keys[q] < s->keys[r] || (s->keys[q] == s->keys[r] && q < r);
+    }
+    s->new_ranks[r] = before;
+    s->children[r] = first == r ? clique_new(size) : s->children[first];
+    if (first == r) s->children[r]->complete = true;
+    else atomic_fetch_add(&s->children[r]->references, 1);
+  }
+}
+
+static ncclResult_t split_begin(struct job *job) {
+  ncclComm_t comm = job->comm;
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  struct split *s = job->split = split_numbered(c, comm->splits++);
+  s->colors[comm->rank] = job->color;
+  s->keys[comm->rank] = job->key;
+  if (!comm->silent && !comm->aborted) {
+    s->comms[comm->rank] = comm;
+    s->arrived++;
+  }
+  if (s->arrived == c->ranks) {
+    split_form(c, s);
+    s->complete = true;
+    clique_wake(c);
+  }
+  pthread_mutex_unlock(&c->lock);
+  return ncclSuccess;
+}
+
+/* With a reference for the caller. */
+static ncclComm_t split_child(struct job *job, struct clique *child, int rank) {
+  ncclComm_t comm = comm_new(child, rank, job->comm->device, &job->config);
+  object_hold(comm);
+  pthread_mutex_lock(&child->lock);
+  child->members[rank] = comm;
+  pthread_mutex_unlock(&child->lock);
+  return comm;
+}
+
+static void abort_comm(ncclComm_t comm);
+
+static ncclResult_t split_finish(struct job *job) {
+  ncclComm_t comm = job->comm;
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  struct split *s = job->split;
+  while (!comm->aborted && !s->complete) pthread_cond_wait(&comm->changed, &c->lock);
+  struct clique *child = s->complete ? s->children[comm->rank] : NULL;
+  int rank = s->new_ranks[comm->rank];
+  bool aborted = comm->aborted;
+  if (s->comms[comm->rank]) split_leave(c, s, comm->rank);
+  pthread_mutex_unlock(&c->lock);
+  if (aborted) {
+    if (child) clique_put(child);
+    warn("the split was aborted");
+    return ncclInternalError;
+  }
+  ncclComm_t made = child ? split_child(job, child, rank) : NULL;
+  pthread_mutex_lock(&c->lock);
+  if (!comm->aborted) *job->out = made; /* after an abort the memory may be gone */
+  else aborted = true;
+  pthread_mutex_unlock(&c->lock);
+  if (aborted && made) abort_comm(made);
+  if (made) object_put(made);
+  return ncclSuccess;
+}
+
+static ncclResult_t split_job(ncclComm_t comm, int color, int key, ncclComm_t *out, const ncclConfig_t *given,
+                              struct job **made) {
+  ncclConfig_t config;
+  ncclResult_t result = argument_present(out, "CommSplit", "newcomm");
+  if (result == ncclSuccess) *out = NULL;
+  if (result == ncclSuccess) result = config_take(&config, given, &comm->config);
+  if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR) {
+    warn("CommSplit : invalid color %d", color);
+    result = ncclInvalidArgument;
+  }
+  if (result != ncclSuccess) return result;
+  struct job *job = calloc(1, sizeof *job);
+  *job = (struct job){.kind = JOB_SPLIT, .comm = comm, .color = color, .key = key, .out = out, .config = config};
+  *made = job;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
+  ENTER_COLLECTED(ncclCommSplit);
+  ncclComm_t comm;
+  struct job *job;
+  ncclResult_t result = require_cuda();
+  if (result == ncclSuccess) result = comm_get_ready(handle, "CommSplit", &comm);
+  if (result != ncclSuccess) return group_refuse(result);
+  result = split_job(comm, color, key, newcomm, config, &job);
+  if (result != ncclSuccess) {
+    object_put(comm);
+    return group_refuse(result);
+  }
+  result = group_submit(job);
+  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
+}
+
+/* ---- the end of a communicator ---- */
+
+static ncclResult_t wait_for_executions(ncclComm_t comm) {
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  while (!comm->aborted && comm->executions > 0) pthread_cond_wait(&comm->changed, &c->lock);
+  ncclResult_t result = comm->aborted ? ncclInternalError : comm->failure;
+  pthread_mutex_unlock(&c->lock);
+  return result;
+}
+
+/* Nothing of the rank remains with its peers. Under the clique's lock. */
+static void leave(ncclComm_t comm) {
+  struct clique *c = comm->clique;
+  operations_withdraw(comm);
+  while (comm->running > 0) pthread_cond_wait(&comm->changed, &c->lock);
+  if (c->members[comm->rank] != comm) return;
+  c->members[comm->rank] = NULL;
+  if (!c->complete) c->joined--;
+  pthread_cond_broadcast(&comm->changed);
+}
+
+static void destroy_finish(ncclComm_t comm) {
+  struct clique *c = comm->clique;
+  wait_for_executions(comm);
+  pthread_mutex_lock(&c->lock);
+  if (!comm->aborted) {
+    c->leaving++;
+    clique_wake(c);
+    while (trap_on(8) && !comm->aborted && c->leaving < c->ranks) pthread_cond_wait(&comm->changed, &c->lock);
+  }
+  leave(comm);
+  pthread_mutex_unlock(&c->lock);
+  if (object_retire(comm, KIND_COMMUNICATOR)) object_put(comm);
+}
+
+static struct job *job_new(enum job_kind kind, ncclComm_t comm) {
+  struct job *job = calloc(1, sizeof *job);
+  job->kind = kind;
+  job->comm = comm;
+  return job;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t handle) {
+  ENTER_COLLECTED(ncclCommFinalize);
+  if (!handle) return ncclSuccess;
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "CommFinalize", &comm);
+  if (result != ncclSuccess) return group_refuse(result);
+  pthread_mutex_lock(&comm->clique->lock);
+  result = readiness(comm, "CommFinalize");
+  if (result == ncclSuccess && comm->finalized) {
+    warn("CommFinalize : the communicator has been finalized before");
+    result = ncclInvalidArgument;
+  }
+  if (result == ncclSuccess) comm->finalized = true;
+  pthread_mutex_unlock(&comm->clique->lock);
+  if (result == ncclSuccess) return group_submit(job_new(JOB_FINALIZE, comm));
+  object_put(comm);
+  return group_refuse(result);
+}
+
+/* The real library leaves its group open where it refuses to destroy. */
+static ncclResult_t destroy_refuse(ncclResult_t result) {
+  group_refuse(result);
+  if (trap_on(3)) group_leak_depth();
+  return result;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  ENTER_COLLECTED(ncclCommDestroy);
+  if (!handle) return ncclSuccess;
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "CommDestroy", &comm);
+  if (result != ncclSuccess) return destroy_refuse(result);
+  pthread_mutex_lock(&comm->clique->lock);
+  result = readiness(comm, "CommDestroy");
+  if (result == ncclSuccess && comm->destroying) {
+    warn("CommDestroy : the communicator is being destroyed already");
+    result = ncclInvalidArgument;
+  }
+  if (result == ncclSuccess) comm->destroying = comm->finalized = true;
+  pthread_mutex_unlock(&comm->clique->lock);
+  if (result == ncclSuccess) return group_submit(job_new(JOB_DESTROY, comm));
+  object_put(comm);
+  return destroy_refuse(result);
+}
+
+/* The caller holds a reference. */
+static void abort_comm(ncclComm_t comm) {
+  bool first = object_retire(comm, KIND_COMMUNICATOR);
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  comm->aborted = true;
+  c->leaving++;
+  clique_wake(c);
+  pthread_cond_broadcast(&comm->changed); /* a rank that has not joined is no member */
+  leave(comm);
+  pthread_mutex_unlock(&c->lock);
+  if (first) object_put(comm);
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t handle) {
+  ENTER(ncclCommAbort);
+  if (!handle) return ncclSuccess;
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "CommAbort", &comm);
+  if (result != ncclSuccess) return result;
+  abort_comm(comm);
+  object_put(comm);
+  return ncclSuccess;
+}
+
+/* ---- jobs ---- */
+
+ncclResult_t job_begin(struct job *job) {
+  switch (job->kind) {
+    case JOB_INIT: return init_begin(job->comm);
+    case JOB_SPLIT: return split_begin(job);
+    default: return ncclSuccess;
+  }
+}
+
+ncclResult_t job_finish(struct job *job) {
+  switch (job->kind) {
+    case JOB_INIT: return init_finish(job->comm);
+    case JOB_SPLIT: return split_finish(job);
+    case JOB_FINALIZE: return wait_for_executions(job->comm);
+    case JOB_DESTROY: destroy_finish(job->comm); return ncclSuccess;
+    default: return ncclSuccess;
+  }
+}
+
+/* ---- queries ---- */
+
+static ncclResult_t query(ncclComm_t handle, const char *function, int *out, const char *name, ncclComm_t *comm) {
+  ncclResult_t result = comm_get(handle, function, comm);
+  if (result != ncclSuccess) return result;
+  result = argument_present(out, function, name);
+  pthread_mutex_lock(&(*comm)->clique->lock);
+  if (result == ncclSuccess) result = readiness(*comm, function);
+  pthread_mutex_unlock(&(*comm)->clique->lock);
+  if (result != ncclSuccess) object_put(*comm);
+  return result;
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t handle, int *count) {
+  ENTER(ncclCommCount);
+  ncclComm_t comm;
+  ncclResult_t result = query(handle, "CommCount", count, "count", &comm);
+  if (result != ncclSuccess) return result;
+  *count = comm->clique->ranks;
+  object_put(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t handle, int *rank) {
+  ENTER(ncclCommUserRank);
+  ncclComm_t comm;
+  ncclResult_t result = query(handle, "CommUserRank", rank, "rank", &comm);
+  if (result != ncclSuccess) return result;
+  *rank = comm->rank;
+  object_put(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t handle, int *device) {
+  ENTER(ncclCommCuDevice);
+  ncclComm_t comm;
+  ncclResult_t result = query(handle, "CommCuDevice", device, "device", &comm);
+  if (result != ncclSuccess) return result;
+  *device = comm->device;
+  object_put(comm);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *asyncError) {
+  ENTER(ncclCommGetAsyncError);
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "ncclGetAsyncError", &comm);
+  if (result != ncclSuccess) return result;
+  result = argument_present(asyncError, "ncclGetAsyncError", "asyncError");
+  if (result == ncclSuccess) {
+    pthread_mutex_lock(&comm->clique->lock);
+    *asyncError = comm->failure != ncclSuccess ? comm->failure : comm->in_progress ? ncclInProgress : ncclSuccess;
+    pthread_mutex_unlock(&comm->clique->lock);
+  }
+  object_put(comm);
+  return result;
+}

@@ -1,0 +1,79 @@
+/* The switches of the stand-in's NCCL: no-op mode, traps, operations that hang, ranks that fail or never come. */
+#include "clique.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define TRAPS 32
+
+atomic_bool noop;
+static atomic_bool traps[TRAPS];
+static atomic_int hold, absent = -1, failing = -1, failing_result;
+
+static int from_environment(const char *name, int otherwise) {
+  const char *text = getenv(name);
+  return text ? atoi(text) : otherwise;
+}
+
+static void switches_reset(void) {
+  atomic_store(&noop, from_environment("NCCL4J_STANDIN_NOOP", 0) != 0);
+  for (int i = 0; i < TRAPS; i++) atomic_store(&traps[i], false);
+  const char *given = getenv("NCCL4J_STANDIN_TRAPS"); /* "3,8" */
+  for (char *end; given && *given; given = *end ? end + 1 : end) {
+    long number = strtol(given, &end, 10);
+    if (end == given) break;
+    nccl4j_standin_trap((int)number, 1);
+  }
+  atomic_store(&hold, from_environment("NCCL4J_STANDIN_HOLD_MS", 0));
+  atomic_store(&absent, from_environment("NCCL4J_STANDIN_ABSENT_RANK", -1));
+  int rank = -1, result = ncclRemoteError;
+  const char *fails = getenv("NCCL4J_STANDIN_RANK_FAILS"); /* "1" or "1:6" */
+  if (fails) sscanf(fails, "%d:%d", &rank, &result);
+  atomic_store(&failing, rank);
+  atomic_store(&failing_result, result);
+}
+
+__attribute__((constructor)) static void switches_first(void) {
+  switches_reset();
+  nccl4j_standin_on_reset(switches_reset);
+}
+
+void nccl4j_standin_set_noop(int on) { atomic_store(&noop, on != 0); }
+
+int nccl4j_standin_trap(int number, int on) {
+  if (number != 3 && number != 4 && number != 8) return -1;
+  atomic_store(&traps[number], on != 0);
+  return 0;
+}
+
+void nccl4j_standin_hold(int milliseconds) { atomic_store(&hold, milliseconds); }
+void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
+
+bool trap_on(int number) { return atomic_load(&traps[number]); }
+int hold_milliseconds(void) { return atomic_load(&hold); }
+int absent_rank(void) { return atomic_load(&absent); }
+
+bool failing_rank(int *rank, int *result) {
+  *rank = atomic_load(&failing);
+  *result = atomic_load(&failing_result);
+  return *rank >= 0;
+}
+
+int nccl4j_standin_rank_fails(ncclComm_t handle, int rank, int asyncError) {
+  ncclComm_t comm;
+  if (comm_get(handle, "nccl4j_standin_rank_fails", &comm) != ncclSuccess) return -1;
+  struct clique *clique = comm->clique;
+  int answer = -1;
+  pthread_mutex_lock(&clique->lock);
+  ncclComm_t victim = rank >= 0 && rank < clique->ranks ? clique->members[rank] : NULL;
+  if (victim) {
+    victim->silent = true;
+    if (asyncError != 0) victim->failure = (ncclResult_t)asyncError;
+    operations_withdraw(victim);
+    pthread_cond_broadcast(&victim->changed);
+    answer = 0;
+  }
+  pthread_mutex_unlock(&clique->lock);
+  object_put(comm);
+  return answer;
+}

@@ -1,0 +1,209 @@
+/*
+ * Groups: calls between start and end are collected, per thread, and done together at the outermost end.
+ *
+ * A refused call poisons the group: its end gives the same answer and nothing of the group is done. What non-blocking
+ * communicators ask for is done by a thread of its own, and the call answers "in progress".
+ */
+#include "clique.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+NCCL_FUNCTION(ncclGroupStart)
+NCCL_FUNCTION(ncclGroupEnd)
+
+struct batch {
+  struct job *first, *last;
+};
+
+static _Thread_local struct {
+  int depth;
+  ncclResult_t error;
+  struct batch batch;
+} group;
+
+void group_leak_depth(void) { group.depth++; }
+
+ncclResult_t group_refuse(ncclResult_t result) {
+  if (group.depth > 0 && group.error == ncclSuccess) group.error = result;
+  return result;
+}
+
+static void batch_free(struct batch batch) {
+  for (struct job *job = batch.first; job;) {
+    struct job *next = job->next;
+    if (job->stream) nccl4j_standin_stream_put(job->stream);
+    object_put(job->comm);
+    free(job);
+    job = next;
+  }
+}
+
+/* ---- doing a batch ---- */
+
+static ncclResult_t batch_run(struct batch batch) {
+  ncclResult_t result = ncclSuccess;
+  for (struct job *job = batch.first; job; job = job->next) {
+    ncclResult_t one = job_begin(job);
+    if (result == ncclSuccess) result = one;
+  }
+  for (struct job *job = batch.first; job && result == ncclSuccess; job = job->next) result = job_finish(job);
+  for (struct job *job = batch.first; job && result == ncclSuccess; job = job->next)
+    if (job->kind == JOB_OPERATION && !job->launched) result = jobs_launch(job);
+  return result;
+}
+
+static struct timespec from_now(int milliseconds) {
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += milliseconds / 1000;
+  until.tv_nsec += (long)(milliseconds % 1000) * 1000000;
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000;
+  }
+  return until;
+}
+
+/* Keeps communicators in progress on demand, negative for ever; the abort of one ends that for it. */
+static void hold_back(struct batch batch, int milliseconds) {
+  struct timespec until = from_now(milliseconds < 0 ? 0 : milliseconds);
+  for (struct job *job = batch.first; job && milliseconds; job = job->next) {
+    ncclComm_t comm = job->comm;
+    pthread_mutex_lock(&comm->clique->lock);
+    while (!comm->aborted) {
+      if (milliseconds < 0) pthread_cond_wait(&comm->changed, &comm->clique->lock);
+      else if (pthread_cond_timedwait(&comm->changed, &comm->clique->lock, &until) != 0) break;
+    }
+    pthread_mutex_unlock(&comm->clique->lock);
+  }
+}
+
+/* A blocking communicator is never seen in progress, save while it is made. */
+static void progress(struct batch batch, int change, ncclResult_t result) {
+  for (struct job *job = batch.first; job; job = job->next) {
+    ncclComm_t comm = job->comm;
+    if (job->kind != JOB_INIT && comm->config.blocking != 0) continue;
+    pthread_mutex_lock(&comm->clique->lock);
+    comm->in_progress += change;
+    if (result != ncclSuccess && comm->failure == ncclSuccess) comm->failure = result;
+    pthread_cond_broadcast(&comm->changed);
+    pthread_mutex_unlock(&comm->clique->lock);
+  }
+}
+
+struct background {
+  struct batch batch;
+  int hold;
+};
+
+static void *in_background(void *argument) {
+  struct background b = *(struct background *)argument;
+  free(argument);
+  hold_back(b.batch, b.hold);
+  progress(b.batch, -1, batch_run(b.batch));
+  batch_free(b.batch);
+  return NULL;
+}
+
+static ncclResult_t run_in_background(struct batch batch) {
+  struct background *b = malloc(sizeof *b);
+  *b = (struct background){batch, hold_milliseconds()};
+  progress(batch, 1, ncclSuccess);
+  if (nccl4j_standin_thread(in_background, b)) return ncclInProgress;
+  free(b);
+  progress(batch, -1, ncclSystemError);
+  batch_free(batch);
+  warn("no thread for a non-blocking operation");
+  return ncclSystemError;
+}
+
+static ncclResult_t run_here(struct batch batch) {
+  progress(batch, 1, ncclSuccess);
+  ncclResult_t result = batch_run(batch);
+  progress(batch, -1, result);
+  batch_free(batch);
+  return result;
+}
+
+/* What may not stand side by side in one group. Destroying always blocks, and goes with either kind. */
+static ncclResult_t check_mixture(struct batch batch, bool *blocking) {
+  bool has_blocking = false, has_background = false, makes = false, communicates = false;
+  for (struct job *job = batch.first; job; job = job->next) {
+    if (job->kind == JOB_OPERATION) communicates = true;
+    else if (job->kind == JOB_INIT) makes = true;
+    if (job->kind == JOB_DESTROY) continue;
+    if (job->comm->config.blocking == 0) has_background = true;
+    else has_blocking = true;
+  }
+  *blocking = !has_background;
+  if (has_blocking && has_background) {
+    warn("Blocking and nonblocking communicators are not allowed in the same group.");
+    return ncclInvalidArgument;
+  }
+  if (makes && communicates) {
+    warn("Initialisation and communication are not allowed in the same group.");
+    return ncclInvalidUsage;
+  }
+  return ncclSuccess;
+}
+
+/* Communicators whose initialisation is dropped stay, failed, for their owner to abort. */
+static ncclResult_t drop(struct batch batch, ncclResult_t error) {
+  for (struct job *job = batch.first; job; job = job->next) {
+    pthread_mutex_lock(&job->comm->clique->lock);
+    if (job->kind == JOB_INIT && job->comm->failure == ncclSuccess) job->comm->failure = error;
+    if (job->kind == JOB_FINALIZE) job->comm->finalized = false;
+    if (job->kind == JOB_DESTROY) job->comm->destroying = job->comm->finalized = false;
+    pthread_mutex_unlock(&job->comm->clique->lock);
+  }
+  batch_free(batch);
+  return error;
+}
+
+static ncclResult_t batch_do(struct batch batch) {
+  bool blocking;
+  if (!batch.first) return ncclSuccess;
+  ncclResult_t result = check_mixture(batch, &blocking);
+  if (result != ncclSuccess) return drop(batch, result);
+  return blocking ? run_here(batch) : run_in_background(batch);
+}
+
+/* ---- the calls ---- */
+
+ncclResult_t group_submit(struct job *job) {
+  if (group.depth == 0) return batch_do((struct batch){job, job});
+  if (group.batch.last) group.batch.last->next = job;
+  else group.batch.first = job;
+  group.batch.last = job;
+  return ncclSuccess;
+}
+
+void group_start(void) { group.depth++; }
+
+ncclResult_t group_end(void) {
+  if (--group.depth > 0) return ncclSuccess;
+  ncclResult_t error = group.error;
+  struct batch batch = group.batch;
+  group.error = ncclSuccess;
+  group.batch = (struct batch){NULL, NULL};
+  return error == ncclSuccess ? batch_do(batch) : drop(batch, error);
+}
+
+ncclResult_t ncclGroupStart(void) {
+  ENTER(ncclGroupStart);
+  group_start();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+  int forced;
+  bool fails = nccl4j_standin_enter(&site_ncclGroupEnd, &forced);
+  if (group.depth == 0) {
+    warn("ncclGroupEnd: not in a group call.");
+    return ncclInvalidUsage;
+  }
+  if (fails) group_refuse(forced_failure("ncclGroupEnd", forced));
+  ncclResult_t result = group_end();
+  return fails ? (ncclResult_t)forced : result;
+}

@@ -1,0 +1,621 @@
+/*
+ * Collectives, send and receive: from the call to the moved bytes.
+ *
+ * A call is checked and becomes a request; the requests of one communicator in a group become a plan, one thing for a
+ * stream to do. When the stream gets there (again and again, for a captured one) it posts an operation per request: the
+ * k-th collective of every rank meets in one slot, the k-th send from a to b meets the k-th receive. Whoever comes last
+ * moves the data for all, and the others sleep until that is done or their communicator is aborted.
+ */
+#include "clique.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+NCCL_FUNCTION(ncclAllReduce)
+NCCL_FUNCTION(ncclBroadcast)
+NCCL_FUNCTION(ncclBcast)
+NCCL_FUNCTION(ncclReduce)
+NCCL_FUNCTION(ncclAllGather)
+NCCL_FUNCTION(ncclReduceScatter)
+NCCL_FUNCTION(ncclAlltoAll)
+NCCL_FUNCTION(ncclGather)
+NCCL_FUNCTION(ncclScatter)
+NCCL_FUNCTION(ncclSend)
+NCCL_FUNCTION(ncclRecv)
+
+static const char *const names[] = {"AllReduce", "Broadcast", "Reduce",  "AllGather", "ReduceScatter",
+                                    "AlltoAll",  "Gather",    "Scatter", "Send",      "Recv"};
+
+enum state { WAITING, POSTED, RUNNING, DONE };
+
+struct operation {
+  const struct request *request;
+  ncclComm_t comm;
+  uint64_t number;
+  enum state state;
+  ncclResult_t result;
+  struct operation *next; /* among the messages */
+};
+
+struct slot {
+  uint64_t number;
+  int arrived;
+  struct slot *next;
+  struct operation *by_rank[];
+};
+
+/* ---- moving data ---- */
+
+#define TILE_BYTES 16384
+
+static const char *at(const void *base, size_t elements, size_t size) { return (const char *)base + elements * size; }
+
+/* One rank's input as it enters the reduction. */
+static const void *operand(struct operation *o, size_t from, size_t count, void *room) {
+  const struct request *r = o->request;
+  const void *input = at(r->send, from, type_size(r->type));
+  if (!r->reduction.scaled) return input;
+  const void *scalar = r->reduction.device_scalar ? r->reduction.device_scalar : r->reduction.scalar;
+  type_scale(r->type, room, input, scalar, count);
+  return room;
+}
+
+/* Folds [from, from+count) of every rank's input in rank order. */
+static void fold_tile(struct slot *s, int ranks, size_t from, size_t count, void *accumulator) {
+  const struct request *r = s->by_rank[0]->request;
+  _Alignas(16) char room[TILE_BYTES];
+  memcpy(accumulator, operand(s->by_rank[0], from, count, room), count * type_size(r->type));
+  for (int rank = 1; rank < ranks; rank++)
+    type_fold(r->type, r->reduction.kind, accumulator, operand(s->by_rank[rank], from, count, room), count);
+  if (r->reduction.average && type_is_integer(r->type)) type_divide(r->type, accumulator, ranks, count);
+}
+
+/* Reduces `count` elements from `from` on, and puts them at the start of `to`, or for NULL of every rank's output. */
+static void reduce(struct slot *s, int ranks, size_t from, size_t count, void *to) {
+  size_t size = type_size(s->by_rank[0]->request->type), tile = TILE_BYTES / size;
+  _Alignas(16) char accumulator[TILE_BYTES];
+  for (size_t done = 0; done < count; done += tile) {
+    size_t now = count - done < tile ? count - done : tile;
+    fold_tile(s, ranks, from + done, now, accumulator);
+    if (to) memcpy((char *)to + done * size, accumulator, now * size);
+    for (int rank = 0; !to && rank < ranks; rank++)
+      memcpy((char *)s->by_rank[rank]->request->receive + done * size, accumulator, now * size);
+  }
+}
+
+static void move(void *to, const void *from, size_t bytes) {
+  if (to != from) memmove(to, from, bytes);
+}
+
+static void collective_run(struct slot *s, int ranks) {
+  const struct request *r = s->by_rank[0]->request;
+  size_t size = type_size(r->type), count = r->count, bytes = count * size;
+  struct operation **rank = s->by_rank;
+  switch (r->function) {
+    case ALL_REDUCE: reduce(s, ranks, 0, count, NULL); break;
+    case REDUCE: reduce(s, ranks, 0, count, rank[r->peer]->request->receive); break;
+    case REDUCE_SCATTER:
+      for (int q = 0; q < ranks; q++) reduce(s, ranks, (size_t)q * count, count, rank[q]->request->receive);
+      break;
+    case BROADCAST:
+      for (int q = 0; q < ranks; q++) move(rank[q]->request->receive, rank[r->peer]->request->send, bytes);
+      break;
+    case ALL_GATHER:
+      for (int q = 0; q < ranks; q++)
+        for (int p = 0; p < ranks; p++)
+          move((char *)rank[q]->request->receive + (size_t)p * bytes, rank[p]->request->send, bytes);
+      break;
+    case ALL_TO_ALL:
+      for (int q = 0; q < ranks; q++)
+        for (int p = 0; p < ranks; p++)
+          move((char *)rank[q]->request->receive + (size_t)p * bytes, at(rank[p]->request->send, (size_t)q * count, size),
+               bytes);
+      break;
+    case GATHER:
+      for (int p = 0; p < ranks; p++)
+        move((char *)rank[r->peer]->request->receive + (size_t)p * bytes, rank[p]->request->send, bytes);
+      break;
+    case SCATTER:
+      for (int q = 0; q < ranks; q++)
+        move(rank[q]->request->receive, at(rank[r->peer]->request->send, (size_t)q * count, size), bytes);
+      break;
+    default: break;
+  }
+}
+
+/* ---- meeting ---- */
+
+static bool reduces(enum function f) { return f == ALL_REDUCE || f == REDUCE || f == REDUCE_SCATTER; }
+static bool rooted(enum function f) { return f == BROADCAST || f == REDUCE || f == GATHER || f == SCATTER; }
+
+/* Scalars may differ between ranks, as handles of their own operators do; what is computed may not. */
+static bool agree(const struct request *a, const struct request *b) {
+  if (a->function != b->function || a->count != b->count || a->type != b->type) return false;
+  if (rooted(a->function) && a->peer != b->peer) return false;
+  return !reduces(a->function) || (a->reduction.kind == b->reduction.kind && a->reduction.scaled == b->reduction.scaled &&
+                                   a->reduction.average == b->reduction.average);
+}
+
+static ncclResult_t disagreement(struct slot *s, int ranks) {
+  const struct request *first = s->by_rank[0]->request;
+  for (int rank = 1; rank < ranks; rank++) {
+    const struct request *other = s->by_rank[rank]->request;
+    if (agree(first, other)) continue;
+    warn("collective %llu does not match: rank 0 calls %s (count %zu, type %d, root %d), rank %d calls %s (count %zu, "
+         "type %d, root %d)",
+         (unsigned long long)s->number, names[first->function], first->count, first->type, first->peer, rank,
+         names[other->function], other->count, other->type, other->peer);
+    return ncclInvalidUsage;
+  }
+  return ncclSuccess;
+}
+
+/* Under the clique's lock. */
+static void set_running(struct operation *o) {
+  o->state = RUNNING;
+  o->comm->running++;
+}
+
+static void set_done(struct operation *o, ncclResult_t result) {
+  o->state = DONE;
+  o->result = result;
+  o->comm->running--;
+  if (result != ncclSuccess && o->comm->failure == ncclSuccess) o->comm->failure = result;
+  pthread_cond_broadcast(&o->comm->changed);
+}
+
+static struct slot **slot_numbered(struct clique *c, uint64_t number) {
+  struct slot **at = &c->slots;
+  while (*at && (*at)->number != number) at = &(*at)->next;
+  if (!*at) {
+    struct slot *s = calloc(1, sizeof *s + (size_t)c->ranks * sizeof(struct operation *));
+    s->number = number;
+    *at = s;
+  }
+  return at;
+}
+
+/* The lock is given up while the data moves: nobody else touches operations that are running. */
+static void post_collective(struct clique *c, struct operation *o) {
+  struct slot **at = slot_numbered(c, o->number), *s = *at;
+  s->by_rank[o->comm->rank] = o;
+  o->state = POSTED;
+  if (++s->arrived < c->ranks) return;
+  *at = s->next;
+  for (int rank = 0; rank < c->ranks; rank++) set_running(s->by_rank[rank]);
+  pthread_mutex_unlock(&c->lock);
+  ncclResult_t result = disagreement(s, c->ranks);
+  if (result == ncclSuccess) collective_run(s, c->ranks);
+  pthread_mutex_lock(&c->lock);
+  for (int rank = 0; rank < c->ranks; rank++) set_done(s->by_rank[rank], result);
+  free(s);
+}
+
+static bool counterparts(const struct operation *a, const struct operation *b) {
+  return a->request->function != b->request->function && a->number == b->number &&
+         a->request->peer == b->comm->rank && b->request->peer == a->comm->rank;
+}
+
+static ncclResult_t message_run(const struct request *send, const struct request *receive) {
+  size_t bytes = send->count * type_size(send->type);
+  if (bytes != receive->count * type_size(receive->type)) {
+    warn("send of %zu elements of type %d meets a receive of %zu elements of type %d", send->count, send->type,
+         receive->count, receive->type);
+    return ncclInvalidUsage;
+  }
+  move(receive->receive, send->send, bytes);
+  return ncclSuccess;
+}
+
+static void post_message(struct clique *c, struct operation *o) {
+  struct operation **at = &c->messages;
+  while (*at && !counterparts(*at, o)) at = &(*at)->next;
+  struct operation *other = *at;
+  if (!other) {
+    o->state = POSTED;
+    o->next = NULL;
+    *at = o;
+    return;
+  }
+  *at = other->next;
+  set_running(o);
+  set_running(other);
+  pthread_mutex_unlock(&c->lock);
+  bool sends = o->request->function == SEND;
+  ncclResult_t result = message_run((sends ? o : other)->request, (sends ? other : o)->request);
+  pthread_mutex_lock(&c->lock);
+  set_done(o, result);
+  set_done(other, result);
+}
+
+static bool is_message(const struct operation *o) {
+  return o->request->function == SEND || o->request->function == RECV;
+}
+
+/* Of the operations in [from, to), or of all for NULL. */
+static void withdraw(ncclComm_t comm, const struct operation *from, const struct operation *to) {
+  struct clique *c = comm->clique;
+  for (struct slot **at = &c->slots; *at;) {
+    struct slot *s = *at;
+    struct operation *o = s->by_rank[comm->rank];
+    if (o && o->comm == comm && (!from || (o >= from && o < to))) {
+      o->state = WAITING;
+      s->by_rank[comm->rank] = NULL;
+      s->arrived--;
+    }
+    if (s->arrived == 0) {
+      *at = s->next;
+      free(s);
+    } else {
+      at = &s->next;
+    }
+  }
+  for (struct operation **at = &c->messages; *at;) {
+    struct operation *o = *at;
+    if (o->comm == comm && (!from || (o >= from && o < to))) {
+      o->state = WAITING;
+      *at = o->next;
+    } else {
+      at = &o->next;
+    }
+  }
+}
+
+void operations_withdraw(ncclComm_t comm) { withdraw(comm, NULL, NULL); }
+
+void slots_free(struct slot *slots) {
+  while (slots) {
+    struct slot *next = slots->next;
+    free(slots);
+    slots = next;
+  }
+}
+
+/* ---- plans: what a stream is given ---- */
+
+struct plan {
+  ncclComm_t comm; /* with a reference */
+  size_t count;
+  struct request requests[];
+};
+
+struct execution {
+  struct plan *plan;
+  bool unreachable;
+  struct operation operations[];
+};
+
+static size_t input_count(const struct request *r, const ncclComm_t comm) {
+  size_t ranks = (size_t)comm->clique->ranks;
+  switch (r->function) {
+    case REDUCE_SCATTER:
+    case ALL_TO_ALL: return r->count * ranks;
+    case SCATTER: return comm->rank == r->peer ? r->count * ranks : 0;
+    case BROADCAST: return comm->rank == r->peer ? r->count : 0;
+    case RECV: return 0;
+    default: return r->count;
+  }
+}
+
+static size_t output_count(const struct request *r, const ncclComm_t comm) {
+  size_t ranks = (size_t)comm->clique->ranks;
+  switch (r->function) {
+    case ALL_GATHER:
+    case ALL_TO_ALL: return r->count * ranks;
+    case GATHER: return comm->rank == r->peer ? r->count * ranks : 0;
+    case REDUCE: return comm->rank == r->peer ? r->count : 0;
+    case SEND: return 0;
+    default: return r->count;
+  }
+}
+
+static bool reachable(const struct request *r, const ncclComm_t comm) {
+  size_t size = type_size(r->type);
+  if (nccl4j_standin_reachable(r->send, input_count(r, comm) * size) &&
+      nccl4j_standin_reachable(r->receive, output_count(r, comm) * size))
+    return true;
+  warn("%s : a buffer (send %p, receive %p) is not memory of a device, or ends too early", names[r->function], r->send,
+       r->receive);
+  return false;
+}
+
+static uint64_t number_of(ncclComm_t comm, const struct request *r) {
+  if (r->function == SEND) return comm->sent[r->peer]++;
+  if (r->function == RECV) return comm->received[r->peer]++;
+  return comm->collectives++;
+}
+
+static void *plan_begin(void *spec) {
+  struct plan *plan = spec;
+  ncclComm_t comm = plan->comm;
+  struct execution *e = calloc(1, sizeof *e + plan->count * sizeof *e->operations);
+  e->plan = plan;
+  for (size_t i = 0; i < plan->count && !e->unreachable; i++) e->unreachable = !reachable(&plan->requests[i], comm);
+  pthread_mutex_lock(&comm->clique->lock);
+  comm->executions++;
+  for (size_t i = 0; i < plan->count; i++) {
+    e->operations[i].request = &plan->requests[i];
+    e->operations[i].comm = comm;
+    e->operations[i].number = number_of(comm, &plan->requests[i]);
+  }
+  pthread_mutex_unlock(&comm->clique->lock);
+  return e;
+}
+
+static bool gone(const ncclComm_t comm) { return comm->clique->members[comm->rank] != comm; }
+
+static cudaError_t plan_start(void *execution) {
+  struct execution *e = execution;
+  ncclComm_t comm = e->plan->comm;
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  if (e->unreachable && comm->failure == ncclSuccess) comm->failure = ncclUnhandledCudaError;
+  for (size_t i = 0; i < e->plan->count && !e->unreachable; i++) {
+    struct operation *o = &e->operations[i];
+    if (comm->aborted || comm->silent || gone(comm)) break; /* looked at each time: the lock is given up in between */
+    if (is_message(o)) post_message(c, o);
+    else post_collective(c, o);
+  }
+  pthread_mutex_unlock(&c->lock);
+  return e->unreachable ? cudaErrorIllegalAddress : cudaSuccess;
+}
+
+static bool all_done(const struct execution *e) {
+  for (size_t i = 0; i < e->plan->count; i++)
+    if (e->operations[i].state != DONE) return false;
+  return true;
+}
+
+static cudaError_t plan_finish(void *execution) {
+  struct execution *e = execution;
+  ncclComm_t comm = e->plan->comm;
+  struct clique *c = comm->clique;
+  cudaError_t error = cudaSuccess;
+  pthread_mutex_lock(&c->lock);
+  while (!all_done(e) && !gone(comm)) pthread_cond_wait(&comm->changed, &c->lock);
+  for (size_t i = 0; i < e->plan->count; i++)
+    if (e->operations[i].result != ncclSuccess) error = cudaErrorLaunchFailure;
+  pthread_mutex_unlock(&c->lock);
+  return error;
+}
+
+/* Where finish was not reached (another node of a graph's level failed), what was posted must not outlive this. */
+static void plan_end(void *execution) {
+  struct execution *e = execution;
+  ncclComm_t comm = e->plan->comm;
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  withdraw(comm, e->operations, e->operations + e->plan->count);
+  for (size_t i = 0; i < e->plan->count; i++)
+    while (e->operations[i].state == RUNNING) pthread_cond_wait(&comm->changed, &c->lock);
+  comm->executions--;
+  pthread_cond_broadcast(&comm->changed);
+  pthread_mutex_unlock(&c->lock);
+  free(e);
+}
+
+static void plan_release(void *spec) {
+  struct plan *plan = spec;
+  object_put(plan->comm);
+  free(plan);
+}
+
+static const struct nccl4j_standin_work plan_work = {
+    .begin = plan_begin, .start = plan_start, .finish = plan_finish, .end = plan_end, .release = plan_release};
+
+/* ---- launching ---- */
+
+static struct plan *plan_of(struct job *first) {
+  size_t count = 0;
+  for (struct job *job = first; job; job = job->next) count += job->kind == JOB_OPERATION && job->comm == first->comm;
+  struct plan *plan = malloc(sizeof *plan + count * sizeof *plan->requests);
+  plan->comm = first->comm;
+  plan->count = 0;
+  object_hold(plan->comm);
+  for (struct job *job = first; job; job = job->next) {
+    if (job->kind != JOB_OPERATION || job->comm != first->comm) continue;
+    plan->requests[plan->count++] = job->request;
+    job->launched = true;
+  }
+  return plan;
+}
+
+/* All streams that the group names for a communicator wait for each other through the first, as in the real library. */
+static cudaError_t order_streams(struct job *first, bool before) {
+  cudaError_t error = cudaSuccess;
+  for (struct job *job = first->next; job && error == cudaSuccess; job = job->next) {
+    if (job->kind != JOB_OPERATION || job->comm != first->comm || job->stream == first->stream) continue;
+    error = before ? nccl4j_standin_order(job->stream, first->stream) : nccl4j_standin_order(first->stream, job->stream);
+  }
+  return error;
+}
+
+static ncclResult_t check_captures(struct job *first) {
+  unsigned long long capture = nccl4j_standin_stream_capture(first->stream);
+  for (struct job *job = first->next; job; job = job->next) {
+    if (job->kind != JOB_OPERATION || job->comm != first->comm) continue;
+    if (nccl4j_standin_stream_capture(job->stream) == capture) continue;
+    warn("Streams given to a communicator within a NCCL group must either be all uncaptured or all captured by the same "
+         "graph.");
+    return ncclInvalidUsage;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t jobs_launch(struct job *first) {
+  pthread_mutex_lock(&first->comm->clique->lock);
+  bool aborted = first->comm->aborted;
+  pthread_mutex_unlock(&first->comm->clique->lock);
+  ncclResult_t result = check_captures(first);
+  struct plan *plan = plan_of(first);
+  if (aborted || result != ncclSuccess) {
+    plan_release(plan);
+    return aborted ? ncclInternalError : result;
+  }
+  cudaError_t error = order_streams(first, true);
+  if (error != cudaSuccess) {
+    plan_release(plan);
+    return cuda_failure(error);
+  }
+  error = nccl4j_standin_enqueue(first->stream, &plan_work, plan);
+  if (error == cudaSuccess) error = order_streams(first, false);
+  return cuda_failure(error);
+}
+
+/* ---- checking ---- */
+
+static ncclResult_t check_buffer(ncclComm_t comm, const void *buffer, size_t count, const char *function,
+                                 const char *name) {
+  if (count == 0) return ncclSuccess; /* the rank's side of this operation does not use it */
+  ncclResult_t result = argument_present(buffer, function, name);
+  if (result != ncclSuccess || !comm->check_pointers) return result;
+  int device = nccl4j_standin_memory_device(buffer);
+  if (device == -2) {
+    warn("%s : %s %p is not a valid pointer", function, name, buffer);
+    return ncclInvalidArgument;
+  }
+  if (device >= 0 && device != comm->device) {
+    warn("%s : %s allocated on device %d mismatchs with NCCL device %d", function, name, device, comm->device);
+    return ncclInvalidArgument;
+  }
+  return ncclSuccess;
+}
+
+static ncclResult_t check_request(ncclComm_t comm, struct request *r, ncclRedOp_t op) {
+  const char *function = names[r->function];
+  bool message = r->function == SEND || r->function == RECV;
+  if ((message || rooted(r->function)) && (r->peer < 0 || r->peer >= comm->clique->ranks)) {
+    warn("%s : invalid %s %d (%s should be in the 0..%d range)", function, message ? "peer" : "root", r->peer,
+         message ? "peer" : "root", comm->clique->ranks - 1);
+    return ncclInvalidArgument;
+  }
+  if (!type_valid(r->type)) {
+    warn("%s : invalid type %d", function, (int)r->type);
+    return ncclInvalidArgument;
+  }
+  ncclResult_t result = ncclSuccess;
+  if (reduces(r->function)) result = redop_resolve(comm, op, r->type, function, &r->reduction);
+  if (result == ncclSuccess && r->count > SIZE_MAX / 8 / (size_t)comm->clique->ranks) {
+    warn("%s : count %zu is more than any memory holds", function, r->count);
+    result = ncclInvalidArgument;
+  }
+  if (result == ncclSuccess) result = check_buffer(comm, r->send, input_count(r, comm), function, "sendbuff");
+  if (result == ncclSuccess) result = check_buffer(comm, r->receive, output_count(r, comm), function, "recvbuff");
+  return result;
+}
+
+static ncclResult_t check_stream(ncclComm_t comm, cudaStream_t handle, struct nccl4j_standin_stream **stream) {
+  *stream = nccl4j_standin_stream_get(handle, comm->device);
+  if (*stream && nccl4j_standin_stream_device(*stream) == comm->device) return ncclSuccess;
+  if (*stream) nccl4j_standin_stream_put(*stream);
+  return cuda_failure(cudaErrorInvalidResourceHandle);
+}
+
+static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
+  ncclComm_t comm;
+  struct nccl4j_standin_stream *stream = NULL;
+  ncclResult_t result = comm_get_ready(handle, names[r.function], &comm);
+  if (result != ncclSuccess) return group_refuse(result);
+  result = check_request(comm, &r, op);
+  if (result == ncclSuccess && r.count > 0) result = check_stream(comm, stream_handle, &stream);
+  if (result != ncclSuccess || r.count == 0) {
+    object_put(comm);
+    return group_refuse(result);
+  }
+  struct job *job = calloc(1, sizeof *job);
+  *job = (struct job){.kind = JOB_OPERATION, .comm = comm, .request = r, .stream = stream};
+  return group_submit(job);
+}
+
+/* ---- the calls ---- */
+
+#define UNLESS_NOOP                                                                                \
+  if (atomic_load_explicit(&noop, memory_order_relaxed)) return ncclSuccess
+
+ncclResult_t ncclAllReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclAllReduce);
+  return submit((struct request){.function = ALL_REDUCE, .send = sendbuff, .receive = recvbuff, .count = count,
+                                 .type = datatype}, op, comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclBroadcast);
+  return submit((struct request){.function = BROADCAST, .send = sendbuff, .receive = recvbuff, .count = count,
+                                 .type = datatype, .peer = root}, ncclSum, comm, stream);
+}
+
+ncclResult_t ncclBcast(void *buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
+                       cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclBcast);
+  return submit((struct request){.function = BROADCAST, .send = buff, .receive = buff, .count = count,
+                                 .type = datatype, .peer = root}, ncclSum, comm, stream);
+}
+
+ncclResult_t ncclReduce(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclReduce);
+  return submit((struct request){.function = REDUCE, .send = sendbuff, .receive = recvbuff, .count = count,
+                                 .type = datatype, .peer = root}, op, comm, stream);
+}
+
+ncclResult_t ncclAllGather(const void *sendbuff, void *recvbuff, size_t sendcount, ncclDataType_t datatype,
+                           ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclAllGather);
+  return submit((struct request){.function = ALL_GATHER, .send = sendbuff, .receive = recvbuff, .count = sendcount,
+                                 .type = datatype}, ncclSum, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *sendbuff, void *recvbuff, size_t recvcount, ncclDataType_t datatype,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclReduceScatter);
+  return submit((struct request){.function = REDUCE_SCATTER, .send = sendbuff, .receive = recvbuff, .count = recvcount,
+                                 .type = datatype}, op, comm, stream);
+}
+
+ncclResult_t ncclAlltoAll(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+                          cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclAlltoAll);
+  return submit((struct request){.function = ALL_TO_ALL, .send = sendbuff, .receive = recvbuff, .count = count,
+                                 .type = datatype}, ncclSum, comm, stream);
+}
+
+ncclResult_t ncclGather(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclGather);
+  return submit((struct request){.function = GATHER, .send = sendbuff, .receive = recvbuff, .count = count,
+                                 .type = datatype, .peer = root}, ncclSum, comm, stream);
+}
+
+ncclResult_t ncclScatter(const void *sendbuff, void *recvbuff, size_t count, ncclDataType_t datatype, int root,
+                         ncclComm_t comm, cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclScatter);
+  return submit((struct request){.function = SCATTER, .send = sendbuff, .receive = recvbuff, .count = count,
+                                 .type = datatype, .peer = root}, ncclSum, comm, stream);
+}
+
+ncclResult_t ncclSend(const void *sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclSend);
+  return submit((struct request){.function = SEND, .send = sendbuff, .count = count, .type = datatype, .peer = peer},
+                ncclSum, comm, stream);
+}
+
+ncclResult_t ncclRecv(void *recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  UNLESS_NOOP;
+  ENTER_COLLECTED(ncclRecv);
+  return submit((struct request){.function = RECV, .receive = recvbuff, .count = count, .type = datatype, .peer = peer},
+                ncclSum, comm, stream);
+}

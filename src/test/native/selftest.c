@@ -1,0 +1,721 @@
+/*
+ * The stand-in's own test: what the Java contract suite relies on without being able to say whose fault a failure is.
+ * Ranks are threads, each with a device, a stream and a communicator. Prints one line per case; stops at the first wrong
+ * value; an alarm ends what hangs.
+ */
+#include "standin.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK(condition)                                                                           \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition,      \
+              ncclGetLastError(NULL));                                                             \
+      exit(1);                                                                                     \
+    }                                                                                              \
+  } while (0)
+#define SAME(expected, actual)                                                                     \
+  do {                                                                                             \
+    long long wanted = (long long)(expected), got = (long long)(actual);                           \
+    if (wanted != got) {                                                                           \
+      fprintf(stderr, "%s:%d: %s is %lld, not %lld (last error: %s)\n", __FILE__, __LINE__,        \
+              #actual, got, wanted, ncclGetLastError(NULL));                                       \
+      exit(1);                                                                                     \
+    }                                                                                              \
+  } while (0)
+#define OK(call) SAME(0, call)
+
+#define MAX_RANKS 17
+
+/* ---- ranks as threads ---- */
+
+struct rank {
+  int rank, ranks;
+  ncclUniqueId id;
+  ncclComm_t comm;
+  cudaStream_t stream;
+  void (*body)(struct rank *);
+  ncclConfig_t *config;
+  pthread_barrier_t *barrier;
+};
+
+static void *rank_main(void *argument) {
+  struct rank *r = argument;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+  OK(ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, r->config));
+  r->body(r);
+  OK(cudaStreamSynchronize(r->stream));
+  OK(ncclCommFinalize(r->comm));
+  OK(ncclCommDestroy(r->comm));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+static void on_threads(int ranks, void *(*start)(void *), void (*body)(struct rank *), ncclConfig_t *config) {
+  struct rank all[MAX_RANKS];
+  pthread_t threads[MAX_RANKS];
+  pthread_barrier_t barrier;
+  ncclUniqueId id;
+  OK(ncclGetUniqueId(&id));
+  pthread_barrier_init(&barrier, NULL, (unsigned)ranks);
+  for (int i = 0; i < ranks; i++) {
+    all[i] = (struct rank){.rank = i, .ranks = ranks, .id = id, .body = body, .config = config, .barrier = &barrier};
+    pthread_create(&threads[i], NULL, start, &all[i]);
+  }
+  for (int i = 0; i < ranks; i++) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&barrier);
+}
+
+/* ---- values ---- */
+
+static size_t size_of(ncclDataType_t t) {
+  static const size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+  return sizes[t];
+}
+
+/* Small integers, which every type holds exactly; written by hand, apart from the library's own conversion. */
+static void put(ncclDataType_t t, void *to, size_t i, int value) {
+  static const uint16_t halves[] = {0, 0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600, 0x4700, 0x4800};
+  static const uint16_t brains[] = {0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0, 0x4100};
+  static const uint8_t e4m3s[] = {0, 0x38, 0x40, 0x44, 0x48, 0x4a, 0x4c, 0x4e, 0x50};
+  static const uint8_t e5m2s[] = {0, 0x3c, 0x40, 0x42, 0x44, 0x45, 0x46, 0x47, 0x48};
+  switch (t) {
+    case ncclInt8:
+    case ncclUint8: ((int8_t *)to)[i] = (int8_t)value; break;
+    case ncclInt32:
+    case ncclUint32: ((int32_t *)to)[i] = value; break;
+    case ncclInt64:
+    case ncclUint64: ((int64_t *)to)[i] = value; break;
+    case ncclFloat16: ((uint16_t *)to)[i] = halves[value]; break;
+    case ncclFloat32: ((float *)to)[i] = (float)value; break;
+    case ncclFloat64: ((double *)to)[i] = value; break;
+    case ncclBfloat16: ((uint16_t *)to)[i] = brains[value]; break;
+    case ncclFloat8e4m3: ((uint8_t *)to)[i] = e4m3s[value]; break;
+    case ncclFloat8e5m2: ((uint8_t *)to)[i] = e5m2s[value]; break;
+    default: CHECK(!"known type");
+  }
+}
+
+/* Inputs 1, 2 and 1 again, so that sums stay at most 8 for six ranks, and products powers of two. */
+static int input(int rank, size_t i) { return (int)((rank + (int)i) % 4 == 0) + 1; }
+
+static int expected(ncclRedOp_t op, int ranks, size_t i) {
+  int sum = 0, product = 1, most = 0, least = 9;
+  for (int r = 0; r < ranks; r++) {
+    int x = input(r, i);
+    sum += x;
+    product *= x;
+    most = x > most ? x : most;
+    least = x < least ? x : least;
+  }
+  return op == ncclSum ? sum : op == ncclProd ? product : op == ncclMax ? most : least;
+}
+
+/* ---- cases ---- */
+
+static void all_reduce_every_type(struct rank *r) {
+  const size_t counts[] = {1, 3, 1000, 20011};
+  for (int t = 0; t < ncclNumTypes; t++) {
+    for (int op = ncclSum; op <= ncclMin; op++) {
+      size_t count = counts[(t + op) % 4], bytes = count * size_of((ncclDataType_t)t);
+      char *host = malloc(bytes), *wanted = malloc(bytes);
+      void *send, *receive;
+      OK(cudaMalloc(&send, bytes));
+      OK(cudaMalloc(&receive, bytes));
+      for (size_t i = 0; i < count; i++) {
+        put((ncclDataType_t)t, host, i, input(r->rank, i));
+        put((ncclDataType_t)t, wanted, i, expected((ncclRedOp_t)op, r->ranks, i));
+      }
+      OK(cudaMemcpyAsync(send, host, bytes, cudaMemcpyHostToDevice, r->stream));
+      OK(ncclAllReduce(send, receive, count, (ncclDataType_t)t, (ncclRedOp_t)op, r->comm, r->stream));
+      OK(cudaMemcpyAsync(host, receive, bytes, cudaMemcpyDeviceToHost, r->stream));
+      OK(cudaStreamSynchronize(r->stream));
+      CHECK(memcmp(host, wanted, bytes) == 0);
+      OK(cudaFree(send));
+      OK(cudaFree(receive));
+      free(host);
+      free(wanted);
+    }
+  }
+}
+
+static float reduce_one(struct rank *r, float mine, ncclRedOp_t op) {
+  float *buffer, result;
+  OK(cudaMalloc((void **)&buffer, sizeof *buffer));
+  OK(cudaMemcpyAsync(buffer, &mine, sizeof mine, cudaMemcpyHostToDevice, r->stream));
+  OK(ncclAllReduce(buffer, buffer, 1, ncclFloat32, op, r->comm, r->stream));
+  OK(cudaMemcpyAsync(&result, buffer, sizeof result, cudaMemcpyDeviceToHost, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaFree(buffer));
+  return result;
+}
+
+static uint64_t reduce_bits(struct rank *r, uint64_t mine, ncclDataType_t type, ncclRedOp_t op) {
+  void *buffer;
+  uint64_t result = 0;
+  OK(cudaMalloc(&buffer, 8));
+  OK(cudaMemcpyAsync(buffer, &mine, 8, cudaMemcpyHostToDevice, r->stream));
+  OK(ncclAllReduce(buffer, buffer, 1, type, op, r->comm, r->stream));
+  OK(cudaMemcpyAsync(&result, buffer, size_of(type), cudaMemcpyDeviceToHost, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaFree(buffer));
+  return result;
+}
+
+static void arithmetic(struct rank *r) {
+  bool first = r->rank == 0;
+  CHECK(reduce_one(r, first ? NAN : 3, ncclMax) == 3);
+  CHECK(reduce_one(r, first ? 2 : NAN, ncclMin) == 2);
+  CHECK(isnan(reduce_one(r, NAN, ncclMin)));
+  CHECK(reduce_one(r, first ? 1 : 4, ncclAvg) == 2.5f);
+  SAME(0x80, reduce_bits(r, first ? 127 : 1, ncclInt8, ncclSum));                      /* wraps */
+  SAME(0xff, reduce_bits(r, first ? 0xfe : 0xff, ncclInt8, ncclAvg));  /* (-2-1)/2 = -1, truncating */
+  SAME(0x7e, reduce_bits(r, 0x7e, ncclFloat8e4m3, ncclSum));           /* 448+448 saturates */
+  SAME(0x7b, reduce_bits(r, 0x7b, ncclFloat8e5m2, ncclProd));          /* overflows float16 on the way */
+  SAME(0x7c00, reduce_bits(r, 0x7bff, ncclFloat16, ncclSum));          /* 65504+65504 */
+  SAME(0x4000, reduce_bits(r, first ? 0x3c00 : 0x3c01, ncclFloat16, ncclSum)); /* 2.00097..: a tie, to even */
+  SAME(0x4002, reduce_bits(r, first ? 0x3c01 : 0x3c02, ncclFloat16, ncclSum)); /* a tie, to even upwards */
+  SAME(0x4000, reduce_bits(r, first ? 0x3f80 : 0x3f81, ncclBfloat16, ncclSum));
+  SAME(0x0002, reduce_bits(r, 0x0001, ncclFloat16, ncclSum));          /* subnormal */
+  SAME(0x02, reduce_bits(r, 0x01, ncclFloat8e4m3, ncclSum));
+
+  ncclRedOp_t op, foreign = (ncclRedOp_t)2000000000;
+  float scalar = first ? 2 : 10, *on_device;
+  OK(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, r->comm));
+  CHECK(reduce_one(r, first ? 1 : 3, op) == 32);
+  SAME(ncclInvalidArgument, ncclAllReduce(&scalar, &scalar, 1, ncclFloat64, op, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclAllReduce(&scalar, &scalar, 1, ncclFloat32, foreign, r->comm, r->stream));
+  OK(ncclRedOpDestroy(op, r->comm));
+  SAME(ncclInvalidArgument, ncclRedOpDestroy(op, r->comm));
+  SAME(ncclInvalidArgument, ncclRedOpDestroy(ncclSum, r->comm));
+  OK(ncclMemAlloc((void **)&on_device, sizeof scalar));
+  OK(cudaMemcpy(on_device, &scalar, sizeof scalar, cudaMemcpyHostToDevice));
+  OK(ncclRedOpCreatePreMulSum(&op, on_device, ncclFloat32, ncclScalarDevice, r->comm));
+  CHECK(reduce_one(r, first ? 1 : 3, op) == 32);
+  OK(ncclMemFree(on_device)); /* the operator is left to the communicator */
+}
+
+/* Every other collective once, with values that say where they come from. */
+static void other_collectives(struct rank *r) {
+  enum { N = 5 };
+  const int n = r->ranks, me = r->rank, root = n - 1;
+  int32_t *in, *out;
+  size_t room = (size_t)(n * N) * sizeof *in;
+  OK(cudaMallocHost((void **)&in, room));
+  OK(cudaMallocHost((void **)&out, room));
+  for (int i = 0; i < n * N; i++) in[i] = 1000 * me + i;
+#define RUN(call)                                                                                  \
+  memset(out, 0xff, room);                                                                         \
+  OK(call);                                                                                        \
+  OK(cudaStreamSynchronize(r->stream))
+  RUN(ncclAllGather(in, out, N, ncclInt32, r->comm, r->stream));
+  for (int i = 0; i < n * N; i++) SAME(1000 * (i / N) + i % N, out[i]);
+  RUN(ncclBroadcast(me == root ? in : NULL, out, N, ncclInt32, root, r->comm, r->stream));
+  for (int i = 0; i < N; i++) SAME(1000 * root + i, out[i]);
+  RUN(ncclReduce(in, me == root ? out : NULL, N, ncclInt32, ncclSum, root, r->comm, r->stream));
+  for (int i = 0; i < N; i++) SAME(me == root ? 1000 * n * (n - 1) / 2 + n * i : -1, out[i]);
+  RUN(ncclReduceScatter(in, out, N, ncclInt32, ncclSum, r->comm, r->stream));
+  for (int i = 0; i < N; i++) SAME(1000 * n * (n - 1) / 2 + n * (me * N + i), out[i]);
+  RUN(ncclAlltoAll(in, out, N, ncclInt32, r->comm, r->stream));
+  for (int i = 0; i < n * N; i++) SAME(1000 * (i / N) + me * N + i % N, out[i]);
+  RUN(ncclGather(in, me == root ? out : NULL, N, ncclInt32, root, r->comm, r->stream));
+  for (int i = 0; i < n * N; i++) SAME(me == root ? 1000 * (i / N) + i % N : -1, out[i]);
+  RUN(ncclScatter(me == root ? in : NULL, out, N, ncclInt32, root, r->comm, r->stream));
+  for (int i = 0; i < N; i++) SAME(1000 * root + me * N + i, out[i]);
+  memcpy(out, in, room);
+  OK(ncclBcast(out, N, ncclInt32, 0, r->comm, r->stream));
+  OK(ncclReduceScatter(in, in + me * N, N, ncclInt32, ncclMax, r->comm, r->stream)); /* in place */
+  OK(cudaStreamSynchronize(r->stream));
+  for (int i = 0; i < N; i++) SAME(i, out[i]);
+  for (int i = 0; i < N; i++) SAME(1000 * (n - 1) + me * N + i, in[me * N + i]);
+  OK(cudaFreeHost(in));
+  OK(cudaFreeHost(out));
+}
+
+/* A ring shift and an exchange of everybody with everybody, on one stream; two streams in one group. */
+static void groups(struct rank *r) {
+  const int n = r->ranks, me = r->rank;
+  int32_t *in, *out;
+  cudaStream_t second;
+  OK(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
+  OK(cudaMallocHost((void **)&in, (size_t)n * 4));
+  OK(cudaMallocHost((void **)&out, (size_t)n * 4));
+  for (int round = 0; round < 20; round++) {
+    for (int i = 0; i < n; i++) in[i] = 100 * me + i + round;
+    OK(ncclGroupStart());
+    OK(ncclGroupStart());
+    for (int p = 0; p < n; p++) {
+      OK(ncclSend(in + p, 1, ncclInt32, p, r->comm, p % 2 ? second : r->stream));
+      OK(ncclRecv(out + p, 1, ncclInt32, p, r->comm, r->stream));
+    }
+    OK(ncclGroupEnd());
+    SAME(0, nccl4j_standin_calls("ncclCommRevoke"));
+    OK(ncclGroupEnd());
+    OK(cudaStreamSynchronize(second)); /* both streams wait for the whole group */
+    for (int p = 0; p < n; p++) SAME(100 * p + me + round, out[p]);
+  }
+  OK(ncclGroupStart()); /* poisoned: nothing of it runs */
+  OK(ncclAllReduce(in, in, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclSend(in, 1, ncclInt32, n, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclGroupEnd());
+  SAME(ncclInvalidUsage, ncclGroupEnd());
+  OK(cudaStreamSynchronize(r->stream));
+  SAME(100 * me + 19, in[0]);
+  OK(cudaFreeHost(in));
+  OK(cudaFreeHost(out));
+  OK(cudaStreamDestroy(second));
+}
+
+static void splits(struct rank *r) {
+  ncclComm_t part, none;
+  int count, rank;
+  OK(ncclCommSplit(r->comm, r->rank % 2, -r->rank, &part, NULL));
+  OK(ncclCommCount(part, &count));
+  OK(ncclCommUserRank(part, &rank));
+  int expected_count = (r->ranks + 1 - r->rank % 2) / 2;
+  SAME(expected_count, count);
+  SAME(expected_count - 1 - r->rank / 2, rank);
+  struct rank inner = *r;
+  inner.comm = part;
+  float sum = 0;
+  for (int q = r->rank % 2; q < r->ranks; q += 2) sum += (float)q;
+  CHECK(reduce_one(&inner, (float)r->rank, ncclSum) == sum);
+  OK(ncclCommSplit(r->comm, r->rank == 0 ? NCCL_SPLIT_NOCOLOR : 7, 0, &none, NULL));
+  CHECK((none == NULL) == (r->rank == 0));
+  OK(ncclCommDestroy(part));
+  OK(ncclCommDestroy(none));
+}
+
+static void graphs(struct rank *r) {
+  float *value, result = 0;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  cudaStream_t fork;
+  cudaEvent_t forked, joined;
+  size_t nodes = 0;
+  OK(cudaStreamCreateWithFlags(&fork, cudaStreamNonBlocking));
+  OK(cudaEventCreateWithFlags(&forked, cudaEventDisableTiming));
+  OK(cudaEventCreateWithFlags(&joined, cudaEventDisableTiming));
+  OK(cudaMalloc((void **)&value, 2 * sizeof *value));
+  OK(cudaMemset(value, 0, 2 * sizeof *value));
+  float one = 1;
+  OK(cudaMemcpy(value, &one, sizeof one, cudaMemcpyHostToDevice));
+  pthread_barrier_wait(r->barrier);
+  OK(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, r->comm, r->stream));
+  OK(cudaEventRecord(forked, r->stream));
+  OK(cudaStreamWaitEvent(fork, forked, 0));
+  OK(cudaMemcpyAsync(value + 1, value, sizeof *value, cudaMemcpyDeviceToDevice, fork));
+  OK(cudaEventRecord(joined, fork));
+  OK(cudaStreamWaitEvent(r->stream, joined, 0));
+  OK(cudaStreamEndCapture(r->stream, &graph));
+  OK(cudaGraphGetNodes(graph, NULL, &nodes));
+  SAME(2, nodes);
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  OK(cudaGraphDestroy(graph));
+  for (int i = 0; i < 3; i++) OK(cudaGraphLaunch(exec, r->stream));
+  OK(cudaMemcpyAsync(&result, value + 1, sizeof result, cudaMemcpyDeviceToHost, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  CHECK(result == powf((float)r->ranks, 3));
+  OK(cudaGraphExecDestroy(exec));
+  pthread_barrier_wait(r->barrier);
+
+  OK(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+  SAME(cudaErrorStreamCaptureUnsupported, cudaStreamSynchronize(r->stream));
+  SAME(cudaErrorStreamCaptureInvalidated, cudaMemsetAsync(value, 0, 4, r->stream));
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(r->stream, &graph));
+  OK(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+  void *more;
+  SAME(cudaErrorStreamCaptureUnsupported, cudaMalloc(&more, 16));
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(r->stream, &graph));
+  OK(cudaStreamBeginCapture(r->stream, cudaStreamCaptureModeThreadLocal));
+  OK(cudaEventRecord(forked, r->stream));
+  OK(cudaStreamWaitEvent(fork, forked, 0));
+  OK(cudaMemsetAsync(value, 0, 4, fork));
+  SAME(cudaErrorStreamCaptureUnmatched, cudaStreamEndCapture(fork, &graph));
+  SAME(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(r->stream, &graph));
+  SAME(cudaErrorIllegalState, cudaStreamEndCapture(r->stream, &graph));
+  OK(cudaFree(value));
+  OK(cudaEventDestroy(forked));
+  OK(cudaEventDestroy(joined));
+  OK(cudaStreamDestroy(fork));
+}
+
+/* Rank 0's collective waits for a rank that never calls; abort lets the stream go on. */
+static void *stuck_main(void *argument) {
+  struct rank *r = argument;
+  float *value;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+  OK(ncclCommInitRank(&r->comm, r->ranks, r->id, r->rank));
+  OK(cudaMalloc((void **)&value, 4));
+  if (r->rank == 0) {
+    for (int i = 0; i < 3; i++) OK(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, r->comm, r->stream));
+    usleep(20000);
+    SAME(cudaErrorNotReady, cudaStreamQuery(r->stream));
+    cudaGetLastError();
+  }
+  OK(ncclCommAbort(r->comm));
+  OK(cudaStreamSynchronize(r->stream));
+  SAME(ncclInvalidArgument, ncclCommDestroy(r->comm));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+static void *mismatch_main(void *argument) {
+  struct rank *r = argument;
+  float *value;
+  ncclResult_t error;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreate(&r->stream));
+  OK(ncclCommInitRank(&r->comm, r->ranks, r->id, r->rank));
+  OK(cudaMalloc((void **)&value, 8));
+  OK(ncclAllReduce(value, value, r->rank == 0 ? 1 : 2, ncclFloat32, ncclSum, r->comm, r->stream));
+  SAME(cudaErrorLaunchFailure, cudaStreamSynchronize(r->stream));
+  OK(ncclCommGetAsyncError(r->comm, &error));
+  SAME(ncclInvalidUsage, error);
+  SAME(ncclInvalidUsage, ncclCommDestroy(r->comm)); /* only abort is left */
+  OK(ncclCommAbort(r->comm));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+static ncclResult_t settled(ncclComm_t comm) {
+  ncclResult_t state;
+  do {
+    OK(ncclCommGetAsyncError(comm, &state));
+    if (state == ncclInProgress) usleep(200);
+  } while (state == ncclInProgress);
+  return state;
+}
+
+static void *non_blocking_main(void *argument) {
+  struct rank *r = argument;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  float *value, one = 1, result;
+  int count;
+  ncclComm_t child;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreate(&r->stream));
+  OK(cudaMalloc((void **)&value, 4));
+  OK(cudaMemcpy(value, &one, 4, cudaMemcpyHostToDevice));
+  SAME(ncclInProgress, ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, &config));
+  if (r->rank == 0) SAME(ncclInvalidArgument, ncclCommCount(r->comm, &count)); /* held back, see the caller */
+  OK(settled(r->comm));
+  OK(ncclCommCount(r->comm, &count));
+  SAME(r->ranks, count);
+  SAME(ncclInProgress, ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, r->comm, r->stream));
+  OK(settled(r->comm));
+  SAME(ncclInProgress, ncclCommSplit(r->comm, 0, 0, &child, NULL));
+  CHECK(child == NULL);
+  OK(settled(r->comm));
+  CHECK(child != NULL);
+  OK(settled(child));
+  OK(cudaMemcpyAsync(&result, value, 4, cudaMemcpyDeviceToHost, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  CHECK(result == (float)r->ranks);
+  OK(ncclCommAbort(child));
+  SAME(ncclInProgress, ncclCommFinalize(r->comm));
+  OK(settled(r->comm));
+  OK(ncclCommDestroy(r->comm));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+static void a_rank_that_never_comes(void) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  ncclUniqueId id;
+  ncclComm_t comms[2];
+  ncclResult_t state;
+  OK(ncclGetUniqueId(&id));
+  nccl4j_standin_absent(1);
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) {
+    OK(cudaSetDevice(i));
+    OK(ncclCommInitRankConfig(&comms[i], 2, id, i, &config));
+  }
+  SAME(ncclInProgress, ncclGroupEnd());
+  usleep(20000);
+  OK(ncclCommGetAsyncError(comms[0], &state));
+  SAME(ncclInProgress, state);
+  for (int i = 0; i < 2; i++) OK(ncclCommAbort(comms[i]));
+}
+
+static void a_rank_that_fails(void) {
+  ncclComm_t comms[3];
+  cudaStream_t streams[3];
+  void *values[3];
+  ncclResult_t state;
+  OK(ncclCommInitAll(comms, 3, NULL));
+  OK(nccl4j_standin_rank_fails(comms[0], 2, ncclRemoteError));
+  for (int i = 0; i < 2; i++) {
+    OK(cudaSetDevice(i));
+    OK(cudaStreamCreate(&streams[i]));
+    OK(cudaMalloc(&values[i], 4));
+    OK(ncclAllReduce(values[i], values[i], 1, ncclInt32, ncclSum, comms[i], streams[i]));
+  }
+  OK(ncclCommGetAsyncError(comms[2], &state));
+  SAME(ncclRemoteError, state);
+  usleep(20000);
+  for (int i = 0; i < 2; i++) SAME(cudaErrorNotReady, cudaStreamQuery(streams[i]));
+  for (int i = 0; i < 3; i++) OK(ncclCommAbort(comms[i]));
+  for (int i = 0; i < 2; i++) {
+    OK(cudaStreamSynchronize(streams[i]));
+    OK(cudaStreamDestroy(streams[i]));
+    OK(cudaFree(values[i]));
+  }
+}
+
+/* One thread, all ranks, also when captured in one graph across devices. */
+static void one_thread_drives_all(void) {
+  enum { N = 4 };
+  ncclComm_t comms[N];
+  cudaStream_t streams[N];
+  cudaEvent_t events[N], fork;
+  int32_t *values[N];
+  OK(ncclCommInitAll(comms, N, NULL));
+  for (int i = 0; i < N; i++) {
+    OK(cudaSetDevice(i));
+    OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+    OK(cudaEventCreate(&events[i]));
+    OK(cudaMallocManaged((void **)&values[i], 4, cudaMemAttachGlobal));
+    *values[i] = i + 1;
+  }
+  OK(ncclGroupStart());
+  for (int i = 0; i < N; i++) OK(ncclAllReduce(values[i], values[i], 1, ncclInt32, ncclSum, comms[i], streams[i]));
+  OK(ncclGroupEnd());
+  for (int i = 0; i < N; i++) OK(cudaStreamSynchronize(streams[i]));
+  for (int i = 0; i < N; i++) SAME(10, *values[i]);
+
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  OK(cudaSetDevice(0));
+  OK(cudaEventCreate(&fork));
+  OK(cudaStreamBeginCapture(streams[0], cudaStreamCaptureModeGlobal));
+  OK(cudaEventRecord(fork, streams[0]));
+  for (int i = 1; i < N; i++) OK(cudaStreamWaitEvent(streams[i], fork, 0));
+  OK(ncclGroupStart());
+  for (int i = 0; i < N; i++) OK(ncclAllReduce(values[i], values[i], 1, ncclInt32, ncclSum, comms[i], streams[i]));
+  OK(ncclGroupEnd());
+  for (int i = 1; i < N; i++) {
+    OK(cudaEventRecord(events[i], streams[i]));
+    OK(cudaStreamWaitEvent(streams[0], events[i], 0));
+  }
+  OK(cudaStreamEndCapture(streams[0], &graph));
+  OK(cudaGraphInstantiate(&exec, graph, 0));
+  OK(cudaGraphLaunch(exec, streams[0]));
+  OK(cudaGraphLaunch(exec, streams[0]));
+  OK(cudaStreamSynchronize(streams[0]));
+  for (int i = 0; i < N; i++) SAME(160, *values[i]);
+  OK(cudaGraphExecDestroy(exec));
+  OK(cudaGraphDestroy(graph));
+  OK(cudaEventDestroy(fork));
+  OK(ncclGroupStart());
+  for (int i = 0; i < N; i++) OK(ncclCommDestroy(comms[i]));
+  OK(ncclGroupEnd());
+  for (int i = 0; i < N; i++) {
+    OK(cudaStreamDestroy(streams[i]));
+    OK(cudaEventDestroy(events[i]));
+    OK(cudaFree(values[i]));
+  }
+}
+
+static void set_to(void *flag) {
+  usleep(10000);
+  int count;
+  atomic_store((atomic_int *)flag, cudaGetDeviceCount(&count) == cudaErrorNotPermitted ? 7 : 1);
+}
+
+static void streams_and_events(void) {
+  atomic_int flag = 0;
+  cudaStream_t a, b;
+  cudaEvent_t start, end;
+  float ms = -1;
+  OK(cudaSetDevice(0));
+  OK(cudaStreamCreate(&a));
+  OK(cudaStreamCreate(&b));
+  OK(cudaEventCreate(&start));
+  OK(cudaEventCreate(&end));
+  SAME(cudaErrorInvalidResourceHandle, cudaEventElapsedTime(&ms, start, end));
+  OK(cudaEventRecord(start, a));
+  OK(cudaLaunchHostFunc(a, set_to, &flag));
+  OK(cudaEventRecord(end, a));
+  SAME(cudaErrorNotReady, cudaEventQuery(end));
+  OK(cudaStreamWaitEvent(b, end, 0));
+  OK(cudaStreamSynchronize(b));
+  SAME(7, flag);
+  OK(cudaEventElapsedTime(&ms, start, end));
+  CHECK(ms >= 9);
+  atomic_store(&flag, 0);
+  OK(cudaLaunchHostFunc(a, set_to, &flag)); /* the legacy stream waits for blocking streams */
+  OK(cudaStreamSynchronize(cudaStreamLegacy));
+  SAME(7, flag);
+  atomic_store(&flag, 0);
+  OK(cudaLaunchHostFunc(NULL, set_to, &flag)); /* and they for it */
+  OK(cudaEventRecord(end, b));
+  OK(cudaEventSynchronize(end));
+  SAME(7, flag);
+  atomic_store(&flag, 0);
+  OK(cudaLaunchHostFunc(cudaStreamPerThread, set_to, &flag));
+  OK(cudaDeviceSynchronize());
+  SAME(7, flag);
+  atomic_store(&flag, 0);
+  OK(cudaLaunchHostFunc(a, set_to, &flag));
+  OK(cudaStreamDestroy(a)); /* drains by itself */
+  SAME(cudaErrorInvalidResourceHandle, cudaStreamQuery(a));
+  SAME(cudaErrorInvalidResourceHandle, cudaGetLastError());
+  SAME(cudaSuccess, cudaPeekAtLastError());
+  OK(cudaDeviceSynchronize());
+  SAME(7, flag);
+  OK(nccl4j_standin_fail_stream(b, cudaErrorLaunchFailure));
+  SAME(cudaErrorLaunchFailure, cudaStreamSynchronize(b));
+  SAME(cudaErrorLaunchFailure, cudaStreamQuery(b));
+  OK(cudaStreamDestroy(b));
+  OK(cudaEventDestroy(start));
+  OK(cudaEventDestroy(end));
+}
+
+static void memory_rules(void) {
+  char *on_device, *pinned, pageable[64] = {0};
+  size_t unused, total, left;
+  struct cudaPointerAttributes attributes;
+  OK(cudaSetDevice(3));
+  OK(cudaMemGetInfo(&unused, &total));
+  OK(cudaMalloc((void **)&on_device, 64));
+  OK(cudaMallocHost((void **)&pinned, 64));
+  OK(cudaMemGetInfo(&left, &total));
+  SAME(unused - 64, left);
+  OK(cudaPointerGetAttributes(&attributes, on_device + 10));
+  SAME(cudaMemoryTypeDevice, attributes.type);
+  SAME(3, attributes.device);
+  OK(cudaPointerGetAttributes(&attributes, pinned));
+  SAME(cudaMemoryTypeHost, attributes.type);
+  OK(cudaPointerGetAttributes(&attributes, pageable));
+  SAME(cudaMemoryTypeUnregistered, attributes.type);
+  SAME(cudaErrorInvalidValue, cudaMemcpy(on_device, pageable, 65, cudaMemcpyHostToDevice));
+  SAME(cudaErrorInvalidValue, cudaMemcpy(pageable, on_device, 64, cudaMemcpyHostToDevice));
+  SAME(cudaErrorInvalidValue, cudaFree(pinned));
+  SAME(cudaErrorInvalidValue, cudaFreeHost(on_device));
+  SAME(cudaErrorInvalidValue, cudaFree(pageable));
+  OK(cudaFree(on_device));
+  SAME(cudaErrorInvalidValue, cudaFree(on_device));
+  SAME(cudaErrorMemoryAllocation, cudaMalloc((void **)&on_device, total + 1));
+  CHECK(on_device == NULL);
+  OK(cudaHostRegister(pageable, sizeof pageable, cudaHostRegisterDefault));
+  SAME(cudaErrorHostMemoryAlreadyRegistered, cudaHostRegister(pageable, 8, cudaHostRegisterDefault));
+  OK(cudaHostUnregister(pageable));
+  OK(cudaFreeHost(pinned));
+  SAME(0, nccl4j_standin_live("memory"));
+  OK(cudaFree(NULL));
+}
+
+static void faults(void) {
+  void *pointer = NULL;
+  ncclComm_t comm = NULL;
+  ncclUniqueId id;
+  int version;
+  nccl4j_standin_reset();
+  SAME(-1, nccl4j_standin_fail("ncclAllReduse", 3, 1));
+  OK(nccl4j_standin_fail("cudaMalloc", cudaErrorMemoryAllocation, 2));
+  OK(cudaMalloc(&pointer, 16));
+  OK(cudaFree(pointer));
+  SAME(cudaErrorMemoryAllocation, cudaMalloc(&pointer, 16));
+  OK(cudaMalloc(&pointer, 16));
+  OK(cudaFree(pointer));
+  SAME(3, nccl4j_standin_calls("cudaMalloc"));
+  OK(nccl4j_standin_fail("ncclGetVersion", ncclSystemError, 0));
+  for (int i = 0; i < 3; i++) SAME(ncclSystemError, ncclGetVersion(&version));
+  nccl4j_standin_reset();
+  OK(ncclGetVersion(&version));
+  SAME(NCCL_VERSION_CODE, version);
+
+  OK(nccl4j_standin_trap(3, 1));
+  OK(nccl4j_standin_fail("ncclCommInitRankConfig", ncclUnhandledCudaError, 1));
+  OK(ncclGetUniqueId(&id));
+  SAME(ncclUnhandledCudaError, ncclCommInitRankConfig(&comm, 1, id, 0, NULL));
+  SAME(ncclSuccess, ncclGroupEnd()); /* the depth that was left behind */
+  SAME(ncclInvalidUsage, ncclGroupEnd());
+  nccl4j_standin_reset();
+
+  OK(cudaSetDevice(0));
+  OK(ncclCommInitRank(&comm, 1, id, 0));
+  OK(ncclCommDestroy(comm));
+  SAME(ncclInvalidArgument, ncclCommDestroy(comm));
+  SAME(ncclInvalidArgument, ncclCommInitRank(&comm, 2, id, 2));
+  SAME(ncclSystemError, ncclCommInitRank(&comm, 1, id, 0)); /* used */
+  CHECK(comm == NULL);
+  nccl4j_standin_set_devices(0);
+  SAME(ncclUnhandledCudaError, ncclCommInitRank(&comm, 1, id, 0));
+  nccl4j_standin_reset();
+}
+
+static void many_streams(void) {
+  cudaStream_t streams[300];
+  atomic_int flag = 0;
+  OK(cudaSetDevice(1));
+  for (int i = 0; i < 300; i++) OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+  for (int i = 0; i < 300; i++) OK(cudaLaunchHostFunc(streams[i], set_to, &flag));
+  for (int i = 0; i < 300; i++) OK(cudaStreamDestroy(streams[i]));
+  OK(cudaDeviceSynchronize());
+}
+
+static void nothing_left(int64_t threads) {
+  const char *kinds[] = {"memory", "pinned", "stream", "event", "communicator", "redop", "graph", "registration"};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    int64_t left = nccl4j_standin_live(kinds[k]);
+    if (left != 0) fprintf(stderr, "of the kind %s: ", kinds[k]);
+    SAME(0, left);
+  }
+  for (int i = 0; i < 1000 && nccl4j_standin_live("thread") > threads; i++) usleep(1000);
+  CHECK(nccl4j_standin_live("thread") <= threads);
+}
+
+static void say(const char *name) {
+  printf("selftest: %s\n", name);
+  fflush(stdout);
+}
+
+int main(void) {
+  alarm(300);
+  say(nccl4j_standin_name());
+  nccl4j_standin_set_devices(MAX_RANKS);
+  int64_t legacy = MAX_RANKS + 1; /* workers of the devices' legacy streams, and this thread's own stream, stay */
+  say("streams and events"), streams_and_events(), nothing_left(legacy);
+  say("many streams"), many_streams(), nothing_left(legacy);
+  for (int ranks = 1; ranks <= 5; ranks += 2) {
+    say("all-reduce, every type and operator"), on_threads(ranks, rank_main, all_reduce_every_type, NULL);
+    say("the other collectives"), on_threads(ranks, rank_main, other_collectives, NULL);
+    nothing_left(legacy);
+  }
+  say("the other collectives, 17 ranks"), on_threads(MAX_RANKS, rank_main, other_collectives, NULL);
+  say("arithmetic"), on_threads(2, rank_main, arithmetic, NULL), nothing_left(legacy);
+  say("groups"), on_threads(7, rank_main, groups, NULL), nothing_left(legacy);
+  say("split"), on_threads(7, rank_main, splits, NULL), nothing_left(legacy);
+  say("graphs"), on_threads(4, rank_main, graphs, NULL), nothing_left(legacy);
+  say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);
+  say("abort of a stuck collective"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);
+  say("collectives that do not match"), on_threads(2, mismatch_main, NULL, NULL), nothing_left(legacy);
+  nccl4j_standin_hold(50);
+  say("non-blocking"), on_threads(4, non_blocking_main, NULL, NULL), nothing_left(legacy);
+  nccl4j_standin_hold(0);
+  say("a rank that never comes"), a_rank_that_never_comes(), nothing_left(legacy);
+  nccl4j_standin_absent(-1);
+  say("a rank that fails"), a_rank_that_fails(), nothing_left(legacy);
+  say("memory"), memory_rules();
+  nccl4j_standin_reset();
+  say("faults"), faults(), nothing_left(legacy);
+  say("ok");
+  return 0;
+}
