@@ -1,0 +1,106 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+
+/** Views of foreign memory, which need no backend. */
+class BufferTest {
+  private final AtomicInteger released = new AtomicInteger();
+
+  @Test
+  void aDeviceAddressIsNeverTouched() {
+    Buffer buffer =
+        Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
+    assertEquals(0x7000, buffer.address());
+    assertEquals(10, buffer.count());
+    assertEquals(40, buffer.byteSize());
+    assertEquals(1, buffer.device());
+    assertSame(Buffer.Space.DEVICE, buffer.space());
+    assertEquals(0x7000 + 8, buffer.slice(2, 8).address());
+    assertEquals("Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000]", buffer.toString());
+  }
+
+  @Test
+  void theOwnerIsToldOnceAndOnlyByTheBufferItself() {
+    Buffer buffer =
+        Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 0, released::incrementAndGet);
+    Buffer view = buffer.slice(0, 1);
+    view.close();
+    assertEquals(0, released.get());
+    buffer.close();
+    buffer.close();
+    assertEquals(1, released.get());
+    assertThrows(IllegalStateException.class, view::address);
+  }
+
+  @Test
+  void anAddressMustBeThatOfAnElement() {
+    Throwable crooked =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> Buffer.ofDeviceAddress(0x7001, DataType.FLOAT32, 1, 0));
+    assertEquals(
+        "address is 0x7001; it must be a multiple of 4, the size of FLOAT32", crooked.getMessage());
+    Throwable zero =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> Buffer.ofDeviceAddress(0, DataType.FLOAT32, 1, 0));
+    assertEquals("address is 0; it must be the address of 1 elements", zero.getMessage());
+    assertEquals(0, Buffer.ofDeviceAddress(0, DataType.FLOAT32, 0, 0).count());
+  }
+
+  @Test
+  void countAndDeviceMustBePossible() {
+    Throwable count =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> Buffer.ofDeviceAddress(0x7000, DataType.INT8, -1, 0));
+    assertEquals("count is -1; it must be 0 or more", count.getMessage());
+    Throwable device =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> Buffer.ofDeviceAddress(0x7000, DataType.INT8, 1, -1));
+    assertEquals("device is -1; it must be 0 or more", device.getMessage());
+    assertThrows(NullPointerException.class, () -> Buffer.ofDeviceAddress(0x7000, null, 1, 0));
+  }
+
+  @Test
+  void hostMemoryMustBeNativeAndLargeEnough() {
+    MemorySegment heap = MemorySegment.ofArray(new float[4]);
+    Throwable onHeap =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> Buffer.ofHostSegment(heap, DataType.FLOAT32, 4, 0, () -> {}));
+    assertEquals("memory lies on the Java heap; a buffer needs native memory", onHeap.getMessage());
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment memory = arena.allocate(16, 8);
+      Throwable tooSmall =
+          assertThrows(
+              IllegalArgumentException.class,
+              () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 5, 0, () -> {}));
+      assertEquals("memory has 16 bytes; 5 elements of FLOAT32 need 20", tooSmall.getMessage());
+      Buffer three = Buffer.ofHostSegment(memory, DataType.FLOAT32, 3, 0, () -> {});
+      assertEquals(12, three.segment().byteSize(), "no more than the elements");
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 3, -2, () -> {}));
+    }
+  }
+
+  @Test
+  void pinnedMemoryBelongsToNoDevice() {
+    try (Arena arena = Arena.ofShared()) {
+      Buffer pinned = Buffer.ofPinnedSegment(arena.allocate(16, 8), DataType.INT64, 2, () -> {});
+      assertEquals(Buffer.ANY_DEVICE, pinned.device());
+      assertSame(Platform.CUDA, pinned.space().platform());
+      assertTrue(pinned.toString().contains("PINNED any device"), pinned::toString);
+    }
+  }
+}

@@ -1,0 +1,65 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.OptionalInt;
+import org.junit.jupiter.api.Test;
+
+class CommunicatorConfigTest {
+  private final CommunicatorConfig defaults = CommunicatorConfig.defaults();
+
+  @Test
+  void theDefaultsSuitMostPrograms() {
+    assertTrue(defaults.blocking());
+    assertEquals(Duration.ofSeconds(30), defaults.timeout());
+    assertEquals(OptionalInt.empty(), defaults.device());
+    assertEquals("", defaults.name());
+  }
+
+  @Test
+  void eachWithChangesOneThingInACopy() {
+    CommunicatorConfig changed =
+        defaults
+            .withBlocking(false)
+            .withTimeout(Duration.ofMillis(5))
+            .withDevice(3)
+            .withName("ring");
+    assertEquals(
+        new CommunicatorConfig(false, Duration.ofMillis(5), OptionalInt.of(3), "ring"), changed);
+    assertTrue(defaults.blocking(), "the original is as it was");
+    assertEquals(defaults, defaults.withBlocking(false).withBlocking(true));
+  }
+
+  @Test
+  void aTimeoutMustBePositive() {
+    for (Duration bad : new Duration[] {Duration.ZERO, Duration.ofNanos(-1)}) {
+      Throwable thrown =
+          assertThrows(IllegalArgumentException.class, () -> defaults.withTimeout(bad));
+      assertEquals("timeout is " + bad + "; it must be positive", thrown.getMessage());
+    }
+  }
+
+  @Test
+  void aDeviceIsNotNegative() {
+    Throwable thrown = assertThrows(IllegalArgumentException.class, () -> defaults.withDevice(-1));
+    assertEquals("device is -1; devices are numbered from 0", thrown.getMessage());
+  }
+
+  @Test
+  void aNameMustBeACString() {
+    Throwable thrown =
+        assertThrows(IllegalArgumentException.class, () -> defaults.withName("a\0b"));
+    assertEquals("name contains a NUL character; C strings cannot", thrown.getMessage());
+    assertFalse(defaults.withName("ähnlich").name().isEmpty());
+  }
+
+  @Test
+  void nothingMayBeNull() {
+    assertThrows(NullPointerException.class, () -> defaults.withName(null));
+    assertThrows(NullPointerException.class, () -> defaults.withTimeout(null));
+  }
+}

@@ -1,0 +1,130 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.lang.foreign.MemorySegment;
+import java.math.BigDecimal;
+import java.util.Arrays;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+class DataTypeTest {
+  @Test
+  void codesAndSizesAreThoseOfNccl() {
+    int[] sizes = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+    DataType[] types = DataType.values();
+    assertEquals(sizes.length, types.length);
+    for (int code = 0; code < sizes.length; code++) {
+      assertEquals(code, types[code].code());
+      assertEquals(sizes[code], types[code].bytes());
+      assertEquals(types[code].name().contains("FLOAT"), types[code].floating());
+      assertEquals(types[code].name().contains("FLOAT8"), types[code].float8());
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void elementsLieOneAfterTheOtherInLittleEndianAtAnyAlignment(DataType type) {
+    byte[] memory = new byte[1 + 3 * type.bytes()];
+    MemorySegment unaligned = MemorySegment.ofArray(memory).asSlice(1);
+    type.set(unaligned, 1, 1);
+    assertEquals(0, type.get(unaligned, 0));
+    assertEquals(1, type.get(unaligned, 1));
+    assertEquals(0, type.get(unaligned, 2));
+    byte[] one =
+        switch (type) {
+          case FLOAT16 -> new byte[] {0, 0x3C};
+          case BFLOAT16 -> new byte[] {(byte) 0x80, 0x3F};
+          case FLOAT32 -> new byte[] {0, 0, (byte) 0x80, 0x3F};
+          case FLOAT64 -> new byte[] {0, 0, 0, 0, 0, 0, (byte) 0xF0, 0x3F};
+          case FLOAT8E4M3 -> new byte[] {0x38};
+          case FLOAT8E5M2 -> new byte[] {0x3C};
+          default -> Arrays.copyOf(new byte[] {1}, type.bytes());
+        };
+    assertArrayEquals(one, Arrays.copyOfRange(memory, 1 + type.bytes(), 1 + 2 * type.bytes()));
+  }
+
+  @Test
+  void integersWrapAround() {
+    assertEquals(-128, setThenGetLong(DataType.INT8, 128));
+    assertEquals(255, setThenGetLong(DataType.UINT8, -1));
+    assertEquals(Integer.MIN_VALUE, setThenGetLong(DataType.INT32, 1L << 31));
+    assertEquals((1L << 32) - 1, setThenGetLong(DataType.UINT32, -1));
+    assertEquals(-1, setThenGetLong(DataType.INT64, -1));
+    assertEquals(-1, setThenGetLong(DataType.UINT64, -1));
+  }
+
+  @Test
+  void unsigned64BitValuesAreReadAsPositiveDoublesRoundedOnce() {
+    MemorySegment segment = MemorySegment.ofArray(new byte[8]);
+    for (long bits :
+        new long[] {
+          -1,
+          Long.MIN_VALUE,
+          Long.MIN_VALUE + 1,
+          Long.MIN_VALUE + 1024,
+          Long.MIN_VALUE + 1025,
+          Long.MIN_VALUE + 3072,
+          Long.MAX_VALUE,
+          0,
+          1
+        }) {
+      DataType.UINT64.setLong(segment, 0, bits);
+      double expected = new BigDecimal(Long.toUnsignedString(bits)).doubleValue();
+      assertEquals(expected, DataType.UINT64.get(segment, 0), Long.toUnsignedString(bits));
+    }
+  }
+
+  @Test
+  void unsigned64BitValuesAreWrittenFromDoublesBeyondTheSignedRange() {
+    MemorySegment segment = MemorySegment.ofArray(new byte[8]);
+    for (double value : new double[] {0, 1, 0x1p62, 0x1p63, 0x1.8p63, 0x1.fffffffffffffp63}) {
+      DataType.UINT64.set(segment, 0, value);
+      assertEquals(
+          new BigDecimal(value).toBigInteger().longValue(),
+          DataType.UINT64.getLong(segment, 0),
+          () -> "of " + value);
+    }
+  }
+
+  @Test
+  void integersTakeTheIntegralPart() {
+    assertEquals(-2, setThenGet(DataType.INT32, -2.9));
+    assertEquals(2, setThenGet(DataType.UINT8, 2.9));
+    assertEquals(0, setThenGet(DataType.INT64, Double.NaN));
+  }
+
+  @Test
+  void floatsAreNotReadAsLongs() {
+    MemorySegment segment = MemorySegment.ofArray(new byte[8]);
+    for (DataType type : DataType.values()) {
+      if (type.floating()) {
+        assertThrows(IllegalStateException.class, () -> type.getLong(segment, 0));
+        assertThrows(IllegalStateException.class, () -> type.setLong(segment, 0, 1));
+      }
+    }
+  }
+
+  @Test
+  void float32AndFloat64RoundAsJavaDoes() {
+    assertEquals(0.1f, setThenGet(DataType.FLOAT32, 0.1));
+    assertEquals(0.1, setThenGet(DataType.FLOAT64, 0.1));
+    assertEquals(Double.POSITIVE_INFINITY, setThenGet(DataType.FLOAT32, 1e300));
+    assertEquals(Double.NaN, setThenGet(DataType.FLOAT32, Double.NaN));
+  }
+
+  private static long setThenGetLong(DataType type, long value) {
+    MemorySegment segment = MemorySegment.ofArray(new byte[type.bytes()]);
+    type.setLong(segment, 0, value);
+    return type.getLong(segment, 0);
+  }
+
+  private static double setThenGet(DataType type, double value) {
+    MemorySegment segment = MemorySegment.ofArray(new byte[type.bytes()]);
+    type.set(segment, 0, value);
+    return type.get(segment, 0);
+  }
+}

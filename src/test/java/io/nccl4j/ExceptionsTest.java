@@ -1,0 +1,119 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertSame;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.ObjectInputStream;
+import java.io.ObjectOutputStream;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** What failures say. */
+class ExceptionsTest {
+  @Test
+  void aFailureNamesFunctionTextResultCodeAndLastError() {
+    NcclException failure = new NcclException("ncclAllReduce", 3, "internal error", "line\n");
+    assertEquals(
+        "ncclAllReduce: internal error (INTERNAL_ERROR, code 3); last error: line",
+        failure.getMessage());
+    assertEquals("ncclAllReduce", failure.function());
+    assertSame(Result.INTERNAL_ERROR, failure.result());
+    assertEquals(3, failure.code());
+    assertEquals("line\n", failure.lastError());
+  }
+
+  @Test
+  void aCodeThatIsNotKnownIsKept() {
+    NcclException failure = new NcclException("ncclCommGrow", 99, "unknown result code", "");
+    assertEquals("ncclCommGrow: unknown result code (UNKNOWN, code 99)", failure.getMessage());
+    assertSame(Result.UNKNOWN, failure.result());
+    assertEquals(99, failure.code());
+  }
+
+  @Test
+  void everyCodeOfNcclIsAResult() {
+    for (int code = 0; code <= 8; code++) {
+      assertEquals(code, Result.ofCode(code).code());
+    }
+    for (int code : new int[] {-1, 9, Integer.MAX_VALUE, Integer.MIN_VALUE}) {
+      assertSame(Result.UNKNOWN, Result.ofCode(code));
+    }
+  }
+
+  @Test
+  void aTimeOutNamesTheTimeAndWhatWasWaitedFor() {
+    NcclTimeoutException failure =
+        new NcclTimeoutException("connect", Duration.ofMillis(1500), "rank 3 of 4");
+    assertEquals(
+        "connect: not finished after 1.5 s: rank 3 of 4 (TIMEOUT, code 8)", failure.getMessage());
+    assertSame(Result.TIMEOUT, failure.result());
+  }
+
+  @Test
+  void anAbortNamesTheCommunicator() {
+    CommunicatorAbortedException failure =
+        new CommunicatorAbortedException("allReduce", "Communicator[rank 0 of 2]");
+    assertEquals(
+        "allReduce: Communicator[rank 0 of 2] was aborted (INVALID_USAGE, code 5)",
+        failure.getMessage());
+  }
+
+  @Test
+  void anOldLibraryIsNamedWithTheVersionNeeded() {
+    UnsupportedNcclVersionException failure =
+        new UnsupportedNcclVersionException("ncclCommSplit", "2.16.2", "2.18");
+    assertEquals(
+        "ncclCommSplit: needs NCCL 2.18 or later, found 2.16.2 (INVALID_USAGE, code 5)",
+        failure.getMessage());
+    assertEquals("2.16.2", failure.found());
+    assertEquals("2.18", failure.needed());
+  }
+
+  @Test
+  void aCudaFailureNamesFunctionTextNameAndCode() {
+    CudaException failure =
+        new CudaException("cudaMalloc", 2, "cudaErrorMemoryAllocation", "out of memory");
+    assertEquals(
+        "cudaMalloc: out of memory (cudaErrorMemoryAllocation, code 2)", failure.getMessage());
+    assertEquals("cudaMalloc", failure.function());
+    assertEquals(2, failure.code());
+    assertEquals("cudaErrorMemoryAllocation", failure.errorName());
+  }
+
+  @Test
+  void aMissingLibraryListsEveryAttemptAndTheRemedy() throws Exception {
+    LibraryNotFoundException failure =
+        new LibraryNotFoundException(
+            "nccl",
+            List.of(
+                new LibraryNotFoundException.Attempt("system property p", "/a.so", "no such file"),
+                new LibraryNotFoundException.Attempt("standard name", "libnccl.so.2", "not found")),
+            "Install NCCL.");
+    assertEquals(
+        """
+        the native library 'nccl' could not be loaded. Install NCCL. Tried:
+          system property p: /a.so: no such file
+          standard name: libnccl.so.2: not found""",
+        failure.getMessage());
+    assertEquals("nccl", failure.library());
+    assertEquals(2, failure.attempts().size());
+    LibraryNotFoundException copy =
+        assertInstanceOf(LibraryNotFoundException.class, throughSerialForm(failure));
+    assertEquals(failure.attempts(), copy.attempts());
+  }
+
+  private static Object throughSerialForm(Object object) throws Exception {
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    try (ObjectOutputStream objects = new ObjectOutputStream(out)) {
+      objects.writeObject(object);
+    }
+    try (ObjectInputStream objects =
+        new ObjectInputStream(new ByteArrayInputStream(out.toByteArray()))) {
+      return objects.readObject();
+    }
+  }
+}

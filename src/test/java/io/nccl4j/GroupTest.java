@@ -1,0 +1,61 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.concurrent.CompletableFuture;
+import org.junit.jupiter.api.Test;
+
+/** Whose group is open when; what a group launches is in the contract suite. */
+class GroupTest {
+  @Test
+  void aGroupIsOpenWhileItsLambdaRuns() {
+    assertNull(Group.current());
+    Group.run(
+        () -> {
+          Group outer = Group.current();
+          assertNotNull(outer);
+          assertTrue(Group.anyOpen());
+          Group.run(() -> assertSame(outer, Group.current(), "nested groups are one"));
+          assertSame(outer, Group.current());
+        });
+    assertNull(Group.current());
+    assertFalse(Group.anyOpen());
+  }
+
+  @Test
+  void aGroupIsClosedWhenItsLambdaHasThrown() {
+    Error error = new AssertionError("thrown");
+    assertSame(
+        error,
+        assertThrows(
+            AssertionError.class,
+            () ->
+                Group.run(
+                    () -> {
+                      throw error;
+                    })));
+    assertNull(Group.current());
+    assertFalse(Group.anyOpen());
+  }
+
+  @Test
+  void aGroupIsItsThreadsAffairAlone() {
+    Group.run(
+        () -> {
+          CompletableFuture<Group> seenElsewhere = new CompletableFuture<>();
+          Thread.ofPlatform().start(() -> seenElsewhere.complete(Group.current()));
+          assertNull(seenElsewhere.join());
+        });
+  }
+
+  @Test
+  void aGroupNeedsABody() {
+    assertThrows(NullPointerException.class, () -> Group.run(null));
+    assertNull(Group.current());
+  }
+}
