@@ -1,0 +1,68 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Device;
+import io.nccl4j.Event;
+import io.nccl4j.Stream;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+
+/** What a backend says of itself, and what it makes by device. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class BackendContract {
+  abstract BackendUnderTest underTest();
+
+  @Test
+  void theDevicesAreNumberedFromZero() {
+    try (Backend backend = underTest().open(2)) {
+      List<Device> devices = backend.devices();
+      assertFalse(devices.isEmpty());
+      for (int i = 0; i < devices.size(); i++) {
+        assertEquals(i, devices.get(i).index());
+        assertFalse(devices.get(i).name().isBlank());
+        assertTrue(devices.get(i).memoryBytes() > 0);
+      }
+      assertThrows(UnsupportedOperationException.class, devices::clear);
+    }
+  }
+
+  @Test
+  void theVersionsNameNccl4jAndJava() {
+    try (Backend backend = underTest().open(1)) {
+      assertEquals(System.getProperty("java.version"), backend.versions().get("java"));
+      assertFalse(backend.versions().get("nccl4j").isBlank());
+      assertTrue(backend.toString().contains(backend.name()));
+    }
+  }
+
+  @Test
+  void uniqueIdsDiffer() {
+    try (Backend backend = underTest().open(1)) {
+      assertNotEquals(backend.newUniqueId(), backend.newUniqueId());
+    }
+  }
+
+  @Test
+  void streamsAndEventsBelongToTheirDevice() {
+    try (Backend backend = underTest().open(2)) {
+      for (Device device : backend.devices()) {
+        try (Stream stream = backend.newStream(device.index());
+            Event event = backend.newEvent(device.index())) {
+          assertEquals(device.index(), stream.device());
+          assertEquals(device.index(), event.device());
+          assertEquals(backend.platform(), stream.platform());
+          assertEquals(backend.platform(), event.platform());
+          assertTrue(stream.open());
+          assertTrue(event.open());
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,89 @@
+package io.nccl4j.contract;
+
+import org.junit.jupiter.api.Nested;
+
+/** All that a backend must keep. A subclass says which backend that is. */
+abstract class ContractSuite {
+  /** Returns what to run on. */
+  abstract BackendUnderTest underTest();
+
+  @Nested
+  class Arguments extends ArgumentsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Backends extends BackendContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Buffers extends BuffersContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Collectives extends CollectivesContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Groups extends GroupsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Lifecycle extends LifecycleContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class PointToPoint extends PointToPointContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class PreMulSum extends PreMulSumContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Split extends SplitContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Streams extends StreamsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+}

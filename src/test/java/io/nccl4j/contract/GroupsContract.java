@@ -1,0 +1,319 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.UniqueId;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * Several operations as one: nested, abandoned, from one thread for all ranks, and of
+ * initialisations.
+ */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class GroupsContract {
+  abstract BackendUnderTest underTest();
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(1, 2, 3, 5, 8);
+  }
+
+  private int few() {
+    return Math.min(2, underTest().maxRanks());
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void oneThreadDrivesAllRanksInAGroup(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      List<Buffer> values = new ArrayList<>();
+      ranks.inOneThread(rank -> values.add(rank.ints(rank.rank(), 1)));
+      for (int i = 0; i < 3; i++) {
+        Group.run(
+            () ->
+                ranks.inOneThread(
+                    rank -> {
+                      Buffer mine = values.get(rank.rank());
+                      rank.comm().allReduce(mine, mine, ReduceOp.MAX, rank.stream());
+                      rank.comm().allReduce(mine, mine, ReduceOp.SUM, rank.stream());
+                    }));
+      }
+      int n3 = n * n * n;
+      ranks.inOneThread(
+          rank ->
+              assertArrayEquals(
+                  new int[] {(n - 1) * n3, n3}, rank.downloadInts(values.get(rank.rank()))));
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void oneThreadMakesAllRanksInAGroup(int n) {
+    try (Backend backend = underTest().open(n)) {
+      UniqueId id = backend.newUniqueId();
+      List<Communicator> made = new ArrayList<>();
+      Group.run(
+          () -> {
+            for (int rank = 0; rank < n; rank++) {
+              made.add(backend.communicator(id, n, rank, underTest().config()));
+            }
+          });
+      for (int rank = 0; rank < n; rank++) {
+        assertEquals(rank, made.get(rank).rank());
+        assertEquals(n, made.get(rank).size());
+        assertTrue(made.get(rank).open());
+      }
+      RankThreads.run(n, rank -> made.get(rank).close(), () -> {});
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void communicatorsMakesAllRanksOfThisProcess(int n) {
+    try (Backend backend = underTest().open(n)) {
+      int[] devices = new int[n];
+      for (int rank = 0; rank < n; rank++) {
+        devices[rank] = rank % backend.devices().size();
+      }
+      List<Communicator> made = backend.communicators(underTest().config(), devices);
+      assertEquals(n, made.size());
+      for (int rank = 0; rank < n; rank++) {
+        assertEquals(rank, made.get(rank).rank());
+        assertEquals(devices[rank], made.get(rank).device());
+      }
+      RankThreads.run(n, rank -> made.get(rank).close(), () -> {});
+    }
+  }
+
+  @Test
+  void nestedGroupsLaunchWhenTheOutermostEnds() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      List<Buffer> values = new ArrayList<>();
+      ranks.inOneThread(rank -> values.add(rank.ints(1)));
+      Group.run(
+          () ->
+              ranks.inOneThread(
+                  rank ->
+                      // Were an inner group launched at once, its rank would wait for ever for the
+                      // next.
+                      Group.run(
+                          () -> {
+                            Buffer mine = values.get(rank.rank());
+                            rank.comm().allReduce(mine, mine, ReduceOp.SUM, rank.stream());
+                          })));
+      ranks.inOneThread(rank -> assertEquals(n, rank.downloadInts(values.get(rank.rank()))[0]));
+    }
+  }
+
+  @Test
+  void aGroupWhoseLambdaThrowsLaunchesNothingAndThrowsThat() {
+    int n = few();
+    IllegalArgumentException cause = new IllegalArgumentException("from the lambda");
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(5);
+            IllegalArgumentException thrown =
+                assertThrows(
+                    IllegalArgumentException.class,
+                    () ->
+                        Group.run(
+                            () -> {
+                              rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                              throw cause;
+                            }));
+            assertSame(cause, thrown);
+            assertArrayEquals(new int[] {5}, rank.downloadInts(value));
+            rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+            assertArrayEquals(new int[] {5 * n}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  @Test
+  void anInvalidArgumentInAGroupLaunchesNothingOfIt() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(5);
+            assertThrows(
+                IllegalArgumentException.class,
+                () ->
+                    Group.run(
+                        () -> {
+                          rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                          rank.comm().broadcast(value, n, rank.stream());
+                        }));
+            assertArrayEquals(new int[] {5}, rank.downloadInts(value));
+            rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+            assertArrayEquals(new int[] {5 * n}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  @Test
+  void anInnerGroupThatFailsIsForgottenWhileTheOuterGoesOn() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer kept = rank.ints(1);
+            Buffer forgotten = rank.ints(1);
+            Group.run(
+                () -> {
+                  rank.comm().allReduce(kept, kept, ReduceOp.SUM, rank.stream());
+                  assertThrows(
+                      IllegalStateException.class,
+                      () ->
+                          Group.run(
+                              () -> {
+                                rank.comm()
+                                    .allReduce(forgotten, forgotten, ReduceOp.SUM, rank.stream());
+                                throw new IllegalStateException("inner");
+                              }));
+                });
+            assertEquals(n, rank.downloadInts(kept)[0]);
+            assertEquals(1, rank.downloadInts(forgotten)[0]);
+          });
+    }
+  }
+
+  @Test
+  void nothingIsLaunchedBeforeTheGroupEnds() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(3);
+            Group.run(
+                () -> {
+                  rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                  assertArrayEquals(new int[] {3}, rank.downloadInts(value));
+                });
+            assertArrayEquals(new int[] {3 * n}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  @Test
+  void anEmptyGroupDoesNothing() {
+    Group.run(() -> {});
+    Group.run(() -> Group.run(() -> {}));
+  }
+
+  @Test
+  void oneGroupMayUseSeveralStreamsOfARank() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer a = rank.ints(1);
+            Buffer b = rank.ints(2);
+            rank.stream().synchronize();
+            try (var second = rank.comm().newStream()) {
+              Group.run(
+                  () -> {
+                    rank.comm().allReduce(a, a, ReduceOp.SUM, rank.stream());
+                    rank.comm().allReduce(b, b, ReduceOp.SUM, second);
+                  });
+              second.synchronize();
+              assertEquals(n, rank.downloadInts(a)[0]);
+              assertEquals(2 * n, rank.downloadInts(b)[0]);
+            }
+          });
+    }
+  }
+
+  @Test
+  void aGroupDoesNotMixOperationsWithTheMakingOfCommunicators() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.ints(1);
+      UniqueId id = ranks.backend().newUniqueId();
+      IllegalStateException later =
+          assertThrows(
+              IllegalStateException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                        makeAlone(ranks, id);
+                      }));
+      assertTrue(later.getMessage().contains("either operations or the making"), later::toString);
+      assertThrows(
+          IllegalStateException.class,
+          () ->
+              Group.run(
+                  () -> {
+                    makeAlone(ranks, id);
+                    rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                  }));
+    }
+  }
+
+  @Test
+  void aCommunicatorIsNotUsableBeforeItsGroupHasEnded() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      List<Communicator> made = new ArrayList<>();
+      Group.run(
+          () -> {
+            Communicator unfinished = makeAlone(ranks, ranks.backend().newUniqueId());
+            made.add(unfinished);
+            assertFalse(unfinished.open());
+            IllegalStateException thrown =
+                assertThrows(
+                    IllegalStateException.class, () -> unfinished.preMulSum(DataType.FLOAT32, 1));
+            assertTrue(thrown.getMessage().contains("not connected"), thrown::toString);
+          });
+      assertTrue(made.get(0).open());
+      made.get(0).close();
+    }
+  }
+
+  @Test
+  void communicatorsOfAnAbandonedGroupAreAborted() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      List<Communicator> made = new ArrayList<>();
+      assertThrows(
+          UnsupportedOperationException.class,
+          () ->
+              Group.run(
+                  () -> {
+                    made.add(makeAlone(ranks, ranks.backend().newUniqueId()));
+                    throw new UnsupportedOperationException("abandon");
+                  }));
+      assertTrue(made.get(0).aborted());
+      made.get(0).close();
+    }
+  }
+
+  @Test
+  void communicatorsOfOneProcessCannotBeMadeInAGroup() {
+    try (Backend backend = underTest().open(1)) {
+      assertThrows(
+          IllegalStateException.class,
+          () -> Group.run(() -> backend.communicators(underTest().config(), 0)));
+    }
+  }
+
+  private Communicator makeAlone(Ranks ranks, UniqueId id) {
+    return ranks.backend().communicator(id, 1, 0, underTest().config());
+  }
+}

@@ -1,0 +1,193 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** The operator that multiplies each rank's data with that rank's own scalar. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class PreMulSumContract {
+  abstract BackendUnderTest underTest();
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(1, 2, 3, 5);
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void eachRanksDataIsMultipliedWithItsOwnScalar(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            for (DataType type : DataType.values()) {
+              if (underTest().reduces(type)) {
+                try (ReduceOp.PreMulSum op = rank.comm().preMulSum(type, scalar(rank.rank()))) {
+                  assertEquals(type, op.type());
+                  checkSums(rank, type, op);
+                }
+              }
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void theScalarCanComeFromMemory(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            for (DataType type : DataType.values()) {
+              if (underTest().reduces(type)) {
+                MemorySegment one = MemorySegment.ofArray(new byte[type.bytes()]);
+                type.set(one, 0, scalar(rank.rank()));
+                Buffer scalar = rank.upload(type, one);
+                try (ReduceOp.PreMulSum op = rank.comm().preMulSum(scalar)) {
+                  checkSums(rank, type, op);
+                }
+              }
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void aScalarInMemoryIsReadWhenTheReductionRuns(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer scalar = rank.ints(1);
+            Buffer value = rank.ints(1);
+            try (ReduceOp.PreMulSum op = rank.comm().preMulSum(scalar)) {
+              scalar.copyFrom(MemorySegment.ofArray(new int[] {10}), rank.stream());
+              rank.comm().allReduce(value, value, op, rank.stream());
+              assertEquals(10 * n, rank.downloadInts(value)[0]);
+            }
+          });
+    }
+  }
+
+  @Test
+  void closingTheOperatorLeavesWhatIsEnqueuedAlone() {
+    int n = Math.min(3, underTest().maxRanks());
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1);
+            for (int i = 0; i < 5; i++) {
+              value.copyFrom(MemorySegment.ofArray(new int[] {1}), rank.stream());
+              ReduceOp.PreMulSum op = rank.comm().preMulSum(DataType.INT32, i);
+              rank.comm().allReduce(value, value, op, rank.stream());
+              op.close();
+              op.close();
+              assertEquals(i * n, rank.downloadInts(value)[0]);
+            }
+          });
+    }
+  }
+
+  @Test
+  void severalOperatorsLiveSideBySide() {
+    int n = Math.min(2, underTest().maxRanks());
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            try (ReduceOp.PreMulSum two = rank.comm().preMulSum(DataType.INT32, 2);
+                ReduceOp.PreMulSum three = rank.comm().preMulSum(DataType.INT32, 3)) {
+              Buffer a = rank.ints(1);
+              Buffer b = rank.ints(1);
+              rank.comm().allReduce(a, a, two, rank.stream());
+              rank.comm().allReduce(b, b, three, rank.stream());
+              assertEquals(2 * n, rank.downloadInts(a)[0]);
+              assertEquals(3 * n, rank.downloadInts(b)[0]);
+            }
+          });
+    }
+  }
+
+  @Test
+  void theOperatorIsRefusedByAnotherCommunicatorAnotherTypeAndOnceClosed() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer ints = rank.ints(1);
+      Buffer floats = rank.upload(DataType.FLOAT32, MemorySegment.ofArray(new float[1]));
+      ReduceOp.PreMulSum op = rank.comm().preMulSum(DataType.FLOAT32, 2);
+      Throwable type =
+          assertThrows(
+              IllegalArgumentException.class,
+              () -> rank.comm().allReduce(ints, ints, op, rank.stream()));
+      assertEquals("op was created for FLOAT32; it cannot reduce INT32", type.getMessage());
+      try (Communicator other = rank.comm().split(0, 0)) {
+        Throwable foreign =
+            assertThrows(
+                IllegalArgumentException.class,
+                () -> other.allReduce(floats, floats, op, rank.stream()));
+        assertTrue(foreign.getMessage().startsWith("op was created by"), foreign::toString);
+      }
+      op.close();
+      Throwable closed =
+          assertThrows(
+              IllegalStateException.class,
+              () -> rank.comm().allReduce(floats, floats, op, rank.stream()));
+      assertTrue(closed.getMessage().startsWith("op is closed"), closed::toString);
+    }
+  }
+
+  @Test
+  void aScalarOfMoreThanOneElementIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Throwable thrown =
+          assertThrows(
+              IllegalArgumentException.class, () -> rank.comm().preMulSum(rank.ints(1, 2)));
+      assertEquals("scalar has count 2; it must be 1", thrown.getMessage());
+    }
+  }
+
+  @Test
+  void anOperatorClosedAfterItsCommunicatorIsNoError() {
+    ReduceOp.PreMulSum op;
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      op = ranks.rank(0).comm().preMulSum(DataType.FLOAT32, 1);
+    }
+    op.close();
+  }
+
+  private static int scalar(int rank) {
+    return rank % 2 + 1;
+  }
+
+  private static void checkSums(Rank rank, DataType type, ReduceOp op) {
+    int n = rank.size();
+    double expected = 0;
+    for (int r = 0; r < n; r++) {
+      expected += scalar(r);
+    }
+    MemorySegment ones = MemorySegment.ofArray(new byte[5 * type.bytes()]);
+    for (int i = 0; i < 5; i++) {
+      type.set(ones, i, 1);
+    }
+    Buffer value = rank.upload(type, ones);
+    Buffer result = rank.allocate(type, 5);
+    rank.comm().allReduce(value, result, op, rank.stream());
+    rank.comm().reduce(value, value, op, n - 1, rank.stream());
+    double[] values = {expected, expected, expected, expected, expected};
+    Expected answer = Expected.near(type, values, new double[5]);
+    answer.check(rank.download(result), () -> "allReduce of " + type + " on " + rank);
+    if (rank.rank() == n - 1) {
+      answer.check(rank.download(value), () -> "reduce of " + type + " on " + rank);
+    }
+  }
+}

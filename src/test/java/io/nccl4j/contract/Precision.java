@@ -1,0 +1,51 @@
+package io.nccl4j.contract;
+
+import io.nccl4j.DataType;
+
+/**
+ * What rounding does in a floating-point type.
+ *
+ * @param bits significant bits, the implicit one included
+ * @param smallest the smallest positive value, a subnormal one
+ */
+record Precision(int bits, double smallest) {
+  static Precision of(DataType type) {
+    return switch (type) {
+      case FLOAT64 -> new Precision(53, Double.MIN_VALUE);
+      case FLOAT32 -> new Precision(24, Float.MIN_VALUE);
+      case FLOAT16 -> new Precision(11, 0x1p-24);
+      case BFLOAT16 -> new Precision(8, 0x1p-133);
+      case FLOAT8E4M3 -> new Precision(4, 0x1p-9);
+      case FLOAT8E5M2 -> new Precision(3, 0x1p-16);
+      default -> throw new IllegalArgumentException(type + " does not round");
+    };
+  }
+
+  /** Every integer up to this one is a value of the type. */
+  long exactIntegers() {
+    return 1L << bits;
+  }
+
+  /** The largest relative error of one rounding to nearest: half a unit in the last place. */
+  double unitRoundoff() {
+    return Math.scalb(1.0, -bits);
+  }
+
+  /**
+   * The forward error bound of a result that went through so many roundings in any order.
+   *
+   * <p>Each rounding multiplies by (1 + d) with |d| <= u, or adds at most half the smallest value
+   * where it underflows. A term of a sum, or the product, passes at most {@code roundings} of them,
+   * so its error is at most ((1+u)^roundings - 1) times its magnitude; the underflow of one step
+   * grows at most (1+u)^roundings on its way. u holds one more rounding to float16 for each to
+   * float8, because GPUs compute float8 so. This form needs no {@code roundings * u < 1}, as the
+   * usual gamma does.
+   *
+   * @param magnitude the sum of the magnitudes of the terms, or the magnitude of the product
+   */
+  double errorBound(int roundings, double magnitude) {
+    double u = bits <= 4 ? (1 + unitRoundoff()) * (1 + 0x1p-11) - 1 : unitRoundoff();
+    double growth = Math.exp(roundings * Math.log1p(u));
+    return (growth - 1) * magnitude * (1 + 0x1p-40) + roundings * growth * smallest;
+  }
+}

@@ -1,0 +1,128 @@
+package io.nccl4j.contract;
+
+import static io.nccl4j.Operation.ALL_GATHER;
+import static io.nccl4j.Operation.ALL_TO_ALL;
+import static io.nccl4j.Operation.GATHER;
+import static io.nccl4j.Operation.REDUCE;
+import static io.nccl4j.Operation.REDUCE_SCATTER;
+import static io.nccl4j.Operation.SCATTER;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+
+/**
+ * One collective call: how large its buffers are, where they lie when it is in place, and what it
+ * moves where.
+ *
+ * @param count the count as NCCL's function takes it
+ */
+record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long count, int root) {
+  /** Elements that every rank sends. */
+  long sendCount() {
+    return operation == REDUCE_SCATTER || operation == ALL_TO_ALL || operation == SCATTER
+        ? ranks * count
+        : count;
+  }
+
+  /** Elements that a rank receives. */
+  long recvCount() {
+    return operation == ALL_GATHER || operation == ALL_TO_ALL || operation == GATHER
+        ? ranks * count
+        : count;
+  }
+
+  boolean hasInPlaceForm() {
+    return operation != ALL_TO_ALL;
+  }
+
+  /** Whether a rank's receive buffer has a result. */
+  boolean receives(int rank) {
+    return rank == root || (operation != REDUCE && operation != GATHER);
+  }
+
+  private boolean sends(int rank) {
+    return rank == root || (operation != Operation.BROADCAST && operation != SCATTER);
+  }
+
+  /** Runs the call on one rank and returns what it received. */
+  MemorySegment run(Rank rank, MemorySegment input, boolean inPlace) {
+    Buffer send;
+    Buffer recv;
+    if (!inPlace) {
+      send = sends(rank.rank()) ? rank.upload(type, input) : null;
+      recv = receives(rank.rank()) ? rank.allocate(type, recvCount()) : null;
+    } else if (recvCount() > sendCount()) {
+      recv = rank.allocate(type, recvCount());
+      send = recv.slice(rank.rank() * count, count);
+      send.copyFrom(input, rank.stream());
+    } else {
+      send = rank.upload(type, input);
+      recv = sendCount() > recvCount() ? send.slice(rank.rank() * count, count) : send;
+    }
+    enqueue(rank, send, recv);
+    return receives(rank.rank()) ? rank.download(recv) : null;
+  }
+
+  /** Enqueues the call on a rank's own stream. */
+  void enqueue(Rank rank, Buffer send, Buffer recv) {
+    switch (operation) {
+      case ALL_REDUCE -> rank.comm().allReduce(send, recv, op, rank.stream());
+      case BROADCAST -> rank.comm().broadcast(send, recv, root, rank.stream());
+      case REDUCE -> rank.comm().reduce(send, recv, op, root, rank.stream());
+      case ALL_GATHER -> rank.comm().allGather(send, recv, rank.stream());
+      case REDUCE_SCATTER -> rank.comm().reduceScatter(send, recv, op, rank.stream());
+      case ALL_TO_ALL -> rank.comm().allToAll(send, recv, rank.stream());
+      case GATHER -> rank.comm().gather(send, recv, root, rank.stream());
+      case SCATTER -> rank.comm().scatter(send, recv, root, rank.stream());
+      case SEND -> rank.comm().send(send, root, rank.stream());
+      case RECV -> rank.comm().recv(recv, root, rank.stream());
+    }
+  }
+
+  /** The first element of the reduction that a rank receives. */
+  long reducedFrom(int rank) {
+    return operation == REDUCE_SCATTER ? rank * count : 0;
+  }
+
+  /** What a rank receives of data that is only moved. */
+  MemorySegment moved(List<MemorySegment> inputs, int rank) {
+    long bytes = count * type.bytes();
+    MemorySegment result =
+        MemorySegment.ofArray(new byte[Math.toIntExact(recvCount() * type.bytes())]);
+    switch (operation) {
+      case BROADCAST -> result.copyFrom(inputs.get(root));
+      case SCATTER -> result.copyFrom(inputs.get(root).asSlice(rank * bytes, bytes));
+      case ALL_GATHER, GATHER -> {
+        for (int r = 0; r < ranks; r++) {
+          result.asSlice(r * bytes, bytes).copyFrom(inputs.get(r));
+        }
+      }
+      case ALL_TO_ALL -> {
+        for (int r = 0; r < ranks; r++) {
+          result.asSlice(r * bytes, bytes).copyFrom(inputs.get(r).asSlice(rank * bytes, bytes));
+        }
+      }
+      default -> throw new IllegalStateException(operation + " does more than move data");
+    }
+    return result;
+  }
+
+  String text(int rank, boolean inPlace) {
+    String operator = operation.reduces() ? " " + op : "";
+    String rooted = operation.rooted() ? ", root " + root : "";
+    return "%s of %d %s%s, rank %d of %d%s, %s"
+        .formatted(
+            operation.method(),
+            count,
+            type,
+            operator,
+            rank,
+            ranks,
+            rooted,
+            inPlace ? "in-place" : "out-of-place");
+  }
+}

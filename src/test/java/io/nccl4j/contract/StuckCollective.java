@@ -1,0 +1,80 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+
+/**
+ * A stream that stands still: rank 0 of two has enqueued a collective that rank 1 does not join.
+ * Both had one together before, so that connections are up and enqueuing itself does not wait.
+ */
+final class StuckCollective implements AutoCloseable {
+  private final Ranks ranks;
+  private final Stream stream;
+  private final Buffer value;
+
+  private StuckCollective(Ranks ranks) {
+    this.ranks = ranks;
+    this.stream = rank().comm().newStream();
+    this.value = rank().comm().allocate(DataType.INT32, 4);
+    rank().comm().allReduce(value, value, ReduceOp.SUM, stream);
+  }
+
+  static StuckCollective start(BackendUnderTest underTest) {
+    assumeTrue(underTest.maxRanks() > 1, "needs two ranks");
+    Ranks ranks = Ranks.of(underTest, 2, underTest.config().withBlocking(false));
+    ranks.each(
+        rank -> {
+          Buffer warm = rank.ints(1, 2, 3, 4);
+          rank.comm().allReduce(warm, warm, ReduceOp.SUM, rank.stream());
+        });
+    return new StuckCollective(ranks);
+  }
+
+  /** The rank that waits. */
+  Rank rank() {
+    return ranks.rank(0);
+  }
+
+  /** The rank that does not come. */
+  Rank absent() {
+    return ranks.rank(1);
+  }
+
+  Ranks ranks() {
+    return ranks;
+  }
+
+  Communicator comm() {
+    return rank().comm();
+  }
+
+  Stream stream() {
+    return stream;
+  }
+
+  /** Lets rank 1 come after all. */
+  void join() {
+    Buffer late = absent().ints(0, 0, 0, 0);
+    absent().comm().allReduce(late, late, ReduceOp.SUM, absent().stream());
+    absent().stream().synchronize();
+  }
+
+  @Override
+  public void close() {
+    ranks.abort();
+    try {
+      stream.synchronize();
+    } catch (NcclException expected) {
+      // Whether the wait or only the work is told of the abort is the backend's affair.
+    }
+    stream.close();
+    value.close();
+    ranks.close();
+  }
+}
