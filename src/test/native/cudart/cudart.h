@@ -82,6 +82,8 @@ cudaError_t stream_wait_for(stream_t *s, struct completion *c);
 void streams_after_pending(void (*then)(void *), void *argument);
 cudaError_t stream_synchronize(stream_t *s);
 bool stream_is_handle_default(cudaStream_t handle);
+/* The default streams forget their failures: nobody can destroy them. */
+void streams_reset(void);
 
 /* ---- graphs and capture ---- */
 extern atomic_int captures_active;

@@ -146,6 +146,7 @@ void nccl4j_standin_reset(void) {
   for (struct nccl4j_standin_site *s = sites; s; s = s->next) atomic_store(&s->calls, 0);
   pthread_mutex_unlock(&lock);
   devices_reset();
+  streams_reset();
   for (int i = 0; i < MAX_HOOKS; i++)
     if (reset_hooks[i]) reset_hooks[i]();
 }

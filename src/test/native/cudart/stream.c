@@ -79,11 +79,18 @@ static cudaError_t signal_start(void *completion) {
   return cudaSuccess;
 }
 static cudaError_t wait_finish(void *completion) { return completion_wait(completion); }
+static cudaError_t wait_regardless(void *completion) {
+  completion_wait(completion);
+  return cudaSuccess;
+}
 static void completion_release(void *completion) { completion_put(completion); }
 
 static const struct nccl4j_standin_work signal_work = {
     .start = signal_start, .release = completion_release, .always = true};
 static const struct nccl4j_standin_work wait_work = {.finish = wait_finish, .release = completion_release};
+/* The legacy stream cannot be thrown away when it has failed, so the failure of another stream does not pass to it. */
+static const struct nccl4j_standin_work wait_regardless_work = {
+    .finish = wait_regardless, .release = completion_release};
 static const struct nccl4j_standin_work nothing_work = {.always = true};
 
 /* ---- the worker ---- */
@@ -161,11 +168,11 @@ static bool pending(stream_t *s) {
 static bool blocking(const stream_t *s) { return !s->legacy && !(s->flags & cudaStreamNonBlocking); }
 
 /* Under streams_lock. */
-static cudaError_t push_order(stream_t *earlier, stream_t *later) {
+static cudaError_t push_order(stream_t *earlier, stream_t *later, const struct nccl4j_standin_work *wait) {
   struct completion *c = completion_new();
   completion_hold(c);
   cudaError_t error = push(earlier, &signal_work, c, c);
-  if (error == cudaSuccess) return push(later, &wait_work, c, c);
+  if (error == cudaSuccess) return push(later, wait, c, c);
   completion_put(c);
   return error;
 }
@@ -174,10 +181,10 @@ static cudaError_t push_legacy_order(stream_t *s) {
   cudaError_t error = cudaSuccess;
   if (s->legacy) {
     for (stream_t *b = streams; b && error == cudaSuccess; b = b->next)
-      if (b->device == s->device && blocking(b) && pending(b)) error = push_order(b, s);
+      if (b->device == s->device && blocking(b) && pending(b)) error = push_order(b, s, &wait_regardless_work);
   } else if (blocking(s)) {
     stream_t *legacy = legacy_streams[s->device];
-    if (legacy && pending(legacy)) error = push_order(legacy, s);
+    if (legacy && pending(legacy)) error = push_order(legacy, s, &wait_regardless_work);
   }
   return error;
 }
@@ -209,7 +216,7 @@ cudaError_t nccl4j_standin_order(stream_t *earlier, stream_t *later) {
     if (captured || error != cudaSuccess) return error;
   }
   pthread_mutex_lock(&streams_lock);
-  cudaError_t error = pending(earlier) ? push_order(earlier, later) : cudaSuccess;
+  cudaError_t error = pending(earlier) ? push_order(earlier, later, &wait_work) : cudaSuccess;
   pthread_mutex_unlock(&streams_lock);
   return error;
 }
@@ -556,6 +563,17 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *streamId) {
   *streamId = s->id;
   object_put(s);
   ANSWER(cudaSuccess);
+}
+
+void streams_reset(void) {
+  pthread_mutex_lock(&streams_lock);
+  for (stream_t *s = streams; s; s = s->next) {
+    if (!s->legacy && !s->owned_by_thread) continue;
+    pthread_mutex_lock(&s->lock);
+    s->error = cudaSuccess;
+    pthread_mutex_unlock(&s->lock);
+  }
+  pthread_mutex_unlock(&streams_lock);
 }
 
 int nccl4j_standin_fail_stream(cudaStream_t stream, int error) {
