@@ -1,7 +1,7 @@
 /*
  * The stand-in's own test: what the Java contract suite relies on without being able to say whose fault a failure is.
- * Ranks are threads, each with a device, a stream and a communicator. Prints one line per case; stops at the first wrong
- * value; an alarm ends what hangs.
+ * Ranks are threads, each with a device, a stream and a communicator. Prints one line per case; stops at the first
+ * wrong value; an alarm ends what hangs.
  */
 #include "standin.h"
 
@@ -661,6 +661,77 @@ static void faults(void) {
   nccl4j_standin_reset();
 }
 
+static void refusals(void) {
+  ncclComm_t comms[2], child, other;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclUniqueId ids[2];
+  ncclResult_t state;
+  cudaStream_t stream;
+  int32_t *value, pageable;
+  char name[] = "named";
+  OK(cudaSetDevice(0));
+  OK(cudaStreamCreate(&stream));
+  OK(cudaMalloc((void **)&value, 8));
+  OK(ncclGetUniqueId(&ids[0]));
+  OK(ncclGetUniqueId(&ids[1]));
+  SAME(ncclInvalidArgument, ncclCommInitRankScalable(&comms[0], 1, 0, 2, ids, NULL));
+  config.commName = name;
+  OK(ncclCommInitRankScalable(&comms[0], 1, 0, 1, ids, &config));
+  SAME(1, nccl4j_standin_comm_name_intact(comms[0]));
+  name[0] = 'N';
+  SAME(0, nccl4j_standin_comm_name_intact(comms[0]));
+  config.commName = NULL;
+  config.magic = 1;
+  SAME(ncclInvalidArgument, ncclCommInitRankConfig(&other, 1, ids[1], 0, &config));
+  config.magic = NCCL_API_MAGIC;
+  config.blocking = 0;
+  SAME(ncclInProgress, ncclCommInitRankConfig(&comms[1], 1, ids[1], 0, &config));
+  OK(settled(comms[1]));
+
+  OK(ncclGroupStart()); /* blocking and non-blocking */
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comms[0], stream));
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comms[1], stream));
+  SAME(ncclInvalidArgument, ncclGroupEnd());
+  OK(nccl4j_standin_trap(4, 1));
+  OK(ncclCommSplit(comms[1], 0, 0, &child, NULL));
+  OK(settled(comms[1]));
+  OK(ncclCommDestroy(child));
+  OK(nccl4j_standin_trap(14, 1));
+  int device = -1;
+  SAME(ncclInProgress, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comms[1], stream));
+  OK(settled(comms[1]));
+  OK(cudaGetDevice(&device));
+  SAME(1, device);
+  OK(cudaSetDevice(0));
+  nccl4j_standin_reset();
+  SAME(ncclInvalidArgument, ncclAllReduce(value, NULL, 1, ncclInt32, ncclSum, comms[0], stream));
+  SAME(ncclInvalidArgument, ncclAllReduce(value, value, 1, ncclNumTypes, ncclSum, comms[0], stream));
+  SAME(ncclInvalidArgument, ncclBroadcast(value, value, 1, ncclInt32, 1, comms[0], stream));
+  SAME(ncclInvalidArgument, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, NULL, stream));
+  OK(ncclAllReduce(NULL, NULL, 0, ncclInt32, ncclSum, comms[0], stream));
+  SAME(ncclInvalidUsage, ncclCommRevoke(comms[0], 0));
+  CHECK(strcmp(ncclGetLastError(NULL), "nccl4j stand-in: ncclCommRevoke is not simulated yet") == 0);
+  nccl4j_standin_set_noop(1);
+  OK(ncclAllReduce(&pageable, &pageable, 1000, ncclInt32, ncclSum, NULL, stream));
+  nccl4j_standin_set_noop(0);
+  OK(ncclAllReduce(value, value, 3, ncclInt32, ncclSum, comms[0], stream)); /* beyond the end */
+  SAME(cudaErrorIllegalAddress, cudaStreamSynchronize(stream));
+  OK(ncclCommGetAsyncError(comms[0], &state));
+  SAME(ncclUnhandledCudaError, state);
+  OK(ncclCommAbort(comms[0]));
+  OK(ncclCommDestroy(comms[1]));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(stream));
+
+  OK(ncclCommInitAll(comms, 2, NULL)); /* destroying is collective */
+  OK(nccl4j_standin_trap(8, 1));
+  OK(ncclGroupStart());
+  OK(ncclCommDestroy(comms[0]));
+  OK(ncclCommDestroy(comms[1]));
+  OK(ncclGroupEnd());
+  nccl4j_standin_reset();
+}
+
 static void many_streams(void) {
   cudaStream_t streams[300];
   atomic_int flag = 0;
@@ -715,6 +786,7 @@ int main(void) {
   say("a rank that fails"), a_rank_that_fails(), nothing_left(legacy);
   say("memory"), memory_rules();
   nccl4j_standin_reset();
+  say("what is refused"), refusals(), nothing_left(legacy);
   say("faults"), faults(), nothing_left(legacy);
   say("ok");
   return 0;

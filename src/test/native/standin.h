@@ -2,8 +2,8 @@
  * What the two stand-in libraries share, and what a test may call.
  *
  * The upper half is the public face for tests: faults on demand, counters, switches (README.md says how each is meant).
- * The lower half is private between libnccl and libcudart of the stand-in: live objects, the stream machinery, the look-up
- * of memory. Everything here is named nccl4j_standin_*, so that no symbol can be taken for NVIDIA's.
+ * The lower half is private between libnccl and libcudart of the stand-in: live objects, the stream machinery, the
+ * look-up of memory. Everything here is named nccl4j_standin_*, so that no symbol can be taken for NVIDIA's.
  */
 #ifndef NCCL4J_STANDIN_H
 #define NCCL4J_STANDIN_H
@@ -47,7 +47,7 @@ int nccl4j_standin_set_devices(int count);
 /* Bytes that each device pretends to have from now on. */
 void nccl4j_standin_set_memory(uint64_t bytes);
 
-/* Faults and switches off, call counts to zero, device count and memory as the environment has them. Live objects stay. */
+/* Faults off, switches as the environment has them, counts to zero, default streams well again. Live objects stay. */
 void nccl4j_standin_reset(void);
 
 /* ---- for tests: in libnccl ---- */
@@ -55,7 +55,7 @@ void nccl4j_standin_reset(void);
 /* Collectives, send and receive answer success and do nothing, not even checks: what a call alone costs. */
 void nccl4j_standin_set_noop(int on);
 
-/* Switches one of NCCL's traps (see README.md): 3, 4 and 8 are known. 0, or -1 for another number. */
+/* Switches one of NCCL's traps (see README.md): 3, 4, 8 and 14 are known. 0, or -1 for another number. */
 int nccl4j_standin_trap(int number, int on);
 
 /* Operations of non-blocking communicators that begin from now on stay in progress for so long; -1 for ever; 0 off. */
@@ -67,6 +67,10 @@ int nccl4j_standin_rank_fails(ncclComm_t comm, int rank, int asyncError);
 
 /* From now on this rank never arrives at an initialisation; -1: every rank arrives. */
 void nccl4j_standin_absent(int rank);
+
+/* 1 where the communicator's name, which NCCL does not copy, still reads as when it was made; 0 where it does not (or
+ * worse: its memory is read); -1 for no such communicator. */
+int nccl4j_standin_comm_name_intact(ncclComm_t comm);
 
 /* ---- private, between the two libraries ---- */
 
@@ -148,6 +152,7 @@ cudaError_t nccl4j_standin_unsafe(void);
 /* The current device of this thread without counting a call; a negative number where there is none. */
 int nccl4j_standin_current_device(void);
 int nccl4j_standin_device_count(void);
+void nccl4j_standin_move_to_next_device(void);
 
 /* May a device touch these bytes? False for pageable or freed memory, and beyond an allocation's end. */
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);

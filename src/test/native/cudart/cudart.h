@@ -9,8 +9,8 @@
 
 #define MAX_DEVICES 64
 
-/* Every API function starts with ENTER and ends with ANSWER, so that calls are counted, faults strike, calls from inside
- * a host function are refused, and the thread's last error is kept. */
+/* Every API function starts with ENTER and ends with ANSWER, so that calls are counted, faults strike, calls from
+ * inside a host function are refused, and the thread's last error is kept. */
 #define ENTER(function)                                                                            \
   do {                                                                                             \
     cudaError_t entered = cuda_enter(&site_##function);                                            \

@@ -68,6 +68,11 @@ int nccl4j_standin_current_device(void) {
   return device_current(&device) == cudaSuccess ? device : -1;
 }
 
+void nccl4j_standin_move_to_next_device(void) {
+  int device = nccl4j_standin_current_device();
+  if (device >= 0) current = (device + 1) % nccl4j_standin_device_count();
+}
+
 cudaError_t cudaGetDeviceCount(int *count) {
   ENTER(cudaGetDeviceCount);
   if (!count) ANSWER(cudaErrorInvalidValue);

@@ -1,4 +1,4 @@
-/* Error names and texts (those of the real runtime), the thread's last error, versions, and what every call starts with. */
+/* Error names and texts (those of the real runtime), the thread's last error, versions, what every call starts with. */
 #include "cudart.h"
 
 _Thread_local bool in_host_function;

@@ -1,6 +1,7 @@
 /*
  * Events. Recording makes a completion and puts its signal into the stream; whoever waits takes the completion that is
- * there at that moment, so recording again disturbs nobody. An event recorded in a capture stands for graph nodes instead.
+ * there at that moment, so recording again disturbs nobody. An event recorded in a capture stands for graph nodes
+ * instead.
  */
 #include "cudart.h"
 

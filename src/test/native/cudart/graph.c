@@ -2,8 +2,8 @@
  * Stream capture and graphs. While a stream captures, what is enqueued becomes a node that depends on the nodes at the
  * stream's frontier; an event recorded there carries the frontier to other streams and draws them into the capture.
  *
- * A launch is one thing in its stream: it runs the nodes level by level, starting all of a level before it waits for any,
- * so that the ranks of one communicator captured in one graph can meet.
+ * A launch is one thing in its stream: it runs the nodes level by level, starting all of a level before it waits for
+ * any, so that the ranks of one communicator captured in one graph can meet.
  */
 #include "cudart.h"
 

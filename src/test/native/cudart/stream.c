@@ -1,9 +1,9 @@
 /*
  * Streams: a queue and a thread each, so that what is enqueued really happens later and elsewhere.
  *
- * The worker starts with the first thing to do and ends when the stream is destroyed and drained; nobody ever spins. The
- * legacy stream of a device orders itself against the device's blocking streams, both ways, by marks (completions) that
- * are placed under one lock: the order of enqueueing is a total order, so waiting cannot go in a circle.
+ * The worker starts with the first thing to do and ends when the stream is destroyed and drained; nobody ever spins.
+ * The legacy stream of a device orders itself against the device's blocking streams, both ways, by marks (completions)
+ * that are placed under one lock: the order of enqueueing is a total order, so waiting cannot go in a circle.
  */
 #include "cudart.h"
 

@@ -92,7 +92,7 @@ struct ncclComm {
   unsigned ordinal;
   bool check_pointers;
   ncclConfig_t config;
-  char *net_name;
+  char *net_name, *name_then; /* commName is not copied, as in the real library; this says what it was */
 
   /* the rest under the clique's lock */
   pthread_cond_t changed;
@@ -173,6 +173,7 @@ void slots_free(struct slot *slots);
 
 /* ---- switches (see faults.c) ---- */
 bool trap_on(int number);
+void device_changes(void); /* trap 14 */
 int hold_milliseconds(void);
 int absent_rank(void);
 bool failing_rank(int *rank, int *result);

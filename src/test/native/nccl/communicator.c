@@ -1,8 +1,9 @@
 /*
  * Communicators: how ranks meet, split off, finish and break off.
  *
- * A job (initialisation, split, finalise, destroy) has a begin that never waits and a finish that may, so that one thread
- * can carry several ranks through a group. Whatever waits here waits on its own rank's condition, and abort wakes it.
+ * A job (initialisation, split, finalise, destroy) has a begin that never waits and a finish that may, so that one
+ * thread can carry several ranks through a group. Whatever waits here waits on its own rank's condition, and abort
+ * wakes it.
  */
 #include "clique.h"
 
@@ -146,6 +147,7 @@ static void comm_destroy(void *object) {
   free(comm->sent);
   free(comm->received);
   free(comm->net_name);
+  free(comm->name_then);
   free(comm);
 }
 
@@ -158,6 +160,7 @@ ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfi
   comm->ordinal = atomic_fetch_add(&last_ordinal, 1);
   comm->config = *config;
   if (config->netName) comm->config.netName = comm->net_name = strdup(config->netName);
+  if (config->commName) comm->name_then = strdup(config->commName);
   const char *check = getenv("NCCL_CHECK_POINTERS");
   comm->check_pointers = check && atoi(check) != 0;
   comm->sent = calloc((size_t)clique->ranks, sizeof *comm->sent);
@@ -196,8 +199,8 @@ ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t 
   if (result != ncclSuccess) return result;
   pthread_mutex_lock(&(*comm)->clique->lock);
   result = readiness(*comm, function);
-  if (result == ncclSuccess && (*comm)->finalized) {
-    warn("%s : the communicator has been finalized", function);
+  if (result == ncclSuccess && ((*comm)->finalized || (*comm)->destroying)) {
+    warn("%s : the communicator has been finalized or destroyed", function);
     result = ncclInvalidUsage;
   }
   pthread_mutex_unlock(&(*comm)->clique->lock);
@@ -282,7 +285,9 @@ static ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *id, 
 static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config) {
   ncclResult_t result = require_cuda();
   if (result != ncclSuccess) return group_refuse(result);
-  return init_on(out, ranks, id, rank, config, nccl4j_standin_current_device());
+  result = init_on(out, ranks, id, rank, config, nccl4j_standin_current_device());
+  device_changes();
+  return result;
 }
 
 /* Trap 3: where the first CUDA call fails, the group that the function opened for itself stays open. */
@@ -358,7 +363,8 @@ static ncclResult_t duplicate_device(struct clique *c) {
   for (int a = 0; a < c->ranks; a++) {
     for (int b = 0; b < a; b++) {
       if (c->members[a]->device != c->members[b]->device) continue;
-      warn("Duplicate GPU detected : rank %d and rank %d both on CUDA device %d (NCCL_MULTI_RANK_GPU_ENABLE=1 allows it)",
+      warn("Duplicate GPU detected : rank %d and rank %d both on CUDA device %d "
+           "(NCCL_MULTI_RANK_GPU_ENABLE=1 allows it)",
            b, a, c->members[a]->device);
       return ncclInvalidUsage;
     }
@@ -368,8 +374,6 @@ static ncclResult_t duplicate_device(struct clique *c) {
 
 /* Under the clique's lock; the last rank has come. */
 static void clique_complete(struct clique *c) {
-  struct identity identity;
-  memcpy(&identity, c->id.internal, sizeof identity);
   c->complete = true;
   c->failure = duplicate_device(c);
   int rank, result;
@@ -411,7 +415,8 @@ static ncclResult_t init_begin(ncclComm_t comm) {
 static ncclResult_t init_finish(ncclComm_t comm) {
   struct clique *c = comm->clique;
   pthread_mutex_lock(&c->lock);
-  while (!comm->aborted && !(c->complete && c->members[comm->rank] == comm)) pthread_cond_wait(&comm->changed, &c->lock);
+  while (!comm->aborted && !(c->complete && c->members[comm->rank] == comm))
+    pthread_cond_wait(&comm->changed, &c->lock);
   ncclResult_t result = comm->aborted ? ncclInternalError : c->failure;
   if (comm->aborted) warn("the initialisation of rank %d was aborted", comm->rank);
   pthread_mutex_unlock(&c->lock);
@@ -611,15 +616,20 @@ static void leave(ncclComm_t comm) {
   pthread_cond_broadcast(&comm->changed);
 }
 
+static ncclResult_t destroy_begin(ncclComm_t comm) {
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  c->leaving++;
+  clique_wake(c);
+  pthread_mutex_unlock(&c->lock);
+  return ncclSuccess;
+}
+
 static void destroy_finish(ncclComm_t comm) {
   struct clique *c = comm->clique;
   wait_for_executions(comm);
   pthread_mutex_lock(&c->lock);
-  if (!comm->aborted) {
-    c->leaving++;
-    clique_wake(c);
-    while (trap_on(8) && !comm->aborted && c->leaving < c->ranks) pthread_cond_wait(&comm->changed, &c->lock);
-  }
+  while (trap_on(8) && !comm->aborted && c->leaving < c->ranks) pthread_cond_wait(&comm->changed, &c->lock);
   leave(comm);
   pthread_mutex_unlock(&c->lock);
   if (object_retire(comm, KIND_COMMUNICATOR)) object_put(comm);
@@ -670,7 +680,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
     warn("CommDestroy : the communicator is being destroyed already");
     result = ncclInvalidArgument;
   }
-  if (result == ncclSuccess) comm->destroying = comm->finalized = true;
+  if (result == ncclSuccess) comm->destroying = true;
   pthread_mutex_unlock(&comm->clique->lock);
   if (result == ncclSuccess) return group_submit(job_new(JOB_DESTROY, comm));
   object_put(comm);
@@ -708,6 +718,7 @@ ncclResult_t job_begin(struct job *job) {
   switch (job->kind) {
     case JOB_INIT: return init_begin(job->comm);
     case JOB_SPLIT: return split_begin(job);
+    case JOB_DESTROY: return destroy_begin(job->comm);
     default: return ncclSuccess;
   }
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TRAPS 32
 
@@ -41,13 +42,25 @@ __attribute__((constructor)) static void switches_first(void) {
 void nccl4j_standin_set_noop(int on) { atomic_store(&noop, on != 0); }
 
 int nccl4j_standin_trap(int number, int on) {
-  if (number != 3 && number != 4 && number != 8) return -1;
+  if (number != 3 && number != 4 && number != 8 && number != 14) return -1;
   atomic_store(&traps[number], on != 0);
   return 0;
 }
 
 void nccl4j_standin_hold(int milliseconds) { atomic_store(&hold, milliseconds); }
 void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
+
+void device_changes(void) {
+  if (trap_on(14)) nccl4j_standin_move_to_next_device();
+}
+
+int nccl4j_standin_comm_name_intact(ncclComm_t handle) {
+  ncclComm_t comm;
+  if (comm_get(handle, "nccl4j_standin_comm_name_intact", &comm) != ncclSuccess) return -1;
+  int intact = !comm->name_then || strcmp(comm->name_then, comm->config.commName) == 0;
+  object_put(comm);
+  return intact;
+}
 
 bool trap_on(int number) { return atomic_load(&traps[number]); }
 int hold_milliseconds(void) { return atomic_load(&hold); }

@@ -154,7 +154,7 @@ static ncclResult_t drop(struct batch batch, ncclResult_t error) {
     pthread_mutex_lock(&job->comm->clique->lock);
     if (job->kind == JOB_INIT && job->comm->failure == ncclSuccess) job->comm->failure = error;
     if (job->kind == JOB_FINALIZE) job->comm->finalized = false;
-    if (job->kind == JOB_DESTROY) job->comm->destroying = job->comm->finalized = false;
+    if (job->kind == JOB_DESTROY) job->comm->destroying = false;
     pthread_mutex_unlock(&job->comm->clique->lock);
   }
   batch_free(batch);

@@ -108,8 +108,8 @@ static void collective_run(struct slot *s, int ranks) {
     case ALL_TO_ALL:
       for (int q = 0; q < ranks; q++)
         for (int p = 0; p < ranks; p++)
-          move((char *)rank[q]->request->receive + (size_t)p * bytes, at(rank[p]->request->send, (size_t)q * count, size),
-               bytes);
+          move((char *)rank[q]->request->receive + (size_t)p * bytes,
+               at(rank[p]->request->send, (size_t)q * count, size), bytes);
       break;
     case GATHER:
       for (int p = 0; p < ranks; p++)
@@ -132,8 +132,8 @@ static bool rooted(enum function f) { return f == BROADCAST || f == REDUCE || f 
 static bool agree(const struct request *a, const struct request *b) {
   if (a->function != b->function || a->count != b->count || a->type != b->type) return false;
   if (rooted(a->function) && a->peer != b->peer) return false;
-  return !reduces(a->function) || (a->reduction.kind == b->reduction.kind && a->reduction.scaled == b->reduction.scaled &&
-                                   a->reduction.average == b->reduction.average);
+  const struct reduction *x = &a->reduction, *y = &b->reduction;
+  return !reduces(a->function) || (x->kind == y->kind && x->scaled == y->scaled && x->average == y->average);
 }
 
 static ncclResult_t disagreement(struct slot *s, int ranks) {
@@ -425,7 +425,8 @@ static cudaError_t order_streams(struct job *first, bool before) {
   cudaError_t error = cudaSuccess;
   for (struct job *job = first->next; job && error == cudaSuccess; job = job->next) {
     if (job->kind != JOB_OPERATION || job->comm != first->comm || job->stream == first->stream) continue;
-    error = before ? nccl4j_standin_order(job->stream, first->stream) : nccl4j_standin_order(first->stream, job->stream);
+    error = before ? nccl4j_standin_order(job->stream, first->stream)
+                   : nccl4j_standin_order(first->stream, job->stream);
   }
   return error;
 }
@@ -435,8 +436,8 @@ static ncclResult_t check_captures(struct job *first) {
   for (struct job *job = first->next; job; job = job->next) {
     if (job->kind != JOB_OPERATION || job->comm != first->comm) continue;
     if (nccl4j_standin_stream_capture(job->stream) == capture) continue;
-    warn("Streams given to a communicator within a NCCL group must either be all uncaptured or all captured by the same "
-         "graph.");
+    warn("Streams given to a communicator within a NCCL group must either be all uncaptured or all captured by the "
+         "same graph.");
     return ncclInvalidUsage;
   }
   return ncclSuccess;
@@ -524,7 +525,9 @@ static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, 
   }
   struct job *job = calloc(1, sizeof *job);
   *job = (struct job){.kind = JOB_OPERATION, .comm = comm, .request = r, .stream = stream};
-  return group_submit(job);
+  result = group_submit(job);
+  device_changes();
+  return result;
 }
 
 /* ---- the calls ---- */

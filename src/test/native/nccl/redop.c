@@ -1,4 +1,4 @@
-/* Reduction operators: the built-in ones, and those made for one communicator (sum of inputs multiplied by a scalar). */
+/* Reduction operators: built in, or made for one communicator (the sum of inputs multiplied by a scalar). */
 #include "clique.h"
 
 #include <stdlib.h>
@@ -108,7 +108,8 @@ static ncclResult_t resolve_own(ncclComm_t comm, ncclRedOp_t op, ncclDataType_t 
     return ncclInvalidArgument;
   }
   if (made_for != type) {
-    warn("%s : Data type supplied to user-created reduction operation does not match datatype given to reduction operation",
+    warn("%s : Data type supplied to user-created reduction operation does not match datatype given to reduction "
+         "operation",
          function);
     return ncclInvalidArgument;
   }

@@ -1,7 +1,7 @@
 /*
- * The twelve data types and their arithmetic, element by element as NCCL's kernels do it: integers wrap; the small floats
- * are computed in float32 and rounded to the type, to nearest even, at every step; float8 goes through float16 and
- * saturates; minimum and maximum prefer a number to a NaN.
+ * The twelve data types and their arithmetic, element by element as NCCL's kernels do it: integers wrap; the small
+ * floats are computed in float32 and rounded to the type, to nearest even, at every step; float8 goes through float16
+ * and saturates; minimum and maximum prefer a number to a NaN.
  */
 #include "clique.h"
 
