@@ -10,7 +10,8 @@
 #define MAX_DEVICES 64
 
 /* Every API function starts with ENTER and ends with ANSWER, so that calls are counted, faults strike, calls from
- * inside a host function are refused, and the thread's last error is kept. */
+ * inside a host function are refused, no call but those for versions works without devices (which is to be without a
+ * driver), and the thread's last error is kept. */
 #define ENTER(function)                                                                            \
   do {                                                                                             \
     cudaError_t entered = cuda_enter(&site_##function);                                            \
@@ -25,7 +26,7 @@ cudaError_t cuda_answer(cudaError_t error);
 extern _Thread_local bool in_host_function;
 
 /* ---- devices ---- */
-/* The current device in *device, or cudaErrorNoDevice. */
+/* The current device in *device, or why there is none. */
 cudaError_t device_current(int *device);
 bool device_valid(int device);
 uint64_t device_memory(void);

@@ -58,7 +58,7 @@ int nccl4j_standin_device_count(void) { return atomic_load(&device_count); }
 bool device_valid(int device) { return device >= 0 && device < nccl4j_standin_device_count(); }
 
 cudaError_t device_current(int *device) {
-  if (nccl4j_standin_device_count() == 0) return cudaErrorNoDevice;
+  if (nccl4j_standin_device_count() == 0) return cudaErrorInsufficientDriver;
   *device = device_valid(current) ? current : 0;
   return cudaSuccess;
 }
@@ -77,7 +77,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
   ENTER(cudaGetDeviceCount);
   if (!count) ANSWER(cudaErrorInvalidValue);
   *count = nccl4j_standin_device_count();
-  ANSWER(*count > 0 ? cudaSuccess : cudaErrorNoDevice);
+  ANSWER(cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int *device) {
@@ -88,7 +88,6 @@ cudaError_t cudaGetDevice(int *device) {
 
 cudaError_t cudaSetDevice(int device) {
   ENTER(cudaSetDevice);
-  if (nccl4j_standin_device_count() == 0) ANSWER(cudaErrorNoDevice);
   if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
   current = device;
   ANSWER(cudaSuccess);

@@ -14,7 +14,8 @@ STANDIN_SITE(cudaRuntimeGetVersion)
 cudaError_t cuda_enter(struct nccl4j_standin_site *site) {
   int forced;
   if (nccl4j_standin_enter(site, &forced)) return (cudaError_t)forced;
-  return in_host_function ? cudaErrorNotPermitted : cudaSuccess;
+  if (in_host_function) return cudaErrorNotPermitted;
+  return nccl4j_standin_device_count() > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
 }
 
 cudaError_t cuda_answer(cudaError_t error) {
@@ -25,6 +26,7 @@ cudaError_t cuda_answer(cudaError_t error) {
 cudaError_t cudaGetLastError(void) {
   int forced;
   if (nccl4j_standin_enter(&site_cudaGetLastError, &forced)) return (cudaError_t)forced;
+  if (nccl4j_standin_device_count() == 0) return cudaErrorInsufficientDriver;
   cudaError_t error = last_error;
   last_error = cudaSuccess;
   return error;
@@ -33,18 +35,21 @@ cudaError_t cudaGetLastError(void) {
 cudaError_t cudaPeekAtLastError(void) {
   int forced;
   if (nccl4j_standin_enter(&site_cudaPeekAtLastError, &forced)) return (cudaError_t)forced;
+  if (nccl4j_standin_device_count() == 0) return cudaErrorInsufficientDriver;
   return last_error;
 }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-  ENTER(cudaDriverGetVersion);
+  int forced;
+  if (nccl4j_standin_enter(&site_cudaDriverGetVersion, &forced)) ANSWER((cudaError_t)forced);
   if (!version) ANSWER(cudaErrorInvalidValue);
-  *version = nccl4j_standin_device_count() > 0 ? 13000 : 0; /* 0: no driver, as the real runtime has it */
+  *version = nccl4j_standin_device_count() > 0 ? CUDART_VERSION : 0;
   ANSWER(cudaSuccess);
 }
 
 cudaError_t cudaRuntimeGetVersion(int *version) {
-  ENTER(cudaRuntimeGetVersion);
+  int forced;
+  if (nccl4j_standin_enter(&site_cudaRuntimeGetVersion, &forced)) ANSWER((cudaError_t)forced);
   if (!version) ANSWER(cudaErrorInvalidValue);
   *version = CUDART_VERSION;
   ANSWER(cudaSuccess);

@@ -398,7 +398,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcp
 /* The synchronous forms go through the legacy stream, and are among what a capture forbids. */
 static cudaError_t synchronous_allowed(void) {
   stream_t *legacy = nccl4j_standin_stream_get(cudaStreamLegacy, nccl4j_standin_current_device());
-  if (!legacy) return cudaErrorNoDevice;
+  if (!legacy) return cudaErrorInsufficientDriver;
   cudaError_t error = capture_forbids_legacy(legacy);
   object_put(legacy);
   return error == cudaSuccess ? nccl4j_standin_unsafe() : error;

@@ -38,7 +38,7 @@ ncclResult_t cuda_failure(cudaError_t error) {
 }
 
 ncclResult_t require_cuda(void) {
-  if (nccl4j_standin_device_count() == 0) return cuda_failure(cudaErrorNoDevice);
+  if (nccl4j_standin_device_count() == 0) return cuda_failure(cudaErrorInsufficientDriver);
   return cuda_failure(nccl4j_standin_unsafe());
 }
 
