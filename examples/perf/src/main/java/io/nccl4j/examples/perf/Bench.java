@@ -1,0 +1,361 @@
+package io.nccl4j.examples.perf;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.examples.perf.Collective.Shape;
+import io.nccl4j.examples.perf.TestData.Span;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Consumer;
+
+/** Runs all rows of a table and measures and checks each. */
+final class Bench implements AutoCloseable {
+  private final Settings settings;
+  private final Launch launch;
+  private final Drivers drivers;
+  private final Ranks ranks;
+  private long repetition;
+  private int failedChecks;
+
+  /**
+   * Makes the threads, the communicators and the streams.
+   *
+   * @param launch enqueues one operation: the collective itself, or what a test puts in its place
+   */
+  Bench(Settings settings, Launch launch) {
+    this.settings = settings;
+    this.launch = launch;
+    this.ranks = new Ranks(settings);
+    this.drivers = new Drivers(settings.threads(), ranks::abort);
+    ranks.connect(settings, drivers);
+  }
+
+  /** Returns how many checks have found wrong data. */
+  int failedChecks() {
+    return failedChecks;
+  }
+
+  /** Runs the whole table; each row is handed over when it is measured. */
+  void run(Consumer<Row> rows) {
+    for (ElementType type : settings.types()) {
+      for (Operator op : settings.ops()) {
+        for (int root : settings.roots()) {
+          // Not closed when it fails: work that is stuck may still be using the memory.
+          Series series = new Series(type, op, root);
+          series.run(rows);
+          series.close();
+        }
+      }
+    }
+  }
+
+  /** Releases whoever waits for a rank; nothing can be measured any more. */
+  void abort() {
+    ranks.abort();
+  }
+
+  @Override
+  public void close() {
+    drivers.close();
+    ranks.close();
+  }
+
+  /** All sizes of one type, operator and root. */
+  private final class Series implements AutoCloseable {
+    private final ElementType element;
+    private final Operator op;
+    private final int root;
+    private final DataType type;
+    private final TestData data;
+    private final List<Memory> memories = new ArrayList<>();
+    private final List<ReduceOp> operators = new ArrayList<>();
+
+    Series(ElementType element, Operator op, int root) {
+      this.element = element;
+      this.op = op;
+      this.root = root;
+      this.type = element.type();
+      this.data = new TestData(settings.collective(), element, op, ranks.count(), root);
+      long count = capacity() + settings.unalign();
+      for (int rank = 0; rank < ranks.count(); rank++) {
+        int device = ranks.comm(rank).device();
+        memories.add(new Memory(settings.backend(), device, ranks.stream(rank), type, count));
+        operators.add(operator(rank));
+      }
+      // Memory that was never written is mapped by the first to touch it, which is not to be timed.
+      ranks.each(
+          count * type.bytes(),
+          rank -> {
+            Memory memory = memories.get(rank);
+            Shape all = new Shape(count, count, count, 0, 0);
+            memory.write(memory.send(), data.sent(rank, all, 0));
+            memory.write(memory.recv(), data.sent(rank, all, 0));
+          });
+    }
+
+    private ReduceOp operator(int rank) {
+      if (!settings.collective().reduces() || op.standard() != null) {
+        return op.standard();
+      }
+      return ranks.comm(rank).preMulSum(type, TestData.factor(type, rank));
+    }
+
+    private long capacity() {
+      return settings.sizes().max() / type.bytes();
+    }
+
+    void run(Consumer<Row> rows) {
+      warmUp();
+      int cycle = 0;
+      do {
+        Settings.Sizes sizes = settings.sizes();
+        for (long size = sizes.min(); size <= sizes.max(); size = sizes.after(size)) {
+          rows.accept(row(shape(size)));
+        }
+        cycle++;
+      } while (cycle != settings.cycles());
+    }
+
+    private Shape shape(long size) {
+      return settings.collective().shape(size / type.bytes(), type.bytes(), ranks.count());
+    }
+
+    private void warmUp() {
+      Settings.Sizes sizes = settings.sizes();
+      for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
+        Work work = new Work(shape(size), false, settings.warmup());
+        drivers.all(
+            thread -> {
+              for (int i = 0; i < settings.warmup(); i++) {
+                work.enqueue(thread, i);
+              }
+              work.complete(thread);
+              return thread;
+            });
+      }
+    }
+
+    private Row row(Shape shape) {
+      boolean reduces =
+          settings.collective().reduces() || settings.collective() == Collective.SENDRECV;
+      return new Row(
+          shape.total() * type.bytes(),
+          shape.param(),
+          element.label(),
+          reduces ? op.label() : "none",
+          root,
+          cell(shape, false),
+          settings.collective().hasInPlace() ? cell(shape, true) : Row.Cell.IMPOSSIBLE);
+    }
+
+    private Row.Cell cell(Shape shape, boolean inPlace) {
+      Work work = new Work(shape, inPlace, settings.iterations() * settings.aggregated());
+      Timing timing = work.time();
+      double algBw =
+          settings.collective().algorithmBytes(shape, type.bytes(), ranks.count())
+              / timing.seconds()
+              / 1e9;
+      return new Row.Cell(
+          timing.seconds(),
+          timing.cpuSeconds(),
+          algBw,
+          algBw * settings.collective().busFactor(ranks.count()),
+          wrong(shape, inPlace, work),
+          timing.iterations());
+    }
+
+    private long wrong(Shape shape, boolean inPlace, Work work) {
+      if (settings.checks() == 0 || (inPlace && !settings.collective().checksInPlace())) {
+        return Row.UNCHECKED;
+      }
+      long wrong = 0;
+      for (int check = 0; check < settings.checks() && wrong == 0; check++) {
+        repetition++;
+        long bytes = shape.total() * type.bytes();
+        ranks.each(bytes, rank -> prepare(rank, shape, inPlace));
+        work.once();
+        long[] perRank = new long[ranks.count()];
+        ranks.each(bytes, rank -> perRank[rank] = wrong(rank, shape, inPlace));
+        for (long ofRank : perRank) {
+          wrong += ofRank;
+        }
+      }
+      if (wrong > 0) {
+        failedChecks++;
+      }
+      return wrong;
+    }
+
+    private void prepare(int rank, Shape shape, boolean inPlace) {
+      Memory memory = memories.get(rank);
+      Span sent = data.sent(rank, shape, repetition);
+      if (!inPlace) {
+        memory.write(memory.send(), moved(sent, settings.unalign()));
+      }
+      if (!inPlace || sent.count() < shape.total()) {
+        Span poison = data.untouched(0, shape.total());
+        memory.write(memory.recv(), moved(poison, settings.unalign()));
+      }
+      if (inPlace) {
+        memory.write(memory.recv(), moved(sent, settings.unalign() + shape.sendInPlace() * rank));
+      }
+    }
+
+    private long wrong(int rank, Shape shape, boolean inPlace) {
+      Memory memory = memories.get(rank);
+      long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * rank : 0);
+      long wrong = 0;
+      for (Span span : data.received(rank, shape, repetition, inPlace)) {
+        wrong += memory.wrong(memory.recv(), moved(span, offset));
+      }
+      return wrong;
+    }
+
+    private Span moved(Span span, long by) {
+      return new Span(span.offset() + by, span.count(), span.pattern(), span.start());
+    }
+
+    @Override
+    public void close() {
+      for (ReduceOp operator : operators) {
+        if (operator instanceof ReduceOp.PreMulSum created) {
+          created.close();
+        }
+      }
+      memories.forEach(Memory::close);
+    }
+
+    /**
+     * One operation at one size, ready to be enqueued again and again: each time further on in the
+     * buffers, as nccl-tests does, so that no cache holds what it needs.
+     */
+    private final class Work {
+      private final Buffer[][] sends;
+      private final Buffer[][] recvs;
+
+      Work(Shape shape, boolean inPlace, int operations) {
+        long steps = shape.total() == 0 ? 1 : capacity() / shape.total();
+        int places = Math.clamp(steps, 1, Math.max(1, operations));
+        this.sends = new Buffer[ranks.count()][places];
+        this.recvs = new Buffer[ranks.count()][places];
+        for (int rank = 0; rank < ranks.count(); rank++) {
+          Memory memory = memories.get(rank);
+          Buffer from = inPlace ? memory.recv() : memory.send();
+          long sendOffset = inPlace ? shape.sendInPlace() * rank : 0;
+          long recvOffset = inPlace ? shape.recvInPlace() * rank : 0;
+          for (int place = 0; place < places; place++) {
+            long at = settings.unalign() + shape.total() * place;
+            sends[rank][place] = from.slice(at + sendOffset, shape.send());
+            recvs[rank][place] = memory.recv().slice(at + recvOffset, shape.recv());
+          }
+        }
+      }
+
+      /** Enqueues the operation for all ranks of a thread. */
+      void enqueue(int thread, int operation) {
+        int first = ranks.first(thread);
+        int end = ranks.first(thread + 1);
+        if (end - first == 1) {
+          enqueueRank(first, operation);
+          return;
+        }
+        Group.run(
+            () -> {
+              for (int rank = first; rank < end; rank++) {
+                enqueueRank(rank, operation);
+              }
+            });
+      }
+
+      private void enqueueRank(int rank, int operation) {
+        int place = operation % sends[rank].length;
+        launch.enqueue(
+            ranks.comm(rank),
+            sends[rank][place],
+            recvs[rank][place],
+            operators.get(rank),
+            root,
+            ranks.stream(rank));
+      }
+
+      /** Waits for all ranks of a thread. */
+      void complete(int thread) {
+        for (int rank = ranks.first(thread); rank < ranks.first(thread + 1); rank++) {
+          if (settings.timeout().isZero()) {
+            ranks.stream(rank).synchronize();
+          } else {
+            ranks.stream(rank).synchronize(settings.timeout());
+          }
+        }
+      }
+
+      /** Runs the operation once, at the beginning of the buffers. */
+      void once() {
+        drivers.all(
+            thread -> {
+              enqueue(thread, 0);
+              complete(thread);
+              return thread;
+            });
+      }
+
+      /** Runs all iterations and says how long one operation took. */
+      Timing time() {
+        once();
+        try (Stopwatch stopwatch = new Stopwatch(settings, ranks)) {
+          List<Timing> timings = drivers.all(thread -> time(thread, stopwatch));
+          double[] iterations = stopwatch.iterations(settings.aggregated());
+          return Timing.of(timings, settings.average()).withIterations(iterations);
+        }
+      }
+
+      private Timing time(int thread, Stopwatch stopwatch) {
+        drivers.meet();
+        long untimed = 0;
+        long start = System.nanoTime();
+        for (int i = 0; i < settings.iterations(); i++) {
+          stopwatch.start(ranks, thread, i);
+          iterate(thread, i);
+          if (settings.blocking() == Settings.Blocking.WAIT_AND_MEET_UNTIMED) {
+            complete(thread);
+            stopwatch.stop(ranks, thread, i);
+            long waiting = System.nanoTime();
+            drivers.meet();
+            untimed += System.nanoTime() - waiting;
+          }
+        }
+        stopwatch.finish(ranks, thread);
+        long enqueued = System.nanoTime();
+        complete(thread);
+        long end = System.nanoTime();
+        double operations = (double) settings.iterations() * settings.aggregated() * 1e9;
+        return new Timing(
+            (end - start - untimed) / operations, (enqueued - start - untimed) / operations, null);
+      }
+
+      private void iterate(int thread, int iteration) {
+        int aggregated = settings.aggregated();
+        if (aggregated == 1) {
+          enqueue(thread, iteration);
+        } else {
+          Group.run(
+              () -> {
+                for (int i = 0; i < aggregated; i++) {
+                  enqueue(thread, iteration * aggregated + i);
+                }
+              });
+        }
+        switch (settings.blocking()) {
+          case WAIT_AND_MEET -> {
+            complete(thread);
+            drivers.meet();
+          }
+          case WAIT -> complete(thread);
+          case NONE, WAIT_AND_MEET_UNTIMED -> {}
+        }
+      }
+    }
+  }
+}

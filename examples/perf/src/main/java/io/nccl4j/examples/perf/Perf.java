@@ -1,0 +1,218 @@
+package io.nccl4j.examples.perf;
+
+import io.nccl4j.Backend;
+import io.nccl4j.CudaException;
+import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.nccl.NcclBackend;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.UnaryOperator;
+import picocli.CommandLine;
+import picocli.CommandLine.ParameterException;
+
+/** The command: from a command line to an exit status. */
+public final class Perf {
+  private final PrintStream out;
+  private final PrintStream err;
+  private final boolean terminal;
+  private final Map<String, String> environment;
+  private final UnaryOperator<Launch> launching;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the table goes
+   * @param err where messages go
+   * @param terminal whether a person is watching, who wants to see progress
+   * @param environment where NCCL reads its variables
+   * @param launching what stands between the command and the collective: nothing, but in a test
+   */
+  Perf(
+      PrintStream out,
+      PrintStream err,
+      boolean terminal,
+      Map<String, String> environment,
+      UnaryOperator<Launch> launching) {
+    this.out = out;
+    this.err = err;
+    this.terminal = terminal;
+    this.environment = environment;
+    this.launching = launching;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    PrintStream out =
+        new PrintStream(
+            new java.io.FileOutputStream(java.io.FileDescriptor.out),
+            false,
+            java.nio.charset.StandardCharsets.UTF_8);
+    Perf perf =
+        new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
+    int status = perf.run(args);
+    out.flush();
+    // Ends at once what a failed run has left behind.
+    Runtime.getRuntime().halt(status);
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    CommandLine commandLine = new CommandLine(flags);
+    try {
+      commandLine.parseArgs(args);
+      if (flags.help) {
+        commandLine.usage(out);
+        return ExitStatus.OK;
+      }
+      flags.check();
+      return measure(flags, List.of(args));
+    } catch (ParameterException e) {
+      Throwable cause = e.getCause() instanceof Flags.BadArguments bad ? bad : e;
+      return fail(flags, cause, cause.getMessage(), ExitStatus.BAD_ARGUMENTS);
+    } catch (Flags.BadArguments e) {
+      return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
+    } catch (NcclTimeoutException e) {
+      return fail(flags, e, "time-out: " + e.getMessage(), ExitStatus.TIMED_OUT);
+    } catch (LibraryNotFoundException | CudaException e) {
+      return fail(flags, e, e.getMessage() + remedy(), ExitStatus.FAILED);
+    } catch (OutOfMemoryError e) {
+      return fail(flags, e, e.getMessage() + "; a smaller -e needs less memory", ExitStatus.FAILED);
+    } catch (RuntimeException | IOException e) {
+      return fail(flags, e, e.toString(), ExitStatus.FAILED);
+    }
+  }
+
+  private static String remedy() {
+    return System.lineSeparator()
+        + "Without a GPU, '--backend reference' runs the same in pure Java.";
+  }
+
+  private int fail(Flags flags, Throwable failure, String message, int status) {
+    String name = flags.collective == null ? "perf" : flags.collective.program();
+    out.flush();
+    err.println(name + ": " + message);
+    if (flags.debug) {
+      failure.printStackTrace(err);
+    }
+    err.flush();
+    return status;
+  }
+
+  private int measure(Flags flags, List<String> args) throws IOException {
+    try (Backend backend = open(flags)) {
+      checkAlgorithm(flags, backend);
+      Settings settings = flags.settings(backend);
+      return new Run(flags, settings, args).run();
+    }
+  }
+
+  private static Backend open(Flags flags) {
+    return switch (flags.backend) {
+      case NCCL -> Backend.nccl();
+      case REFERENCE -> reference(flags);
+      case AUTO -> NcclBackend.ifUsable().orElseGet(() -> reference(flags));
+    };
+  }
+
+  private static Backend reference(Flags flags) {
+    int asked = flags.ranksAskedFor();
+    int devices = asked > 0 ? asked : Math.max(2, Runtime.getRuntime().availableProcessors());
+    return Backend.reference(devices);
+  }
+
+  /** NCCL reads its choice from the environment, which a Java process cannot change for itself. */
+  private void checkAlgorithm(Flags flags, Backend backend) {
+    String wanted = flags.algorithm.name();
+    String set = environment.getOrDefault("NCCL_ALGO", "");
+    if (backend.name().equals("nccl")
+        && flags.algorithm != Flags.AlgorithmChoice.AUTO
+        && !set.equalsIgnoreCase(wanted)) {
+      throw new Flags.BadArguments(
+          "--algo %s needs NCCL_ALGO=%s in the environment, where NCCL reads it and where %s; scripts/perf sets it"
+              .formatted(
+                  wanted.toLowerCase(Locale.ROOT),
+                  wanted,
+                  set.isEmpty() ? "it is not set" : "it is " + set));
+    }
+  }
+
+  /** One run with settings that have been checked. */
+  private final class Run {
+    private final Settings settings;
+    private final List<String> args;
+    private final Table table;
+    private final Progress progress;
+    private final JsonReport json;
+    private final List<Row> rows = new ArrayList<>();
+
+    Run(Flags flags, Settings settings, List<String> args) throws IOException {
+      this.settings = settings;
+      this.args = args;
+      this.table = new Table(out, settings, flags.timestamps == 1);
+      this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
+      this.json = flags.outputFile == null ? null : JsonReport.to(flags.outputFile);
+      if (json != null) {
+        table.note("Writing JSON output to " + json.file());
+      }
+      table.header(version());
+      if (settings.sizes().max() < flags.maxBytes) {
+        table.note("Reducing maxBytes to " + settings.sizes().max() + " due to memory limitation");
+      }
+    }
+
+    private String version() {
+      Map<String, String> versions = settings.backend().versions();
+      String nccl = versions.containsKey("nccl") ? ", NCCL " + versions.get("nccl") : "";
+      return "nccl4j %s, backend %s%s; lines and columns as nccl-tests version 2.19"
+          .formatted(versions.get("nccl4j"), settings.backend().name(), nccl);
+    }
+
+    int run() throws IOException {
+      // Not closed when it fails: closing would wait for ranks that may be stuck.
+      Bench bench = new Bench(settings, launching.apply(settings.collective()));
+      boolean done = false;
+      try {
+        bench.run(this::row);
+        done = true;
+      } finally {
+        progress.erase();
+        if (!done) {
+          bench.abort();
+          writeJson(bench.failedChecks(), List.of("the run failed after " + rows.size() + " rows"));
+        }
+      }
+      table.footer(bench.failedChecks(), averageBusBw());
+      writeJson(bench.failedChecks(), List.of());
+      bench.close();
+      return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
+    }
+
+    private void row(Row row) {
+      rows.add(row);
+      progress.erase();
+      table.row(row);
+      progress.rowDone();
+    }
+
+    private double averageBusBw() {
+      return rows.stream()
+          .flatMap(row -> java.util.stream.Stream.of(row.outOfPlace(), row.inPlace()))
+          .mapToDouble(Row.Cell::busBw)
+          .filter(busBw -> !Double.isNaN(busBw))
+          .average()
+          .orElse(0);
+    }
+
+    private void writeJson(int failedChecks, List<String> errors) throws IOException {
+      if (json != null) {
+        json.write(settings, args, rows, failedChecks, averageBusBw(), errors);
+      }
+    }
+  }
+}

@@ -1,0 +1,9 @@
+/** The bandwidth command: the flags and the lines of nccl-tests, on any backend of nccl4j. */
+module io.nccl4j.examples.perf {
+  requires com.fasterxml.jackson.core;
+  requires info.picocli;
+  requires io.nccl4j;
+
+  opens io.nccl4j.examples.perf to
+      info.picocli;
+}
