@@ -1,21 +1,76 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.*;
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.Event;
+import io.nccl4j.GroupCall;
+import io.nccl4j.Platform;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.stream.IntStream;
 
-/** Under construction. */
+/**
+ * The pure-Java backend: every rank is driven by a thread of this process, buffers lie off the Java
+ * heap, and a device is nothing but a number. It needs no native access.
+ *
+ * <p>Ranks of one communicator may be made by different backends of this class, if those have the
+ * same options.
+ */
 public final class ReferenceBackend extends Backend {
-  private ReferenceBackend() {}
+  private static final long BUFFER_ALIGNMENT = 64;
 
-  /** x */
+  private final ReferenceOptions options;
+  private final List<Device> devices;
+
+  private ReferenceBackend(int devices, ReferenceOptions options) {
+    this.options = options;
+    long memory = Runtime.getRuntime().maxMemory();
+    this.devices =
+        IntStream.range(0, devices)
+            .mapToObj(index -> new Device(index, "reference device, host memory", "", memory))
+            .toList();
+  }
+
+  /**
+   * Opens a backend with the default options.
+   *
+   * @param devices how many devices it shows; 1 or more
+   */
   public static ReferenceBackend open(int devices) {
-    return new ReferenceBackend();
+    return open(devices, ReferenceOptions.defaults());
+  }
+
+  /**
+   * Opens a backend.
+   *
+   * @param devices how many devices it shows; 1 or more
+   * @param options what its collectives do their work with
+   */
+  public static ReferenceBackend open(int devices, ReferenceOptions options) {
+    if (devices < 1) {
+      throw new IllegalArgumentException("devices is " + devices + "; it must be 1 or more");
+    }
+    return new ReferenceBackend(devices, Objects.requireNonNull(options, "options"));
+  }
+
+  /** Returns the options of this backend's communicators. */
+  public ReferenceOptions options() {
+    return options;
   }
 
   @Override
   public String name() {
-    throw new UnsupportedOperationException("not built yet");
+    return "reference";
   }
 
   @Override
@@ -25,47 +80,72 @@ public final class ReferenceBackend extends Backend {
 
   @Override
   public List<Device> devices() {
-    throw new UnsupportedOperationException("not built yet");
+    return devices;
   }
 
   @Override
   public Map<String, String> versions() {
-    throw new UnsupportedOperationException("not built yet");
+    Map<String, String> versions = new LinkedHashMap<>();
+    versions.put("nccl4j", ownVersion());
+    versions.put("java", System.getProperty("java.version"));
+    return versions;
+  }
+
+  private static String ownVersion() {
+    Class<?> self = ReferenceBackend.class;
+    if (self.getModule().isNamed() && self.getModule().getDescriptor().rawVersion().isPresent()) {
+      return self.getModule().getDescriptor().rawVersion().get();
+    }
+    return Objects.requireNonNullElse(self.getPackage().getImplementationVersion(), "unknown");
   }
 
   @Override
   protected UniqueId createUniqueId() {
-    throw new UnsupportedOperationException("not built yet");
+    return Gathering.newId();
   }
 
   @Override
   protected Communicator newCommunicator(
-      UniqueId id, int n, int rank, int device, CommunicatorConfig c) {
-    throw new UnsupportedOperationException("not built yet");
+      UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
+    Gathering.checkId(id);
+    return new ReferenceCommunicator(this, id, worldSize, rank, device, config);
   }
 
   @Override
   protected Stream createStream(int device) {
-    throw new UnsupportedOperationException("not built yet");
+    return new ReferenceStream(device);
   }
 
   @Override
   protected Event createEvent(int device) {
-    throw new UnsupportedOperationException("not built yet");
+    return new ReferenceEvent(device);
   }
 
   @Override
   protected Buffer createBuffer(int device, DataType type, long count) {
-    throw new UnsupportedOperationException("not built yet");
+    return allocate(type, count, device);
   }
 
   @Override
   protected Buffer createPinnedBuffer(DataType type, long count) {
-    throw new UnsupportedOperationException("not built yet");
+    return allocate(type, count, Buffer.ANY_DEVICE);
+  }
+
+  private static Buffer allocate(DataType type, long count, int device) {
+    long bytes = count * type.bytes();
+    // Shared, for every rank's thread reads it; to close it while one does fails that rank's work.
+    Arena arena = Arena.ofShared();
+    try {
+      MemorySegment memory = arena.allocate(bytes, BUFFER_ALIGNMENT);
+      return Buffer.ofHostSegment(memory, type, count, device, arena::close);
+    } catch (RuntimeException | Error e) {
+      arena.close();
+      throw e;
+    }
   }
 
   @Override
   protected void launchGroup(List<GroupCall> calls) {
-    throw new UnsupportedOperationException("not built yet");
+    GroupLaunch.of(calls).launch();
   }
 }

@@ -1,61 +1,221 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.*;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Result;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Optional;
 
-/** Under construction. */
+/**
+ * One rank's end of a communicator whose ranks are threads of this process.
+ *
+ * <p>Operations run in the order of the calls, also on different streams. A wait inside an
+ * operation ends when nothing has happened for the configured timeout, when this rank is aborted,
+ * or when a rank that it needs has failed, has left, or has called something else; then every rank
+ * is told, and the communicator is good for nothing but to be aborted or closed.
+ */
 public final class ReferenceCommunicator extends Communicator {
-  ReferenceCommunicator(Backend b, CommunicatorConfig c, int device, int rank, int size) {
-    super(b, c, device, rank, size);
+  /** How this end finds its place among the ranks. */
+  private interface Entry {
+    /** Waits for the other ranks; returns null where this rank is to have no place. */
+    Member await();
+
+    /** Makes the wait look whether this end was aborted. */
+    void wake();
+  }
+
+  private final ReferenceBackend backend;
+  private final List<Operator> operators = new ArrayList<>();
+  private volatile boolean aborted;
+  private volatile Member member;
+  private volatile Entry entry;
+
+  /** Makes the end of a rank that will meet the others by a unique id. */
+  ReferenceCommunicator(
+      ReferenceBackend backend,
+      UniqueId id,
+      int size,
+      int rank,
+      int device,
+      CommunicatorConfig config) {
+    super(backend, config, device, rank, size);
+    this.backend = backend;
+    this.entry =
+        new Entry() {
+          private volatile Gathering gathering;
+
+          @Override
+          public Member await() {
+            gathering = Gathering.enter(id, size, rank, backend.options());
+            return gathering.await(
+                rank, config.timeout(), () -> aborted, ReferenceCommunicator.this.toString());
+          }
+
+          @Override
+          public void wake() {
+            Gathering now = gathering;
+            if (now != null) {
+              now.wake();
+            }
+          }
+        };
+  }
+
+  /** Makes the end of a rank that comes from a split. */
+  private ReferenceCommunicator(
+      ReferenceCommunicator parent, int color, int key, CommunicatorConfig config) {
+    super(parent.backend, config, parent.device(), -1, -1);
+    this.backend = parent.backend;
+    Member place = parent.member;
+    Split split = place.world().split(place.nextSplit());
+    this.entry =
+        new Entry() {
+          @Override
+          public Member await() {
+            return split.join(place, color, key, config.timeout(), () -> aborted);
+          }
+
+          @Override
+          public void wake() {
+            split.wake();
+          }
+        };
   }
 
   @Override
   protected void connect() {
-    throw new UnsupportedOperationException("not built yet");
+    Member place = entry.await();
+    if (place == null) {
+      return;
+    }
+    place(place.rank(), place.size());
+    place.belongTo(config(), toString());
+    synchronized (this) {
+      member = place;
+      if (aborted) {
+        place.abort();
+      }
+    }
   }
 
   @Override
-  protected Communicator newSplit(int color, int key, CommunicatorConfig c) {
-    throw new UnsupportedOperationException("not built yet");
+  protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
+    int wanted = color == NO_COLOR ? Split.NO_COLOR : color;
+    return new ReferenceCommunicator(this, wanted, key, childConfig);
+  }
+
+  /** Returns this end's place among the ranks. */
+  Member member() {
+    return member;
   }
 
   @Override
-  protected void launch(Operation o, Buffer s, Buffer r, long n, ReduceOp op, int p, Stream st) {
-    throw new UnsupportedOperationException("not built yet");
+  protected void launch(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    if (operation.pointToPoint() && peer == member.rank()) {
+      throw new NcclInvalidUsageException(
+          operation.method(),
+          Result.INVALID_USAGE.code(),
+          "a message of rank " + peer + " to itself needs its other half in the same group",
+          "");
+    }
+    ((ReferenceStream) stream).launch(member, operation, send, recv, count, operator(op), peer);
+  }
+
+  /** Returns what an operator means, to be used also after it was closed; null for null. */
+  Operator operator(ReduceOp op) {
+    if (op == null) {
+      return null;
+    }
+    int code = op.code();
+    if (code < Operator.FIRST_CREATED) {
+      return Operator.standard(code);
+    }
+    synchronized (operators) {
+      return operators.get(code - Operator.FIRST_CREATED);
+    }
   }
 
   @Override
   protected void checkFloat8Reduction(DataType type) {
-    throw new UnsupportedOperationException("not built yet");
+    // The reference reduces every type.
   }
 
   @Override
   protected int createOperator(DataType type, double scalar) {
-    throw new UnsupportedOperationException("not built yet");
+    return add(Operator.mulsum(type, scalar));
   }
 
   @Override
   protected int createOperator(Buffer scalar) {
-    throw new UnsupportedOperationException("not built yet");
+    return add(Operator.mulsum(scalar.pointer()));
+  }
+
+  private int add(Operator operator) {
+    synchronized (operators) {
+      int free = operators.indexOf(null);
+      if (free < 0) {
+        free = operators.size();
+        operators.add(null);
+      }
+      operators.set(free, operator);
+      return free + Operator.FIRST_CREATED;
+    }
   }
 
   @Override
   protected void destroyOperator(int code) {
-    throw new UnsupportedOperationException("not built yet");
+    synchronized (operators) {
+      operators.set(code - Operator.FIRST_CREATED, null);
+    }
   }
 
   @Override
   protected Optional<NcclException> findAsyncError() {
-    throw new UnsupportedOperationException("not built yet");
+    return member.asyncError();
   }
 
   @Override
   protected void abortConnection() {
-    throw new UnsupportedOperationException("not built yet");
+    Member place;
+    synchronized (this) {
+      aborted = true;
+      place = member;
+    }
+    if (place != null) {
+      place.abort();
+    } else {
+      entry.wake();
+    }
   }
 
   @Override
   protected void closeConnection() {
-    throw new UnsupportedOperationException("not built yet");
+    Member place = member;
+    if (place == null) {
+      return;
+    }
+    if (!place.awaitIdle(timeout())) {
+      place.abort();
+      throw new NcclTimeoutException(
+          "close", timeout(), "operations of " + this + " were pending and have been aborted");
+    }
+    place.close();
   }
 }

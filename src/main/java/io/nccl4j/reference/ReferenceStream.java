@@ -1,68 +1,372 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.*;
+import io.nccl4j.Buffer;
+import io.nccl4j.Event;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
+import io.nccl4j.Platform;
+import io.nccl4j.Result;
+import io.nccl4j.Stream;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
-/** Under construction. */
+/**
+ * A stream of the reference backend: a queue with one daemon thread, which is started by the first
+ * work and ends when the stream is closed.
+ *
+ * <p>When work fails, the work behind it still runs. The first failure is kept: {@code isComplete}
+ * and {@code completion} report it, and so do {@code synchronize} and {@code Buffer.copyTo}, which
+ * also clear it, so that the stream is as good as new once somebody has been told. An aborted
+ * communicator's operations fail likewise. A failure that nobody has been told when the stream is
+ * closed is logged.
+ */
 public final class ReferenceStream extends Stream {
+  private static final Logger LOG = LogManager.getLogger(ReferenceStream.class);
+  private static final AtomicLong STREAMS = new AtomicLong();
+  private static final long YIELDING_NANOS = 50_000;
+
+  private final String name;
+  private final TaskQueue queue = new TaskQueue();
+  // Held by whoever appends to the queue, and by an upload that bypasses it.
+  private final Object producers = new Object();
+  // Where others wait for the worker; wakeAt is how much must be finished for any of them.
+  private final Object progress = new Object();
+  private volatile long wakeAt = Long.MAX_VALUE;
+  private volatile NcclException failure;
+  private volatile boolean closed;
+  private volatile Thread worker;
+  private volatile boolean workerAsleep;
+
   ReferenceStream(int device) {
     super(Platform.HOST, device);
+    this.name = "nccl4j-stream-" + STREAMS.incrementAndGet() + "-device-" + device;
   }
 
   @Override
   public boolean open() {
-    throw new UnsupportedOperationException("not built yet");
+    return !closed;
+  }
+
+  /** Appends one operation of a communicator. */
+  void launch(
+      Member member,
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      Operator operator,
+      int peer) {
+    synchronized (producers) {
+      Task task = claim();
+      task.call.set(operation, send, recv, count, operator, peer);
+      task.member = member;
+      task.ticket = member.takeTicket();
+      queue.publish();
+    }
+    wakeWorker();
+  }
+
+  /** Appends any other action. */
+  void append(Task.Action action) {
+    synchronized (producers) {
+      claim().action = action;
+      queue.publish();
+    }
+    wakeWorker();
+  }
+
+  private Task claim() {
+    if (closed) {
+      throw new IllegalStateException("stream is closed: " + this);
+    }
+    if (worker == null) {
+      worker = Thread.ofPlatform().daemon().name(name).unstarted(this::work);
+      worker.start();
+    }
+    return queue.claim();
+  }
+
+  private void wakeWorker() {
+    if (workerAsleep) {
+      LockSupport.unpark(worker);
+    }
+  }
+
+  private void work() {
+    Patience patience = new Patience();
+    Work[] single = new Work[1];
+    while (awaitTask()) {
+      Task task = queue.first();
+      try {
+        if (task.action != null) {
+          task.action.run(patience);
+        } else {
+          note(Work.runOnly(task, patience, single));
+        }
+      } catch (RuntimeException | Error e) {
+        note(typed(e));
+      }
+      task.clear();
+      queue.finish();
+      tellProgress();
+    }
+  }
+
+  /** Waits for a task; returns false when there will be none. */
+  private boolean awaitTask() {
+    long since = 0;
+    while (queue.first() == null) {
+      if (closed) {
+        return false;
+      }
+      long now = System.nanoTime();
+      since = since == 0 ? now : since;
+      if (now - since < YIELDING_NANOS) {
+        letOthersRun();
+      } else {
+        workerAsleep = true;
+        if (queue.first() == null && !closed) {
+          LockSupport.park(this);
+        }
+        workerAsleep = false;
+        Thread.interrupted();
+      }
+    }
+    return true;
+  }
+
+  @SuppressWarnings("ThreadPriorityCheck") // The point: others may have work for this thread.
+  private static void letOthersRun() {
+    Thread.yield();
+  }
+
+  private void tellProgress() {
+    if (queue.finished() >= wakeAt) {
+      synchronized (progress) {
+        wakeAt = Long.MAX_VALUE;
+        progress.notifyAll();
+      }
+    }
+  }
+
+  /** Keeps what has failed, for whoever asks; null is nothing. */
+  void note(NcclException failed) {
+    if (failed != null && failure == null) {
+      failure = failed;
+    }
+  }
+
+  private static NcclException typed(Throwable cause) {
+    if (cause instanceof NcclException known) {
+      return known;
+    }
+    NcclException typed =
+        cause instanceof IllegalStateException
+            ? new NcclInvalidUsageException(
+                "stream",
+                Result.INVALID_USAGE.code(),
+                "a buffer was closed while the stream used it",
+                String.valueOf(cause.getMessage()))
+            : new NcclException("stream", Result.INTERNAL_ERROR.code(), String.valueOf(cause), "");
+    typed.initCause(cause);
+    return typed;
+  }
+
+  /** Waits until so much is finished; returns whether it is. */
+  private boolean awaitFinished(long target, long deadline) {
+    if (queue.finished() >= target) {
+      return true;
+    }
+    boolean interrupted = false;
+    synchronized (progress) {
+      long left = deadline - System.nanoTime();
+      while (queue.finished() < target && left > 0) {
+        wakeAt = Math.min(wakeAt, target);
+        if (queue.finished() >= target) {
+          break;
+        }
+        try {
+          progress.wait(left / 1_000_000, (int) (left % 1_000_000));
+        } catch (InterruptedException e) {
+          // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
+          interrupted = true;
+        }
+        left = deadline - System.nanoTime();
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+    return queue.finished() >= target;
   }
 
   @Override
   protected void await(Duration timeout) {
-    throw new UnsupportedOperationException("not built yet");
+    if (Thread.currentThread() == worker) {
+      throw new IllegalStateException("the thread of " + this + " cannot wait for itself");
+    }
+    long target = queue.enqueued();
+    boolean finished = awaitFinished(target, System.nanoTime() + timeout.toNanos());
+    NcclException failed;
+    synchronized (progress) {
+      failed = failure;
+      failure = null;
+    }
+    if (failed != null) {
+      throw failed;
+    }
+    if (!finished) {
+      throw new NcclTimeoutException(
+          "synchronize", timeout, target - queue.finished() + " pending on " + this);
+    }
   }
 
   @Override
   protected boolean poll() {
-    throw new UnsupportedOperationException("not built yet");
+    boolean finished = queue.finished() == queue.enqueued();
+    NcclException failed = failure;
+    if (failed != null) {
+      throw failed;
+    }
+    return finished;
   }
 
   @Override
   protected CompletionStage<Void> whenComplete() {
-    throw new UnsupportedOperationException("not built yet");
+    CompletableFuture<Void> future = new CompletableFuture<>();
+    append(
+        patience -> {
+          NcclException failed = failure;
+          long finishedThen = queue.finished() + 1;
+          // Not in the worker: what depends on it may wait for this very stream.
+          Thread.ofVirtual()
+              .name("nccl4j-completion")
+              .start(() -> complete(future, finishedThen, failed));
+        });
+    return future.minimalCompletionStage();
+  }
+
+  private void complete(CompletableFuture<Void> future, long target, NcclException failed) {
+    // The worker is about to finish the task that started this thread.
+    awaitFinished(target, System.nanoTime() + DEFAULT_TIMEOUT.toNanos());
+    if (failed == null) {
+      future.complete(null);
+    } else {
+      future.completeExceptionally(failed);
+    }
   }
 
   @Override
   protected void mark(Event event) {
-    throw new UnsupportedOperationException("not built yet");
+    Mark mark;
+    synchronized (producers) {
+      mark = ((ReferenceEvent) event).newMark();
+      append(patience -> mark.reach(failure));
+    }
+  }
+
+  /** Appends a mark that belongs to no event. */
+  Mark mark() {
+    Mark mark = new Mark();
+    append(patience -> mark.reach(failure));
+    return mark;
   }
 
   @Override
   protected void follow(Event event) {
-    throw new UnsupportedOperationException("not built yet");
+    Mark mark = ((ReferenceEvent) event).mark();
+    if (mark != null) {
+      follow(mark);
+    }
+  }
+
+  /** Makes later work wait for a mark; what had failed before it has failed here too. */
+  void follow(Mark mark) {
+    append(
+        patience -> {
+          mark.await();
+          note(mark.failure());
+        });
   }
 
   @Override
   protected void upload(MemorySegment source, Buffer target) {
-    throw new UnsupportedOperationException("not built yet");
+    MemorySegment memory = target.pointer();
+    synchronized (producers) {
+      if (queue.finished() == queue.enqueued()) {
+        memory.copyFrom(source);
+        return;
+      }
+    }
+    // Shared, for the worker reads and frees what this thread writes.
+    Arena staging = Arena.ofShared();
+    try {
+      MemorySegment snapshot = staging.allocate(source.byteSize(), 64);
+      snapshot.copyFrom(source);
+      append(
+          patience -> {
+            try (staging) {
+              memory.copyFrom(snapshot);
+            }
+          });
+    } catch (RuntimeException | Error e) {
+      staging.close();
+      throw e;
+    }
   }
 
   @Override
   protected void download(Buffer source, MemorySegment target) {
-    throw new UnsupportedOperationException("not built yet");
+    await(DEFAULT_TIMEOUT);
+    target.copyFrom(source.pointer());
   }
 
   @Override
   protected void copy(Buffer source, Buffer target) {
-    throw new UnsupportedOperationException("not built yet");
+    MemorySegment from = source.pointer();
+    MemorySegment to = target.pointer();
+    append(patience -> to.copyFrom(from));
   }
 
   @Override
   protected void fill(Buffer target, byte value) {
-    throw new UnsupportedOperationException("not built yet");
+    MemorySegment memory = target.pointer();
+    append(patience -> memory.fill(value));
   }
 
   @Override
   public void close() {
-    throw new UnsupportedOperationException("not built yet");
+    synchronized (producers) {
+      if (closed) {
+        return;
+      }
+      closed = true;
+    }
+    Thread thread = worker;
+    if (thread == null || thread == Thread.currentThread()) {
+      return;
+    }
+    LockSupport.unpark(thread);
+    while (!awaitFinished(queue.enqueued(), System.nanoTime() + DEFAULT_TIMEOUT.toNanos())) {
+      LOG.warn("{} is closed but has not finished: abort what it waits for", this);
+    }
+    NcclException failed = failure;
+    if (failed != null) {
+      LOG.warn("{} was closed with a failure that nobody had asked for", this, failed);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "Stream[" + name + (closed ? ", closed]" : "]");
   }
 }

@@ -1,0 +1,104 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.DataType;
+import java.lang.foreign.MemorySegment;
+import java.util.EnumMap;
+import java.util.Map;
+
+/**
+ * What one reduction does to elements: picked once for the type and the operator, then applied to
+ * whole slices. It belongs to one member and is used by one thread at a time.
+ *
+ * <p>Each step rounds to the type, as NCCL's ring and tree do. An average of floats multiplies each
+ * rank's own data by 1/n beforehand; one of integers divides the sum at the end.
+ */
+final class Arithmetic {
+  private final Map<DataType, Kernel<?>> kernels = new EnumMap<>(DataType.class);
+  private Kernel<?> kernel;
+  private Operator.Kind combine;
+  private boolean scales;
+  private boolean divides;
+  private long factor;
+  private int ranks;
+
+  void prepare(DataType type, Operator operator, int worldSize) {
+    kernel = kernels.get(type);
+    if (kernel == null) {
+      kernel = Kernel.of(type);
+      kernels.put(type, kernel);
+    }
+    ranks = worldSize;
+    Operator.Kind kind = operator.kind();
+    boolean average = kind == Operator.Kind.AVG;
+    scales = kind == Operator.Kind.MULSUM || (average && type.floating());
+    divides = average && !type.floating();
+    combine = scales || divides ? Operator.Kind.SUM : kind;
+    factor = scales ? operator.factor(type, worldSize) : 0;
+  }
+
+  /** Returns whether a rank's data is multiplied before anything else happens to it. */
+  boolean scales() {
+    return scales;
+  }
+
+  /** Writes a rank's own data, multiplied as the operator wants it. */
+  void scale(MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
+    kernel.scale(factor, own, ownOffset, out, outOffset, count);
+  }
+
+  /** Does to one rank's data what a reduction over that rank alone does. */
+  void alone(MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
+    if (scales) {
+      scale(own, ownOffset, out, outOffset, count);
+    } else if (own.address() + ownOffset != out.address() + outOffset) {
+      long bytes = count * kernel.elementBytes();
+      MemorySegment.copy(own, ownOffset, out, outOffset, bytes);
+    }
+  }
+
+  /** Folds what came from other ranks onto a rank's own data. */
+  void fold(
+      MemorySegment own,
+      long ownOffset,
+      MemorySegment partial,
+      long partialOffset,
+      MemorySegment out,
+      long outOffset,
+      long count,
+      boolean last) {
+    kernel.combine(
+        combine,
+        own,
+        ownOffset,
+        scales,
+        factor,
+        partial,
+        partialOffset,
+        out,
+        outOffset,
+        count,
+        last && divides ? ranks : 1);
+  }
+
+  /** Folds what came from other ranks onto an earlier result, which is not multiplied again. */
+  void foldMore(
+      MemorySegment sum,
+      long sumOffset,
+      MemorySegment partial,
+      long partialOffset,
+      long count,
+      boolean last) {
+    kernel.combine(
+        combine,
+        sum,
+        sumOffset,
+        false,
+        0,
+        partial,
+        partialOffset,
+        sum,
+        sumOffset,
+        count,
+        last && divides ? ranks : 1);
+  }
+}

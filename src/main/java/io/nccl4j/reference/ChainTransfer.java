@@ -1,0 +1,136 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Operation;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Broadcast and reduce: slice after slice along the ring, from the root to the rank before it, or
+ * from the rank after the root to the root.
+ */
+final class ChainTransfer implements Transfer {
+  private final Collective collective;
+  private final int rank;
+  private final int ranks;
+  private SendLink next;
+  private ReceiveLink previous;
+  private MemorySegment scratch;
+
+  private boolean reduces;
+  private boolean receives;
+  private boolean sends;
+  private MemorySegment send;
+  private MemorySegment recv;
+  private int elementBytes;
+  private long count;
+  private long sliceCount;
+  private long begin;
+
+  ChainTransfer(Collective collective) {
+    this.collective = collective;
+    this.rank = collective.member().rank();
+    this.ranks = collective.member().size();
+  }
+
+  void start(Call call) {
+    if (next == null) {
+      World world = collective.member().world();
+      next = world.link(World.Route.RING, 0, rank, (rank + 1) % ranks);
+      previous = world.link(World.Route.RING, 0, (rank + ranks - 1) % ranks, rank);
+    }
+    reduces = call.operation == Operation.REDUCE;
+    int afterRoot = (rank - call.peer + ranks) % ranks;
+    receives = afterRoot != (reduces ? 1 : 0);
+    sends = afterRoot != (reduces ? 0 : ranks - 1);
+    send = call.send;
+    recv = call.recv;
+    elementBytes = call.type.bytes();
+    sliceCount = collective.member().world().options().sliceBytes() / elementBytes;
+    count = call.count;
+    begin = 0;
+  }
+
+  @Override
+  public boolean advance() {
+    boolean moved = false;
+    while (begin < count && advanceSlice()) {
+      moved = true;
+    }
+    return moved;
+  }
+
+  @Override
+  public boolean done() {
+    return begin >= count && next.drained();
+  }
+
+  private boolean advanceSlice() {
+    if ((sends && !next.hasRoom()) || (receives && !collective.ready(previous))) {
+      return false;
+    }
+    long offset = begin * elementBytes;
+    long slice = Math.min(sliceCount, count - begin);
+    if (reduces) {
+      reduce(offset, slice);
+    } else {
+      broadcast(offset, slice * elementBytes);
+    }
+    begin += slice;
+    return true;
+  }
+
+  private void broadcast(long offset, long bytes) {
+    if (receives) {
+      MemorySegment.copy(previous.memory(), previous.offset(), recv, offset, bytes);
+      collective.release(previous);
+    }
+    if (sends) {
+      next.send(receives ? recv : send, offset, bytes, collective.signature());
+    }
+    if (!receives && send.address() != recv.address()) {
+      MemorySegment.copy(send, offset, recv, offset, bytes);
+    }
+  }
+
+  private void reduce(long offset, long slice) {
+    long bytes = slice * elementBytes;
+    if (!receives && !collective.arithmetic().scales()) {
+      next.send(send, offset, bytes, collective.signature());
+      return;
+    }
+    MemorySegment target = sends ? scratch() : recv;
+    long targetOffset = sends ? scratchOffset() : offset;
+    if (receives) {
+      collective
+          .arithmetic()
+          .fold(
+              send,
+              offset,
+              previous.memory(),
+              previous.offset(),
+              target,
+              targetOffset,
+              slice,
+              !sends);
+      collective.release(previous);
+    } else {
+      collective.arithmetic().scale(send, offset, target, targetOffset, slice);
+    }
+    if (sends) {
+      next.send(target, targetOffset, bytes, collective.signature());
+    }
+  }
+
+  private MemorySegment scratch() {
+    if (scratch == null) {
+      int bytes = collective.member().world().options().sliceBytes();
+      scratch = Arena.ofAuto().allocate((long) next.slots() * bytes, 64);
+    }
+    return scratch;
+  }
+
+  private long scratchOffset() {
+    // The slot that the next send takes is free, so the memory that goes with it is too.
+    return next.sent() % next.slots() * collective.member().world().options().sliceBytes();
+  }
+}

@@ -1,0 +1,221 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.Operation;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+
+/**
+ * One rank's part in the collective that it is in: which algorithm on how many channels, and what
+ * all of them need. Reused from one collective to the next, so that none allocates.
+ */
+final class Collective implements Transfer {
+  /** Channels share out the data only where each gets at least this much. */
+  private static final long LEAST_CHANNEL_BYTES = 64 << 10;
+
+  /** Channel boundaries lie on multiples of this. */
+  private static final long CHANNEL_ALIGNMENT = 512;
+
+  /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
+  private static final long TREE_BYTES = 32 << 10;
+
+  private final Member member;
+  private final Arithmetic arithmetic = new Arithmetic();
+  private final RingTransfer[] rings;
+  private final TreeTransfer[] trees;
+  private final Transfer[] active;
+  private final ChainTransfer chain;
+  private final Exchange exchange;
+  private int activeCount;
+  private String function;
+  private long signature;
+
+  Collective(Member member) {
+    this.member = member;
+    int channels = member.world().options().channels();
+    this.rings = new RingTransfer[channels];
+    this.trees = new TreeTransfer[channels];
+    this.active = new Transfer[channels];
+    this.chain = new ChainTransfer(this);
+    this.exchange = new Exchange(member, World.Route.EXCHANGE);
+  }
+
+  Member member() {
+    return member;
+  }
+
+  Arithmetic arithmetic() {
+    return arithmetic;
+  }
+
+  /** Returns what every slice of this collective is signed with. */
+  long signature() {
+    return signature;
+  }
+
+  void start(Call call) {
+    function = call.operation.method();
+    signature = sign(call);
+    activeCount = 0;
+    if (call.operator != null) {
+      arithmetic.prepare(call.type, call.operator, member.size());
+    }
+    switch (call.operation) {
+      case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);
+      default -> {
+        if (member.size() == 1) {
+          alone(call);
+        } else {
+          startReducing(call);
+        }
+      }
+    }
+  }
+
+  private void startReducing(Call call) {
+    switch (call.operation) {
+      case ALL_REDUCE -> startAllReduce(call);
+      case REDUCE_SCATTER -> ring(0).reduceScatter(call);
+      case ALL_GATHER -> ring(0).allGather(call);
+      default -> {
+        chain.start(call);
+        active[activeCount++] = chain;
+      }
+    }
+  }
+
+  private void startAllReduce(Call call) {
+    long bytes = call.bytes();
+    boolean tree = usesTree(bytes);
+    int channels = Math.clamp(bytes / LEAST_CHANNEL_BYTES, 1, active.length);
+    long grain = CHANNEL_ALIGNMENT / call.type.bytes();
+    long part = (call.count + channels - 1) / channels;
+    part = (part + grain - 1) / grain * grain;
+    long begin = 0;
+    for (int channel = 0; channel < channels && begin < call.count; channel++) {
+      long end = channel == channels - 1 ? call.count : Math.min(call.count, begin + part);
+      if (tree) {
+        tree(channel, channels).start(call, begin, end);
+      } else {
+        ring(channel).allReduce(call, begin, end);
+      }
+      begin = end;
+    }
+  }
+
+  private boolean usesTree(long bytes) {
+    return switch (member.world().options().algorithm()) {
+      case TREE -> true;
+      case RING -> false;
+      case AUTO -> member.size() > 2 && bytes <= TREE_BYTES;
+    };
+  }
+
+  private RingTransfer ring(int channel) {
+    if (rings[channel] == null) {
+      rings[channel] = new RingTransfer(this, channel);
+    }
+    active[activeCount++] = rings[channel];
+    return rings[channel];
+  }
+
+  private TreeTransfer tree(int channel, int channels) {
+    if (trees[channel] == null) {
+      trees[channel] = new TreeTransfer(this, channel);
+    }
+    trees[channel].use(channel < (channels + 1) / 2);
+    active[activeCount++] = trees[channel];
+    return trees[channel];
+  }
+
+  private void startExchange(Call call) {
+    exchange.clear();
+    int rank = member.rank();
+    long bytes = call.bytes();
+    for (int peer = 0; peer < member.size(); peer++) {
+      boolean sends = call.operation != Operation.GATHER || peer == call.peer;
+      boolean receives = call.operation != Operation.SCATTER || peer == call.peer;
+      long sendSlice = call.operation == Operation.GATHER ? 0 : peer * bytes;
+      long recvSlice = call.operation == Operation.SCATTER ? 0 : peer * bytes;
+      if (peer == rank && call.send != null && call.recv != null) {
+        copyOwn(call.send, sendSlice, call.recv, recvSlice, bytes);
+      } else {
+        if (sends && call.send != null) {
+          exchange.send(peer, call.send, sendSlice, bytes, signature);
+        }
+        if (receives && call.recv != null) {
+          exchange.receive(peer, call.recv, recvSlice, bytes, signature);
+        }
+      }
+    }
+    active[activeCount++] = exchange;
+  }
+
+  private static void copyOwn(
+      MemorySegment from, long fromOffset, MemorySegment to, long toOffset, long bytes) {
+    if (from.address() + fromOffset != to.address() + toOffset) {
+      MemorySegment.copy(from, fromOffset, to, toOffset, bytes);
+    }
+  }
+
+  private void alone(Call call) {
+    if (call.operator != null) {
+      arithmetic.alone(call.send, 0, call.recv, 0, call.count);
+    } else {
+      copyOwn(call.send, 0, call.recv, 0, call.bytes());
+    }
+  }
+
+  private long sign(Call call) {
+    long sum = member.entered();
+    sum = sum * 0x9E3779B97F4A7C15L + call.shape();
+    sum = sum * 0x9E3779B97F4A7C15L + call.count;
+    return sum * 0x9E3779B97F4A7C15L + call.peer;
+  }
+
+  @Override
+  public boolean advance() {
+    boolean moved = false;
+    for (int i = 0; i < activeCount; i++) {
+      moved |= active[i].advance();
+    }
+    return moved;
+  }
+
+  @Override
+  public boolean done() {
+    for (int i = 0; i < activeCount; i++) {
+      if (!active[i].done()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Returns whether a slice of this collective has come; throws if it is one of another. */
+  boolean ready(ReceiveLink link) {
+    if (!link.ready()) {
+      return false;
+    }
+    if (link.signature() != signature) {
+      throw foreign(link);
+    }
+    return true;
+  }
+
+  private NcclException foreign(ReceiveLink link) {
+    member.checkFault(function);
+    member.checkCollectiveAgreement(function);
+    return member.mismatch(
+        function, "rank " + link.source() + " sent data of another operation than " + function);
+  }
+
+  /** Gives a slice back after it was read, having made sure that it was the sender's till then. */
+  void release(ReceiveLink link) {
+    VarHandle.loadLoadFence();
+    if (member.world().alarm()) {
+      member.checkSource(link.source(), function);
+    }
+    link.release();
+  }
+}

@@ -1,0 +1,270 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+
+/**
+ * Any number of messages from and to single peers, which all progress together. Messages between
+ * the same two ranks keep their order.
+ */
+final class Exchange implements Transfer {
+  /** A message, or the half of it that is this rank's. */
+  private static final class Message {
+    int peer;
+    MemorySegment memory;
+    long offset;
+    long bytes;
+    long signature;
+    long moved;
+    boolean done;
+    // The message that uses the same end of the same link before this one, or null.
+    Message before;
+
+    boolean mayStart() {
+      return before == null || before.done;
+    }
+  }
+
+  private final Member member;
+  private final World.Route route;
+  private final MemoryLink[] toPeers;
+  private final MemoryLink[] fromPeers;
+  private final Message[] lastTo;
+  private final Message[] lastFrom;
+  private final List<Message> sends = new ArrayList<>();
+  private final List<Message> receives = new ArrayList<>();
+  private final List<Message> spare = new ArrayList<>();
+  private String function = "";
+
+  Exchange(Member member, World.Route route) {
+    this.member = member;
+    this.route = route;
+    this.toPeers = new MemoryLink[member.size()];
+    this.fromPeers = new MemoryLink[member.size()];
+    this.lastTo = new Message[member.size()];
+    this.lastFrom = new Message[member.size()];
+  }
+
+  /** Forgets all messages. */
+  void clear() {
+    recycle(sends, lastTo);
+    recycle(receives, lastFrom);
+  }
+
+  private void recycle(List<Message> messages, Message[] last) {
+    for (int i = 0; i < messages.size(); i++) {
+      Message message = messages.get(i);
+      message.memory = null;
+      message.before = null;
+      last[message.peer] = null;
+      spare.add(message);
+    }
+    messages.clear();
+  }
+
+  /** Returns what both ends of a single message must agree on. */
+  static long signature(DataType type, long count) {
+    return count << 8 | type.code();
+  }
+
+  /** Names the operation that failures are reported for. */
+  void reportAs(String name) {
+    function = name;
+  }
+
+  void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
+    if (toPeers[peer] == null) {
+      toPeers[peer] = member.world().link(route, 0, member.rank(), peer);
+    }
+    add(sends, lastTo, peer, memory, offset, bytes, signature);
+  }
+
+  void receive(int peer, MemorySegment memory, long offset, long bytes, long signature) {
+    if (fromPeers[peer] == null) {
+      fromPeers[peer] = member.world().link(route, 0, peer, member.rank());
+    }
+    add(receives, lastFrom, peer, memory, offset, bytes, signature);
+  }
+
+  private void add(
+      List<Message> messages,
+      Message[] last,
+      int peer,
+      MemorySegment memory,
+      long offset,
+      long bytes,
+      long signature) {
+    Message message = spare.isEmpty() ? new Message() : spare.removeLast();
+    message.peer = peer;
+    message.memory = memory;
+    message.offset = offset;
+    message.bytes = bytes;
+    message.signature = signature;
+    message.moved = 0;
+    message.done = false;
+    message.before = last[peer];
+    last[peer] = message;
+    messages.add(message);
+  }
+
+  boolean isEmpty() {
+    return sends.isEmpty() && receives.isEmpty();
+  }
+
+  @Override
+  public boolean advance() {
+    boolean moved = false;
+    for (int i = 0; i < sends.size(); i++) {
+      Message message = sends.get(i);
+      while (!message.done && message.mayStart() && advanceSend(message)) {
+        moved = true;
+      }
+    }
+    for (int i = 0; i < receives.size(); i++) {
+      Message message = receives.get(i);
+      while (!message.done && message.mayStart() && advanceReceive(message)) {
+        moved = true;
+      }
+    }
+    return moved;
+  }
+
+  private boolean advanceSend(Message message) {
+    SendLink link = toPeers[message.peer];
+    if (!link.hasRoom()) {
+      return false;
+    }
+    long slice = Math.min(member.world().options().sliceBytes(), message.bytes - message.moved);
+    // An empty message is one empty slice, so that its type and count are checked too.
+    link.send(message.memory, message.offset + message.moved, slice, message.signature);
+    message.moved += slice;
+    message.done = message.moved == message.bytes;
+    return true;
+  }
+
+  private boolean advanceReceive(Message message) {
+    ReceiveLink link = fromPeers[message.peer];
+    if (!link.ready()) {
+      return false;
+    }
+    if (link.signature() != message.signature) {
+      throw disagreement(message, link.signature());
+    }
+    long slice = link.bytes();
+    MemorySegment.copy(
+        link.memory(), link.offset(), message.memory, message.offset + message.moved, slice);
+    VarHandle.loadLoadFence();
+    if (member.world().alarm()) {
+      member.checkSource(message.peer, function);
+    }
+    link.release();
+    message.moved += slice;
+    message.done = message.moved == message.bytes;
+    return true;
+  }
+
+  private NcclException disagreement(Message message, long sent) {
+    if (route == World.Route.EXCHANGE) {
+      member.checkFault(function);
+      member.checkCollectiveAgreement(function);
+      return member.mismatch(function, "rank " + message.peer + " sent data of another operation");
+    }
+    return member.mismatch(
+        function,
+        "send and recv differ: rank %d sends %s, rank %d receives %s"
+            .formatted(message.peer, describe(sent), member.rank(), describe(message.signature)));
+  }
+
+  private static String describe(long signature) {
+    return (signature >>> 8) + " x " + Call.typeOf((int) signature & 0xFF);
+  }
+
+  @Override
+  public boolean done() {
+    return allDone(receives) && allDone(sends) && drained();
+  }
+
+  private static boolean allDone(List<Message> messages) {
+    for (int i = 0; i < messages.size(); i++) {
+      if (!messages.get(i).done) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private boolean drained() {
+    for (int i = 0; i < sends.size(); i++) {
+      if (!toPeers[sends.get(i).peer].drained()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Throws if a message can no longer come or be taken, for its peer has gone. */
+  void checkPeers() {
+    for (int i = 0; i < receives.size(); i++) {
+      Message message = receives.get(i);
+      Member peer = member.world().member(message.peer);
+      if (!message.done && peer.gone() && !fromPeers[message.peer].ready()) {
+        throw Fault.remote(function, peer.departure());
+      }
+    }
+    for (int i = 0; i < sends.size(); i++) {
+      Member peer = member.world().member(sends.get(i).peer);
+      if (peer.gone() && !toPeers[sends.get(i).peer].drained()) {
+        throw Fault.remote(function, peer.departure());
+      }
+    }
+  }
+
+  /** Throws if a peer waits in a collective, where it can neither send nor receive. */
+  void checkAgreement() {
+    BitSet waitedFor = pendingPeers();
+    for (int rank = waitedFor.nextSetBit(0); rank >= 0; rank = waitedFor.nextSetBit(rank + 1)) {
+      Member peer = member.world().member(rank);
+      if (rank != member.rank() && member.isAheadInCollective(peer)) {
+        throw member.mismatch(
+            function,
+            "ranks %d and %d wait for each other: rank %d is in %s, rank %d in %s with rank %d"
+                .formatted(
+                    member.rank(),
+                    rank,
+                    rank,
+                    peer.describeCollective(),
+                    member.rank(),
+                    function,
+                    rank));
+      }
+    }
+  }
+
+  NcclException timeout() {
+    BitSet waitedFor = pendingPeers();
+    return member.timeout(
+        function,
+        "waited for " + Member.ranks(waitedFor) + " to receive or send its part",
+        waitedFor);
+  }
+
+  private BitSet pendingPeers() {
+    BitSet peers = new BitSet();
+    for (Message message : receives) {
+      if (!message.done) {
+        peers.set(message.peer);
+      }
+    }
+    for (Message message : sends) {
+      if (!toPeers[message.peer].drained()) {
+        peers.set(message.peer);
+      }
+    }
+    return peers;
+  }
+}

@@ -1,0 +1,163 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Result;
+import io.nccl4j.UniqueId;
+import java.nio.charset.StandardCharsets;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+
+/**
+ * Where the ranks of a communicator to be meet: all that come with one unique id, until they are
+ * complete or one has failed. The registry of this process knows a gathering no longer than that.
+ */
+final class Gathering {
+  private static final byte[] PREFIX = "nccl4j-reference".getBytes(StandardCharsets.US_ASCII);
+  private static final SecureRandom RANDOM = new SecureRandom();
+  private static final Map<UniqueId, Gathering> OPEN = new HashMap<>();
+
+  private final UniqueId id;
+  private final int size;
+  private final ReferenceOptions options;
+  private final BitSet present = new BitSet();
+  private volatile World world;
+  private volatile NcclException failure;
+
+  private Gathering(UniqueId id, int size, ReferenceOptions options) {
+    this.id = id;
+    this.size = size;
+    this.options = options;
+  }
+
+  /** Returns a new id that only the reference backend understands. */
+  static UniqueId newId() {
+    byte[] bytes = new byte[UniqueId.BYTES];
+    RANDOM.nextBytes(bytes);
+    System.arraycopy(PREFIX, 0, bytes, 0, PREFIX.length);
+    return UniqueId.of(bytes);
+  }
+
+  static void checkId(UniqueId id) {
+    byte[] bytes = id.toBytes();
+    if (!Arrays.equals(PREFIX, Arrays.copyOf(bytes, PREFIX.length))) {
+      throw new IllegalArgumentException(
+          "id is "
+              + id
+              + ", which another backend made; the reference backend needs an id of its own"
+              + " newUniqueId");
+    }
+  }
+
+  /** Finds the gathering of an id, or opens it, and comes to it. */
+  static Gathering enter(UniqueId id, int size, int rank, ReferenceOptions options) {
+    synchronized (OPEN) {
+      Gathering gathering = OPEN.computeIfAbsent(id, key -> new Gathering(key, size, options));
+      gathering.admit(size, rank, options);
+      return gathering;
+    }
+  }
+
+  private synchronized void admit(int wantedSize, int rank, ReferenceOptions wanted) {
+    if (wantedSize != size) {
+      throw refused(
+          "rank " + rank + " wants " + wantedSize + " ranks, the ranks before it " + size);
+    }
+    if (present.get(rank)) {
+      throw refused("rank " + rank + " has come already; every rank comes once");
+    }
+    if (!wanted.equals(options)) {
+      throw refused(
+          "rank "
+              + rank
+              + " has other options than the ranks before it: "
+              + wanted
+              + ", "
+              + options);
+    }
+    present.set(rank);
+    if (present.cardinality() == size) {
+      world = new World(size, options);
+      OPEN.remove(id);
+      notifyAll();
+    }
+  }
+
+  private static NcclInvalidUsageException refused(String text) {
+    return new NcclInvalidUsageException("connect", Result.INVALID_USAGE.code(), text, "");
+  }
+
+  /** Waits until all ranks have come; returns this rank's place among them. */
+  Member await(int rank, Duration timeout, BooleanSupplier aborted, String communicator) {
+    awaitOutcome(rank, timeout, aborted);
+    if (world != null) {
+      return world.member(rank);
+    }
+    forget();
+    throw aborted.getAsBoolean()
+        ? new CommunicatorAbortedException("connect", communicator)
+        : failure;
+  }
+
+  private synchronized void awaitOutcome(int rank, Duration timeout, BooleanSupplier aborted) {
+    long deadline = System.nanoTime() + timeout.toNanos();
+    boolean interrupted = false;
+    while (world == null && failure == null) {
+      long left = deadline - System.nanoTime();
+      if (aborted.getAsBoolean()) {
+        fail(Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
+      } else if (left <= 0) {
+        fail(
+            new NcclTimeoutException(
+                "connect", timeout, Member.ranks(missing()) + " of " + size + " did not come"));
+      } else {
+        try {
+          wait(Math.max(1, left / 1_000_000));
+        } catch (InterruptedException e) {
+          // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
+          interrupted = true;
+        }
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private synchronized void fail(NcclException cause) {
+    failure = cause;
+    notifyAll();
+  }
+
+  private BitSet missing() {
+    BitSet missing = new BitSet();
+    missing.set(0, size);
+    missing.andNot(present);
+    return missing;
+  }
+
+  private void forget() {
+    synchronized (OPEN) {
+      OPEN.remove(id, this);
+    }
+  }
+
+  /** Makes waiting ranks look whether they have been aborted. */
+  synchronized void wake() {
+    notifyAll();
+  }
+
+  /** Returns how many gatherings this process knows; for tests. */
+  static int openGatherings() {
+    synchronized (OPEN) {
+      return OPEN.size();
+    }
+  }
+}

@@ -1,0 +1,137 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.GroupCall;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.Result;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The launching of one group: all calls of one communicator become one piece of work on the stream
+ * of its first call, and all pieces on one stream progress together, so that no order of calls can
+ * make them wait for each other in a circle.
+ *
+ * <p>Where a communicator's calls name several streams, each of them waits for the whole piece, and
+ * the piece for what was enqueued on each of them.
+ */
+final class GroupLaunch {
+  /** One communicator's calls. */
+  private static final class Part {
+    final Member member;
+    final ReferenceStream lead;
+    final Set<ReferenceStream> others = new LinkedHashSet<>();
+    final Work work;
+    long ticket;
+    int selfSends;
+
+    Part(Member member, ReferenceStream lead) {
+      this.member = member;
+      this.lead = lead;
+      this.work = new Work(member);
+    }
+  }
+
+  private final Map<ReferenceCommunicator, Part> parts = new LinkedHashMap<>();
+
+  private GroupLaunch() {}
+
+  static GroupLaunch of(List<GroupCall> calls) {
+    GroupLaunch launch = new GroupLaunch();
+    calls.forEach(launch::add);
+    launch.parts.values().forEach(GroupLaunch::checkSelfMessages);
+    return launch;
+  }
+
+  private void add(GroupCall groupCall) {
+    ReferenceCommunicator communicator = (ReferenceCommunicator) groupCall.communicator();
+    if (!communicator.open()) {
+      throw new IllegalStateException("closed or aborted within the group: " + communicator);
+    }
+    ReferenceStream stream = (ReferenceStream) groupCall.stream();
+    Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
+    if (stream != part.lead) {
+      part.others.add(stream);
+    }
+    Call call = new Call();
+    call.set(
+        groupCall.operation(),
+        groupCall.send(),
+        groupCall.recv(),
+        groupCall.count(),
+        communicator.operator(groupCall.op()),
+        groupCall.peer());
+    part.work.add(call);
+    if (groupCall.operation().pointToPoint() && groupCall.peer() == part.member.rank()) {
+      part.selfSends += call.send != null ? 1 : -1;
+    }
+  }
+
+  private static void checkSelfMessages(Part part) {
+    if (part.selfSends != 0) {
+      throw new NcclInvalidUsageException(
+          "Group.run",
+          Result.INVALID_USAGE.code(),
+          part.member
+              + " has "
+              + Math.abs(part.selfSends)
+              + (part.selfSends > 0 ? " more sends to" : " more receives from")
+              + " itself than the other way round in one group",
+          "");
+    }
+  }
+
+  void launch() {
+    Map<ReferenceStream, List<Part>> perLead = new LinkedHashMap<>();
+    Map<ReferenceStream, Mark> before = new LinkedHashMap<>();
+    for (Part part : parts.values()) {
+      perLead.computeIfAbsent(part.lead, s -> new ArrayList<>()).add(part);
+      part.others.forEach(other -> before.computeIfAbsent(other, ReferenceStream::mark));
+    }
+    Map<ReferenceStream, Set<ReferenceStream>> followers = new LinkedHashMap<>();
+    perLead.forEach(
+        (lead, together) -> {
+          Set<ReferenceStream> others = new LinkedHashSet<>();
+          together.forEach(part -> others.addAll(part.others));
+          others.forEach(other -> lead.follow(before.get(other)));
+          followers.put(lead, others);
+        });
+    Map<ReferenceStream, Mark> after = new LinkedHashMap<>();
+    perLead.forEach(
+        (lead, together) -> {
+          append(lead, together);
+          if (!followers.get(lead).isEmpty()) {
+            after.put(lead, lead.mark());
+          }
+        });
+    after.forEach((lead, mark) -> followers.get(lead).forEach(other -> other.follow(mark)));
+  }
+
+  private static void append(ReferenceStream lead, List<Part> together) {
+    together.forEach(part -> part.ticket = part.member.takeTicket());
+    lead.append(patience -> lead.note(run(together, patience)));
+  }
+
+  private static NcclException run(List<Part> together, Patience patience) {
+    Work[] works = new Work[together.size()];
+    int crowd = 1;
+    for (int i = 0; i < works.length; i++) {
+      Part part = together.get(i);
+      works[i] = part.work;
+      crowd = Math.max(crowd, part.member.size());
+      works[i].begin(part.ticket, patience);
+    }
+    patience.begin(crowd);
+    Work.drive(works, patience);
+    NcclException first = null;
+    for (Work work : works) {
+      NcclException failure = work.end();
+      first = first == null ? failure : first;
+    }
+    return first;
+  }
+}

@@ -1,0 +1,74 @@
+package io.nccl4j.reference;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/** Signed and unsigned 32-bit integers. */
+final class Int32Kernel extends Kernel<int[]> {
+  private final boolean unsigned;
+
+  Int32Kernel(boolean unsigned) {
+    super(4, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4]);
+    this.unsigned = unsigned;
+  }
+
+  @Override
+  void load(MemorySegment from, long offset, int[] tile, int count) {
+    MemorySegment.copy(from, ValueLayout.JAVA_INT_UNALIGNED, offset, tile, 0, count);
+  }
+
+  @Override
+  void store(int[] tile, MemorySegment to, long offset, int count) {
+    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_INT_UNALIGNED, offset, count);
+  }
+
+  @Override
+  void sum(int[] left, int[] right, int count) {
+    for (int i = 0; i < count; i++) {
+      left[i] += right[i];
+    }
+  }
+
+  @Override
+  void prod(int[] left, int[] right, int count) {
+    for (int i = 0; i < count; i++) {
+      left[i] *= right[i];
+    }
+  }
+
+  @Override
+  void max(int[] left, int[] right, int count) {
+    int flip = flip();
+    for (int i = 0; i < count; i++) {
+      left[i] = Math.max(left[i] ^ flip, right[i] ^ flip) ^ flip;
+    }
+  }
+
+  @Override
+  void min(int[] left, int[] right, int count) {
+    int flip = flip();
+    for (int i = 0; i < count; i++) {
+      left[i] = Math.min(left[i] ^ flip, right[i] ^ flip) ^ flip;
+    }
+  }
+
+  /** Returns what turns the order of this type into that of signed integers, and back. */
+  private int flip() {
+    return unsigned ? Integer.MIN_VALUE : 0;
+  }
+
+  @Override
+  void scale(int[] tile, long factor, int count) {
+    int by = (int) factor;
+    for (int i = 0; i < count; i++) {
+      tile[i] = tile[i] * by;
+    }
+  }
+
+  @Override
+  void divide(int[] tile, int divisor, int count) {
+    for (int i = 0; i < count; i++) {
+      tile[i] = unsigned ? Integer.divideUnsigned(tile[i], divisor) : tile[i] / divisor;
+    }
+  }
+}

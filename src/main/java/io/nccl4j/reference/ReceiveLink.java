@@ -1,0 +1,27 @@
+package io.nccl4j.reference;
+
+import java.lang.foreign.MemorySegment;
+
+/** The receiving end of a link; see {@link SendLink}. */
+interface ReceiveLink {
+  /** Returns the rank that sends. */
+  int source();
+
+  /** Returns whether a slice has come; the others tell about the first that is not released. */
+  boolean ready();
+
+  /** Returns where the slice lies, which is the sender's own memory in one process. */
+  MemorySegment memory();
+
+  /** Returns where in {@link #memory} the slice starts, in bytes. */
+  long offset();
+
+  /** Returns the size of the slice. */
+  long bytes();
+
+  /** Returns what the sender said of the operation. */
+  long signature();
+
+  /** Gives the slice back to the sender. */
+  void release();
+}

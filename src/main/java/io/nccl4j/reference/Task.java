@@ -1,0 +1,24 @@
+package io.nccl4j.reference;
+
+/**
+ * One entry of a stream's queue: an operation of a communicator, which is written into the reused
+ * entry, or any other action.
+ */
+final class Task {
+  /** What a stream does that is not one operation of one communicator. */
+  interface Action {
+    /** Does it, in the stream's worker. */
+    void run(Patience patience);
+  }
+
+  final Call call = new Call();
+  Member member;
+  long ticket;
+  Action action;
+
+  void clear() {
+    call.clear();
+    member = null;
+    action = null;
+  }
+}

@@ -1,0 +1,230 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * One member's share of what a stream does at once: its collectives one after the other, and at the
+ * same time its messages. A single operation is reused; a group makes one for each of its members.
+ */
+final class Work {
+  private final Member member;
+  private final Call only = new Call();
+  private List<Call> more = List.of();
+  private final Exchange messages;
+  private boolean hasOnly;
+  private int next;
+  private boolean inCollective;
+  private boolean inMessages;
+  private String function = "";
+  private NcclException failure;
+
+  Work(Member member) {
+    this.member = member;
+    this.messages = new Exchange(member, World.Route.MESSAGES);
+  }
+
+  Member member() {
+    return member;
+  }
+
+  /** Makes this the work of one operation. */
+  private void setOnly(Call call) {
+    function = call.operation.method();
+    hasOnly = !call.operation.pointToPoint();
+    if (hasOnly) {
+      only.copy(call);
+    } else {
+      addMessage(call);
+    }
+  }
+
+  /** Adds an operation of a group. */
+  void add(Call call) {
+    function = call.operation.method();
+    if (call.operation.pointToPoint()) {
+      addMessage(call);
+      return;
+    }
+    if (more.isEmpty()) {
+      more = new ArrayList<>();
+    }
+    more.add(call);
+  }
+
+  private void addMessage(Call call) {
+    DataType type = call.type;
+    long signature = Exchange.signature(type, call.count);
+    messages.reportAs(function);
+    if (call.send != null) {
+      messages.send(call.peer, call.send, 0, call.bytes(), signature);
+    } else {
+      messages.receive(call.peer, call.recv, 0, call.bytes(), signature);
+    }
+  }
+
+  /**
+   * Waits for the turn of one operation, then does it; returns what has failed, or null.
+   *
+   * @param one room for one piece of work
+   */
+  static NcclException runOnly(Task task, Patience patience, Work[] one) {
+    Member member = task.member;
+    try {
+      // Only whose turn it is may touch the reused work.
+      member.awaitTurn(task.ticket, task.call.operation.method());
+    } catch (CommunicatorAbortedException e) {
+      member.endTurn();
+      return e;
+    }
+    Work work = member.single();
+    work.setOnly(task.call);
+    work.start(patience);
+    one[0] = work;
+    patience.begin(member.size());
+    drive(one, patience);
+    return work.end();
+  }
+
+  /** Waits for the turn of a group's work and gets it ready. */
+  void begin(long ticket, Patience patience) {
+    try {
+      member.awaitTurn(ticket, function);
+    } catch (CommunicatorAbortedException e) {
+      failure = e;
+      return;
+    }
+    start(patience);
+  }
+
+  private void start(Patience patience) {
+    failure = null;
+    next = 0;
+    inCollective = false;
+    inMessages = !messages.isEmpty();
+    try {
+      member.waitsBy(patience);
+      member.checkUsable(function);
+    } catch (RuntimeException e) {
+      failure = member.fail(function, e);
+    }
+  }
+
+  /** Gives the turn to the next operation; returns what has failed, or null. */
+  NcclException end() {
+    messages.clear();
+    only.clear();
+    hasOnly = false;
+    member.endTurn();
+    return failure;
+  }
+
+  boolean done() {
+    return failure != null
+        || (!inMessages && !inCollective && next == more.size() + (hasOnly ? 1 : 0));
+  }
+
+  /** Does what can be done without waiting; returns whether that was anything. */
+  boolean advance() {
+    try {
+      return advanceOrThrow();
+    } catch (RuntimeException | Error e) {
+      failure = member.fail(function, e);
+      return true;
+    }
+  }
+
+  private boolean advanceOrThrow() {
+    member.checkNotAborted(function);
+    boolean moved = false;
+    if (inMessages) {
+      moved = messages.advance();
+      inMessages = !messages.done();
+    }
+    if (!inCollective && next < more.size() + (hasOnly ? 1 : 0)) {
+      startCollective(hasOnly ? only : more.get(next));
+      next++;
+      moved = true;
+    }
+    if (inCollective) {
+      moved |= member.collective().advance();
+      if (member.collective().done()) {
+        inCollective = false;
+        member.leave();
+        moved = true;
+      }
+    }
+    return moved;
+  }
+
+  private void startCollective(Call call) {
+    function = call.operation.method();
+    inCollective = true;
+    member.enter(call, !inMessages);
+    member.collective().start(call);
+  }
+
+  /** Looks for what may keep this work from ever going on, and fails it then. */
+  void look(long idleNanos) {
+    if (done() || (idleNanos == 0 && !member.world().alarm())) {
+      return;
+    }
+    try {
+      lookOrThrow(idleNanos);
+    } catch (RuntimeException e) {
+      failure = member.fail(function, e);
+    }
+  }
+
+  private void lookOrThrow(long idleNanos) {
+    member.checkNotAborted(function);
+    member.checkFault(function);
+    boolean late = idleNanos > member.timeout().toNanos();
+    if (inCollective) {
+      if (idleNanos > 0) {
+        member.checkCollectiveAgreement(function);
+      }
+      member.checkCollectivePeers(function);
+      if (late) {
+        throw member.collectiveTimeout(function);
+      }
+    }
+    if (inMessages) {
+      if (idleNanos > 0) {
+        messages.checkAgreement();
+      }
+      messages.checkPeers();
+      if (late) {
+        throw messages.timeout();
+      }
+    }
+  }
+
+  /** Sees to several members' work until all of it is done or has failed. */
+  static void drive(Work[] works, Patience patience) {
+    while (true) {
+      boolean moved = false;
+      boolean done = true;
+      for (Work work : works) {
+        if (!work.done()) {
+          moved |= work.advance();
+          done &= work.done();
+        }
+      }
+      if (done) {
+        return;
+      }
+      if (moved) {
+        patience.reset();
+      } else {
+        long idle = patience.pause();
+        for (Work work : works) {
+          work.look(idle);
+        }
+      }
+    }
+  }
+}
