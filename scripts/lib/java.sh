@@ -1,0 +1,93 @@
+# Sourced, not run. Builds the programs under examples/ where that is needed, and starts one of them.
+#
+#   nccl4j_java hello|perf MAIN_CLASS [arguments]
+#
+# What is started lies in examples/target/run, a link to a folder of its own for each build: a program that is running
+# keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target folders (and
+# Maven's own cache).
+
+nccl4j_root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+nccl4j_target=$nccl4j_root/examples/target
+nccl4j_run=$nccl4j_target/run
+
+nccl4j_die() {
+  echo "${0##*/}: $*" >&2
+  exit 1
+}
+
+# Says whether something is newer than what was built. Folders count too: a file that is deleted changes its folder.
+nccl4j_stale() {
+  local home
+  { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
+  local examples=$nccl4j_root/examples
+  [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$examples/pom.xml" \
+    "$examples"/{hello,perf}/{pom.xml,src/main} -newer "$nccl4j_run/java-home" -print -quit) ]]
+}
+
+nccl4j_build() {
+  command -v mvn >/dev/null || nccl4j_die 'Maven is not on the PATH; install it (Debian: apt install maven) to build nccl4j'
+  local log=$nccl4j_target/build.log fresh
+  fresh=$(mktemp -d "$nccl4j_target/run.XXXXXX")
+  # Made now, so that what is edited during the build counts as newer.
+  : >"$fresh/started"
+  echo "building nccl4j (once) ..." >&2
+  if ! mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects hello,perf --also-make \
+    -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1; then
+    rm -rf "$fresh"
+    grep -q 'Cannot find matching toolchain\|No toolchain found\|No toolchain matched' "$log" &&
+      nccl4j_die 'no JDK 25 or later is on this machine; install one (Debian: apt install openjdk-25-jdk, or https://adoptium.net), or say where it is in ~/.m2/toolchains.xml'
+    cat "$log" >&2
+    nccl4j_die "the build failed; its output is above and in $log"
+  fi
+  local name
+  for name in hello perf; do
+    mkdir "$fresh/$name"
+    cp "$nccl4j_root/examples/$name/target/modules"/*.jar "$nccl4j_root/examples/$name/target"/*.jar "$fresh/$name/"
+  done
+  sed -n 's/^ *java\.home = //p' "$nccl4j_target/java-settings" >"$fresh/java-home"
+  nccl4j_rehearse "$fresh"
+  touch -r "$fresh/started" "$fresh/java-home"
+  ln -sfn "${fresh##*/}" "$nccl4j_target/run.link"
+  mv -T "$nccl4j_target/run.link" "$nccl4j_run"
+  # Programs of earlier builds may still be running.
+  find "$nccl4j_target" -maxdepth 1 -name 'run.??????' ! -path "$fresh" -mmin +60 -exec rm -rf {} +
+}
+
+# A first run whose loaded classes and profiles later runs start with. Without it they only start more slowly.
+nccl4j_rehearse() {
+  local home
+  read -r home <"$1/java-home"
+  # The paths must be those of later runs, or Java refuses the cache.
+  nccl4j_flags "${1##*/}" perf
+  "$home/bin/java" -XX:AOTCacheOutput="$1/perf.aot" "${nccl4j_flags[@]}" \
+    -m io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf \
+    all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || rm -f "$1/perf.aot"
+}
+
+# Sets nccl4j_flags to what Java is started with: a short start-up and few threads of its own, since the ranks are threads
+# that want the processors.
+nccl4j_flags() {
+  nccl4j_flags=(
+    -XX:+UseSerialGC
+    --enable-native-access=io.nccl4j
+    --module-path "$nccl4j_target/$1/$2"
+  )
+}
+
+nccl4j_java() {
+  local name=$1 main=$2 home folder
+  shift 2
+  if nccl4j_stale; then
+    mkdir -p "$nccl4j_target"
+    exec {lock}>"$nccl4j_target/run.lock"
+    flock "$lock"
+    # Another terminal may have built it meanwhile. The shell of its own ends with what fails.
+    if nccl4j_stale; then nccl4j_build; fi
+    exec {lock}>&-
+  fi
+  read -r home <"$nccl4j_run/java-home"
+  folder=$(readlink "$nccl4j_run")
+  nccl4j_flags "$folder" "$name"
+  [[ -e $nccl4j_target/$folder/$name.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_target/$folder/$name.aot" "${nccl4j_flags[@]}")
+  exec "$home/bin/java" "${nccl4j_flags[@]}" -m "io.nccl4j.examples.$name/$main" "$@"
+}
