@@ -68,6 +68,8 @@ nccl4j_rehearse() {
 # that want the processors.
 nccl4j_flags() {
   nccl4j_flags=(
+    # JDK 25 warns on stdout of parts of its own cache that it then does without.
+    -Xlog:disable -Xlog:all=error:stderr
     -XX:+UseSerialGC
     --enable-native-access=io.nccl4j
     --module-path "$nccl4j_target/$1/$2"

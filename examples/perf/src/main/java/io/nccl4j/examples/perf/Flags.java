@@ -375,6 +375,10 @@ final class Flags {
       throw new BadArguments(
           "-J is " + outputFile + "; only JSON is written, to a name that ends in .json");
     }
+    if (algorithm != AlgorithmChoice.AUTO && collective != Collective.ALL_REDUCE) {
+      throw new BadArguments(
+          "--algo is for all_reduce; " + collective.label() + " leaves no choice");
+    }
     counts();
   }
 

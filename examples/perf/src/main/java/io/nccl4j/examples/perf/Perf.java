@@ -5,6 +5,9 @@ import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.reference.Algorithm;
+import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.reference.ReferenceOptions;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.util.ArrayList;
@@ -123,7 +126,16 @@ public final class Perf {
   private static Backend reference(Flags flags) {
     int asked = flags.ranksAskedFor();
     int devices = asked > 0 ? asked : Math.max(2, Runtime.getRuntime().availableProcessors());
-    return Backend.reference(devices);
+    return ReferenceBackend.open(
+        devices, ReferenceOptions.defaults().withAlgorithm(algorithmOf(flags)));
+  }
+
+  private static Algorithm algorithmOf(Flags flags) {
+    return switch (flags.algorithm) {
+      case AUTO -> Algorithm.AUTO;
+      case RING -> Algorithm.RING;
+      case TREE -> Algorithm.TREE;
+    };
   }
 
   /** NCCL reads its choice from the environment, which a Java process cannot change for itself. */
