@@ -21,18 +21,6 @@ final class Arguments {
     }
   }
 
-  /** Returns the size of so many elements in bytes, if it is a possible one. */
-  static long byteSize(DataType type, long count) {
-    if (count < 0) {
-      throw new IllegalArgumentException("count is " + count + "; it must be 0 or more");
-    }
-    if (count > Long.MAX_VALUE / type.bytes()) {
-      throw new IllegalArgumentException(
-          "count is " + count + "; so many elements of " + type + " have no size in bytes");
-    }
-    return count * type.bytes();
-  }
-
   static void sameType(Buffer buffer, String argument, Buffer other, String otherArgument) {
     if (buffer.type() != other.type()) {
       throw new IllegalArgumentException(

@@ -104,7 +104,7 @@ public abstract sealed class Backend implements AutoCloseable
     int device = config.device().orElse(rank % devices().size());
     checkDevice(device);
     Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
-    communicator.connectNowOrWithGroup();
+    communicator.connectNowOrWithGroup(null);
     return communicator;
   }
 
@@ -172,7 +172,7 @@ public abstract sealed class Backend implements AutoCloseable
   public final Buffer allocate(int device, DataType type, long count) {
     checkOpen();
     checkDevice(device);
-    Arguments.byteSize(Objects.requireNonNull(type, "type"), count);
+    Objects.requireNonNull(type, "type").byteSize(count);
     return createBuffer(device, type, count);
   }
 
@@ -186,7 +186,7 @@ public abstract sealed class Backend implements AutoCloseable
    */
   public final Buffer allocatePinned(DataType type, long count) {
     checkOpen();
-    Arguments.byteSize(Objects.requireNonNull(type, "type"), count);
+    Objects.requireNonNull(type, "type").byteSize(count);
     return createPinnedBuffer(type, count);
   }
 

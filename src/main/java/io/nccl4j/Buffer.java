@@ -60,6 +60,7 @@ public final class Buffer implements AutoCloseable {
   private final boolean view;
   private final Space space;
   private final MemorySegment memory;
+  private final MemorySegment pointer;
   private final long address;
   private final DataType type;
   private final long count;
@@ -78,6 +79,7 @@ public final class Buffer implements AutoCloseable {
     this.space = space;
     this.memory = memory;
     this.address = memory.address();
+    this.pointer = space == Space.HOST ? memory : MemorySegment.ofAddress(address);
     this.type = type;
     this.count = count;
     this.device = device;
@@ -150,7 +152,7 @@ public final class Buffer implements AutoCloseable {
 
   private static MemorySegment sized(MemorySegment memory, DataType type, long count) {
     Objects.requireNonNull(memory, "memory");
-    long bytes = Arguments.byteSize(Objects.requireNonNull(type, "type"), count);
+    long bytes = Objects.requireNonNull(type, "type").byteSize(count);
     if (!memory.isNative()) {
       throw new IllegalArgumentException(
           "memory lies on the Java heap; a buffer needs native memory");
@@ -173,8 +175,12 @@ public final class Buffer implements AutoCloseable {
       Space space, MemorySegment memory, DataType type, long count, int device, Runnable release) {
     Objects.requireNonNull(type, "type");
     Objects.requireNonNull(release, "release");
-    Arguments.byteSize(type, count);
+    long bytes = type.byteSize(count);
     long address = memory.address();
+    if (address < 0 || bytes > Long.MAX_VALUE - address) {
+      throw new IllegalArgumentException(
+          "address is 0x%x; %d bytes from there on are not addressable".formatted(address, bytes));
+    }
     if (count > 0 && address == 0) {
       throw new IllegalArgumentException(
           "address is 0; it must be the address of " + count + " elements");
@@ -329,6 +335,9 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException(
           "source " + source + " and " + this + " are of different backends");
     }
+    if (source.overlaps(source.byteSize(), this, byteSize())) {
+      throw new IllegalArgumentException("source " + source + " overlaps " + this);
+    }
     stream.copy(source, this);
   }
 
@@ -384,10 +393,11 @@ public final class Buffer implements AutoCloseable {
 
   /**
    * Returns the first element's location without looking at the owner's state: what a backend hands
-   * to native code, after the contract's checks. For device memory it has size 0.
+   * on, after the contract's checks. For CUDA it is of the global scope and has size 0, so that
+   * native calls acquire nothing; on the host it is the memory itself.
    */
   public MemorySegment pointer() {
-    return memory;
+    return pointer;
   }
 
   /** Gives the memory back if this buffer owns it; does nothing on a view or when called again. */

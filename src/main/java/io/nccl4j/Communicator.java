@@ -5,7 +5,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 
@@ -49,7 +51,10 @@ public abstract sealed class Communicator implements AutoCloseable
   private final int device;
   private int rank;
   private int size;
+  private final Set<Stream> streams = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
+  private volatile boolean aborted;
+  private volatile boolean stuck;
 
   /**
    * For the backends: makes a communicator that {@link #connect} will connect.
@@ -176,7 +181,10 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param stream the stream that orders the operation, of this rank's device
    */
   public final void broadcast(Buffer buffer, int root, Stream stream) {
-    broadcast(buffer, buffer, root, stream);
+    checkConnected();
+    Arguments.rankWithin(root, size, "root");
+    check(buffer, "buffer");
+    submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
   }
 
   /**
@@ -329,7 +337,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void send(Buffer buffer, int peer, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(peer, size, "peer");
+    checkPeer(peer);
     check(buffer, "buffer");
     submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
   }
@@ -344,7 +352,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void recv(Buffer buffer, int peer, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(peer, size, "peer");
+    checkPeer(peer);
     check(buffer, "buffer");
     submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
   }
@@ -402,7 +410,7 @@ public abstract sealed class Communicator implements AutoCloseable
               + device);
     }
     Communicator child = newSplit(color, key, childConfig);
-    child.connectNowOrWithGroup();
+    child.connectNowOrWithGroup(this);
     return child;
   }
 
@@ -420,7 +428,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void splitWithoutColor() {
     checkConnected();
-    newSplit(NO_COLOR, 0, config).connectNowOrWithGroup();
+    newSplit(NO_COLOR, 0, config).connectNowOrWithGroup(this);
   }
 
   /** What a backend's {@link #newSplit} gets from a rank that is to have no new communicator. */
@@ -444,13 +452,12 @@ public abstract sealed class Communicator implements AutoCloseable
    * communicator. Idempotent. C: {@code ncclCommAbort}.
    */
   public final void abort() {
-    State before;
     synchronized (this) {
-      before = state;
-      if (before == State.CLOSED || before == State.ABORTED) {
+      if (state == State.CLOSED || state == State.ABORTED) {
         return;
       }
       state = State.ABORTED;
+      aborted = true;
     }
     abortConnection();
   }
@@ -484,16 +491,54 @@ public abstract sealed class Communicator implements AutoCloseable
     return state == State.CONNECTED;
   }
 
-  /** Returns whether {@link #abort} has been called. */
+  /**
+   * Returns whether the communicator was aborted, by {@link #abort} or because closing it failed.
+   */
   public final boolean aborted() {
-    return state == State.ABORTED;
+    return aborted;
   }
 
-  /** Connects at once, or when this thread's group ends. */
-  final void connectNowOrWithGroup() {
+  /** For the backends: says that the communicator has ended without finishing its operations. */
+  protected final void markAborted() {
+    aborted = true;
+  }
+
+  /** Remembers a stream that carries operations of this communicator. */
+  final void carriedBy(Stream stream) {
+    streams.removeIf(known -> !known.open());
+    streams.add(stream);
+  }
+
+  /** Learns that a stream was given up with operations of this communicator still on it. */
+  final void leftStuck() {
+    stuck = true;
+  }
+
+  /**
+   * For the backends, before they close the connection: waits until every stream has passed this
+   * communicator's operations.
+   *
+   * @throws NcclTimeoutException if one has not within the timeout, or had not when it was closed
+   * @throws NcclException if a communicator on one of them has failed
+   * @throws CudaException if work on one of them has failed
+   */
+  protected final void awaitStreams() {
+    if (stuck) {
+      throw new NcclTimeoutException(
+          "close", timeout(), "a stream that was closed before its work was done");
+    }
+    for (Stream stream : streams) {
+      if (stream.open()) {
+        stream.await(timeout());
+      }
+    }
+  }
+
+  /** Connects at once, or when this thread's group ends; the parent of a split, or null. */
+  final void connectNowOrWithGroup(Communicator parent) {
     Group group = Group.anyOpen() ? Group.current() : null;
     if (group != null) {
-      group.add(this);
+      group.add(this, parent);
     } else {
       connectNow();
     }
@@ -501,16 +546,28 @@ public abstract sealed class Communicator implements AutoCloseable
 
   private void connectNow() {
     try {
-      connect();
-    } catch (Throwable failure) {
-      abort();
-      throw failure;
-    }
-    synchronized (this) {
       if (state != State.UNCONNECTED) {
         throw new CommunicatorAbortedException("connect", toString());
       }
-      state = State.CONNECTED;
+      connect();
+    } catch (Throwable failure) {
+      abortAfter(failure);
+      throw failure;
+    }
+    synchronized (this) {
+      if (state == State.UNCONNECTED) {
+        state = State.CONNECTED;
+        return;
+      }
+    }
+    throw new CommunicatorAbortedException("connect", toString());
+  }
+
+  private void abortAfter(Throwable failure) {
+    try {
+      abort();
+    } catch (RuntimeException another) {
+      failure.addSuppressed(another);
     }
   }
 
@@ -525,22 +582,27 @@ public abstract sealed class Communicator implements AutoCloseable
       tasks.add(task);
       Thread.ofPlatform().daemon().name("nccl4j-connect-" + tasks.size()).start(task);
     }
-    RuntimeException first = null;
+    Throwable first = null;
     for (FutureTask<Void> task : tasks) {
-      RuntimeException failure = failureOf(task);
+      Throwable failure = failureOf(task);
       if (failure != null && first == null) {
         first = failure;
-        communicators.forEach(Communicator::abort);
+        for (Communicator communicator : communicators) {
+          communicator.abortAfter(failure);
+        }
       } else if (failure != null) {
         first.addSuppressed(failure);
       }
     }
+    if (first instanceof Error error) {
+      throw error;
+    }
     if (first != null) {
-      throw first;
+      throw (RuntimeException) first;
     }
   }
 
-  private static RuntimeException failureOf(FutureTask<Void> task) {
+  private static Throwable failureOf(FutureTask<Void> task) {
     boolean interrupted = false;
     try {
       while (true) {
@@ -553,10 +615,7 @@ public abstract sealed class Communicator implements AutoCloseable
         }
       }
     } catch (ExecutionException e) {
-      if (e.getCause() instanceof Error error) {
-        throw error;
-      }
-      return (RuntimeException) e.getCause();
+      return e.getCause();
     } catch (CancellationException e) {
       return e;
     } finally {
@@ -614,6 +673,14 @@ public abstract sealed class Communicator implements AutoCloseable
               + platform
               + " device "
               + device);
+    }
+  }
+
+  private void checkPeer(int peer) {
+    Arguments.rankWithin(peer, size, "peer");
+    if (peer == rank && Group.current() == null) {
+      throw new IllegalArgumentException(
+          "peer is " + peer + ", this rank itself; that needs a send and a receive in one group");
     }
   }
 

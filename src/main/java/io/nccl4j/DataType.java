@@ -61,6 +61,22 @@ public enum DataType {
     return bytes;
   }
 
+  /**
+   * Returns the size of so many elements in bytes.
+   *
+   * @throws IllegalArgumentException if the count is negative, or larger than any memory
+   */
+  public long byteSize(long count) {
+    if (count < 0) {
+      throw new IllegalArgumentException("count is " + count + "; it must be 0 or more");
+    }
+    if (count > Long.MAX_VALUE / bytes) {
+      throw new IllegalArgumentException(
+          "count is " + count + "; so many elements of " + this + " have no size in bytes");
+    }
+    return count * bytes;
+  }
+
   /** Returns whether the elements are floating-point numbers. */
   public boolean floating() {
     return floating;

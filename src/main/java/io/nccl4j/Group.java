@@ -1,10 +1,12 @@
 package io.nccl4j;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -27,6 +29,7 @@ public final class Group {
 
   private final List<GroupCall> calls = new ArrayList<>();
   private final List<Communicator> unconnected = new ArrayList<>();
+  private final Set<Communicator> parents = new HashSet<>();
 
   private Group() {}
 
@@ -87,9 +90,14 @@ public final class Group {
     calls.add(call);
   }
 
-  void add(Communicator communicator) {
+  void add(Communicator communicator, Communicator parent) {
     if (!calls.isEmpty()) {
       throw mixed();
+    }
+    if (parent != null && !parents.add(parent)) {
+      throw new IllegalStateException(
+          "a group holds one split of a communicator; end the group before the next split of "
+              + parent);
     }
     unconnected.add(communicator);
   }

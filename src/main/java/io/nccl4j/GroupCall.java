@@ -27,6 +27,9 @@ public record GroupCall(
   void checkStillOpen() {
     communicator.checkConnected();
     stream.checkOpen();
+    if (op != null) {
+      op.check(communicator, (send == null ? recv : send).type());
+    }
     if (send != null) {
       send.checkOpen("send");
     }

@@ -158,13 +158,34 @@ public abstract sealed class Stream implements AutoCloseable
     }
   }
 
-  /** Remembers whose operations this stream carries. */
+  /** Remembers whose operations this stream carries, and tells them. */
   final void usedBy(Communicator communicator) {
     if (lastUser != communicator) {
-      users.removeIf(user -> !user.open() && !user.aborted());
-      users.addIfAbsent(communicator);
       lastUser = communicator;
+      if (!users.contains(communicator)) {
+        users.removeIf(user -> !user.open() && !user.aborted());
+        users.addIfAbsent(communicator);
+        communicator.carriedBy(this);
+      }
     }
+  }
+
+  /**
+   * For the backends: returns the longest time that a communicator on this stream waits for a peer.
+   */
+  protected final Duration longestTimeoutOfUsers() {
+    return users.stream()
+        .map(user -> user.config().timeout())
+        .max(Duration::compareTo)
+        .orElse(CommunicatorConfig.defaults().timeout());
+  }
+
+  /**
+   * For the backends: tells the users that this stream was given up with work of theirs still on
+   * it.
+   */
+  protected final void tellUsersOfStuckWork() {
+    users.forEach(Communicator::leftStuck);
   }
 
   /**
@@ -218,9 +239,10 @@ public abstract sealed class Stream implements AutoCloseable
   protected abstract void fill(Buffer target, byte value);
 
   /**
-   * Gives the stream back, after what is enqueued has finished; work that is stuck ends with its
-   * communicator's {@link Communicator#abort}. Idempotent. A stream that wraps a foreign one leaves
-   * that one alone. C: {@code cudaStreamDestroy}.
+   * Waits for what is enqueued, for at most the longest timeout of the communicators that it
+   * carries, and gives the stream back, also where the wait failed; work that is stuck ends with
+   * its communicator's {@link Communicator#abort}. Idempotent. A stream that wraps a foreign one
+   * leaves that one alone. C: {@code cudaStreamDestroy}.
    */
   @Override
   public abstract void close();

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.io.InvalidObjectException;
 import java.io.Serializable;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -73,7 +74,10 @@ public final class UniqueId implements Serializable {
   }
 
   /** Checks what a forged or damaged serial form could break. */
-  private Object readResolve() {
+  private Object readResolve() throws InvalidObjectException {
+    if (bytes == null) {
+      throw new InvalidObjectException("the serial form has no bytes");
+    }
     return of(bytes);
   }
 

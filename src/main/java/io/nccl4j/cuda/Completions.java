@@ -1,8 +1,6 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.bindings.cudart.cudaHostFn_t;
-import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.CudaResults;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
@@ -14,6 +12,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
 /**
  * The stages that complete when a stream has come to them.
@@ -26,6 +26,7 @@ import java.util.concurrent.atomic.AtomicLong;
  * in a thread of our own.
  */
 final class Completions {
+  private static final Logger LOG = LogManager.getLogger(Completions.class);
   private static final long WATCH_MILLIS = 100;
   private static final Map<Long, Pending> PENDING = new ConcurrentHashMap<>();
   private static final AtomicLong NEXT_ID = new AtomicLong(1);
@@ -48,33 +49,54 @@ final class Completions {
     CompletableFuture<Void> stage = new CompletableFuture<>();
     long id = NEXT_ID.getAndIncrement();
     PENDING.put(id, new Pending(stream, stage));
-    int result =
-        cudart_h.cudaLaunchHostFunc(stream.pointer(), CALLBACK, MemorySegment.ofAddress(id));
-    if (result != 0) {
-      PENDING.remove(id);
-      throw CudaResults.failure(result, "cudaLaunchHostFunc");
+    boolean called = false;
+    try {
+      stream.callBack(CALLBACK, id);
+      called = true;
+    } finally {
+      if (!called) {
+        PENDING.remove(id);
+      }
     }
     watch();
     return stage.minimalCompletionStage();
   }
 
-  private static void called(MemorySegment id) {
-    COMPLETERS.execute(() -> complete(id.address()));
+  /** Ends the pending stages of a stream that is given up. */
+  static void fail(CudaStream stream, RuntimeException failure) {
+    PENDING.forEach(
+        (id, pending) -> {
+          if (pending.stream() == stream) {
+            end(id, failure);
+          }
+        });
   }
 
-  private static void complete(long id) {
-    Pending pending = PENDING.remove(id);
+  private static void called(MemorySegment id) {
+    try {
+      COMPLETERS.execute(() -> reached(id.address()));
+    } catch (Throwable e) {
+      // An exception that left this method would end the process. The watcher finds the stage
+      // again, since its stream is then complete.
+      LOG.warn("no thread to complete a stage; the watcher will", e);
+    }
+  }
+
+  private static void reached(long id) {
+    Pending pending = PENDING.get(id);
     if (pending != null) {
-      end(pending);
+      end(id, pending.stream().failure());
     }
   }
 
   /**
-   * Completes a stage whose place in the stream has been reached, with the failure that the stream
-   * tells, if any.
+   * Completes a stage, exceptionally if there is a failure; only the first call for a stage does.
    */
-  private static void end(Pending pending) {
-    RuntimeException failure = pending.stream().open() ? pending.stream().failure() : null;
+  private static void end(long id, RuntimeException failure) {
+    Pending pending = PENDING.remove(id);
+    if (pending == null) {
+      return;
+    }
     if (failure == null) {
       pending.stage().complete(null);
     } else {
@@ -92,7 +114,7 @@ final class Completions {
   private static void look() {
     while (true) {
       pause();
-      PENDING.forEach(Completions::endIfFailed);
+      PENDING.forEach(Completions::look);
       if (PENDING.isEmpty()) {
         WATCHING.set(false);
         // A stage that came between the look and the line above found a watcher and started none.
@@ -103,11 +125,11 @@ final class Completions {
     }
   }
 
-  private static void endIfFailed(long id, Pending pending) {
-    // A closed stream still comes to its end and calls back.
-    RuntimeException failure = pending.stream().open() ? pending.stream().failure() : null;
-    if (failure != null && PENDING.remove(id) != null) {
-      COMPLETERS.execute(() -> pending.stage().completeExceptionally(failure));
+  private static void look(long id, Pending pending) {
+    CudaStream stream = pending.stream();
+    RuntimeException failure = stream.failure();
+    if (failure != null || !stream.open() || stream.isComplete()) {
+      COMPLETERS.execute(() -> end(id, failure));
     }
   }
 

@@ -6,6 +6,7 @@ import io.nccl4j.bindings.cudart.cudaDeviceProp;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.PrimaryContexts;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -76,6 +77,7 @@ public final class CudaDevices {
    * 9.0.
    */
   public static int computeCapability(int device) {
+    NativeLibrary.CUDART.load();
     return 10 * attribute(cudart_h.cudaDevAttrComputeCapabilityMajor(), device)
         + attribute(cudart_h.cudaDevAttrComputeCapabilityMinor(), device);
   }
@@ -104,6 +106,7 @@ public final class CudaDevices {
 
   /** Returns this thread's current device. C: {@code cudaGetDevice}. */
   public static int current() {
+    NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment device = arena.allocate(ValueLayout.JAVA_INT);
       CudaResults.check(cudart_h.cudaGetDevice(device), "cudaGetDevice");
@@ -112,8 +115,19 @@ public final class CudaDevices {
   }
 
   /**
-   * Runs a call with a device current in this thread, and makes the former one current again. C:
-   * {@code cudaSetDevice}.
+   * Makes a device current in this thread, for good. A thread that drives one rank does this once,
+   * with its rank's device: then nothing need be put back after each call. C: {@code
+   * cudaSetDevice}.
+   */
+  public static void use(int device) {
+    NativeLibrary.CUDART.load();
+    CudaResults.check(cudart_h.cudaSetDevice(device), "cudaSetDevice");
+  }
+
+  /**
+   * Runs a call with a device current in this thread, and makes the former one current again if
+   * anything uses it: making a device current that nothing uses would create a context there,
+   * hundreds of megabytes of its memory, in every process. C: {@code cudaSetDevice}.
    *
    * @param device the device that the call needs
    * @param call what depends on the current device
@@ -121,18 +135,31 @@ public final class CudaDevices {
    */
   public static <T> T on(int device, Supplier<T> call) {
     int before = current();
-    CudaResults.check(cudart_h.cudaSetDevice(device), "cudaSetDevice");
+    if (before == device) {
+      return call.get();
+    }
+    use(device);
     boolean returned = false;
     try {
       T value = call.get();
       returned = true;
       return value;
     } finally {
-      int result = cudart_h.cudaSetDevice(before);
+      int result = PrimaryContexts.active(before) ? cudart_h.cudaSetDevice(before) : 0;
       // A failure to go back matters, but must not hide the call's own.
       if (returned) {
         CudaResults.check(result, "cudaSetDevice");
       }
     }
+  }
+
+  /** Runs a call as {@link #on(int, Supplier)} does, for its effect. */
+  static void run(int device, Runnable call) {
+    on(
+        device,
+        () -> {
+          call.run();
+          return null;
+        });
   }
 }

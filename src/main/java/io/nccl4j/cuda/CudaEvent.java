@@ -11,12 +11,11 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /** An event of the CUDA runtime that can measure time. */
 public final class CudaEvent extends Event {
   private final MemorySegment handle;
-  private final AtomicBoolean closed = new AtomicBoolean();
+  private volatile boolean closed;
   private volatile boolean recorded;
 
   private CudaEvent(MemorySegment handle, int device) {
@@ -51,23 +50,37 @@ public final class CudaEvent extends Event {
     return handle.address();
   }
 
-  void record(MemorySegment stream) {
+  synchronized void record(MemorySegment stream) {
+    checkNotDestroyed();
     CudaResults.check(cudart_h.cudaEventRecord(handle, stream), "cudaEventRecord");
     recorded = true;
   }
 
-  void waitedForBy(MemorySegment stream) {
+  synchronized void waitedForBy(MemorySegment stream) {
+    checkNotDestroyed();
     int result = cudart_h.cudaStreamWaitEvent(stream, handle, cudart_h.cudaEventWaitDefault());
     CudaResults.check(result, "cudaStreamWaitEvent");
   }
 
+  /** The lock of those who call this keeps the handle from being destroyed beneath their call. */
+  private void checkNotDestroyed() {
+    if (closed) {
+      throw new IllegalStateException("event was closed while it was in use: " + this);
+    }
+  }
+
   @Override
   public boolean open() {
-    return !closed.get();
+    return !closed;
   }
 
   @Override
   protected boolean poll() {
+    return CudaDevices.on(device(), this::reached);
+  }
+
+  private synchronized boolean reached() {
+    checkNotDestroyed();
     int result = cudart_h.cudaEventQuery(handle);
     if (result == cudart_h.cudaErrorNotReady()) {
       return false;
@@ -78,14 +91,14 @@ public final class CudaEvent extends Event {
 
   @Override
   protected void await(Duration timeout) {
-    if (!completesWithin(timeout)) {
+    if (!CudaDevices.on(device(), () -> completesWithin(timeout))) {
       throw new NcclTimeoutException("cudaEventQuery", timeout, "the work before " + this);
     }
   }
 
-  boolean completesWithin(Duration timeout) {
+  private boolean completesWithin(Duration timeout) {
     Backoff backoff = new Backoff("cudaEventQuery", timeout);
-    while (!poll()) {
+    while (!reached()) {
       if (!backoff.pause()) {
         return false;
       }
@@ -116,8 +129,9 @@ public final class CudaEvent extends Event {
   }
 
   @Override
-  public void close() {
-    if (closed.compareAndSet(false, true)) {
+  public synchronized void close() {
+    if (!closed) {
+      closed = true;
       CudaResults.check(cudart_h.cudaEventDestroy(handle), "cudaEventDestroy");
     }
   }

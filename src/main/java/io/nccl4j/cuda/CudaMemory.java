@@ -5,12 +5,18 @@ import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.Deadline;
+import io.nccl4j.internal.NativeLibrary;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.function.IntSupplier;
 
 /** Memory that CUDA allocates. Any thread may allocate and close it. */
 public final class CudaMemory {
+  private static final Duration FREE_TIMEOUT = Duration.ofSeconds(30);
+
   private CudaMemory() {}
 
   /**
@@ -20,9 +26,10 @@ public final class CudaMemory {
    * @param type the type of the elements
    * @param count how many elements; 0 or more
    * @throws CudaException if there is not enough memory
+   * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    */
   public static Buffer allocate(int device, DataType type, long count) {
-    long bytes = count * type.bytes();
+    long bytes = type.byteSize(count);
     if (bytes == 0) {
       return Buffer.ofDeviceAddress(0, type, 0, device);
     }
@@ -32,7 +39,7 @@ public final class CudaMemory {
         type,
         count,
         device,
-        () -> CudaResults.check(cudart_h.cudaFree(memory), "cudaFree"));
+        () -> free("cudaFree", device, () -> cudart_h.cudaFree(memory)));
   }
 
   private static MemorySegment allocate(long bytes) {
@@ -52,7 +59,7 @@ public final class CudaMemory {
    * @throws CudaException if there is not enough memory
    */
   public static Buffer allocatePinned(DataType type, long count) {
-    long bytes = count * type.bytes();
+    long bytes = type.byteSize(count);
     if (bytes == 0) {
       return Buffer.ofPinnedSegment(MemorySegment.NULL, type, 0, () -> {});
     }
@@ -63,6 +70,7 @@ public final class CudaMemory {
   /** Allocates page-locked memory, of the global scope. */
   @SuppressWarnings("restricted") // The runtime has just told that so many bytes lie there.
   static MemorySegment pin(long bytes) {
+    NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
       int flags = cudart_h.cudaHostAllocPortable() | cudart_h.cudaHostAllocMapped();
@@ -72,6 +80,20 @@ public final class CudaMemory {
   }
 
   static void unpin(MemorySegment memory) {
-    CudaResults.check(cudart_h.cudaFreeHost(memory), "cudaFreeHost");
+    free("cudaFreeHost", 0, () -> cudart_h.cudaFreeHost(memory));
+  }
+
+  /**
+   * Frees memory, which waits for the device, and so perhaps for a collective whose peer has died.
+   */
+  private static void free(String function, int device, IntSupplier call) {
+    Deadline.runUninterrupted(
+        function,
+        FREE_TIMEOUT,
+        "the work on device " + device + "; abort the communicator that hangs",
+        () -> {
+          CudaDevices.use(device);
+          CudaResults.check(call.getAsInt(), function);
+        });
   }
 }

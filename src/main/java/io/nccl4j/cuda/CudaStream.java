@@ -1,16 +1,15 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CudaException;
 import io.nccl4j.Event;
-import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.NativeLibrary;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -18,6 +17,7 @@ import java.time.Duration;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
+import java.util.function.IntSupplier;
 
 /**
  * A stream of the CUDA runtime: one of our own, or one that a framework made.
@@ -28,6 +28,7 @@ import java.util.function.BooleanSupplier;
  */
 public final class CudaStream extends Stream {
   private static final int ERROR_LOOK_INTERVAL = 64;
+  private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
 
   private final MemorySegment handle;
   private final boolean foreign;
@@ -63,15 +64,19 @@ public final class CudaStream extends Stream {
   }
 
   /**
-   * Wraps a stream that somebody else made, such as a framework's current one; 0 is the legacy
-   * default stream. Closing it frees only what nccl4j added. The owner keeps the stream alive until
-   * the wrapper is closed.
+   * Wraps a stream that somebody else made, such as a framework's current one; 0 and 1 are the
+   * legacy default stream of the device. The per-thread default stream (2) is refused, since nccl4j
+   * waits in threads of its own. Closing it frees only what nccl4j added. The owner keeps the
+   * stream alive until the wrapper is closed.
    *
    * @param address the {@code cudaStream_t}
    * @param device the device that the stream belongs to
    */
   public static CudaStream ofAddress(long address, int device) {
-    NativeLibrary.CUDART.load();
+    if (address == cudart_h.cudaStreamPerThread().address()) {
+      throw new IllegalArgumentException(
+          "address is 2, the per-thread default stream; it means another stream in each thread");
+    }
     int devices = CudaDevices.count();
     if (device < 0 || device >= devices) {
       throw new IllegalArgumentException(
@@ -109,6 +114,10 @@ public final class CudaStream extends Stream {
    * failed.
    */
   void await(BooleanSupplier reached, Duration timeout, String function) {
+    CudaDevices.run(device(), () -> awaitOnDevice(reached, timeout, function));
+  }
+
+  private void awaitOnDevice(BooleanSupplier reached, Duration timeout, String function) {
     Backoff backoff = new Backoff(function, timeout);
     int looks = 0;
     while (!reached.getAsBoolean()) {
@@ -124,7 +133,7 @@ public final class CudaStream extends Stream {
 
   @Override
   protected boolean poll() {
-    boolean reached = reached();
+    boolean reached = CudaDevices.on(device(), this::reached);
     throwFailureOfUsers("cudaStreamQuery");
     return reached;
   }
@@ -134,9 +143,7 @@ public final class CudaStream extends Stream {
    * The lock keeps the handle from being destroyed beneath the question.
    */
   private synchronized boolean reached() {
-    if (!open) {
-      throw new IllegalStateException("stream was closed while it was waited for: " + this);
-    }
+    checkNotDestroyed();
     int result = cudart_h.cudaStreamQuery(handle);
     if (result == cudart_h.cudaErrorNotReady()) {
       return false;
@@ -145,16 +152,38 @@ public final class CudaStream extends Stream {
     return true;
   }
 
+  private void checkNotDestroyed() {
+    if (!open) {
+      throw new IllegalStateException("stream was closed while it was in use: " + this);
+    }
+  }
+
+  /** Makes a call that takes the handle: with its device current, and not while it is destroyed. */
+  private void call(String function, IntSupplier nativeCall) {
+    CudaDevices.run(
+        device(),
+        () -> {
+          synchronized (this) {
+            checkNotDestroyed();
+            CudaResults.check(nativeCall.getAsInt(), function);
+          }
+        });
+  }
+
   /**
    * Returns what is wrong with this stream or the communicators that use it, or null; for those who
-   * must not throw it.
+   * must not throw it. A closed stream came to its end.
    */
   RuntimeException failure() {
     try {
-      poll();
+      if (open) {
+        poll();
+      }
       return null;
-    } catch (CudaException | NcclException | IllegalStateException e) {
-      return e;
+    } catch (IllegalStateException closedMeanwhile) {
+      return open ? closedMeanwhile : null;
+    } catch (RuntimeException failure) {
+      return failure;
     }
   }
 
@@ -163,14 +192,19 @@ public final class CudaStream extends Stream {
     return Completions.of(this);
   }
 
+  void callBack(MemorySegment function, long argument) {
+    MemorySegment data = MemorySegment.ofAddress(argument);
+    call("cudaLaunchHostFunc", () -> cudart_h.cudaLaunchHostFunc(handle, function, data));
+  }
+
   @Override
   protected void mark(Event event) {
-    ((CudaEvent) event).record(handle);
+    CudaDevices.run(device(), () -> ((CudaEvent) event).record(handle));
   }
 
   @Override
   protected void follow(Event event) {
-    ((CudaEvent) event).waitedForBy(handle);
+    CudaDevices.run(device(), () -> ((CudaEvent) event).waitedForBy(handle));
   }
 
   @Override
@@ -191,16 +225,16 @@ public final class CudaStream extends Stream {
   void copy(MemorySegment target, MemorySegment source, long bytes) {
     if (bytes > 0) {
       int kind = cudart_h.cudaMemcpyDefault();
-      CudaResults.check(
-          cudart_h.cudaMemcpyAsync(target, source, bytes, kind, handle), "cudaMemcpyAsync");
+      call("cudaMemcpyAsync", () -> cudart_h.cudaMemcpyAsync(target, source, bytes, kind, handle));
     }
   }
 
   @Override
   protected void fill(Buffer target, byte value) {
-    if (target.byteSize() > 0) {
-      int result = cudart_h.cudaMemsetAsync(target.pointer(), value, target.byteSize(), handle);
-      CudaResults.check(result, "cudaMemsetAsync");
+    MemorySegment memory = target.pointer();
+    long bytes = target.byteSize();
+    if (bytes > 0) {
+      call("cudaMemsetAsync", () -> cudart_h.cudaMemsetAsync(memory, value, bytes, handle));
     }
   }
 
@@ -209,13 +243,54 @@ public final class CudaStream extends Stream {
     if (!closed.compareAndSet(false, true)) {
       return;
     }
-    staging.close();
+    RuntimeException stuck = drain();
+    if (stuck != null) {
+      tellUsersOfStuckWork();
+      Completions.fail(this, stuck);
+    }
+    staging.close(stuck == null);
     synchronized (this) {
       open = false;
       if (!foreign) {
-        CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy");
+        CudaDevices.run(
+            device(),
+            () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
       }
     }
+    // What a communicator has to tell, its own close or the abort has told.
+    if (stuck instanceof NcclTimeoutException || stuck instanceof CudaException) {
+      throw stuck;
+    }
+  }
+
+  /** Waits for what is enqueued and returns why it did not come to its end, or null. */
+  private RuntimeException drain() {
+    try {
+      await(this::reached, longestTimeoutOfUsers(), "cudaStreamQuery");
+      return null;
+    } catch (CommunicatorAbortedException aborted) {
+      return endsAfterAbort() ? null : aborted;
+    } catch (RuntimeException stuck) {
+      return stuck;
+    }
+  }
+
+  /**
+   * Returns whether the device leaves the kernels of an aborted communicator, which takes it a
+   * moment.
+   */
+  private boolean endsAfterAbort() {
+    return CudaDevices.on(
+        device(),
+        () -> {
+          Backoff backoff = new Backoff("cudaStreamQuery", ABORT_TIMEOUT);
+          while (!reached()) {
+            if (!backoff.pause()) {
+              return false;
+            }
+          }
+          return true;
+        });
   }
 
   @Override

@@ -3,7 +3,6 @@ package io.nccl4j.cuda;
 import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
 import java.lang.foreign.MemorySegment;
-import java.time.Duration;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -17,8 +16,7 @@ import org.apache.logging.log4j.Logger;
  */
 final class Staging {
   private static final Logger LOG = LogManager.getLogger(Staging.class);
-  private static final long CHUNK_BYTES = 2 << 20;
-  private static final Duration CLOSE_TIMEOUT = Duration.ofSeconds(5);
+  private static final long CHUNK_BYTES = 1 << 20;
 
   private final CudaStream stream;
   private final Chunk[] chunks = new Chunk[2];
@@ -34,7 +32,7 @@ final class Staging {
   synchronized void upload(MemorySegment source, Buffer target) {
     for (long offset = 0; offset < source.byteSize(); offset += CHUNK_BYTES) {
       long bytes = Math.min(CHUNK_BYTES, source.byteSize() - offset);
-      Chunk chunk = free(bytes);
+      Chunk chunk = free();
       MemorySegment.copy(source, offset, chunk.memory(), 0, bytes);
       stream.copy(at(target, offset), chunk.memory(), bytes);
       stream.record(chunk.done());
@@ -46,7 +44,7 @@ final class Staging {
     long flyingOffset = 0;
     for (long offset = 0; offset < target.byteSize(); offset += CHUNK_BYTES) {
       long bytes = Math.min(CHUNK_BYTES, target.byteSize() - offset);
-      Chunk chunk = free(bytes);
+      Chunk chunk = free();
       stream.copy(chunk.memory(), at(source, offset), bytes);
       stream.record(chunk.done());
       write(flying, target, flyingOffset);
@@ -67,27 +65,21 @@ final class Staging {
     }
   }
 
-  /** Returns a chunk that the device is done with; the two take turns. */
-  private Chunk free(long bytes) {
-    Chunk chunk = chunks[next];
-    if (chunk == null || chunk.memory().byteSize() < bytes) {
-      release(chunk);
-      chunks[next] = null;
-      chunk = new Chunk(CudaMemory.pin(chunkBytes(bytes)), CudaEvent.create(stream.device()));
-      chunks[next] = chunk;
-    } else {
-      await(chunk);
+  /**
+   * Returns a chunk that the device is done with; the two take turns. Both are made at once, on
+   * first use: page-locking memory can wait for the whole device, so it must not happen again and
+   * again.
+   */
+  private Chunk free() {
+    if (chunks[0] == null) {
+      for (int i = 0; i < chunks.length; i++) {
+        chunks[i] = new Chunk(CudaMemory.pin(CHUNK_BYTES), CudaEvent.create(stream.device()));
+      }
     }
+    Chunk chunk = chunks[next];
+    await(chunk);
     next = 1 - next;
     return chunk;
-  }
-
-  /**
-   * Small copies get a small chunk, so that a stream that only ever copies a loss value pins a
-   * page, not megabytes.
-   */
-  private static long chunkBytes(long bytes) {
-    return Math.min(CHUNK_BYTES, Math.max(4096, Long.highestOneBit(bytes - 1) << 1));
   }
 
   private static MemorySegment at(Buffer buffer, long offset) {
@@ -98,31 +90,18 @@ final class Staging {
     stream.await(chunk.done()::isComplete, Stream.DEFAULT_TIMEOUT, "cudaEventQuery");
   }
 
-  private void release(Chunk chunk) {
-    if (chunk != null) {
-      await(chunk);
-      chunk.done().close();
-      CudaMemory.unpin(chunk.memory());
-    }
-  }
-
-  synchronized void close() {
-    for (Chunk chunk : chunks) {
-      if (chunk == null) {
-        continue;
-      }
-      if (chunk.done().completesWithin(CLOSE_TIMEOUT)) {
-        CudaMemory.unpin(chunk.memory());
+  /**
+   * Gives the chunks back; if the stream is stuck, it may still write them, and they stay with it.
+   */
+  synchronized void close(boolean drained) {
+    for (int i = 0; i < chunks.length && chunks[i] != null; i++) {
+      if (drained) {
+        CudaMemory.unpin(chunks[i].memory());
       } else {
-        // Memory that a stuck stream may still write must not be given away.
-        LOG.warn(
-            "{} is stuck; {} bytes of page-locked memory stay with it",
-            stream,
-            chunk.memory().byteSize());
+        LOG.warn("{} is stuck; {} bytes of page-locked memory stay with it", stream, CHUNK_BYTES);
       }
-      chunk.done().close();
+      chunks[i].done().close();
+      chunks[i] = null;
     }
-    chunks[0] = null;
-    chunks[1] = null;
   }
 }

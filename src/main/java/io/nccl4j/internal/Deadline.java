@@ -29,18 +29,52 @@ public final class Deadline {
    *     set
    */
   public static void run(String function, Duration timeout, String waitedFor, Runnable call) {
-    FutureTask<Void> task = new FutureTask<>(call, null);
-    Thread.ofPlatform().daemon().name("nccl4j-" + function).start(task);
     try {
-      task.get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
-    } catch (TimeoutException e) {
-      throw new NcclTimeoutException(function, timeout, waitedFor);
+      start(function, call).get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw interrupted(function);
+    } catch (TimeoutException e) {
+      throw new NcclTimeoutException(function, timeout, waitedFor);
     } catch (ExecutionException e) {
       throw rethrown(e.getCause());
     }
+  }
+
+  /**
+   * Does what {@link #run} does for a call that must not be left half-way: an interrupt is kept for
+   * later.
+   */
+  public static void runUninterrupted(
+      String function, Duration timeout, String waitedFor, Runnable call) {
+    boolean interrupted = Thread.interrupted();
+    FutureTask<Void> task = start(function, call);
+    long limit = TimeUnit.NANOSECONDS.convert(timeout);
+    long start = System.nanoTime();
+    try {
+      while (true) {
+        try {
+          task.get(limit - (System.nanoTime() - start), TimeUnit.NANOSECONDS);
+          return;
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    } catch (TimeoutException e) {
+      throw new NcclTimeoutException(function, timeout, waitedFor);
+    } catch (ExecutionException e) {
+      throw rethrown(e.getCause());
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  private static FutureTask<Void> start(String function, Runnable call) {
+    FutureTask<Void> task = new FutureTask<>(call, null);
+    Thread.ofPlatform().daemon().name("nccl4j-" + function).start(task);
+    return task;
   }
 
   /** Returns what a wait throws whose thread was interrupted. */

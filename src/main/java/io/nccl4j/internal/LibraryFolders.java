@@ -72,9 +72,9 @@ final class LibraryFolders {
   private static List<String> sitePackages() throws IOException, InterruptedException {
     String script =
         """
-        import site, sysconfig
-        folders = [sysconfig.get_path('purelib')] + site.getsitepackages()
-        folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+        import os, site, sys, sysconfig
+        folders = [path for path in sys.path if path and os.path.isdir(path)]
+        folders += [sysconfig.get_path('purelib')] + site.getsitepackages()
         print('\\n'.join(dict.fromkeys(folders)))
         """;
     Process python =

@@ -119,7 +119,11 @@ public final class NativeLibrary {
    * with no GPU in sight.
    */
   public boolean named() {
-    return System.getProperty(property()) != null || System.getenv(variable()) != null;
+    return set(System.getProperty(property())) || set(System.getenv(variable()));
+  }
+
+  private static boolean set(String value) {
+    return value != null && !value.isBlank();
   }
 
   private String property() {
@@ -133,11 +137,11 @@ public final class NativeLibrary {
   private Loaded search() {
     List<Attempt> attempts = new ArrayList<>();
     String property = System.getProperty(property());
-    if (property != null) {
+    if (set(property)) {
       return orThrow(tryNamed("system property " + property(), property, attempts), attempts);
     }
     String variable = System.getenv(variable());
-    if (variable != null) {
+    if (set(variable)) {
       return orThrow(tryNamed("environment variable " + variable(), variable, attempts), attempts);
     }
     Loaded found = null;
@@ -170,16 +174,20 @@ public final class NativeLibrary {
       attempts.add(new Attempt(place.source(), "-", place.missing()));
       return null;
     }
+    boolean any = false;
+    Loaded found = null;
     for (String name : fileNames) {
       Path file = place.folder().resolve(name);
-      if (Files.exists(file)) {
-        return tryLoad(place.source(), file.toString(), attempts);
+      if (found == null && Files.exists(file)) {
+        any = true;
+        found = tryLoad(place.source(), file.toString(), attempts);
       }
     }
-    attempts.add(
-        new Attempt(
-            place.source(), place.folder().toString(), "has no " + String.join(", ", fileNames)));
-    return null;
+    if (!any) {
+      String names = String.join(", ", fileNames);
+      attempts.add(new Attempt(place.source(), place.folder().toString(), "has no " + names));
+    }
+    return found;
   }
 
   @SuppressWarnings("restricted") // Loading is what this class is for.

@@ -22,6 +22,7 @@ import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
 import java.util.Optional;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -38,25 +39,21 @@ public final class NcclCommunicator extends Communicator {
   private static final Logger LOG = LogManager.getLogger(NcclCommunicator.class);
   private static final int FLOAT8_COMPUTE_CAPABILITY = 90;
 
+  // How long an abort waits for a call in flight before it leaves the freeing to that call's
+  // thread.
+  private static final Duration ABORT_PATIENCE = Duration.ofMillis(200);
+  // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
+  private static final Duration GRACE = Duration.ofSeconds(1);
+
   private final NcclBackend backend;
   private final Maker maker;
-  // NCCL may write the handle late, after a call that has answered "in progress" or was given up:
-  // eight bytes that stay.
-  private final MemorySegment handleCell = Arena.global().allocate(ValueLayout.ADDRESS);
-  private volatile MemorySegment handle = MemorySegment.NULL;
-  private final Object handleLock = new Object();
-  private volatile boolean destroying;
-  private boolean released;
+  private final CommunicatorHandle handle = new CommunicatorHandle(this);
 
   /**
-   * The native call that makes this rank's communicator, given where to write it and how it is
-   * configured.
+   * The native call that makes this rank's communicator; by the thread that is inside its handle.
    */
   private interface Maker {
-    int make(MemorySegment cell, MemorySegment config, Arena arena);
-
-    /** Returns the communicator whose state tells whether the making goes on. */
-    NcclCommunicator polled(NcclCommunicator made);
+    void make(NcclCommunicator made, MemorySegment config, Arena arena);
 
     String function();
   }
@@ -75,15 +72,11 @@ public final class NcclCommunicator extends Communicator {
 
   private record InitRank(UniqueId id, int size, int rank) implements Maker {
     @Override
-    public int make(MemorySegment cell, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment bytes =
           ncclUniqueId.allocate(arena).copyFrom(MemorySegment.ofArray(id.toBytes()));
-      return nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config);
-    }
-
-    @Override
-    public NcclCommunicator polled(NcclCommunicator made) {
-      return made;
+      int result = nccl_h.ncclCommInitRankConfig(made.handle.cell(), size, bytes, rank, config);
+      made.settle(result, function());
     }
 
     @Override
@@ -94,13 +87,16 @@ public final class NcclCommunicator extends Communicator {
 
   private record Split(NcclCommunicator parent, int color, int key) implements Maker {
     @Override
-    public int make(MemorySegment cell, MemorySegment config, Arena arena) {
-      return nccl_h.ncclCommSplit(parent.handle, color, key, cell, config);
-    }
-
-    @Override
-    public NcclCommunicator polled(NcclCommunicator made) {
-      return parent;
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment handle = parent.handle.enter(function());
+      try {
+        int result = nccl_h.ncclCommSplit(handle, color, key, made.handle.cell(), config);
+        // A pending split may answer success too, and writes the new pointer when the parent is
+        // done.
+        parent.settle(result, function());
+      } finally {
+        parent.handle.leave();
+      }
     }
 
     @Override
@@ -118,36 +114,34 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected void connect() {
-    Deadline.run(
-        maker.function(),
-        timeout(),
-        "all ranks to join " + this,
-        () -> CudaDevices.on(device(), this::make));
+    String waitedFor = "all ranks to join " + this;
+    Duration limit = config().blocking() ? timeout() : timeout().plus(GRACE);
+    Deadline.run(maker.function(), limit, waitedFor, this::make);
   }
 
-  private Void make() {
+  private void make() {
+    CudaDevices.use(device());
+    handle.enter(maker.function());
     try (Arena arena = Arena.ofConfined()) {
-      MemorySegment config = NativeConfig.of(config(), backend.version(), arena);
-      int result = maker.make(handleCell, config, arena);
-      if (result == nccl_h.ncclInProgress()) {
-        settle(maker.polled(this), maker.function());
-      } else {
-        NcclResults.check(result, maker.function());
+      maker.make(this, NativeConfig.of(config(), backend.version(), arena), arena);
+      handle.publish();
+      if (handle.made()) {
+        settle(nccl_h.ncclSuccess(), maker.function());
+        place(
+            number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
+            number(nccl_h::ncclCommCount, "ncclCommCount"));
+        checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
       }
+    } finally {
+      handle.leave();
     }
-    handle = handleInCell();
-    if (handle.address() != 0) {
-      settle(maker.function());
-      place(
-          number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
-          number(nccl_h::ncclCommCount, "ncclCommCount"));
-      int nativeDevice = number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice");
-      if (nativeDevice != device()) {
-        throw new IllegalStateException(
-            this + " was made on device " + nativeDevice + " although another was current");
-      }
+  }
+
+  private void checkDevice(int nativeDevice) {
+    if (nativeDevice != device()) {
+      throw new IllegalStateException(
+          this + " was made on device " + nativeDevice + " although another was current");
     }
-    return null;
   }
 
   /** A query that writes one int. */
@@ -155,10 +149,11 @@ public final class NcclCommunicator extends Communicator {
     int ask(MemorySegment communicator, MemorySegment answer);
   }
 
+  /** Asks NCCL for a number; by the thread that is inside. */
   private int number(Query query, String function) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
-      NcclResults.check(query.ask(handle, answer), function);
+      NcclResults.check(query.ask(handle.pointer(), answer), function);
       return answer.get(ValueLayout.JAVA_INT, 0);
     }
   }
@@ -172,23 +167,32 @@ public final class NcclCommunicator extends Communicator {
       ReduceOp op,
       int peer,
       Stream stream) {
-    int result = call(operation, send, recv, count, op, peer, ((CudaStream) stream).pointer());
-    if (result != 0) {
-      if (result != nccl_h.ncclInProgress()) {
-        throw NcclResults.failure(result, operation.function());
+    enter(operation.function());
+    try {
+      MemorySegment to = ((CudaStream) stream).pointer();
+      int result = callSafely(operation, send, recv, count, op, peer, to);
+      if (result != 0) {
+        settle(result, operation.function());
       }
-      settle(operation.function());
+    } finally {
+      leave();
     }
   }
 
-  /**
-   * Makes one call of a group; what it answers before the group's end is either success or a
-   * refusal.
-   */
+  /** Lets this thread in until it calls {@link #leave}. */
+  void enter(String function) {
+    handle.enter(function);
+  }
+
+  void leave() {
+    handle.leave();
+  }
+
+  /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
   void enqueue(GroupCall call) {
     MemorySegment stream = ((CudaStream) call.stream()).pointer();
     int result =
-        call(
+        callSafely(
             call.operation(),
             call.send(),
             call.recv(),
@@ -198,6 +202,41 @@ public final class NcclCommunicator extends Communicator {
             stream);
     if (result != nccl_h.ncclInProgress()) {
       NcclResults.check(result, call.operation().function());
+    }
+  }
+
+  /**
+   * Calls NCCL under the conditions that it needs beyond one thread at a time: nobody may ask a
+   * non-blocking communicator for its state meanwhile, and a communicator of one rank multiplies on
+   * whatever device is current.
+   */
+  private int callSafely(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      MemorySegment stream) {
+    if (size() == 1 && op != null && op.code() >= ReduceOp.AVG.code()) {
+      return CudaDevices.on(
+          device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
+    }
+    return config().blocking()
+        ? call(operation, send, recv, count, op, peer, stream)
+        : lockedCall(operation, send, recv, count, op, peer, stream);
+  }
+
+  private int lockedCall(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      MemorySegment stream) {
+    synchronized (handle) {
+      return call(operation, send, recv, count, op, peer, stream);
     }
   }
 
@@ -214,7 +253,7 @@ public final class NcclCommunicator extends Communicator {
     MemorySegment from = (send == null ? recv : send).pointer();
     MemorySegment to = (recv == null ? send : recv).pointer();
     int type = (send == null ? recv : send).type().code();
-    MemorySegment comm = handle;
+    MemorySegment comm = handle.pointer();
     return switch (operation) {
       case ALL_REDUCE -> nccl_h.ncclAllReduce(from, to, count, type, op.code(), comm, stream);
       case BROADCAST ->
@@ -273,11 +312,11 @@ public final class NcclCommunicator extends Communicator {
     for (int peer = 0; peer < size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
         MemorySegment from = slice(send, sendsAll ? peer * count : 0);
-        result = nccl_h.ncclSend(from, count, type, peer, handle, stream);
+        result = nccl_h.ncclSend(from, count, type, peer, handle.pointer(), stream);
       }
       if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
         MemorySegment to = slice(recv, receivesAll ? peer * count : 0);
-        result = nccl_h.ncclRecv(to, count, type, peer, handle, stream);
+        result = nccl_h.ncclRecv(to, count, type, peer, handle.pointer(), stream);
       }
     }
     int ended = nccl_h.ncclGroupEnd();
@@ -288,58 +327,27 @@ public final class NcclCommunicator extends Communicator {
     return MemorySegment.ofAddress(buffer.pointer().address() + offset * buffer.type().bytes());
   }
 
-  /** Waits until this communicator has finished what it answered "in progress" for. */
-  void settle(String function) {
-    settle(this, function);
-  }
-
-  private void settle(NcclCommunicator polled, String function) {
+  /**
+   * Waits until this communicator has finished what it answered "in progress" for, or success where
+   * success does not mean the end; throws for any other answer.
+   */
+  void settle(int result, String function) {
+    if (result != nccl_h.ncclInProgress()) {
+      NcclResults.check(result, function);
+    }
     Backoff backoff = new Backoff(function, timeout());
-    int state = polled.asyncState();
-    while (state == nccl_h.ncclInProgress()) {
-      if (aborted() || polled.aborted()) {
+    while (true) {
+      int state = handle.state();
+      if (handle.ended()) {
         throw new CommunicatorAbortedException(function, toString());
+      }
+      if (state != nccl_h.ncclInProgress()) {
+        NcclResults.check(state, function);
+        return;
       }
       if (!backoff.pause()) {
         throw new NcclTimeoutException(function, timeout(), "the peers of " + this);
       }
-      state = polled.asyncState();
-    }
-    NcclResults.check(state, function);
-  }
-
-  /**
-   * Returns the state of the communicator; success once it has been aborted or destroyed. The lock
-   * keeps an abort, which may come from any thread, from freeing it beneath the question.
-   */
-  private int asyncState() {
-    synchronized (handleLock) {
-      MemorySegment communicator = handle.address() == 0 ? handleInCell() : handle;
-      if (released) {
-        return nccl_h.ncclSuccess();
-      }
-      if (communicator.address() == 0) {
-        return nccl_h.ncclInProgress();
-      }
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment state = arena.allocate(ValueLayout.JAVA_INT);
-        NcclResults.check(
-            nccl_h.ncclCommGetAsyncError(communicator, state), "ncclCommGetAsyncError");
-        return state.get(ValueLayout.JAVA_INT, 0);
-      }
-    }
-  }
-
-  private MemorySegment handleInCell() {
-    return handleCell.get(ValueLayout.ADDRESS, 0);
-  }
-
-  /** From here on nobody asks this communicator anything; returns it, to be freed. */
-  private MemorySegment release() {
-    synchronized (handleLock) {
-      released = true;
-      // While connecting, the cell has the communicator as soon as NCCL has made it.
-      return handleInCell();
     }
   }
 
@@ -369,25 +377,33 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private int createOperator(DataType type, MemorySegment scalar, int residence) {
+    MemorySegment comm = handle.enter("ncclRedOpCreatePreMulSum");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment operator = arena.allocate(ValueLayout.JAVA_INT);
-      NcclResults.check(
-          nccl_h.ncclRedOpCreatePreMulSum(operator, scalar, type.code(), residence, handle),
-          "ncclRedOpCreatePreMulSum");
+      int result = nccl_h.ncclRedOpCreatePreMulSum(operator, scalar, type.code(), residence, comm);
+      NcclResults.check(result, "ncclRedOpCreatePreMulSum");
       return operator.get(ValueLayout.JAVA_INT, 0);
+    } finally {
+      handle.leave();
     }
   }
 
   @Override
   protected void destroyOperator(int code) {
-    if (open()) {
-      NcclResults.check(nccl_h.ncclRedOpDestroy(code, handle), "ncclRedOpDestroy");
+    if (!open()) {
+      return;
+    }
+    MemorySegment comm = handle.enter("ncclRedOpDestroy");
+    try {
+      NcclResults.check(nccl_h.ncclRedOpDestroy(code, comm), "ncclRedOpDestroy");
+    } finally {
+      handle.leave();
     }
   }
 
   @Override
   protected Optional<NcclException> findAsyncError() {
-    int state = asyncState();
+    int state = handle.state();
     return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()
         ? Optional.empty()
         : Optional.of(NcclResults.failure(state, "ncclCommGetAsyncError"));
@@ -395,14 +411,28 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected void abortConnection() {
-    MemorySegment communicator = release();
-    if (communicator.address() == 0) {
+    handle.end(ABORT_PATIENCE);
+    freeIfNobodyInside();
+  }
+
+  /**
+   * Aborts the ended communicator unless a thread is inside, which then does so when it leaves.
+   * NCCL gives no way to call that thread back from a blocking call.
+   */
+  void freeIfNobodyInside() {
+    MemorySegment comm = handle.take();
+    if (comm == null) {
       return;
     }
     try {
-      end(
+      Deadline.runUninterrupted(
           "ncclCommAbort",
-          () -> NcclResults.check(nccl_h.ncclCommAbort(communicator), "ncclCommAbort"));
+          timeout(),
+          "NCCL to free " + this,
+          () -> {
+            CudaDevices.use(device());
+            NcclResults.check(nccl_h.ncclCommAbort(comm), "ncclCommAbort");
+          });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
     }
@@ -410,42 +440,43 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected void closeConnection() {
-    if (handle.address() == 0) {
+    if (!handle.made()) {
       return;
     }
     try {
-      end("ncclCommDestroy", this::finalizeAndDestroy);
-    } catch (NcclTimeoutException e) {
-      // Once NCCL is freeing the communicator, nothing else may touch it.
-      if (!destroying) {
-        abortConnection();
-      }
-      throw e;
+      awaitStreams();
+      Deadline.runUninterrupted(
+          "ncclCommDestroy",
+          timeout().plus(GRACE),
+          "the peers of " + this,
+          this::finalizeAndDestroy);
+    } catch (RuntimeException failure) {
+      abortAfter(failure);
+      throw failure;
     }
   }
 
+  private void abortAfter(RuntimeException failure) {
+    markAborted();
+    try {
+      abortConnection();
+    } catch (RuntimeException another) {
+      failure.addSuppressed(another);
+    }
+  }
+
+  /**
+   * Ends the communicator when its streams are done, so that a blocking finalize has nothing to
+   * wait for.
+   */
   private void finalizeAndDestroy() {
-    int result = nccl_h.ncclCommFinalize(handle);
-    if (result == nccl_h.ncclInProgress()) {
-      settle("ncclCommFinalize");
-    } else {
-      NcclResults.check(result, "ncclCommFinalize");
+    CudaDevices.use(device());
+    MemorySegment comm = handle.enter("ncclCommFinalize");
+    try {
+      settle(nccl_h.ncclCommFinalize(comm), "ncclCommFinalize");
+      NcclResults.check(nccl_h.ncclCommDestroy(handle.takeInside()), "ncclCommDestroy");
+    } finally {
+      handle.leave();
     }
-    destroying = true;
-    NcclResults.check(nccl_h.ncclCommDestroy(release()), "ncclCommDestroy");
-  }
-
-  private void end(String function, Runnable call) {
-    Deadline.run(
-        function,
-        timeout(),
-        "the peers of " + this,
-        () ->
-            CudaDevices.on(
-                device(),
-                () -> {
-                  call.run();
-                  return null;
-                }));
   }
 }

@@ -2,15 +2,15 @@
  * The pure-Java backend: the same contract with no GPU and no native code, each rank a thread of
  * this process. It is there to prove numbers and to run GPU programs where there is no GPU.
  *
- * <p>A {@link io.nccl4j.reference.ReferenceStream} is a queue with one thread. What the thread finds
- * there is the work of one {@code Member}, a rank in its {@code World}, or of several that a group
- * put together. Work consists of {@code Transfer}s, which one thread takes further in turn, none
- * ever waiting on its own: the ring (reduce-scatter, all-gather, all-reduce), the chain along the
- * ring (broadcast, reduce), two trees (all-reduce), and the exchange of single messages (all the
- * rest). They reach other ranks only over {@code SendLink} and {@code ReceiveLink}, queues of slices
- * with a fixed number of slots. Where all transfers of a thread wait, its {@code Patience} decides
- * how, and {@code Work} looks for what could keep them waiting for ever: an abort, a rank that
- * failed, left or calls something else, a deadline.
+ * <p>A {@link io.nccl4j.reference.ReferenceStream} is a queue with one thread. What the thread
+ * finds there is the work of one {@code Member}, a rank in its {@code World}, or of several that a
+ * group put together. Work consists of {@code Transfer}s, which one thread takes further in turn,
+ * none ever waiting on its own: the ring (reduce-scatter, all-gather, all-reduce), the chain along
+ * the ring (broadcast, reduce), two trees (all-reduce), and the exchange of single messages (all
+ * the rest). They reach other ranks only over {@code SendLink} and {@code ReceiveLink}, queues of
+ * slices with a fixed number of slots. Where all transfers of a thread wait, its {@code Patience}
+ * decides how, and {@code Work} looks for what could keep them waiting for ever: an abort, a rank
+ * that failed, left or calls something else, a deadline.
  *
  * <p>{@code Arithmetic} and the {@code Kernel} of each type do what reductions do to elements,
  * rounding to the type at every step as NCCL does.

@@ -1,0 +1,160 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.ProcessBarrier;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+import java.util.concurrent.locks.LockSupport;
+
+/**
+ * An {@code ncclComm_t} and who may touch it when.
+ *
+ * <p>One thread at a time is inside, between {@link #enter} and {@link #leave}; pollers ask for the
+ * state under a lock. {@link #end} lets nobody in any more. Whoever then finds nobody inside takes
+ * the communicator, once, to free it: NCCL frees at once, also under the feet of a thread that is
+ * still in a call.
+ */
+final class CommunicatorHandle {
+  private static final VarHandle INSIDE;
+  private static final long LOOK_NANOS = 50_000;
+
+  static {
+    try {
+      INSIDE = MethodHandles.lookup().findVarHandle(CommunicatorHandle.class, "inside", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  // NCCL may write the pointer late, after a call that answered "in progress" or was given up:
+  // eight bytes that stay.
+  private final MemorySegment cell = Arena.global().allocate(ValueLayout.ADDRESS);
+  private final NcclCommunicator owner;
+
+  private MemorySegment pointer = MemorySegment.NULL;
+  private volatile boolean ended;
+  private boolean taken;
+
+  @SuppressWarnings("UnusedVariable") // Through INSIDE.
+  private int inside;
+
+  CommunicatorHandle(NcclCommunicator owner) {
+    this.owner = owner;
+  }
+
+  /** Returns where NCCL is to write the pointer. */
+  MemorySegment cell() {
+    return cell;
+  }
+
+  /** Returns whether NCCL has written a pointer. */
+  boolean made() {
+    return ((MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L)).address() != 0;
+  }
+
+  /**
+   * Lets this thread in and returns the pointer for its calls.
+   *
+   * @throws CommunicatorAbortedException if the communicator has ended
+   * @throws IllegalStateException if another thread is inside
+   */
+  MemorySegment enter(String function) {
+    if ((int) INSIDE.getOpaque(this) != 0) {
+      throw new IllegalStateException(
+          owner + " is in use by another thread; one thread at a time may use a communicator");
+    }
+    INSIDE.setOpaque(this, 1);
+    // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
+    // the other.
+    if (ended) {
+      leave();
+      throw new CommunicatorAbortedException(function, owner.toString());
+    }
+    return pointer;
+  }
+
+  /** Lets this thread out; if the communicator ended meanwhile, this thread frees it. */
+  void leave() {
+    INSIDE.setRelease(this, 0);
+    if (ended) {
+      owner.freeIfNobodyInside();
+    }
+  }
+
+  /**
+   * Makes the pointer that NCCL has written the one that {@link #enter} returns; by the thread
+   * inside.
+   */
+  void publish() {
+    synchronized (this) {
+      pointer = (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+    }
+  }
+
+  /** Returns the pointer; for the thread inside. */
+  MemorySegment pointer() {
+    return pointer;
+  }
+
+  boolean ended() {
+    return ended;
+  }
+
+  /** Lets nobody in any more, and waits a while for whoever is inside. */
+  void end(Duration patience) {
+    ended = true;
+    ProcessBarrier.run();
+    long start = System.nanoTime();
+    while ((int) INSIDE.getAcquire(this) != 0 && System.nanoTime() - start < patience.toNanos()) {
+      LockSupport.parkNanos(LOOK_NANOS);
+    }
+  }
+
+  /**
+   * Returns the pointer for the caller to free, or null if somebody is inside, has it already, or
+   * NCCL never wrote one.
+   */
+  MemorySegment take() {
+    synchronized (this) {
+      if (taken || (int) INSIDE.getAcquire(this) != 0 || !made()) {
+        return null;
+      }
+      taken = true;
+      return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+    }
+  }
+
+  /** Takes the pointer for the one thread that is inside, which then frees it. */
+  MemorySegment takeInside() {
+    synchronized (this) {
+      taken = true;
+      return pointer;
+    }
+  }
+
+  /** Returns the communicator's {@code ncclResult_t}; success once nobody may ask any more. */
+  int state() {
+    synchronized (this) {
+      if (taken) {
+        return nccl_h.ncclSuccess();
+      }
+      if (!made()) {
+        return nccl_h.ncclInProgress();
+      }
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment state = arena.allocate(ValueLayout.JAVA_INT);
+        MemorySegment communicator =
+            (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+        NcclResults.check(
+            nccl_h.ncclCommGetAsyncError(communicator, state), "ncclCommGetAsyncError");
+        return state.get(ValueLayout.JAVA_INT, 0);
+      }
+    }
+  }
+}
