@@ -14,6 +14,7 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 
 /**
  * Where the ranks of a communicator to be meet: all that come with one unique id, until they are
@@ -29,7 +30,8 @@ final class Gathering {
   private final ReferenceOptions options;
   private final BitSet present = new BitSet();
   private volatile World world;
-  private volatile NcclException failure;
+  // Makes an exception for each rank, since each may add to its own.
+  private volatile Supplier<NcclException> failure;
 
   private Gathering(UniqueId id, int size, ReferenceOptions options) {
     this.id = id;
@@ -103,7 +105,7 @@ final class Gathering {
     forget();
     throw aborted.getAsBoolean()
         ? new CommunicatorAbortedException("connect", communicator)
-        : failure;
+        : failure.get();
   }
 
   private synchronized void awaitOutcome(int rank, Duration timeout, BooleanSupplier aborted) {
@@ -112,11 +114,10 @@ final class Gathering {
     while (world == null && failure == null) {
       long left = deadline - System.nanoTime();
       if (aborted.getAsBoolean()) {
-        fail(Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
+        fail(() -> Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
       } else if (left <= 0) {
-        fail(
-            new NcclTimeoutException(
-                "connect", timeout, Member.ranks(missing()) + " of " + size + " did not come"));
+        String text = Member.ranks(missing()) + " of " + size + " did not come";
+        fail(() -> new NcclTimeoutException("connect", timeout, text));
       } else {
         try {
           wait(Math.max(1, left / 1_000_000));
@@ -131,7 +132,7 @@ final class Gathering {
     }
   }
 
-  private synchronized void fail(NcclException cause) {
+  private synchronized void fail(Supplier<NcclException> cause) {
     failure = cause;
     notifyAll();
   }

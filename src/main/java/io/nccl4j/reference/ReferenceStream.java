@@ -30,7 +30,6 @@ import org.apache.logging.log4j.Logger;
  * closed is logged.
  */
 public final class ReferenceStream extends Stream {
-  private static final Logger LOG = LogManager.getLogger(ReferenceStream.class);
   private static final AtomicLong STREAMS = new AtomicLong();
   private static final long YIELDING_NANOS = 50_000;
 
@@ -357,12 +356,17 @@ public final class ReferenceStream extends Stream {
     }
     LockSupport.unpark(thread);
     while (!awaitFinished(queue.enqueued(), System.nanoTime() + DEFAULT_TIMEOUT.toNanos())) {
-      LOG.warn("{} is closed but has not finished: abort what it waits for", this);
+      log().warn("{} is closed but has not finished: abort what it waits for", this);
     }
     NcclException failed = failure;
     if (failed != null) {
-      LOG.warn("{} was closed with a failure that nobody had asked for", this, failed);
+      log().warn("{} was closed with a failure that nobody had asked for", this, failed);
     }
+  }
+
+  /** Finds the logger only when there is something to say, since most programs never need it. */
+  private static Logger log() {
+    return LogManager.getLogger(ReferenceStream.class);
   }
 
   @Override

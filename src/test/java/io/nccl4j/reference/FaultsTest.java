@@ -1,0 +1,475 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What each rank is told when one of them fails, leaves, stays away or calls something else. */
+class FaultsTest {
+  private static final CommunicatorConfig SOON =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(400));
+  private static final CommunicatorConfig LATE =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
+  private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
+
+  /** A call that one rank makes while the others make another. */
+  private record Odd(String said, Ranks.Program call) {
+    @Override
+    public String toString() {
+      return said;
+    }
+  }
+
+  static List<Odd> oddCalls() {
+    return List.of(
+        new Odd(
+            "allReduce(count 8, FLOAT32, max)",
+            (comm, stream) -> {
+              Buffer data = comm.allocate(DataType.FLOAT32, 8);
+              comm.allReduce(data, data, ReduceOp.MAX, stream);
+            }),
+        new Odd(
+            "allReduce(count 9, FLOAT32, sum)",
+            (comm, stream) -> {
+              Buffer data = comm.allocate(DataType.FLOAT32, 9);
+              comm.allReduce(data, data, ReduceOp.SUM, stream);
+            }),
+        new Odd(
+            "allReduce(count 8, INT32, sum)",
+            (comm, stream) -> {
+              Buffer data = comm.allocate(DataType.INT32, 8);
+              comm.allReduce(data, data, ReduceOp.SUM, stream);
+            }),
+        new Odd(
+            "broadcast(count 8, FLOAT32, root 2)",
+            (comm, stream) -> comm.broadcast(comm.allocate(DataType.FLOAT32, 8), 2, stream)),
+        new Odd(
+            "allToAll(count 2, FLOAT32)",
+            (comm, stream) ->
+                comm.allToAll(
+                    comm.allocate(DataType.FLOAT32, 8),
+                    comm.allocate(DataType.FLOAT32, 8),
+                    stream)));
+  }
+
+  @ParameterizedTest
+  @MethodSource("oddCalls")
+  void everyRankIsToldWhichRanksCallDifferentThings(Odd odd) {
+    Ranks.run(
+        4,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          if (comm.rank() == 2) {
+            odd.call.run(comm, stream);
+          } else {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+          }
+          NcclInvalidUsageException thrown =
+              assertThrows(NcclInvalidUsageException.class, stream::synchronize);
+          assertTrue(thrown.getMessage().contains("rank 2 called " + odd.said), thrown::toString);
+          assertTrue(
+              thrown.getMessage().contains("called allReduce(count 8, FLOAT32, sum)"),
+              thrown::toString);
+          assertEquals(NcclInvalidUsageException.class, comm.asyncError().orElseThrow().getClass());
+        });
+  }
+
+  @Test
+  void differentRootsAreToldApart() {
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          comm.broadcast(data, comm.rank() == 1 ? 1 : 0, stream);
+          NcclInvalidUsageException thrown =
+              assertThrows(NcclInvalidUsageException.class, stream::synchronize);
+          assertTrue(
+              thrown.getMessage().contains("rank 1 called broadcast(count 8, FLOAT32, root 1)"),
+              thrown::toString);
+        });
+  }
+
+  @Test
+  void aRankThatDoesNotComeIsNamedByAllThatWaited() {
+    CyclicBarrier over = new CyclicBarrier(4);
+    Ranks.run(
+        4,
+        OPTIONS,
+        SOON,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          if (comm.rank() != 2) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            NcclTimeoutException thrown =
+                assertThrows(NcclTimeoutException.class, stream::synchronize);
+            assertTrue(
+                thrown.getMessage().contains("rank 2 did not call allReduce"), thrown::toString);
+            assertTrue(thrown.getMessage().contains("0.4 s"), thrown::toString);
+          }
+          over.await(20, TimeUnit.SECONDS);
+          if (comm.rank() == 2) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            NcclRemoteException thrown =
+                assertThrows(NcclRemoteException.class, stream::synchronize);
+            assertTrue(
+                thrown.getMessage().contains("gave up waiting for this rank"), thrown::toString);
+          }
+        });
+  }
+
+  @Test
+  void anAbortReleasesThisRankAndNamesItToTheOthers() {
+    CountDownLatch waiting = new CountDownLatch(2);
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          if (comm.rank() == 2) {
+            waiting.await();
+            Thread.sleep(50);
+            comm.abort();
+            return;
+          }
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          waiting.countDown();
+          NcclRemoteException thrown = assertThrows(NcclRemoteException.class, stream::synchronize);
+          assertTrue(
+              thrown.getMessage().contains("rank 2 aborted its communicator"), thrown::toString);
+        });
+  }
+
+  @Test
+  void anAbortedWaitSaysSo() {
+    CountDownLatch over = new CountDownLatch(1);
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          if (comm.rank() == 0) {
+            Buffer data = comm.allocate(DataType.FLOAT32, 8);
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            Thread.sleep(50);
+            comm.abort();
+            assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+            stream.synchronize();
+            assertTrue(stream.isComplete(), "the stream goes on");
+            over.countDown();
+          } else {
+            over.await(20, TimeUnit.SECONDS);
+          }
+        });
+  }
+
+  @Test
+  void aRankThatHasClosedIsNamed() {
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          if (comm.rank() != 1) {
+            Buffer data = comm.allocate(DataType.FLOAT32, 8);
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            NcclRemoteException thrown =
+                assertThrows(NcclRemoteException.class, stream::synchronize);
+            assertTrue(
+                thrown.getMessage().contains("rank 1 closed its communicator"), thrown::toString);
+          }
+        });
+  }
+
+  @Test
+  void messagesThatDifferAreToldOnBothSides() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(comm.rank() == 0 ? DataType.FLOAT32 : DataType.INT32, 6);
+          if (comm.rank() == 0) {
+            comm.send(data, 1, stream);
+          } else {
+            comm.recv(data.slice(0, 5), 0, stream);
+          }
+          NcclInvalidUsageException thrown =
+              assertThrows(NcclInvalidUsageException.class, stream::synchronize);
+          assertTrue(
+              thrown.getMessage().contains("rank 0 sends 6 x FLOAT32, rank 1 receives 5 x INT32"),
+              thrown::toString);
+        });
+  }
+
+  @Test
+  void aMessageToARankThatIsInACollectiveIsADifferenceToo() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          if (comm.rank() == 0) {
+            comm.send(data, 1, stream);
+          } else {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+          }
+          NcclInvalidUsageException thrown =
+              assertThrows(NcclInvalidUsageException.class, stream::synchronize);
+          assertTrue(
+              thrown.getMessage().contains("rank 1 is in allReduce(count 6, FLOAT32, sum)"),
+              thrown::toString);
+        });
+  }
+
+  @Test
+  void aMessageThatNobodyReceivesTimesOut() {
+    CyclicBarrier over = new CyclicBarrier(2);
+    Ranks.run(
+        2,
+        OPTIONS,
+        SOON,
+        (comm, stream) -> {
+          if (comm.rank() == 0) {
+            comm.send(comm.allocate(DataType.FLOAT32, 6), 1, stream);
+            NcclTimeoutException thrown =
+                assertThrows(NcclTimeoutException.class, stream::synchronize);
+            assertTrue(thrown.getMessage().contains("rank 1"), thrown::toString);
+          }
+          over.await(20, TimeUnit.SECONDS);
+        });
+  }
+
+  @Test
+  void aMessageToItselfNeedsItsOtherHalfInTheSameGroup() {
+    Ranks.run(
+        1,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          assertThrows(NcclInvalidUsageException.class, () -> comm.send(data, 0, stream));
+          assertThrows(
+              NcclInvalidUsageException.class, () -> Group.run(() -> comm.recv(data, 0, stream)));
+          stream.synchronize();
+        });
+  }
+
+  @Test
+  void aBufferThatIsClosedWhileACollectiveNeedsItFailsTheCollective() {
+    CountDownLatch closed = new CountDownLatch(1);
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 1000);
+          if (comm.rank() == 0) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            data.close();
+            closed.countDown();
+          } else {
+            closed.await();
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+          }
+          NcclException thrown = assertThrows(NcclException.class, stream::synchronize);
+          assertTrue(
+              thrown.getMessage().contains("a buffer was closed while the operation used it"),
+              thrown::toString);
+        });
+  }
+
+  @Test
+  void anOperationOnACommunicatorThatFailedFailsAtOnce() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 4 + comm.rank());
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          NcclException first = assertThrows(NcclException.class, stream::synchronize);
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          NcclException second = assertThrows(NcclException.class, stream::synchronize);
+          assertTrue(second.getMessage().contains("failed before"), second::toString);
+          assertEquals(first, comm.asyncError().orElseThrow());
+        });
+  }
+
+  @Test
+  void ranksThatDoNotComeToTheirCommunicatorAreNamed() {
+    ReferenceBackend backend = ReferenceBackend.open(4);
+    UniqueId id = backend.newUniqueId();
+    NcclTimeoutException thrown =
+        assertThrows(
+            NcclTimeoutException.class,
+            () ->
+                Group.run(
+                    () -> {
+                      backend.communicator(id, 4, 0, SOON);
+                      backend.communicator(id, 4, 2, SOON);
+                    }));
+    assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
+    assertEquals(0, Gathering.openGatherings());
+  }
+
+  @Test
+  void whoDiffersFromTheRanksBeforeItIsRefused() {
+    ReferenceBackend backend = ReferenceBackend.open(4);
+    UniqueId id = backend.newUniqueId();
+    Gathering.enter(id, 3, 0, OPTIONS);
+    assertRefused(backend, id, 3, 0, "rank 0 has come already");
+    assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
+    ReferenceBackend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
+    assertRefused(other, id, 3, 1, "other options");
+    assertThrows(
+        NcclTimeoutException.class,
+        () -> backend.communicator(id, 3, 1, SOON),
+        "rank 2 is missing");
+    assertEquals(0, Gathering.openGatherings());
+  }
+
+  private static void assertRefused(
+      ReferenceBackend backend, UniqueId id, int size, int rank, String text) {
+    NcclInvalidUsageException thrown =
+        assertThrows(
+            NcclInvalidUsageException.class, () -> backend.communicator(id, size, rank, SOON));
+    assertTrue(thrown.getMessage().contains(text), thrown::toString);
+  }
+
+  @Test
+  void anIdOfAnotherBackendIsRefused() {
+    byte[] bytes = new byte[UniqueId.BYTES];
+    bytes[0] = 1;
+    IllegalArgumentException thrown =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> ReferenceBackend.open(1).communicator(UniqueId.of(bytes), 1, 0, SOON));
+    assertTrue(thrown.getMessage().contains("another backend"), thrown::toString);
+  }
+
+  @Test
+  void aSplitThatARankDoesNotJoinNamesIt() {
+    CyclicBarrier over = new CyclicBarrier(3);
+    Ranks.run(
+        3,
+        OPTIONS,
+        SOON,
+        (comm, stream) -> {
+          if (comm.rank() != 1) {
+            NcclTimeoutException thrown =
+                assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0));
+            assertTrue(thrown.getMessage().contains("rank 1 did not call split"), thrown::toString);
+          }
+          over.await(20, TimeUnit.SECONDS);
+          if (comm.rank() == 1) {
+            assertInstanceOf(
+                NcclRemoteException.class,
+                assertThrows(NcclException.class, () -> comm.split(0, 0)));
+          }
+        });
+  }
+
+  @Test
+  void aStreamTakesMoreThanItsQueueWasMadeForAndKeepsTheOrder() {
+    int operations = 1000;
+    CountDownLatch enqueued = new CountDownLatch(1);
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          if (comm.rank() == 1) {
+            enqueued.await();
+          }
+          Buffer data = comm.allocate(DataType.INT32, operations);
+          data.fill((byte) 0, stream);
+          data.slice(0, 1).copyFrom(one(comm, stream), stream);
+          for (int i = 1; i < operations; i++) {
+            comm.allReduce(data.slice(i - 1, 1), data.slice(i, 1), ReduceOp.MAX, stream);
+          }
+          enqueued.countDown();
+          stream.synchronize();
+          assertEquals(1, DataType.INT32.getLong(data.segment(), operations - 1));
+        });
+  }
+
+  private static Buffer one(Communicator comm, Stream stream) {
+    Buffer one = comm.allocate(DataType.INT32, 1);
+    DataType.INT32.setLong(one.segment(), 0, 1);
+    stream.synchronize();
+    return one;
+  }
+
+  @Test
+  void oneCommunicatorOnTwoStreamsKeepsTheOrderOfCalls() {
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          try (Stream other = comm.newStream()) {
+            Buffer data = comm.allocate(DataType.INT32, 1);
+            DataType.INT32.setLong(data.segment(), 0, 1);
+            for (int i = 0; i < 10; i++) {
+              comm.allReduce(data, data, ReduceOp.SUM, i % 2 == 0 ? stream : other);
+            }
+            stream.synchronize();
+            other.synchronize();
+            assertEquals((long) Math.pow(3, 10), DataType.INT32.getLong(data.segment(), 0));
+          }
+        });
+  }
+
+  @Test
+  void aGroupMayUseSeveralStreamsOfOneCommunicator() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          try (Stream other = comm.newStream()) {
+            Buffer data = comm.allocate(DataType.INT32, 2);
+            DataType.INT32.setLong(data.segment(), 0, 10 + comm.rank());
+            int peer = 1 - comm.rank();
+            Group.run(
+                () -> {
+                  comm.recv(data.slice(1, 1), peer, other);
+                  comm.send(data.slice(0, 1), peer, stream);
+                });
+            stream.synchronize();
+            assertEquals(10 + peer, DataType.INT32.getLong(data.segment(), 1));
+            other.synchronize();
+          }
+        });
+  }
+}
