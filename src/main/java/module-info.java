@@ -13,4 +13,5 @@ module io.nccl4j {
   exports io.nccl4j.cuda;
   exports io.nccl4j.nccl;
   exports io.nccl4j.reference;
+  exports io.nccl4j.rendezvous;
 }

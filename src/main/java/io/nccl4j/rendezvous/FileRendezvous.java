@@ -1,0 +1,289 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+
+/**
+ * A rendezvous through files in a directory that all ranks see: of one host, or on a shared file
+ * system.
+ *
+ * <p><b>Protocol.</b> In each round, every rank but 0 announces itself with a random token of this
+ * one attempt. When all have, rank 0 publishes the id in one file, together with all those tokens
+ * and a random token of its own. A rank takes an id only from a file that holds the token that it
+ * has just drawn, and confirms with rank 0's. Rank 0 returns when all have confirmed its own token,
+ * and removes the files.
+ *
+ * <p><b>What is guaranteed.</b> Files that an earlier run left, crashed or not, never give an id: a
+ * rank returns only an id that a rank 0 published after it had read this very attempt's
+ * announcement, and rank 0 returns only after every rank has confirmed this very publication. No
+ * clock is compared, and nothing needs to be cleaned up by hand. A rank that dies and is started
+ * again within the deadline is answered anew.
+ *
+ * <p><b>What is not.</b> Two runs that are <em>alive</em> at once in one directory are kept apart
+ * by {@link Member#run} alone. If they have the same one, or none, the ranks that see another
+ * process in their place fail with a {@link RendezvousException}, but an id may have reached the
+ * other run before. Who may write to the directory can hinder the exchange; files are readable by
+ * their owner only (mode 0600), so another user can neither read an id nor forge one for a rank to
+ * take. All ranks run as one user.
+ *
+ * <p>A damaged, foreign or oversized file is logged at once; as its owner may yet come and replace
+ * it, it ends the exchange only at the deadline, with a {@link RendezvousException} that names it.
+ * On NFS, set a timeout well above the time for which clients cache attributes (60 s by default).
+ */
+public final class FileRendezvous extends OrderedRendezvous {
+  private static final Duration FIRST_PAUSE = Duration.ofMillis(1);
+  private static final Duration LONGEST_PAUSE = Duration.ofMillis(50);
+
+  private final Path directory;
+
+  private FileRendezvous(Path directory, Member member) {
+    super(member);
+    this.directory = directory;
+  }
+
+  /**
+   * Returns a rank's place in a directory. It holds nothing open between exchanges.
+   *
+   * @param directory where the files are written; made, for the owner only, if it is absent, and
+   *     never removed
+   * @param member the rank, and what tells the run from others in the same directory
+   * @throws RendezvousException if the directory is absent and cannot be made, or is none
+   */
+  public static FileRendezvous in(Path directory, Member member) {
+    Objects.requireNonNull(directory, "directory");
+    Objects.requireNonNull(member, "member");
+    Path absolute = directory.toAbsolutePath();
+    try {
+      if (!Files.isDirectory(absolute)) {
+        boolean posix = absolute.getFileSystem().supportedFileAttributeViews().contains("posix");
+        if (posix) {
+          Files.createDirectories(
+              absolute,
+              PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+        } else {
+          Files.createDirectories(absolute);
+        }
+      }
+    } catch (IOException e) {
+      throw new RendezvousException(absolute + " is no directory and cannot be made: " + e, e);
+    }
+    return new FileRendezvous(absolute, member);
+  }
+
+  /** Returns the directory in which the ranks meet. */
+  public Path directory() {
+    return directory;
+  }
+
+  @Override
+  UniqueId follow(int round, Deadline deadline) throws InterruptedException {
+    RoundFiles files = new RoundFiles(directory, member(), round);
+    Token attempt = Token.random();
+    boolean taken = false;
+    try {
+      files.write(new RoundFiles.Announcement(attempt, Token.NONE));
+      RoundFiles.Publication publication = awaitAnswer(files, attempt, round, deadline);
+      files.write(new RoundFiles.Announcement(attempt, publication.session()));
+      taken = true;
+      return publication.id();
+    } finally {
+      if (!taken) {
+        unlessInterrupted(() -> files.withdraw(attempt));
+      }
+    }
+  }
+
+  private RoundFiles.Publication awaitAnswer(
+      RoundFiles files, Token attempt, int round, Deadline deadline) throws InterruptedException {
+    Pause pause = new Pause(deadline);
+    while (true) {
+      Optional<RoundFiles.Publication> answer =
+          files.publication().filter(found -> found.attempts().get(rank() - 1).equals(attempt));
+      if (answer.isPresent()) {
+        return answer.get();
+      }
+      Optional<RoundFiles.Announcement> own = files.announcement(rank());
+      if (own.isEmpty()) {
+        // Swept away with the files of an earlier run, or by somebody else.
+        files.write(new RoundFiles.Announcement(attempt, Token.NONE));
+      } else if (!own.get().attempt().equals(attempt)) {
+        throw new RendezvousException(
+            files.rankFile(rank())
+                + " was replaced: another process takes part as rank "
+                + rank()
+                + ". Two runs in one directory need different run ids");
+      }
+      checkStillOpen();
+      if (deadline.passed()) {
+        throw late(files.problems(), "rank 0 has not published round " + round + " in ", deadline);
+      }
+      pause.make();
+    }
+  }
+
+  @Override
+  void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
+    RoundFiles files = new RoundFiles(directory, member(), round);
+    Publisher publisher = new Publisher(files, id);
+    boolean served = false;
+    try {
+      Pause pause = new Pause(deadline);
+      while (!publisher.step()) {
+        checkStillOpen();
+        if (deadline.passed()) {
+          throw late(
+              files.problems(), publisher.missing() + " in round " + round + " in ", deadline);
+        }
+        pause.make();
+      }
+      served = true;
+    } finally {
+      if (served) {
+        files.sweep();
+      } else {
+        unlessInterrupted(() -> files.withdrawPublication(publisher.session));
+      }
+    }
+  }
+
+  private RuntimeException late(Map<Path, String> problems, String what, Deadline deadline) {
+    if (problems.isEmpty()) {
+      return new NcclTimeoutException(
+          "FileRendezvous.exchange", deadline.timeout(), what + directory);
+    }
+    StringBuilder text = new StringBuilder("not finished after ");
+    text.append(deadline.timeout().toMillis() / 1000.0).append(" s: ");
+    text.append(what).append(directory);
+    problems.forEach((file, problem) -> text.append("; ").append(file).append(' ').append(problem));
+    return new RendezvousException(text.toString());
+  }
+
+  /** Tidies up with the thread's interrupt set aside, which would end each access to a file. */
+  private static void unlessInterrupted(Tidying tidying) throws InterruptedException {
+    boolean interrupted = Thread.interrupted();
+    try {
+      tidying.run();
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  @FunctionalInterface
+  private interface Tidying {
+    void run() throws InterruptedException;
+  }
+
+  @Override
+  void release() {
+    // Nothing is held between exchanges, and one under way looks up at its next poll.
+  }
+
+  @Override
+  public String toString() {
+    return "FileRendezvous[rank " + rank() + " of " + size() + " in " + directory + "]";
+  }
+
+  /** Waits that grow, so that the first ranks meet at once and the last cost little. */
+  private static final class Pause {
+    private final Deadline deadline;
+    private Duration next = FIRST_PAUSE;
+
+    private Pause(Deadline deadline) {
+      this.deadline = deadline;
+    }
+
+    private void make() throws InterruptedException {
+      deadline.sleep(next);
+      Duration doubled = next.multipliedBy(2);
+      next = doubled.compareTo(LONGEST_PAUSE) < 0 ? doubled : LONGEST_PAUSE;
+    }
+  }
+
+  /** Rank 0's side of one round. */
+  private final class Publisher {
+    private final RoundFiles files;
+    private final UniqueId id;
+    private final Token session = Token.random();
+    private final Token[] seen = new Token[size()];
+    private final BitSet confirmed = new BitSet();
+    private boolean published;
+
+    private Publisher(RoundFiles files, UniqueId id) {
+      this.files = files;
+      this.id = id;
+    }
+
+    /** Looks at every file once and answers what is new; returns whether all have confirmed. */
+    private boolean step() throws InterruptedException {
+      boolean news = false;
+      for (int rank = 1; rank < size(); rank++) {
+        if (!confirmed.get(rank)) {
+          news |= look(rank);
+        }
+      }
+      if (confirmed.cardinality() == size() - 1) {
+        return true;
+      }
+      boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
+      if (all && (!stillPublished() || news)) {
+        files.write(
+            new RoundFiles.Publication(session, id, List.of(Arrays.copyOfRange(seen, 1, size()))));
+        published = true;
+      }
+      return false;
+    }
+
+    /** Returns whether the rank has announced itself anew. */
+    private boolean look(int rank) throws InterruptedException {
+      Optional<RoundFiles.Announcement> found = files.announcement(rank);
+      if (found.isEmpty()) {
+        return false;
+      }
+      Token attempt = found.get().attempt();
+      if (found.get().session().equals(session)) {
+        confirmed.set(rank);
+        return false;
+      }
+      boolean changed = !attempt.equals(seen[rank]);
+      seen[rank] = attempt;
+      return changed;
+    }
+
+    private boolean stillPublished() throws InterruptedException {
+      Optional<RoundFiles.Publication> found = files.publication();
+      if (published && found.isPresent() && !found.get().session().equals(session)) {
+        throw new RendezvousException(
+            files.idFile()
+                + " was replaced: another process takes part as rank 0. Two runs in one directory"
+                + " need different run ids");
+      }
+      return published && found.isPresent();
+    }
+
+    private String missing() {
+      BitSet missing = Ranks.missing(confirmed, size());
+      BitSet silent = new BitSet();
+      missing.stream().filter(rank -> seen[rank] != null).forEach(silent::set);
+      String text = "missing " + Ranks.text(missing) + " of " + size();
+      return silent.isEmpty()
+          ? text
+          : text
+              + " ("
+              + Ranks.text(silent)
+              + " left an announcement, perhaps of an earlier run, and did not confirm)";
+    }
+  }
+}

@@ -1,0 +1,203 @@
+package io.nccl4j.rendezvous;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
+import java.util.Arrays;
+import javax.crypto.AEADBadTagException;
+import javax.crypto.Cipher;
+import javax.crypto.KDF;
+import javax.crypto.Mac;
+import javax.crypto.spec.GCMParameterSpec;
+import javax.crypto.spec.HKDFParameterSpec;
+import javax.crypto.spec.SecretKeySpec;
+
+/**
+ * What proves and protects one connection between rank 0 and a client.
+ *
+ * <p>Rank 0 greets with a random nonce; the client answers with its claim, a nonce of its own, and
+ * an HMAC-SHA256 over both messages; rank 0 answers sealed with AES-256-GCM, bound to both
+ * messages; the client confirms with an HMAC over all three. The keys come by HKDF-SHA256 from the
+ * secret and both nonces, so they are new on every connection: nothing recorded on one means
+ * anything on another, each key seals exactly one message, and each side has proved that it knows
+ * the secret.
+ */
+final class Handshake {
+  static final int GREETING_BYTES = Long.BYTES + Integer.BYTES + Handshake.NONCE_BYTES;
+  static final int PROOF_BYTES = 32;
+  static final int CLAIM_BYTES =
+      Long.BYTES + 4 * Integer.BYTES + 2 * Token.BYTES + Handshake.NONCE_BYTES + PROOF_BYTES;
+
+  private static final long MAGIC = 0x4e43434c344a5256L; // NCCL4JRV
+  private static final int VERSION = 1;
+  private static final int NONCE_BYTES = 32;
+  private static final int KEY_BYTES = 32;
+  private static final int TAG_BITS = 128;
+  // Each key seals one message, so its nonce need not vary.
+  private static final byte[] ONLY_IV = new byte[12];
+
+  private final byte[] transcript;
+  private final SecretKeySpec clientKey;
+  private final SecretKeySpec serverKey;
+
+  private Handshake(Secret secret, byte[] greeting, byte[] claim) {
+    this.transcript = concatenate(greeting, claim);
+    byte[] keys = derive(secret, transcript);
+    this.clientKey = new SecretKeySpec(keys, 0, KEY_BYTES, "HmacSHA256");
+    this.serverKey = new SecretKeySpec(keys, KEY_BYTES, KEY_BYTES, "AES");
+  }
+
+  /**
+   * What a client says of itself.
+   *
+   * @param rank the rank it takes part as
+   * @param size its world size
+   * @param round the round it is in
+   * @param run stands for its run
+   * @param instance stands for its one attempt: who comes again with the same is no other
+   */
+  record Claim(int rank, int size, int round, Token run, Token instance) {}
+
+  /** Returns a fresh greeting of rank 0. */
+  static byte[] greeting() {
+    return ByteBuffer.allocate(GREETING_BYTES)
+        .putLong(MAGIC)
+        .putInt(VERSION)
+        .put(Token.randomBytes(NONCE_BYTES))
+        .array();
+  }
+
+  /** Returns the client's side of a connection on which the greeting was received. */
+  static Handshake ofClient(Secret secret, byte[] greeting, Claim claim) throws RefusedException {
+    checkMark(greeting, GREETING_BYTES);
+    ByteBuffer bytes = ByteBuffer.allocate(CLAIM_BYTES - PROOF_BYTES);
+    bytes.putLong(MAGIC).putInt(VERSION);
+    bytes.putInt(claim.rank()).putInt(claim.size()).putInt(claim.round());
+    claim.run().write(bytes);
+    claim.instance().write(bytes);
+    bytes.put(Token.randomBytes(NONCE_BYTES));
+    return new Handshake(secret, greeting, bytes.array());
+  }
+
+  /** Returns rank 0's side of a connection, if the client has proved that it knows the secret. */
+  static Handshake ofServer(Secret secret, byte[] greeting, byte[] message)
+      throws RefusedException {
+    checkMark(message, CLAIM_BYTES);
+    byte[] claim = Arrays.copyOf(message, CLAIM_BYTES - PROOF_BYTES);
+    Handshake handshake = new Handshake(secret, greeting, claim);
+    byte[] proof = Arrays.copyOfRange(message, CLAIM_BYTES - PROOF_BYTES, CLAIM_BYTES);
+    if (!MessageDigest.isEqual(proof, handshake.proof())) {
+      throw new RefusedException(Refusal.NOT_AUTHENTIC, "its proof is wrong");
+    }
+    return handshake;
+  }
+
+  private static void checkMark(byte[] message, int length) throws RefusedException {
+    ByteBuffer bytes = ByteBuffer.wrap(message);
+    if (message.length < Long.BYTES + Integer.BYTES || bytes.getLong() != MAGIC) {
+      throw new RefusedException(Refusal.MALFORMED, "its first message has not nccl4j's mark");
+    }
+    int version = bytes.getInt();
+    if (version != VERSION) {
+      throw new RefusedException(
+          Refusal.WRONG_VERSION, "it speaks version " + version + "; this side " + VERSION);
+    }
+    if (message.length != length) {
+      throw new RefusedException(
+          Refusal.MALFORMED,
+          "its first message has " + message.length + " bytes; it must have " + length);
+    }
+  }
+
+  /** Returns the client's first message. */
+  byte[] claimMessage() {
+    byte[] claim = Arrays.copyOfRange(transcript, GREETING_BYTES, transcript.length);
+    return concatenate(claim, proof());
+  }
+
+  /** Returns what the client said of itself. */
+  Claim claim() {
+    ByteBuffer bytes = ByteBuffer.wrap(transcript);
+    bytes.position(GREETING_BYTES + Long.BYTES + Integer.BYTES);
+    return new Claim(
+        bytes.getInt(), bytes.getInt(), bytes.getInt(), Token.read(bytes), Token.read(bytes));
+  }
+
+  private byte[] proof() {
+    return mac("claim", new byte[0]);
+  }
+
+  /** Returns what the client ends with, when it has got this sealed answer. */
+  byte[] receipt(byte[] sealed) {
+    return mac("receipt", sealed);
+  }
+
+  boolean isReceipt(byte[] message, byte[] sealed) {
+    return MessageDigest.isEqual(message, receipt(sealed));
+  }
+
+  private byte[] mac(String label, byte[] more) {
+    try {
+      Mac mac = Mac.getInstance("HmacSHA256");
+      mac.init(clientKey);
+      mac.update(label.getBytes(StandardCharsets.US_ASCII));
+      mac.update(transcript);
+      return mac.doFinal(more);
+    } catch (GeneralSecurityException e) {
+      throw missing(e);
+    }
+  }
+
+  /** Seals rank 0's one answer. */
+  byte[] seal(byte[] answer) {
+    try {
+      return cipher(Cipher.ENCRYPT_MODE).doFinal(answer);
+    } catch (GeneralSecurityException e) {
+      throw missing(e);
+    }
+  }
+
+  /** Opens rank 0's one answer. */
+  byte[] open(byte[] sealed) throws RefusedException {
+    try {
+      return cipher(Cipher.DECRYPT_MODE).doFinal(sealed);
+    } catch (AEADBadTagException e) {
+      RefusedException refused =
+          new RefusedException(Refusal.NOT_AUTHENTIC, "its answer is not sealed with the secret");
+      refused.initCause(e);
+      throw refused;
+    } catch (GeneralSecurityException e) {
+      throw missing(e);
+    }
+  }
+
+  private Cipher cipher(int mode) throws GeneralSecurityException {
+    Cipher cipher = Cipher.getInstance("AES/GCM/NoPadding");
+    cipher.init(mode, serverKey, new GCMParameterSpec(TAG_BITS, ONLY_IV));
+    cipher.updateAAD(transcript);
+    return cipher;
+  }
+
+  private static byte[] derive(Secret secret, byte[] transcript) {
+    try {
+      return KDF.getInstance("HKDF-SHA256")
+          .deriveData(
+              HKDFParameterSpec.ofExtract()
+                  .addIKM(secret.bytes())
+                  .addSalt("nccl4j rendezvous".getBytes(StandardCharsets.US_ASCII))
+                  .thenExpand(Token.sha256(transcript), 2 * KEY_BYTES));
+    } catch (GeneralSecurityException e) {
+      throw missing(e);
+    }
+  }
+
+  private static IllegalStateException missing(GeneralSecurityException cause) {
+    return new IllegalStateException(
+        "this Java platform lacks HMAC-SHA256, HKDF-SHA256 or AES-GCM", cause);
+  }
+
+  private static byte[] concatenate(byte[] first, byte[] second) {
+    return ByteBuffer.allocate(first.length + second.length).put(first).put(second).array();
+  }
+}

@@ -1,0 +1,186 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/** The side of the other ranks over TCP: asks rank 0 until it answers or the deadline passes. */
+final class IdClient implements Closeable {
+  private static final Logger LOG = LogManager.getLogger(IdClient.class);
+
+  private static final int ANSWER_LIMIT = 1024;
+  private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);
+  private static final Duration FIRST_PAUSE = Duration.ofMillis(10);
+  private static final Duration LONGEST_PAUSE = Duration.ofMillis(250);
+
+  private final String host;
+  private final int port;
+  private final Member member;
+  private final Secret secret;
+  private final Runnable checkStillOpen;
+  private int attempts;
+  private volatile SocketChannel current;
+
+  IdClient(String host, int port, Member member, Secret secret, Runnable checkStillOpen) {
+    this.host = host;
+    this.port = port;
+    this.member = member;
+    this.secret = secret;
+    this.checkStillOpen = checkStillOpen;
+  }
+
+  /** Returns the id of a round. */
+  UniqueId receive(int round, Deadline deadline) throws InterruptedException {
+    Handshake.Claim claim =
+        new Handshake.Claim(
+            member.rank(), member.size(), round, Token.ofText(member.run()), Token.random());
+    Duration pause = FIRST_PAUSE;
+    String lastly = "";
+    while (true) {
+      String problem;
+      try {
+        return ask(claim, deadline);
+      } catch (ClosedByInterruptException e) {
+        throw interrupted(e);
+      } catch (RefusedException e) {
+        problem = described(e);
+        if (!e.refusal().worthRetrying()) {
+          throw new RendezvousException(problem, e);
+        }
+      } catch (IOException e) {
+        problem = e.toString();
+      }
+      LOG.debug("rank {} asks again: {}", member.rank(), problem);
+      checkStillOpen.run();
+      // What an attempt says that the deadline cut short tells less than the one before.
+      lastly = deadline.passed() && !lastly.isEmpty() ? lastly : problem;
+      if (deadline.passed()) {
+        throw new NcclTimeoutException(
+            "TcpRendezvous.exchange",
+            deadline.timeout(),
+            "rank 0 has not published round " + round + " at " + place() + "; lastly: " + lastly);
+      }
+      deadline.sleep(pause);
+      pause = pause.multipliedBy(2);
+      pause = pause.compareTo(LONGEST_PAUSE) < 0 ? pause : LONGEST_PAUSE;
+    }
+  }
+
+  private String place() {
+    return host + ":" + port;
+  }
+
+  private static InterruptedException interrupted(ClosedByInterruptException cause) {
+    Thread.interrupted();
+    InterruptedException interrupt = new InterruptedException("interrupted on a connection");
+    interrupt.initCause(cause);
+    return interrupt;
+  }
+
+  private UniqueId ask(Handshake.Claim claim, Deadline deadline)
+      throws IOException, InterruptedException {
+    Deadline attempt = deadline.orAfter(LONGEST_ATTEMPT);
+    InetAddress[] addresses = resolve(attempt);
+    InetAddress address = addresses[attempts++ % addresses.length];
+    try (SocketChannel channel = SocketChannel.open()) {
+      current = channel;
+      checkStillOpen.run();
+      channel.socket().connect(new InetSocketAddress(address, port), attempt.remainingMillis());
+      try (Frames frames = new Frames(channel, attempt)) {
+        return converse(frames, claim);
+      }
+    }
+  }
+
+  /** Looks the host up each time, for a name may come to be while we wait; within the deadline. */
+  private InetAddress[] resolve(Deadline deadline) throws IOException, InterruptedException {
+    FutureTask<InetAddress[]> lookup = new FutureTask<>(() -> InetAddress.getAllByName(host));
+    Thread.ofVirtual().name("nccl4j-rendezvous-lookup").start(lookup);
+    try {
+      return lookup.get(Math.max(1, deadline.remainingNanos()), TimeUnit.NANOSECONDS);
+    } catch (TimeoutException e) {
+      throw new IOException("the name " + host + " was not resolved in time", e);
+    } catch (ExecutionException e) {
+      throw new IOException("the name " + host + " does not resolve: " + e.getCause(), e);
+    }
+  }
+
+  private UniqueId converse(Frames frames, Handshake.Claim claim) throws IOException {
+    Handshake handshake = greet(frames, claim);
+    frames.write(handshake.claimMessage());
+    byte[] answer = frames.read(ANSWER_LIMIT);
+    if (answer.length == 2 && answer[0] == IdServer.PLAIN) {
+      throw refused(answer[1], "");
+    }
+    if (answer.length < 2 || answer[0] != IdServer.SEALED) {
+      throw new IOException("what answers there sends no answer of nccl4j");
+    }
+    byte[] sealed = Arrays.copyOfRange(answer, 1, answer.length);
+    byte[] opened = open(handshake, sealed);
+    if (opened[0] != IdServer.GRANTED) {
+      String detail = new String(opened, 1, opened.length - 1, StandardCharsets.UTF_8);
+      throw refused(opened[0], detail);
+    }
+    UniqueId id = UniqueId.of(Arrays.copyOfRange(opened, 1, opened.length));
+    frames.write(handshake.receipt(sealed));
+    return id;
+  }
+
+  /** Another service on the port may soon make room for rank 0, so what it says is no refusal. */
+  private Handshake greet(Frames frames, Handshake.Claim claim) throws IOException {
+    try {
+      return Handshake.ofClient(secret, frames.read(Handshake.GREETING_BYTES), claim);
+    } catch (EOFException e) {
+      throw new IOException("what answers there closed the connection at once", e);
+    } catch (RefusedException e) {
+      throw e.refusal() == Refusal.WRONG_VERSION
+          ? e
+          : new IOException("what answers there is not nccl4j: " + e.getMessage(), e);
+    }
+  }
+
+  private static byte[] open(Handshake handshake, byte[] sealed) throws IOException {
+    try {
+      return handshake.open(sealed);
+    } catch (RefusedException e) {
+      throw new RendezvousException("what answers there does not know the secret", e);
+    }
+  }
+
+  private static RefusedException refused(int code, String detail) throws IOException {
+    Refusal refusal =
+        Refusal.ofCode(code)
+            .orElseThrow(() -> new IOException("refused with the unknown code " + code));
+    return new RefusedException(refusal, detail);
+  }
+
+  private String described(RefusedException refused) {
+    String detail = refused.getMessage().isEmpty() ? "" : " (" + refused.getMessage() + ")";
+    String who = "rank 0 at " + place() + " refused rank " + member.rank() + ", which ";
+    return who + refused.refusal().text() + detail;
+  }
+
+  /** Ends the attempt under way, if there is one. */
+  @Override
+  public void close() throws IOException {
+    SocketChannel channel = current;
+    if (channel != null) {
+      channel.close();
+    }
+  }
+}

@@ -1,0 +1,455 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.UniqueId;
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * Rank 0's side over TCP. It listens from its making to its close; each client has a virtual thread
+ * and a deadline of its own, so none waits for another. When too many wait to prove themselves, the
+ * one that has waited longest is dropped: an honest client needs one round trip.
+ */
+final class IdServer implements Closeable {
+  private static final Logger LOG = LogManager.getLogger(IdServer.class);
+
+  private static final int BACKLOG = 1024;
+  private static final int MOST_NOTED = 100;
+  private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
+  private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);
+
+  /** First byte of an answer: the rest is the code of a refusal, in clear. */
+  static final int PLAIN = 0;
+
+  /** First byte of an answer: the rest is sealed. */
+  static final int SEALED = 1;
+
+  /** First byte of a sealed answer that holds the id; otherwise it is the code of a refusal. */
+  static final int GRANTED = 0;
+
+  private final Member member;
+  private final Token run;
+  private final Secret secret;
+  private final Limits limits;
+  private final ServerSocketChannel listener;
+  private final int port;
+  private final Thread acceptor;
+
+  private final ReentrantLock lock = new ReentrantLock();
+  private final Condition changed = lock.newCondition();
+  // All below is guarded by the lock.
+  private final Set<SocketChannel> unproved = new LinkedHashSet<>();
+  private final Set<SocketChannel> evicted = new LinkedHashSet<>();
+  private final List<TurnedAway> turnedAway = new ArrayList<>();
+  private long turnedAwayCount;
+  private int roundNumber;
+  private Round current;
+  private boolean closed;
+
+  /**
+   * How much clients may ask of rank 0.
+   *
+   * @param handshake the longest that one connection may last
+   * @param unproved how many clients at most may be connected before they have proved themselves
+   */
+  record Limits(Duration handshake, int unproved) {
+    static Limits of(int size) {
+      return new Limits(Duration.ofSeconds(5), Math.max(256, 2 * size));
+    }
+  }
+
+  /** One client that got no id. */
+  record TurnedAway(String client, Refusal refusal, String detail) {
+    @Override
+    public String toString() {
+      return client + " " + refusal.text() + " (" + detail + ")";
+    }
+  }
+
+  private static final class Round {
+    private final UniqueId id;
+    private final Map<Integer, Token> instances = new HashMap<>();
+    private final BitSet confirmed = new BitSet();
+
+    private Round(UniqueId id) {
+      this.id = id;
+    }
+  }
+
+  IdServer(InetSocketAddress address, Member member, Secret secret, Limits limits) {
+    this.member = member;
+    this.run = Token.ofText(member.run());
+    this.secret = secret;
+    this.limits = limits;
+    this.listener = listen(address);
+    this.port = listener.socket().getLocalPort();
+    this.acceptor = Thread.ofVirtual().name("nccl4j-rendezvous-accept").unstarted(this::acceptAll);
+    acceptor.start();
+  }
+
+  private static ServerSocketChannel listen(InetSocketAddress address) {
+    ServerSocketChannel channel = null;
+    try {
+      channel = ServerSocketChannel.open();
+      channel.bind(address, BACKLOG);
+      return channel;
+    } catch (IOException e) {
+      RendezvousException failure =
+          new RendezvousException("rank 0 cannot listen on " + address + ": " + e.getMessage(), e);
+      if (channel != null) {
+        closeQuietly(channel, failure);
+      }
+      throw failure;
+    }
+  }
+
+  private static void closeQuietly(Closeable channel, Exception failure) {
+    try {
+      channel.close();
+    } catch (IOException e) {
+      failure.addSuppressed(e);
+    }
+  }
+
+  int port() {
+    return port;
+  }
+
+  /** Returns the clients turned away so far, but no more than the first hundred of each round. */
+  List<TurnedAway> turnedAway() {
+    lock.lock();
+    try {
+      return List.copyOf(turnedAway);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /**
+   * Serves one round until all ranks have confirmed or the deadline passes.
+   *
+   * @return the ranks that have confirmed
+   */
+  BitSet serve(int number, UniqueId id, Deadline deadline) throws InterruptedException {
+    lock.lockInterruptibly();
+    try {
+      Round round = new Round(id);
+      roundNumber = number;
+      current = round;
+      while (round.confirmed.cardinality() < member.size() - 1 && !closed && !deadline.passed()) {
+        changed.awaitNanos(deadline.remainingNanos());
+      }
+      return (BitSet) round.confirmed.clone();
+    } finally {
+      current = null;
+      lock.unlock();
+    }
+  }
+
+  /** Tells of the clients turned away since the last time, and forgets them. */
+  String report() {
+    lock.lock();
+    try {
+      if (turnedAwayCount == 0) {
+        return "no client was turned away";
+      }
+      StringBuilder text = new StringBuilder("turned away " + turnedAwayCount + " clients: ");
+      text.append(String.join("; ", turnedAway.stream().limit(8).map(Object::toString).toList()));
+      if (turnedAwayCount > 8) {
+        text.append("; and ").append(turnedAwayCount - 8).append(" more");
+      }
+      turnedAwayCount = 0;
+      turnedAway.clear();
+      return text.toString();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void acceptAll() {
+    while (true) {
+      try {
+        admit(listener.accept());
+      } catch (IOException e) {
+        if (!listener.isOpen()) {
+          return;
+        }
+        // Such as no file descriptors left: those of the oldest client may be had back.
+        LOG.warn("rank 0 could not accept a client: {}", e.toString());
+        evictOldest();
+        pauseAfterFailure();
+      }
+    }
+  }
+
+  private static void pauseAfterFailure() {
+    try {
+      TimeUnit.NANOSECONDS.sleep(AFTER_FAILED_ACCEPT.toNanos());
+    } catch (InterruptedException e) {
+      throw new IllegalStateException("nobody interrupts the accepting thread", e);
+    }
+  }
+
+  private void admit(SocketChannel client) {
+    lock.lock();
+    try {
+      if (unproved.size() >= limits.unproved()) {
+        evictOldest();
+      }
+      unproved.add(client);
+    } finally {
+      lock.unlock();
+    }
+    Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> attend(client));
+  }
+
+  private void evictOldest() {
+    lock.lock();
+    try {
+      if (!unproved.isEmpty()) {
+        SocketChannel oldest = unproved.iterator().next();
+        unproved.remove(oldest);
+        evicted.add(oldest);
+        oldest.close();
+      }
+    } catch (IOException e) {
+      LOG.warn("rank 0 could not close a client's connection: {}", e.toString());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Serves one client from its greeting to its end. */
+  private void attend(SocketChannel client) {
+    String name = name(client);
+    try (Frames frames = new Frames(client, Deadline.after(limits.handshake()))) {
+      try {
+        converse(client, frames);
+      } catch (RefusedException e) {
+        note(name, e.refusal(), e.getMessage());
+        sayLast(frames, name, new byte[] {PLAIN, (byte) e.refusal().code()});
+      } catch (SocketTimeoutException e) {
+        String limit = limits.handshake().toMillis() / 1000.0 + " s";
+        note(name, Refusal.TOO_SLOW, "its message was not complete after " + limit);
+        sayLast(frames, name, new byte[] {PLAIN, (byte) Refusal.TOO_SLOW.code()});
+      }
+    } catch (IOException e) {
+      noteLeft(client, name, e);
+    } finally {
+      forget(client);
+    }
+  }
+
+  private static String name(SocketChannel client) {
+    InetAddress address = client.socket().getInetAddress();
+    return address == null
+        ? "a client"
+        : address.getHostAddress() + ":" + client.socket().getPort();
+  }
+
+  private void converse(SocketChannel client, Frames frames) throws IOException {
+    byte[] greeting = Handshake.greeting();
+    frames.write(greeting);
+    byte[] message = frames.read(Handshake.CLAIM_BYTES);
+    Handshake handshake = Handshake.ofServer(secret, greeting, message);
+    proved(client);
+    Handshake.Claim claim = handshake.claim();
+    Round round;
+    try {
+      round = grant(claim);
+    } catch (RefusedException e) {
+      answerRefused(client, frames, handshake, e);
+      return;
+    }
+    ByteBuffer answer = ByteBuffer.allocate(1 + UniqueId.BYTES);
+    answer.put((byte) GRANTED).put(round.id.toBytes());
+    byte[] sealed = handshake.seal(answer.array());
+    frames.write(prefixed(sealed));
+    byte[] receipt = frames.read(Handshake.PROOF_BYTES);
+    if (!handshake.isReceipt(receipt, sealed)) {
+      throw new RefusedException(Refusal.NOT_AUTHENTIC, "its receipt is wrong");
+    }
+    confirm(round, claim.rank());
+  }
+
+  private void answerRefused(
+      SocketChannel client, Frames frames, Handshake handshake, RefusedException refused) {
+    if (refused.refusal() != Refusal.ROUND_TO_COME) {
+      note(name(client), refused.refusal(), refused.getMessage());
+    }
+    byte[] detail = refused.getMessage().getBytes(StandardCharsets.UTF_8);
+    byte[] answer =
+        ByteBuffer.allocate(1 + detail.length)
+            .put((byte) refused.refusal().code())
+            .put(detail)
+            .array();
+    sayLast(frames, name(client), prefixed(handshake.seal(answer)));
+  }
+
+  /** Tells a client why it is turned away; that it is has been noted, whether it listens or not. */
+  private static void sayLast(Frames frames, String client, byte[] message) {
+    try {
+      frames.writeLast(message);
+    } catch (IOException e) {
+      LOG.debug("{} did not wait for the reason why it was turned away: {}", client, e.toString());
+    }
+  }
+
+  private static byte[] prefixed(byte[] sealed) {
+    return ByteBuffer.allocate(1 + sealed.length).put((byte) SEALED).put(sealed).array();
+  }
+
+  /** Returns the round whose id the client may have. */
+  private Round grant(Handshake.Claim claim) throws RefusedException {
+    lock.lock();
+    try {
+      checkMember(claim);
+      Round round = current;
+      if (claim.round() > roundNumber || (claim.round() == roundNumber && round == null)) {
+        throw new RefusedException(
+            Refusal.ROUND_TO_COME, "it is in round " + claim.round() + ", rank 0 is not there yet");
+      }
+      if (claim.round() < roundNumber) {
+        throw new RefusedException(
+            Refusal.ROUND_PAST,
+            "it is in round " + claim.round() + ", rank 0 in round " + roundNumber);
+      }
+      Token first = round.instances.putIfAbsent(claim.rank(), claim.instance());
+      if (first != null && !first.equals(claim.instance())) {
+        throw new RefusedException(
+            Refusal.DUPLICATE_RANK, "rank " + claim.rank() + " has come before");
+      }
+      return round;
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void checkMember(Handshake.Claim claim) throws RefusedException {
+    if (!claim.run().equals(run)) {
+      throw new RefusedException(
+          Refusal.WRONG_RUN, "as rank " + claim.rank() + " of a run that is not rank 0's");
+    }
+    if (claim.size() != member.size()) {
+      throw new RefusedException(
+          Refusal.WRONG_SIZE,
+          "rank " + claim.rank() + " has world size " + claim.size() + ", rank 0 " + member.size());
+    }
+    if (claim.rank() < 1 || claim.rank() >= member.size()) {
+      throw new RefusedException(
+          Refusal.WRONG_RANK,
+          "it claims rank " + claim.rank() + "; clients are ranks 1 to " + (member.size() - 1));
+    }
+  }
+
+  private void proved(SocketChannel client) {
+    lock.lock();
+    try {
+      unproved.remove(client);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void confirm(Round round, int rank) {
+    lock.lock();
+    try {
+      round.confirmed.set(rank);
+      changed.signalAll();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void noteLeft(SocketChannel client, String name, IOException cause) {
+    lock.lock();
+    try {
+      if (closed) {
+        return;
+      }
+      boolean dropped = evicted.contains(client);
+      note(
+          name,
+          dropped ? Refusal.TOO_MANY : Refusal.LEFT,
+          cause instanceof EOFException || dropped ? "before it was served" : cause.toString());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void note(String client, Refusal refusal, String detail) {
+    lock.lock();
+    try {
+      TurnedAway entry = new TurnedAway(client, refusal, detail);
+      LOG.debug("rank 0 turned away {}", entry);
+      turnedAwayCount++;
+      if (turnedAway.size() < MOST_NOTED) {
+        turnedAway.add(entry);
+      }
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void forget(SocketChannel client) {
+    lock.lock();
+    try {
+      unproved.remove(client);
+      evicted.remove(client);
+      client.close();
+    } catch (IOException e) {
+      LOG.warn("rank 0 could not close a client's connection: {}", e.toString());
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Stops listening, drops who has not proved itself, and wakes the waiting rank 0. */
+  @Override
+  public void close() throws IOException {
+    lock.lock();
+    try {
+      closed = true;
+      changed.signalAll();
+      listener.close();
+      for (SocketChannel client : List.copyOf(unproved)) {
+        client.close();
+      }
+    } finally {
+      lock.unlock();
+    }
+    awaitPortFree();
+  }
+
+  /** The port is free when the accepting thread has let go of it. */
+  private void awaitPortFree() {
+    try {
+      if (!acceptor.join(LONGEST_CLOSE)) {
+        LOG.warn("the port {} of rank 0 is closed, but not yet free", port);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      LOG.debug("interrupted, so not waiting for the port of rank 0 to be free");
+    }
+  }
+}

@@ -1,0 +1,107 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.UniqueId;
+import java.util.Objects;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
+
+/**
+ * What every rendezvous here has in common: rounds are counted, come one at a time, and end for
+ * good with the first that fails.
+ */
+abstract sealed class OrderedRendezvous implements Rendezvous
+    permits InProcessRendezvous, FileRendezvous, TcpRendezvous {
+  private final Member member;
+  private final ReentrantLock inUse = new ReentrantLock();
+  private int rounds;
+  private boolean failed;
+  private volatile boolean closed;
+
+  OrderedRendezvous(Member member) {
+    this.member = member;
+  }
+
+  @Override
+  public final int rank() {
+    return member.rank();
+  }
+
+  @Override
+  public final int size() {
+    return member.size();
+  }
+
+  final Member member() {
+    return member;
+  }
+
+  @Override
+  public final UniqueId exchange(Supplier<UniqueId> maker) {
+    Objects.requireNonNull(maker, "maker");
+    if (inUse.isHeldByCurrentThread() || !inUse.tryLock()) {
+      throw new IllegalStateException(this + " is in another exchange; they come one at a time");
+    }
+    try {
+      return nextRound(maker);
+    } finally {
+      inUse.unlock();
+    }
+  }
+
+  private UniqueId nextRound(Supplier<UniqueId> maker) {
+    if (closed) {
+      throw new IllegalStateException(this + " is closed");
+    }
+    if (failed) {
+      throw new IllegalStateException(
+          this + " failed in round " + rounds + "; all ranks must make a new one");
+    }
+    failed = true;
+    rounds++;
+    Deadline deadline = Deadline.after(member.timeout());
+    try {
+      UniqueId id = member.rank() == 0 ? lead(rounds, maker, deadline) : follow(rounds, deadline);
+      failed = false;
+      return id;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new RendezvousException(this + " was interrupted in round " + rounds, e);
+    }
+  }
+
+  private UniqueId lead(int round, Supplier<UniqueId> maker, Deadline deadline)
+      throws InterruptedException {
+    UniqueId id = make(round, maker);
+    if (member.size() > 1) {
+      publish(round, id, deadline);
+    }
+    return id;
+  }
+
+  /** Makes the id of a round, on rank 0. */
+  UniqueId make(int round, Supplier<UniqueId> maker) {
+    return Objects.requireNonNull(maker.get(), () -> "maker returned null in round " + round);
+  }
+
+  /** Ends a wait whose rendezvous was closed by another thread. */
+  final void checkStillOpen() {
+    if (closed) {
+      throw new RendezvousException(this + " was closed while it was exchanging an id");
+    }
+  }
+
+  /** Hands the id to all other ranks and returns when they have it; called on rank 0. */
+  abstract void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException;
+
+  /** Returns the id that rank 0 published; called on the other ranks. */
+  abstract UniqueId follow(int round, Deadline deadline) throws InterruptedException;
+
+  @Override
+  public final void close() {
+    closed = true;
+    release();
+  }
+
+  /** Gives back what is held and wakes who waits; may be called more than once. */
+  abstract void release();
+}

@@ -1,0 +1,78 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.UniqueId;
+import java.util.Objects;
+import java.util.function.Supplier;
+
+/**
+ * One rank's place where the ranks of a run come to share unique ids: rank 0 makes an id, every
+ * rank gets it.
+ *
+ * {@snippet :
+ * try (Backend backend = Backend.auto();
+ *     Rendezvous rendezvous = Launch.current().rendezvous(Duration.ofMinutes(2));
+ *     Communicator communicator =
+ *         rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
+ *   // ...
+ * }
+ * }
+ *
+ * <p>Each call of {@link #exchange} is one round. Every rank makes the same number of calls, and
+ * the n-th call of each rank gives the same id, another one each round; so several communicators
+ * are made one after the other. After a round that failed the ranks may stand in different rounds:
+ * the rendezvous then refuses further calls, and all ranks make a new one.
+ *
+ * <p>A rank's calls come one at a time, from any thread. Programs may implement this interface over
+ * what their framework already has, such as a barrier that gathers a string from each task.
+ */
+public interface Rendezvous extends AutoCloseable {
+  /** Returns this rank, from 0 to {@code size() - 1}. */
+  int rank();
+
+  /** Returns how many ranks meet. */
+  int size();
+
+  /**
+   * Shares one id. On rank 0 it returns when all other ranks are known to have the id, on the
+   * others when they have it.
+   *
+   * @param maker makes the id, such as {@code backend::newUniqueId}. It is called on rank 0 only,
+   *     once, in the calling thread; what it throws comes out unchanged
+   * @return the id that all ranks get
+   * @throws io.nccl4j.NcclTimeoutException if not all came in time; on rank 0 it names the ranks
+   *     that are missing
+   * @throws RendezvousException if a file, a connection or a peer failed or refused, if the thread
+   *     was interrupted (its interrupt status is then set), or if {@link #close} was called
+   *     meanwhile
+   * @throws IllegalStateException if the rendezvous is closed, has failed before, or is in use by
+   *     another thread
+   */
+  UniqueId exchange(Supplier<UniqueId> maker);
+
+  /**
+   * Exchanges an id and makes this rank's end of a communicator with it.
+   *
+   * @param backend makes the id, on rank 0, and the communicator
+   * @param config as for {@link Backend#communicator}
+   * @return the communicator, for the caller to close
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
+   * @throws io.nccl4j.NcclException if the library failed
+   * @throws RendezvousException as {@link #exchange} does
+   * @throws IllegalStateException as {@link #exchange} does
+   */
+  default Communicator communicator(Backend backend, CommunicatorConfig config) {
+    Objects.requireNonNull(backend, "backend");
+    Objects.requireNonNull(config, "config");
+    return backend.communicator(exchange(backend::newUniqueId), size(), rank(), config);
+  }
+
+  /**
+   * Gives back what the rendezvous holds; an exchange under way in another thread ends. Ids that
+   * were exchanged stay valid. Idempotent.
+   */
+  @Override
+  void close();
+}

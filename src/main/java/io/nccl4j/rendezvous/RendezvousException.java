@@ -1,0 +1,23 @@
+package io.nccl4j.rendezvous;
+
+/**
+ * Ranks could not exchange an id for another reason than time: a file or a connection failed, what
+ * was found there is not what this run wrote, a peer refused, or the waiting thread was
+ * interrupted. The message names file, address or rank.
+ *
+ * <p>A deadline that passes is a {@link io.nccl4j.NcclTimeoutException}; a wrong argument or
+ * environment variable an {@link IllegalArgumentException}.
+ */
+public class RendezvousException extends RuntimeException {
+  private static final long serialVersionUID = 1;
+
+  /** Says what failed, and where. */
+  public RendezvousException(String message) {
+    super(message);
+  }
+
+  /** Says what failed, and where and why. */
+  public RendezvousException(String message, Throwable cause) {
+    super(message, cause);
+  }
+}

@@ -1,0 +1,82 @@
+package io.nccl4j.rendezvous;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * What the ranks of a run know and nobody else. It is never sent and never shown: {@link #toString}
+ * says only that there is one.
+ *
+ * <p>It should be random, such as the output of {@code openssl rand -hex 32}: who can listen can
+ * try out guesses at their own leisure.
+ */
+public final class Secret {
+  /** The environment variable that {@link Launch} reads the secret from, as UTF-8 text. */
+  public static final String VARIABLE = "NCCL4J_SECRET";
+
+  /** The shortest secret, in bytes, that is accepted. */
+  public static final int MIN_BYTES = 16;
+
+  private final byte[] bytes;
+
+  private Secret(byte[] bytes) {
+    this.bytes = bytes;
+  }
+
+  /**
+   * Makes a secret from bytes, which are copied.
+   *
+   * @throws IllegalArgumentException if there are fewer than {@link #MIN_BYTES}
+   */
+  public static Secret of(byte[] bytes) {
+    return checked(bytes.clone(), "secret");
+  }
+
+  /**
+   * Makes a secret from the UTF-8 form of a text.
+   *
+   * @throws IllegalArgumentException if that has fewer than {@link #MIN_BYTES} bytes
+   */
+  public static Secret of(String text) {
+    return checked(text.getBytes(StandardCharsets.UTF_8), "secret");
+  }
+
+  /**
+   * Returns the secret in {@link #VARIABLE} of an environment, if it is set.
+   *
+   * @throws IllegalArgumentException if it is set and too short, or empty
+   */
+  public static Optional<Secret> from(Map<String, String> environment) {
+    return Optional.ofNullable(environment.get(VARIABLE))
+        .map(text -> checked(text.strip().getBytes(StandardCharsets.UTF_8), VARIABLE));
+  }
+
+  private static Secret checked(byte[] bytes, String name) {
+    if (bytes.length < MIN_BYTES) {
+      throw new IllegalArgumentException(
+          name
+              + " has "
+              + bytes.length
+              + " bytes; it must have "
+              + MIN_BYTES
+              + " or more, and be random");
+    }
+    return new Secret(bytes);
+  }
+
+  /** The stand-in for a secret where there is none: everybody knows it. */
+  static Secret none() {
+    return new Secret("nccl4j without a secret".getBytes(StandardCharsets.US_ASCII));
+  }
+
+  /** Returns the bytes themselves; for deriving keys only. */
+  byte[] bytes() {
+    return bytes;
+  }
+
+  @Override
+  public String toString() {
+    return "Secret[hidden]";
+  }
+}

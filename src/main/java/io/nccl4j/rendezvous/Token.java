@@ -1,0 +1,53 @@
+package io.nccl4j.rendezvous;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
+import java.util.HexFormat;
+
+/** 128 bits that stand for one thing and no other: one attempt, one process, one run. */
+record Token(long high, long low) {
+  static final int BYTES = 16;
+
+  /** The token of nothing; no random token comes out so. */
+  static final Token NONE = new Token(0, 0);
+
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  static Token random() {
+    Token token = new Token(RANDOM.nextLong(), RANDOM.nextLong());
+    return token.equals(NONE) ? random() : token;
+  }
+
+  static Token ofText(String text) {
+    return read(ByteBuffer.wrap(sha256(text.getBytes(StandardCharsets.UTF_8))));
+  }
+
+  static Token read(ByteBuffer from) {
+    return new Token(from.getLong(), from.getLong());
+  }
+
+  void write(ByteBuffer to) {
+    to.putLong(high).putLong(low);
+  }
+
+  String toHex() {
+    return HexFormat.of().toHexDigits(high) + HexFormat.of().toHexDigits(low);
+  }
+
+  static byte[] randomBytes(int count) {
+    byte[] bytes = new byte[count];
+    RANDOM.nextBytes(bytes);
+    return bytes;
+  }
+
+  static byte[] sha256(byte[] bytes) {
+    try {
+      return MessageDigest.getInstance("SHA-256").digest(bytes);
+    } catch (NoSuchAlgorithmException e) {
+      throw new IllegalStateException("every Java platform has SHA-256, this one has not", e);
+    }
+  }
+}

@@ -1,0 +1,18 @@
+package io.nccl4j.rendezvous;
+
+import java.nio.file.Path;
+import java.time.Duration;
+
+/** One rank in a process of its own: {@code FileRank DIRECTORY RANK SIZE MILLIS}; prints the id. */
+final class FileRank {
+  private FileRank() {}
+
+  public static void main(String[] arguments) {
+    Member member =
+        Member.of(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]))
+            .withTimeout(Duration.ofMillis(Long.parseLong(arguments[3])));
+    try (Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[0]), member)) {
+      System.out.println(rendezvous.exchange(RankThreads::newId).toHex());
+    }
+  }
+}

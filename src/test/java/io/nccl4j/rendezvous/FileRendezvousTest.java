@@ -1,0 +1,386 @@
+package io.nccl4j.rendezvous;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.security.CodeSource;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.apache.logging.log4j.LogManager;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class FileRendezvousTest {
+  private static final Duration SHORT = Duration.ofMillis(300);
+  private static final Duration LONG = Duration.ofSeconds(30);
+
+  @TempDir Path directory;
+
+  private FileRendezvous place(int rank, int size, Duration timeout) {
+    return FileRendezvous.in(directory, Member.of(rank, size).withTimeout(timeout));
+  }
+
+  private RoundFiles files(int rank, int size) {
+    return new RoundFiles(directory, Member.of(rank, size), 1);
+  }
+
+  private List<String> leftovers() throws IOException {
+    try (Stream<Path> files = Files.list(directory)) {
+      return files.map(file -> file.getFileName().toString()).toList();
+    }
+  }
+
+  private void awaitFile(Path file) throws Exception {
+    Deadline deadline = Deadline.after(LONG);
+    while (!Files.exists(file)) {
+      assertFalse(deadline.passed(), () -> file + " did not come");
+      Thread.sleep(5);
+    }
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 5, 64})
+  void allRanksGetTheIdOfEachRoundAndNothingIsLeft(int size) throws Exception {
+    RankThreads.exchange(size, 3, rank -> place(rank, size, LONG));
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void runsInOneDirectoryAreKeptApartByTheirNames() throws Exception {
+    List<FutureTask<Void>> runs = new ArrayList<>();
+    for (String run : List.of("job 1", "job 2", "")) {
+      runs.add(
+          RankThreads.start(
+              () -> {
+                RankThreads.exchange(
+                    4,
+                    3,
+                    rank ->
+                        FileRendezvous.in(
+                            directory, Member.of(rank, 4).withRun(run).withTimeout(LONG)));
+                return null;
+              }));
+    }
+    for (FutureTask<Void> run : runs) {
+      RankThreads.join(run);
+    }
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void anAbsentDirectoryIsMadeForItsOwnerOnly() throws Exception {
+    Path inner = directory.resolve("a/b");
+    FileRendezvous place = FileRendezvous.in(inner, Member.of(0, 1));
+    assertEquals(inner, place.directory());
+    assertEquals(
+        PosixFilePermissions.fromString("rwx------"), Files.getPosixFilePermissions(inner));
+  }
+
+  @Test
+  void aDirectoryThatIsAFileIsNamed() throws Exception {
+    Path file = Files.writeString(directory.resolve("file"), "x");
+    RendezvousException refused =
+        assertThrows(RendezvousException.class, () -> FileRendezvous.in(file, Member.of(0, 2)));
+    assertTrue(refused.getMessage().contains(file.toString()), refused.getMessage());
+  }
+
+  @Test
+  void filesAreForTheirOwnerOnly() throws Exception {
+    files(1, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    assertEquals(
+        PosixFilePermissions.fromString("rw-------"),
+        Files.getPosixFilePermissions(files(1, 3).rankFile(1)));
+  }
+
+  @Test
+  void rankZeroNamesTheMissingAndTakesItsFilesBack() throws Exception {
+    FutureTask<UniqueId> second =
+        RankThreads.start(() -> place(2, 5, SHORT).exchange(RankThreads::newId));
+    NcclTimeoutException timeout =
+        assertThrows(
+            NcclTimeoutException.class, () -> place(0, 5, SHORT).exchange(RankThreads::newId));
+    assertTrue(timeout.getMessage().contains("missing ranks 1-4 of 5"), timeout.getMessage());
+    assertTrue(timeout.getMessage().contains("rank 2 left an announcement"), timeout.getMessage());
+    NcclTimeoutException other = RankThreads.failure(NcclTimeoutException.class, second);
+    assertTrue(other.getMessage().contains("rank 0 has not published"), other.getMessage());
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void whatAnEarlierRunLeftGivesNoId() throws Exception {
+    UniqueId old = RankThreads.newId();
+    Token[] attempts = {Token.random(), Token.random()};
+    files(0, 3).write(new RoundFiles.Publication(Token.random(), old, List.of(attempts)));
+    for (int rank = 1; rank < 3; rank++) {
+      files(rank, 3).write(new RoundFiles.Announcement(attempts[rank - 1], Token.NONE));
+    }
+    List<FutureTask<UniqueId>> ranks = new ArrayList<>();
+    for (int rank = 2; rank >= 0; rank--) {
+      int r = rank;
+      ranks.add(RankThreads.start(() -> place(r, 3, LONG).exchange(RankThreads::newId)));
+      Thread.sleep(60);
+      if (rank > 0) {
+        assertFalse(ranks.getLast().isDone(), "no rank takes the old id");
+      }
+    }
+    UniqueId id = RankThreads.join(ranks.getLast());
+    assertNotEquals(old, id);
+    for (FutureTask<UniqueId> rank : ranks) {
+      assertEquals(id, RankThreads.join(rank));
+    }
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void rankZeroIsNotDeceivedByAnOldAnnouncement() throws Exception {
+    files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.random()));
+    FutureTask<UniqueId> zero =
+        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+    awaitFile(files(0, 2).idFile());
+    Thread.sleep(100);
+    assertFalse(zero.isDone(), "rank 1 has not come yet");
+    UniqueId got = place(1, 2, LONG).exchange(RankThreads::newId);
+    assertEquals(RankThreads.join(zero), got);
+  }
+
+  @Test
+  void aRankThatIsStartedAgainIsAnswered() throws Exception {
+    FutureTask<UniqueId> zero =
+        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+    for (int crash = 0; crash < 5; crash++) {
+      files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+      Thread.sleep(20);
+    }
+    assertEquals(
+        place(1, 2, LONG).exchange(RankThreads::newId).toHex(), RankThreads.join(zero).toHex());
+  }
+
+  @Test
+  void asFilesThatWereSweptAwayAreWrittenAgain() throws Exception {
+    FutureTask<UniqueId> one =
+        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+    for (int sweep = 0; sweep < 20; sweep++) {
+      files(0, 2).sweep();
+      Thread.sleep(5);
+    }
+    UniqueId id = place(0, 2, LONG).exchange(RankThreads::newId);
+    assertEquals(id, RankThreads.join(one));
+  }
+
+  @Test
+  void aSecondProcessOfOneRankIsNoticed() throws Exception {
+    FutureTask<UniqueId> first =
+        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+    awaitFile(files(1, 2).rankFile(1));
+    FutureTask<UniqueId> second =
+        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+    RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
+    assertTrue(
+        noticed.getMessage().contains("another process takes part as rank 1"),
+        noticed.getMessage());
+    UniqueId id = place(0, 2, LONG).exchange(RankThreads::newId);
+    assertEquals(id, RankThreads.join(second));
+  }
+
+  @Test
+  void aSecondRankZeroIsNoticed() throws Exception {
+    files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    FutureTask<UniqueId> first =
+        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+    awaitFile(files(0, 2).idFile());
+    files(0, 2)
+        .write(
+            new RoundFiles.Publication(
+                Token.random(), RankThreads.newId(), List.of(Token.random())));
+    RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
+    assertTrue(
+        noticed.getMessage().contains("another process takes part as rank 0"),
+        noticed.getMessage());
+  }
+
+  @Test
+  void aDamagedOrForeignFileIsNamedAtTheDeadline() throws Exception {
+    RoundFiles files = files(0, 2);
+    files.write(
+        new RoundFiles.Publication(Token.random(), RankThreads.newId(), List.of(Token.random())));
+    byte[] whole = Files.readAllBytes(files.idFile());
+    byte[] flipped = whole.clone();
+    flipped[RankThreads.RANDOM.nextInt(28, whole.length)] ^= 1;
+    byte[] otherVersion = whole.clone();
+    otherVersion[11]++;
+    byte[] otherWorld = whole.clone();
+    otherWorld[15] = 9;
+    assertNamed(new byte[0], "is damaged: it has only 0 bytes");
+    assertNamed(Arrays.copyOf(whole, 100), "is damaged: it has 100 bytes; it should have 220");
+    assertNamed(new byte[1 << 20], "is damaged, or is not nccl4j's");
+    assertNamed(Arrays.copyOf(whole, 5000), "is damaged: it has more than 220 bytes");
+    assertNamed(flipped, "is damaged");
+    assertNamed(otherVersion, "has version 2; this nccl4j writes version 1");
+    assertNamed(otherWorld, "is of a world of 9 ranks; this one has 2");
+  }
+
+  private void assertNamed(byte[] contents, String problem) throws Exception {
+    Path file = files(0, 2).idFile();
+    Files.write(file, contents);
+    RendezvousException named =
+        assertThrows(
+            RendezvousException.class, () -> place(1, 2, SHORT).exchange(RankThreads::newId));
+    assertTrue(named.getMessage().contains(file + " " + problem), named.getMessage());
+    assertTrue(named.getMessage().contains("rank 0 has not published"), named.getMessage());
+  }
+
+  @Test
+  void noChangedByteOfAFileIsAccepted() throws Exception {
+    RoundFiles files = files(1, 2);
+    files.write(new RoundFiles.Announcement(Token.random(), Token.random()));
+    byte[] whole = Files.readAllBytes(files.rankFile(1));
+    for (int position = 0; position < whole.length; position++) {
+      byte[] changed = whole.clone();
+      changed[position] ^= (byte) (1 << RankThreads.RANDOM.nextInt(8));
+      Files.write(files.rankFile(1), changed);
+      assertTrue(files.announcement(1).isEmpty(), "byte " + position);
+      assertEquals(1, files.problems().size());
+    }
+    Files.write(files.rankFile(1), whole);
+    assertTrue(files.announcement(1).isPresent());
+    assertEquals(0, files.problems().size());
+  }
+
+  @Test
+  void aDamagedFileIsForgottenWhenItsOwnerComes() throws Exception {
+    Files.writeString(files(0, 2).idFile(), "left by a power cut");
+    Files.writeString(files(1, 2).rankFile(1), "likewise");
+    FutureTask<UniqueId> one =
+        RankThreads.start(() -> place(1, 2, LONG).exchange(RankThreads::newId));
+    Thread.sleep(100);
+    UniqueId id = place(0, 2, LONG).exchange(RankThreads::newId);
+    assertEquals(id, RankThreads.join(one));
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void neitherAPipeNorALinkIsOpened() throws Exception {
+    Path file = files(0, 2).idFile();
+    assertEquals(0, new ProcessBuilder("mkfifo", file.toString()).start().waitFor());
+    RendezvousException pipe =
+        assertThrows(
+            RendezvousException.class, () -> place(1, 2, SHORT).exchange(RankThreads::newId));
+    assertTrue(pipe.getMessage().contains(file + " is no regular file"), pipe.getMessage());
+    Files.delete(file);
+    Files.createSymbolicLink(file, Path.of("/dev/zero"));
+    RendezvousException link =
+        assertThrows(
+            RendezvousException.class, () -> place(1, 2, SHORT).exchange(RankThreads::newId));
+    assertTrue(link.getMessage().contains(file + " is no regular file"), link.getMessage());
+  }
+
+  @Test
+  void aDirectoryThatVanishesIsAnError() throws Exception {
+    Path gone = directory.resolve("gone");
+    FileRendezvous place = FileRendezvous.in(gone, Member.of(1, 2).withTimeout(LONG));
+    Files.delete(gone);
+    RendezvousException failed =
+        assertThrows(RendezvousException.class, () -> place.exchange(RankThreads::newId));
+    assertTrue(failed.getMessage().contains(gone + "/"), failed.getMessage());
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {0, 1})
+  void anInterruptEndsTheWaitIsKeptAndLeavesNoFile(int rank) throws Exception {
+    FutureTask<Boolean> task =
+        new FutureTask<>(
+            () -> {
+              assertThrows(
+                  RendezvousException.class,
+                  () -> place(rank, 2, LONG).exchange(RankThreads::newId));
+              return Thread.currentThread().isInterrupted();
+            });
+    Thread thread = RankThreads.startThread(task);
+    Thread.sleep(RankThreads.RANDOM.nextInt(100));
+    thread.interrupt();
+    assertEquals(true, RankThreads.join(task));
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void closingEndsTheWait() throws Exception {
+    FileRendezvous place = place(1, 2, LONG);
+    FutureTask<UniqueId> task = RankThreads.start(() -> place.exchange(RankThreads::newId));
+    awaitFile(files(1, 2).rankFile(1));
+    place.close();
+    RankThreads.failure(RendezvousException.class, task);
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void processesMeetAfterAnEarlierRunWasKilled() throws Exception {
+    // Rank 2 of the first run never comes; an old announcement makes its rank 0 publish all the
+    // same.
+    files(2, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    List<Process> killed = List.of(launch(0, 3), launch(1, 3));
+    awaitFile(files(0, 3).idFile());
+    UniqueId old = files(0, 3).publication().orElseThrow().id();
+    for (Process process : killed) {
+      process.destroyForcibly().waitFor();
+    }
+    assertTrue(leftovers().size() >= 2, () -> "the killed run left its files");
+
+    List<Process> ranks = new ArrayList<>();
+    for (int rank = 2; rank >= 0; rank--) {
+      ranks.add(launch(rank, 3));
+    }
+    List<String> ids = new ArrayList<>();
+    for (Process rank : ranks) {
+      assertTrue(rank.waitFor(60, TimeUnit.SECONDS), "a rank ends");
+      String output = new String(rank.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+      assertEquals(0, rank.exitValue(), output);
+      ids.add(output.strip().lines().toList().getLast());
+    }
+    assertEquals(List.of(ids.getFirst(), ids.getFirst(), ids.getFirst()), ids);
+    assertNotEquals(old.toHex(), ids.getFirst());
+    assertEquals(List.of(), leftovers());
+  }
+
+  private Process launch(int rank, int size) throws Exception {
+    String classPath =
+        String.join(
+            ":",
+            location(Rendezvous.class),
+            Path.of("target", "test-classes").toAbsolutePath().toString(),
+            location(LogManager.class));
+    return new ProcessBuilder(
+            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            classPath,
+            FileRank.class.getName(),
+            directory.toString(),
+            "" + rank,
+            "" + size,
+            "50000")
+        .redirectErrorStream(true)
+        .start();
+  }
+
+  private static String location(Class<?> type) throws Exception {
+    CodeSource source = type.getProtectionDomain().getCodeSource();
+    return Path.of(source.getLocation().toURI()).toString();
+  }
+}

@@ -1,0 +1,137 @@
+package io.nccl4j.rendezvous;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class InProcessRendezvousTest {
+  private static final Duration SHORT = Duration.ofMillis(200);
+  private static final Duration LONG = Duration.ofSeconds(30);
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3, 17, 64})
+  void allRanksGetTheIdOfEachRound(int size) throws Exception {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(size, LONG);
+    RankThreads.exchange(size, 5, places::get);
+  }
+
+  @Test
+  void rankZeroNamesTheMissing() {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(6, SHORT);
+    FutureTask<UniqueId> second = RankThreads.start(() -> places.get(2).exchange(() -> null));
+    NcclTimeoutException timeout =
+        assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
+    assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
+    assertTrue(second.isDone());
+  }
+
+  @Test
+  void othersSayThatRankZeroHasNotPublished() {
+    InProcessRendezvous place = InProcessRendezvous.of(2, SHORT).get(1);
+    NcclTimeoutException timeout =
+        assertThrows(NcclTimeoutException.class, () -> place.exchange(RankThreads::newId));
+    assertTrue(timeout.getMessage().contains("rank 0 has not published"), timeout.getMessage());
+  }
+
+  @Test
+  void whoComesAfterRankZeroGaveUpGetsNoId() {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(2, SHORT);
+    assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
+    RendezvousException late =
+        assertThrows(RendezvousException.class, () -> places.get(1).exchange(RankThreads::newId));
+    assertTrue(late.getMessage().contains("rank 0 failed in round 1"), late.getMessage());
+  }
+
+  @Test
+  void aMakerThatFailsFailsAllRanksAtOnce() throws Exception {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(2, LONG);
+    FutureTask<UniqueId> other = RankThreads.start(() -> places.get(1).exchange(() -> null));
+    IllegalStateException made = new IllegalStateException("no network interface");
+    IllegalStateException thrown =
+        assertThrows(
+            IllegalStateException.class,
+            () ->
+                places
+                    .get(0)
+                    .exchange(
+                        () -> {
+                          throw made;
+                        }));
+    assertSame(made, thrown);
+    assertSame(made, RankThreads.failure(RendezvousException.class, other).getCause());
+  }
+
+  @Test
+  void anInterruptEndsTheWaitAndIsKept() throws Exception {
+    InProcessRendezvous place = InProcessRendezvous.of(2, LONG).get(1);
+    FutureTask<Boolean> task =
+        new FutureTask<>(
+            () -> {
+              assertThrows(RendezvousException.class, () -> place.exchange(() -> null));
+              return Thread.currentThread().isInterrupted();
+            });
+    RankThreads.startThread(task).interrupt();
+    assertEquals(true, RankThreads.join(task));
+  }
+
+  @Test
+  void closingEndsTheWait() throws Exception {
+    InProcessRendezvous place = InProcessRendezvous.of(2, LONG).get(1);
+    FutureTask<UniqueId> task = RankThreads.start(() -> place.exchange(() -> null));
+    Thread.sleep(50);
+    place.close();
+    RendezvousException closed = RankThreads.failure(RendezvousException.class, task);
+    assertTrue(closed.getMessage().contains("was closed"), closed.getMessage());
+    place.close();
+    assertThrows(IllegalStateException.class, () -> place.exchange(() -> null));
+  }
+
+  @Test
+  void aFailedRendezvousRefusesFurtherRounds() {
+    InProcessRendezvous place = InProcessRendezvous.of(2, SHORT).get(1);
+    assertThrows(NcclTimeoutException.class, () -> place.exchange(() -> null));
+    IllegalStateException failed =
+        assertThrows(IllegalStateException.class, () -> place.exchange(() -> null));
+    assertTrue(failed.getMessage().contains("failed in round 1"), failed.getMessage());
+  }
+
+  @Test
+  void anExchangeInsideAnExchangeIsRefused() {
+    InProcessRendezvous alone = InProcessRendezvous.of(1, SHORT).getFirst();
+    IllegalStateException nested =
+        assertThrows(
+            IllegalStateException.class,
+            () -> alone.exchange(() -> alone.exchange(RankThreads::newId)));
+    assertTrue(nested.getMessage().contains("one at a time"), nested.getMessage());
+  }
+
+  @Test
+  void aMakerThatReturnsNullIsNamed() {
+    InProcessRendezvous alone = InProcessRendezvous.of(1, SHORT).getFirst();
+    NullPointerException thrown =
+        assertThrows(NullPointerException.class, () -> alone.exchange(() -> null));
+    assertEquals("maker returned null in round 1", thrown.getMessage());
+  }
+
+  @Test
+  void membersAreChecked() {
+    assertEquals(
+        "size is 0; it must be 1 or more",
+        assertThrows(IllegalArgumentException.class, () -> Member.of(0, 0)).getMessage());
+    assertEquals(
+        "rank is 4; it must be from 0 to 3",
+        assertThrows(IllegalArgumentException.class, () -> Member.of(4, 4)).getMessage());
+    assertThrows(IllegalArgumentException.class, () -> Member.of(0, 1).withTimeout(Duration.ZERO));
+    assertEquals("job 7", Member.of(1, 2).withRun("job 7").run());
+  }
+}
