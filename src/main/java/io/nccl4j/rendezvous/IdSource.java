@@ -1,0 +1,177 @@
+package io.nccl4j.rendezvous;
+
+import java.nio.file.Path;
+import java.util.Optional;
+
+/** Where the ranks of a launch meet; chosen from the environment, opened later. */
+sealed interface IdSource {
+  /** The variable that overrules what the launcher implies. */
+  String VARIABLE = "NCCL4J_RENDEZVOUS";
+
+  String CHOICES =
+      "set "
+          + VARIABLE
+          + "=tcp://HOST:PORT with rank 0's host and a free port of it (and "
+          + Secret.VARIABLE
+          + "), or "
+          + VARIABLE
+          + "=file:/DIRECTORY with a directory that all ranks see";
+
+  /** Returns this rank's place there. */
+  Rendezvous open(Member member);
+
+  /** Nowhere: there is one rank. */
+  record Alone() implements IdSource {
+    @Override
+    public Rendezvous open(Member member) {
+      return InProcessRendezvous.of(1, member.timeout()).getFirst();
+    }
+
+    @Override
+    public String toString() {
+      return "this process alone";
+    }
+  }
+
+  /** A directory that was named. */
+  record Directory(Path path) implements IdSource {
+    @Override
+    public Rendezvous open(Member member) {
+      return FileRendezvous.in(path, member);
+    }
+
+    @Override
+    public String toString() {
+      return "files in " + path;
+    }
+  }
+
+  /** The user's own directory of the one host that all ranks are on. */
+  record OneHost(Path temporary) implements IdSource {
+    @Override
+    public Rendezvous open(Member member) {
+      return FileRendezvous.in(PrivateDirectory.under(temporary), member);
+    }
+
+    @Override
+    public String toString() {
+      return "files in a private directory under " + temporary;
+    }
+  }
+
+  /** A port of rank 0's host. */
+  record Port(String host, int port, LaunchVariables variables) implements IdSource {
+    @Override
+    public Rendezvous open(Member member) {
+      Optional<Secret> secret = Secret.from(variables.environment());
+      if (secret.isPresent()) {
+        return TcpRendezvous.at(host, port, secret.get(), member);
+      }
+      if (!TcpRendezvous.isLoopback(host)) {
+        throw new IllegalArgumentException(
+            Secret.VARIABLE
+                + " is not set, and the ranks meet at "
+                + host
+                + ":"
+                + port
+                + "; over a network they need a secret. Set the same random text on all ranks,"
+                + " such as the output of 'openssl rand -hex 32'");
+      }
+      return TcpRendezvous.onLoopback(port, member);
+    }
+
+    @Override
+    public String toString() {
+      return "rank 0 at " + host + ":" + port;
+    }
+  }
+
+  /** Nothing that the environment tells. */
+  record Unknown(String reason) implements IdSource {
+    @Override
+    public Rendezvous open(Member member) {
+      throw new IllegalArgumentException(reason + "; " + CHOICES);
+    }
+
+    @Override
+    public String toString() {
+      return "unknown (" + reason + ")";
+    }
+  }
+
+  /** Returns what was named, else what the launcher implies. */
+  static IdSource of(Placement placement, String run, LaunchVariables variables, Path temporary) {
+    if (variables.has(VARIABLE)) {
+      return parse(variables.text(VARIABLE).orElse(""), variables);
+    }
+    if (placement.size() == 1) {
+      return new Alone();
+    }
+    boolean torchrun = placement.launcher() == Launcher.TORCHRUN;
+    boolean keptByRun = placement.onOneHost() && !run.isEmpty();
+    if (torchrun && keptByRun) {
+      return new OneHost(temporary);
+    }
+    // Where torchrun's agent owns the port, rank 0 must not bind it.
+    boolean agentHasPort =
+        torchrun
+            && variables.text("TORCHELASTIC_USE_AGENT_STORE").orElse("").equalsIgnoreCase("true");
+    if (agentHasPort) {
+      return new Unknown(
+          "torchrun's agent owns MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is true), and nccl4j"
+              + " does not speak to its store yet");
+    }
+    Optional<IdSource> master = master(variables);
+    if (master.isPresent()) {
+      return master.get();
+    }
+    return keptByRun ? new OneHost(temporary) : acrossHosts(placement, run, variables);
+  }
+
+  private static Optional<IdSource> master(LaunchVariables variables) {
+    Optional<String> address = variables.text("MASTER_ADDR");
+    Optional<String> port = variables.text("MASTER_PORT");
+    if (address.isPresent() != port.isPresent()) {
+      throw new IllegalArgumentException(
+          address.isPresent()
+              ? "MASTER_ADDR is '" + address.get() + "', but MASTER_PORT is not set"
+              : "MASTER_PORT is '" + port.get() + "', but MASTER_ADDR is not set");
+    }
+    return address.map(
+        host -> new Port(host.strip(), LaunchVariables.port(port.get(), "MASTER_PORT"), variables));
+  }
+
+  private static IdSource acrossHosts(Placement placement, String run, LaunchVariables variables) {
+    if (placement.launcher() == Launcher.SLURM && !run.isEmpty()) {
+      Optional<String> first = Slurm.firstNode(variables);
+      if (first.isPresent()) {
+        return new Port(first.get(), Slurm.port(run), variables);
+      }
+    }
+    return new Unknown(
+        placement.launcher() + " does not tell where the " + placement.size() + " ranks can meet");
+  }
+
+  private static IdSource parse(String value, LaunchVariables variables) {
+    if (value.startsWith("file:")) {
+      String path = value.substring("file:".length());
+      path = path.startsWith("//") ? path.substring(2) : path;
+      if (path.startsWith("/") && path.indexOf('\0') < 0) {
+        return new Directory(Path.of(path));
+      }
+    }
+    if (value.startsWith("tcp://")) {
+      String place = value.substring("tcp://".length());
+      int colon = place.lastIndexOf(':');
+      if (colon > 0 && place.indexOf('/') < 0) {
+        String host = place.substring(0, colon);
+        boolean literal = host.startsWith("[") && host.endsWith("]");
+        host = literal ? host.substring(1, host.length() - 1) : host;
+        return new Port(
+            host, LaunchVariables.port(place.substring(colon + 1), VARIABLE), variables);
+      }
+    }
+    throw new IllegalArgumentException(
+        VARIABLE + " is '" + value + "'; it must be file:/DIRECTORY (absolute) or tcp://HOST:PORT");
+  }
+}

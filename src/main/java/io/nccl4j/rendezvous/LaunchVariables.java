@@ -1,0 +1,62 @@
+package io.nccl4j.rendezvous;
+
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+
+/** An environment, read with the checks that its numbers need. Messages name variable and value. */
+record LaunchVariables(Map<String, String> environment) {
+  private static final int HIGHEST_PORT = 65535;
+
+  boolean has(String name) {
+    return environment.containsKey(name);
+  }
+
+  Optional<String> text(String name) {
+    return Optional.ofNullable(environment.get(name)).filter(value -> !value.isBlank());
+  }
+
+  /** Returns the first of the names that is set, or the first. */
+  String firstSet(String... names) {
+    for (String name : names) {
+      if (has(name)) {
+        return name;
+      }
+    }
+    return names[0];
+  }
+
+  /** Returns a number from the lowest on, or nothing if the variable is not set. */
+  OptionalInt number(String name, int lowest) {
+    return has(name) ? OptionalInt.of(required(name, lowest)) : OptionalInt.empty();
+  }
+
+  private int required(String name, int lowest) {
+    String value = environment.get(name);
+    int number;
+    try {
+      number = Integer.parseInt(value.strip());
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(name + " is '" + value + "'; it must be a number", e);
+    }
+    if (number < lowest) {
+      throw new IllegalArgumentException(
+          name + " is " + number + "; it must be " + lowest + " or more");
+    }
+    return number;
+  }
+
+  static int port(String text, String name) {
+    try {
+      int port = Integer.parseInt(text.strip());
+      if (port >= 1 && port <= HIGHEST_PORT) {
+        return port;
+      }
+    } catch (NumberFormatException e) {
+      throw new IllegalArgumentException(
+          name + " has the port '" + text + "'; it must be from 1 to " + HIGHEST_PORT, e);
+    }
+    throw new IllegalArgumentException(
+        name + " has the port " + text + "; it must be from 1 to " + HIGHEST_PORT);
+  }
+}

@@ -1,0 +1,56 @@
+package io.nccl4j.rendezvous;
+
+import java.io.IOException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFileAttributes;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.Set;
+
+/** A directory of this host that this user alone can enter. */
+final class PrivateDirectory {
+  private static final Set<PosixFilePermission> OWNER_ONLY =
+      PosixFilePermissions.fromString("rwx------");
+
+  private PrivateDirectory() {}
+
+  /**
+   * Returns the user's directory under the temporary directory, and makes it if it is absent.
+   *
+   * @throws RendezvousException if somebody else has put something else there
+   */
+  static Path under(Path temporary) {
+    try {
+      Object uid = Files.getAttribute(Path.of("/proc/self"), "unix:uid");
+      Path directory = temporary.resolve("nccl4j-" + uid).toAbsolutePath();
+      try {
+        Files.createDirectory(directory, PosixFilePermissions.asFileAttribute(OWNER_ONLY));
+      } catch (FileAlreadyExistsException e) {
+        check(directory, uid, e);
+      }
+      return directory;
+    } catch (IOException e) {
+      throw new RendezvousException(
+          "no private directory can be made under " + temporary + ": " + e, e);
+    }
+  }
+
+  private static void check(Path directory, Object uid, FileAlreadyExistsException cause)
+      throws IOException {
+    PosixFileAttributes found =
+        Files.readAttributes(directory, PosixFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+    Object owner = Files.getAttribute(directory, "unix:uid", LinkOption.NOFOLLOW_LINKS);
+    if (!found.isDirectory() || !owner.equals(uid) || !found.permissions().equals(OWNER_ONLY)) {
+      throw new RendezvousException(
+          directory
+              + " is not a directory that user "
+              + uid
+              + " owns and alone can enter; remove it, or set "
+              + IdSource.VARIABLE,
+          cause);
+    }
+  }
+}

@@ -1,0 +1,142 @@
+package io.nccl4j.rendezvous;
+
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/** What Slurm's variables tell. */
+final class Slurm {
+  private static final Logger LOG = LogManager.getLogger(Slurm.class);
+
+  private static final Pattern TASKS = Pattern.compile("(\\d+)(?:\\(x(\\d+)\\))?");
+  private static final int FIRST_PORT = 16384;
+  private static final int PORTS = 16384;
+
+  private Slurm() {}
+
+  /** Returns what Slurm says of this process, if it is a task of a step. */
+  static Optional<Sighting> sighting(LaunchVariables variables) {
+    if (!variables.has("SLURM_PROCID")) {
+      return Optional.empty();
+    }
+    String size = variables.firstSet("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS");
+    if (inBatchScript(variables)) {
+      boolean several = variables.number(size, 1).orElse(1) > 1;
+      if (!several || variables.has("RANK")) {
+        return Optional.empty();
+      }
+      LOG.warn(
+          "SLURM_JOB_ID is set and SLURM_STEP_ID is not: this seems to be the batch script itself,"
+              + " not one of its {} tasks; start them with srun",
+          variables.text(size).orElse(""));
+    }
+    return Sighting.of(variables, Launcher.SLURM, "SLURM_PROCID", size, "SLURM_LOCALID", "")
+        .map(found -> withLocalSize(found, variables));
+  }
+
+  /** The script itself has the variables of a first task, but is no part of any step. */
+  private static boolean inBatchScript(LaunchVariables variables) {
+    return variables.has("SLURM_JOB_ID")
+        && !variables.has("SLURM_STEP_ID")
+        && !variables.has("SLURM_STEPID")
+        && variables.number("SLURM_PROCID", 0).getAsInt() == 0;
+  }
+
+  private static Sighting withLocalSize(Sighting found, LaunchVariables variables) {
+    return new Sighting(
+        found.launcher(),
+        found.rankVariable(),
+        found.rank(),
+        found.sizeVariable(),
+        found.size(),
+        found.localRank(),
+        localSize(found, variables));
+  }
+
+  private static OptionalInt localSize(Sighting found, LaunchVariables variables) {
+    OptionalInt nodes =
+        variables.number(variables.firstSet("SLURM_STEP_NUM_NODES", "SLURM_NNODES"), 1);
+    if (nodes.isPresent() && nodes.getAsInt() == 1) {
+      return found.size();
+    }
+    Optional<String> tasks = variables.text("SLURM_STEP_TASKS_PER_NODE");
+    OptionalInt node = variables.number("SLURM_NODEID", 0);
+    if (tasks.isEmpty() || node.isEmpty()) {
+      return OptionalInt.empty();
+    }
+    return tasksOfNode(tasks.get(), node.getAsInt());
+  }
+
+  /** Reads such as {@code 4(x2),3}: four tasks on each of two nodes, three on the next. */
+  static OptionalInt tasksOfNode(String tasksPerNode, int node) {
+    int seen = 0;
+    for (String part : tasksPerNode.split(",", -1)) {
+      Matcher matcher = TASKS.matcher(part.strip());
+      if (!matcher.matches() || part.length() > 20) {
+        throw new IllegalArgumentException(
+            "SLURM_STEP_TASKS_PER_NODE is '" + tasksPerNode + "'; it must be like '4(x2),3'");
+      }
+      seen += matcher.group(2) == null ? 1 : Integer.parseInt(matcher.group(2));
+      if (node < seen) {
+        return OptionalInt.of(Integer.parseInt(matcher.group(1)));
+      }
+    }
+    throw new IllegalArgumentException(
+        "SLURM_NODEID is "
+            + node
+            + ", but SLURM_STEP_TASKS_PER_NODE '"
+            + tasksPerNode
+            + "' has only "
+            + seen
+            + " nodes");
+  }
+
+  /** Returns what tells a step from all others of its cluster, or an empty text. */
+  static String run(LaunchVariables variables) {
+    String step = variables.firstSet("SLURM_STEP_ID", "SLURM_STEPID");
+    return variables
+        .text(variables.firstSet("SLURM_JOB_ID", "SLURM_JOBID"))
+        .map(job -> "slurm " + job + "." + variables.text(step).orElse("batch"))
+        .orElse("");
+  }
+
+  /**
+   * Returns the node that has rank 0 where Slurm distributes tasks as it does by default: the
+   * first.
+   */
+  static Optional<String> firstNode(LaunchVariables variables) {
+    return variables
+        .text(variables.firstSet("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"))
+        .map(Slurm::firstOf);
+  }
+
+  /** Returns {@code gpu07} of {@code gpu[07-09,12],login1}. */
+  static String firstOf(String nodeList) {
+    StringBuilder name = new StringBuilder();
+    boolean skipping = false;
+    boolean inBrackets = false;
+    for (char c : nodeList.strip().toCharArray()) {
+      if (c == '[') {
+        inBrackets = true;
+      } else if (c == ']') {
+        inBrackets = false;
+        skipping = false;
+      } else if (c == ',' && !inBrackets) {
+        break;
+      } else if (inBrackets && (c == ',' || c == '-')) {
+        skipping = true;
+      } else if (!skipping) {
+        name.append(c);
+      }
+    }
+    return name.toString();
+  }
+
+  /** Returns a port for a step, below those that systems give out themselves. */
+  static int port(String run) {
+    return FIRST_PORT + (int) Math.floorMod(Token.ofText(run).low(), (long) PORTS);
+  }
+}

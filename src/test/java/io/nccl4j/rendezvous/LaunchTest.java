@@ -1,0 +1,436 @@
+package io.nccl4j.rendezvous;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.params.provider.Arguments.arguments;
+
+import io.nccl4j.UniqueId;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.FutureTask;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.MethodSource;
+
+class LaunchTest {
+  private static final Duration TIMEOUT = Duration.ofSeconds(30);
+
+  /** Returns variables from such as {@code RANK=1 WORLD_SIZE=2}. */
+  private static Map<String, String> environment(String text) {
+    Map<String, String> variables = new HashMap<>();
+    for (String pair : text.isEmpty() ? new String[0] : text.split(" ")) {
+      String[] parts = pair.split("=", 2);
+      variables.put(parts[0], parts[1]);
+    }
+    return variables;
+  }
+
+  private static Launch launch(String text) {
+    return Launch.from(environment(text), Optional::empty);
+  }
+
+  private static final String TORCHRUN =
+      "TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=True MASTER_ADDR=h MASTER_PORT=29500 ";
+  private static final String SLURM_STEP = "SLURM_JOB_ID=77 SLURM_STEP_ID=0 ";
+
+  private static Stream<Arguments> launches() {
+    return Stream.of(
+        arguments("", Launcher.NONE, 0, 1, 0, 1),
+        arguments("WORLD_SIZE=1", Launcher.NONE, 0, 1, 0, 1),
+        arguments("NCCL4J_RANK=2 NCCL4J_WORLD_SIZE=4", Launcher.NCCL4J, 2, 4, -1, -1),
+        arguments(
+            "NCCL4J_RANK=2 NCCL4J_WORLD_SIZE=4 NCCL4J_LOCAL_RANK=0 NCCL4J_LOCAL_WORLD_SIZE=2"
+                + " RANK=7 WORLD_SIZE=8 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2",
+            Launcher.NCCL4J,
+            2,
+            4,
+            0,
+            2),
+        arguments(
+            TORCHRUN + "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2",
+            Launcher.TORCHRUN,
+            3,
+            4,
+            1,
+            2),
+        arguments(
+            TORCHRUN
+                + "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 SLURM_PROCID=1 SLURM_NTASKS=2"
+                + " JOB_COMPLETION_INDEX=1",
+            Launcher.TORCHRUN,
+            3,
+            4,
+            1,
+            2),
+        arguments("RANK=1 WORLD_SIZE=2", Launcher.PLAIN, 1, 2, -1, -1),
+        arguments("RANK= 1  WORLD_SIZE=2".replace("= 1 ", "=1"), Launcher.PLAIN, 1, 2, -1, -1),
+        arguments(
+            "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1"
+                + " OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_RANK=1 PMIX_NAMESPACE=1461583873",
+            Launcher.OPEN_MPI,
+            1,
+            2,
+            1,
+            2),
+        arguments(
+            "OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=8 SLURM_PROCID=1 SLURM_NTASKS=2",
+            Launcher.OPEN_MPI,
+            5,
+            8,
+            -1,
+            -1),
+        arguments(
+            "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 RANK=1 WORLD_SIZE=2",
+            Launcher.PLAIN,
+            1,
+            2,
+            -1,
+            -1),
+        arguments(
+            "PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1",
+            Launcher.MPICH,
+            1,
+            2,
+            0,
+            1),
+        arguments("PMIX_RANK=1 WORLD_SIZE=3", Launcher.PMIX, 1, 3, -1, -1),
+        arguments(
+            SLURM_STEP
+                + "SLURM_PROCID=5 SLURM_NTASKS=8 SLURM_LOCALID=1 SLURM_NODEID=1"
+                + " SLURM_STEP_NUM_NODES=2 SLURM_STEP_TASKS_PER_NODE=4(x2)",
+            Launcher.SLURM,
+            5,
+            8,
+            1,
+            4),
+        arguments(
+            SLURM_STEP + "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=2 SLURM_NNODES=1",
+            Launcher.SLURM,
+            0,
+            2,
+            -1,
+            2),
+        arguments("SLURM_PROCID=0 SLURM_NTASKS=2", Launcher.SLURM, 0, 2, -1, -1),
+        arguments(
+            SLURM_STEP + "SLURM_PROCID=1 SLURM_NTASKS=2 PMI_RANK=1 PMI_SIZE=2 PMIX_RANK=1",
+            Launcher.SLURM,
+            1,
+            2,
+            -1,
+            -1),
+        arguments(
+            SLURM_STEP + "SLURM_PROCID=1 SLURM_NTASKS=2 RANK=5 WORLD_SIZE=8",
+            Launcher.PLAIN,
+            5,
+            8,
+            -1,
+            -1),
+        arguments("SLURM_JOB_ID=7 SLURM_PROCID=0", Launcher.NONE, 0, 1, 0, 1),
+        arguments("SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=1", Launcher.NONE, 0, 1, 0, 1),
+        arguments(
+            "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=4 RANK=2 WORLD_SIZE=3",
+            Launcher.PLAIN,
+            2,
+            3,
+            -1,
+            -1),
+        arguments("SLURM_JOB_ID=7 SLURM_NTASKS=4", Launcher.NONE, 0, 1, 0, 1),
+        arguments("JOB_COMPLETION_INDEX=2 WORLD_SIZE=3", Launcher.KUBERNETES, 2, 3, -1, -1),
+        arguments("JOB_COMPLETION_INDEX=2 NCCL4J_WORLD_SIZE=3", Launcher.KUBERNETES, 2, 3, -1, -1),
+        arguments("JOB_COMPLETION_INDEX=1 RANK=5 WORLD_SIZE=8", Launcher.PLAIN, 5, 8, -1, -1));
+  }
+
+  @ParameterizedTest
+  @MethodSource("launches")
+  void ranksAndSizesAreRead(
+      String variables, Launcher launcher, int rank, int size, int localRank, int localSize) {
+    Launch launch = launch(variables);
+    assertEquals(launcher, launch.launcher());
+    assertEquals(rank, launch.rank());
+    assertEquals(size, launch.size());
+    assertEquals(optional(localRank), launch.localRank());
+    assertEquals(optional(localSize), launch.localSize());
+  }
+
+  private static OptionalInt optional(int value) {
+    return value < 0 ? OptionalInt.empty() : OptionalInt.of(value);
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          RANK=4 WORLD_SIZE=4                    | RANK is 4 and WORLD_SIZE is 4; the rank must be less than the size
+          RANK=1                                 | RANK is 1, but WORLD_SIZE is not set
+          WORLD_SIZE=2                           | WORLD_SIZE is 2, but RANK is not set
+          NCCL4J_WORLD_SIZE=2                    | NCCL4J_WORLD_SIZE is 2, but NCCL4J_RANK is not set
+          NCCL4J_RANK=0                          | NCCL4J_RANK is 0, but NCCL4J_WORLD_SIZE is not set
+          RANK=one WORLD_SIZE=2                  | RANK is 'one'; it must be a number
+          RANK= WORLD_SIZE=2                     | RANK is ''; it must be a number
+          RANK=-1 WORLD_SIZE=2                   | RANK is -1; it must be 0 or more
+          RANK=0 WORLD_SIZE=0                    | WORLD_SIZE is 0; it must be 1 or more
+          RANK=0 WORLD_SIZE=99999999999          | WORLD_SIZE is '99999999999'; it must be a number
+          RANK=0 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 | LOCAL_RANK is 2 and LOCAL_WORLD_SIZE is 2; the local rank must be less
+          RANK=0 WORLD_SIZE=2 LOCAL_RANK=2       | LOCAL_RANK is 2 and WORLD_SIZE is 2; the local rank must be less
+          RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3 | LOCAL_WORLD_SIZE is 3 and WORLD_SIZE is 2; a host cannot have more ranks than there are
+          RANK=0 WORLD_SIZE=2 MASTER_ADDR=h      | MASTER_ADDR is 'h', but MASTER_PORT is not set
+          RANK=0 WORLD_SIZE=2 MASTER_PORT=1      | MASTER_PORT is '1', but MASTER_ADDR is not set
+          RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=x | MASTER_PORT has the port 'x'; it must be from 1 to 65535
+          RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=0 | MASTER_PORT has the port 0; it must be from 1 to 65535
+          TORCHELASTIC_RUN_ID=a                  | TORCHELASTIC_RUN_ID is set, but RANK and WORLD_SIZE are not
+          OMPI_COMM_WORLD_RANK=1                 | OMPI_COMM_WORLD_RANK is 1, but OMPI_COMM_WORLD_SIZE is not set
+          OMPI_COMM_WORLD_SIZE=2                 | OMPI_COMM_WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is not set
+          PMI_RANK=1                             | PMI_RANK is 1, but PMI_SIZE is not set
+          PMIX_RANK=1                            | PMIX_RANK is 1, but PMIx does not tell how many ranks there are; set WORLD_SIZE
+          JOB_COMPLETION_INDEX=1                 | JOB_COMPLETION_INDEX is 1, but Kubernetes does not tell how many ranks there are
+          JOB_COMPLETION_INDEX=3 WORLD_SIZE=3    | JOB_COMPLETION_INDEX is 3 and WORLD_SIZE is 3; the rank must be less than the size
+          JOB_COMPLETION_INDEX=3 RANK=0 WORLD_SIZE=4 | RANK is 0 and WORLD_SIZE is 4, but JOB_COMPLETION_INDEX is 3: two launchers disagree
+          SLURM_PROCID=3                         | SLURM_PROCID is 3, but SLURM_STEP_NUM_TASKS is not set
+          OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 RANK=0 WORLD_SIZE=2 | RANK is 0 and WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is 1 and OMPI_COMM_WORLD_SIZE is 2: two launchers disagree
+          OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 RANK=0 WORLD_SIZE=1 | RANK is 0 and WORLD_SIZE is 1, but OMPI_COMM_WORLD_RANK is 1
+          OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 WORLD_SIZE=4 | OMPI_COMM_WORLD_SIZE is 2, but WORLD_SIZE is 4
+          OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2 | OMPI_COMM_WORLD_RANK is 1 and OMPI_COMM_WORLD_SIZE is 2, but PMI_RANK is 0 and PMI_SIZE is 2: two launchers disagree
+          OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMIX_RANK=0 | PMIX_RANK is 0, but OMPI_COMM_WORLD_RANK is 1
+          SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0 RANK=0 WORLD_SIZE=2 | RANK is 0 and WORLD_SIZE is 2, but SLURM_PROCID is 1 and SLURM_NTASKS is 2: two launchers disagree
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=/tmp/x | NCCL4J_RENDEZVOUS is '/tmp/x'; it must be file:/DIRECTORY (absolute) or tcp://HOST:PORT
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:x | NCCL4J_RENDEZVOUS is 'file:x'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://:1 | NCCL4J_RENDEZVOUS is 'tcp://:1'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:1/x | NCCL4J_RENDEZVOUS is 'tcp://h:1/x'; it must be
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:99999 | NCCL4J_RENDEZVOUS has the port 99999; it must be from 1 to 65535
+          RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS= | NCCL4J_RENDEZVOUS is ''; it must be
+          """)
+  void contradictionsAndHalvesNameVariablesAndValues(String variables, String message) {
+    IllegalArgumentException refused =
+        assertThrows(IllegalArgumentException.class, () -> launch(variables));
+    assertTrue(refused.getMessage().contains(message), refused.getMessage());
+  }
+
+  @Test
+  void aDisagreementSaysHowToEndIt() {
+    IllegalArgumentException refused =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> launch("PMI_RANK=1 PMI_SIZE=2 RANK=0 WORLD_SIZE=2"));
+    assertTrue(
+        refused.getMessage().contains("set NCCL4J_RANK and NCCL4J_WORLD_SIZE"),
+        refused.getMessage());
+  }
+
+  private static final String TMP = System.getProperty("java.io.tmpdir");
+
+  private static Stream<Arguments> sources() {
+    String oneHost = "files in a private directory under " + TMP;
+    return Stream.of(
+        arguments("", "this process alone"),
+        arguments("RANK=0 WORLD_SIZE=1", "this process alone"),
+        arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:/shared/ids", "files in /shared/ids"),
+        arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:///shared", "files in /shared"),
+        arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://n1:77", "rank 0 at n1:77"),
+        arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://[::1]:77", "rank 0 at ::1:77"),
+        arguments("RANK=0 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500", "rank 0 at n1:29500"),
+        arguments(
+            "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500",
+            "rank 0 at n1:29500"),
+        arguments(TORCHRUN + "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", oneHost),
+        arguments(
+            TORCHRUN.replace("True", "False") + "RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2",
+            "rank 0 at h:29500"),
+        arguments(
+            TORCHRUN + "RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://h:4711",
+            "rank 0 at h:4711"),
+        arguments(
+            "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2"
+                + " PMIX_RANK=0 PMIX_NAMESPACE=1461583873",
+            oneHost),
+        arguments(SLURM_STEP + "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_NODES=1", oneHost),
+        arguments(
+            SLURM_STEP
+                + "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_NODES=2"
+                + " SLURM_STEP_NODELIST=gpu[07-09,12],login1",
+            "rank 0 at gpu07:" + Slurm.port("slurm 77.0")));
+  }
+
+  @ParameterizedTest
+  @MethodSource("sources")
+  void whereTheRanksMeetIsChosen(String variables, String source) {
+    Launch launch = launch(variables);
+    assertEquals(source, launch.idSource());
+    assertTrue(launch.toString().contains("id from " + source), launch.toString());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          RANK=0 WORLD_SIZE=2 | plain variables does not tell where the 2 ranks can meet
+          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | Kubernetes does not tell where the 2 ranks can meet
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | Open MPI does not tell where the 4 ranks can meet
+          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | MPICH does not tell where the 2 ranks can meet
+          RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=a TORCHELASTIC_USE_AGENT_STORE=True MASTER_ADDR=h MASTER_PORT=29500 | torchrun's agent owns MASTER_PORT
+          """)
+  void wherePlaceIsUnknownTheErrorSaysWhatToSet(String variables, String message) {
+    Launch launch = launch(variables);
+    IllegalArgumentException refused =
+        assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
+    assertTrue(refused.getMessage().startsWith(message), refused.getMessage());
+    assertTrue(
+        refused.getMessage().contains("set NCCL4J_RENDEZVOUS=tcp://HOST:PORT"),
+        refused.getMessage());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      nullValues = "-",
+      textBlock =
+          """
+          RANK=0 WORLD_SIZE=2 | ''
+          RANK=0 WORLD_SIZE=2 NCCL4J_RUN_ID=mine | mine
+          RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=abc MASTER_ADDR=h MASTER_PORT=5 | torchrun abc h:5
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=1461583873 | pmix 1461583873
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_MCA_ess_base_jobid=99 | pmix 99
+          SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=12 SLURM_STEP_ID=3 | slurm 12.3
+          PMI_RANK=0 PMI_SIZE=2 | hydra proxy 1
+          """)
+  void runsAreNamedByTheirLauncher(String variables, String run) {
+    Launch launch = Launch.from(environment(variables), () -> Optional.of("proxy 1"));
+    assertEquals(run, launch.run());
+  }
+
+  @Test
+  void mpichOnOneHostMeetsByFiles() {
+    Launch launch =
+        Launch.from(
+            environment("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2"),
+            () -> Optional.of("proxy 1"));
+    assertEquals("files in a private directory under " + TMP, launch.idSource());
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          node1               | node1
+          node[01-03,07],x    | node01
+          gpu-a,gpu-b         | gpu-a
+          rack[2-3]n[5,7-9]   | rack2n5
+          n[11].cluster       | n11.cluster
+          """)
+  void theFirstNodeOfAListIsFound(String list, String first) {
+    assertEquals(first, Slurm.firstOf(list));
+  }
+
+  @Test
+  void tasksOfANodeAreFound() {
+    assertEquals(OptionalInt.of(4), Slurm.tasksOfNode("4(x2),3", 1));
+    assertEquals(OptionalInt.of(3), Slurm.tasksOfNode("4(x2),3", 2));
+    assertThrows(IllegalArgumentException.class, () -> Slurm.tasksOfNode("4(x2),3", 3));
+    assertThrows(IllegalArgumentException.class, () -> Slurm.tasksOfNode("four", 0));
+  }
+
+  @Test
+  void portsOfStepsAreBelowThoseThatSystemsGiveOut() {
+    for (int job = 0; job < 1000; job++) {
+      int port = Slurm.port("slurm " + job + ".0");
+      assertTrue(port >= 16384 && port < 32768, () -> "port " + port);
+    }
+  }
+
+  @Test
+  void overANetworkASecretIsNeeded() {
+    Launch launch = launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500");
+    IllegalArgumentException refused =
+        assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
+    assertTrue(refused.getMessage().startsWith("NCCL4J_SECRET is not set"), refused.getMessage());
+
+    Launch weak =
+        launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500 NCCL4J_SECRET=short");
+    assertEquals(
+        "NCCL4J_SECRET has 5 bytes; it must have 16 or more, and be random",
+        assertThrows(IllegalArgumentException.class, () -> weak.rendezvous(TIMEOUT)).getMessage());
+    assertFalse(weak.toString().contains("short"), weak.toString());
+
+    try (Rendezvous place =
+        launch(
+                "RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500"
+                    + " NCCL4J_SECRET=0123456789abcdef")
+            .rendezvous(TIMEOUT)) {
+      assertInstanceOf(TcpRendezvous.class, place);
+      assertEquals("n1", ((TcpRendezvous) place).host());
+    }
+  }
+
+  @Test
+  void onLoopbackNoSecretIsNeeded() {
+    try (Rendezvous place =
+        launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500").rendezvous(TIMEOUT)) {
+      assertEquals("127.0.0.1", ((TcpRendezvous) place).host());
+    }
+  }
+
+  @Test
+  void oneProcessNeedsNobody() {
+    try (Rendezvous alone = Launch.from(Map.of()).rendezvous(TIMEOUT)) {
+      UniqueId id = RankThreads.newId();
+      assertEquals(id, alone.exchange(() -> id));
+      assertEquals(1, alone.size());
+    }
+  }
+
+  @Test
+  void ranksOfOneTorchrunMeet() throws Exception {
+    String common =
+        "TORCHELASTIC_RUN_ID=test-" + Token.random().toHex() + " WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 ";
+    RankThreads.exchange(3, 2, rank -> launch(common + "RANK=" + rank).rendezvous(TIMEOUT));
+  }
+
+  @Test
+  void ranksMeetInANamedDirectory(@TempDir Path directory) throws Exception {
+    String common = "NCCL4J_WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:" + directory + " ";
+    FutureTask<Void> other =
+        RankThreads.start(
+            () -> {
+              RankThreads.exchange(
+                  2,
+                  2,
+                  rank ->
+                      launch(common + "NCCL4J_RUN_ID=other NCCL4J_RANK=" + rank)
+                          .rendezvous(TIMEOUT));
+              return null;
+            });
+    RankThreads.exchange(2, 2, rank -> launch(common + "NCCL4J_RANK=" + rank).rendezvous(TIMEOUT));
+    RankThreads.join(other);
+  }
+
+  @Test
+  void thePrivateDirectoryIsThisUsersAlone(@TempDir Path temporary) throws Exception {
+    Path directory = PrivateDirectory.under(temporary);
+    assertEquals(directory, PrivateDirectory.under(temporary));
+    assertEquals(
+        PosixFilePermissions.fromString("rwx------"), Files.getPosixFilePermissions(directory));
+    Files.setPosixFilePermissions(directory, PosixFilePermissions.fromString("rwxrwxrwx"));
+    RendezvousException open =
+        assertThrows(RendezvousException.class, () -> PrivateDirectory.under(temporary));
+    assertTrue(open.getMessage().contains(directory.toString()), open.getMessage());
+    Path elsewhere = Files.createDirectory(temporary.resolve("elsewhere"));
+    Files.delete(directory);
+    Files.createSymbolicLink(directory, elsewhere);
+    assertThrows(RendezvousException.class, () -> PrivateDirectory.under(temporary));
+  }
+}
