@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
@@ -621,7 +622,7 @@ final class Flags {
     throw new TypeConversionException("'" + text + "' is none of " + names);
   }
 
-  private static <T> T converted(java.util.function.Supplier<T> conversion) {
+  private static <T> T converted(Supplier<T> conversion) {
     try {
       return conversion.get();
     } catch (IllegalArgumentException e) {

@@ -3,18 +3,26 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import java.io.BufferedOutputStream;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.function.UnaryOperator;
+import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
@@ -52,9 +60,9 @@ public final class Perf {
   public static void main(String[] args) {
     PrintStream out =
         new PrintStream(
-            new java.io.FileOutputStream(java.io.FileDescriptor.out),
+            new BufferedOutputStream(new FileOutputStream(FileDescriptor.out)),
             false,
-            java.nio.charset.StandardCharsets.UTF_8);
+            StandardCharsets.UTF_8);
     Perf perf =
         new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
@@ -84,10 +92,13 @@ public final class Perf {
       return fail(flags, e, "time-out: " + e.getMessage(), ExitStatus.TIMED_OUT);
     } catch (LibraryNotFoundException | CudaException e) {
       return fail(flags, e, e.getMessage() + remedy(), ExitStatus.FAILED);
+    } catch (NcclException e) {
+      return fail(flags, e, e.getMessage(), ExitStatus.FAILED);
     } catch (OutOfMemoryError e) {
       return fail(flags, e, e.getMessage() + "; a smaller -e needs less memory", ExitStatus.FAILED);
     } catch (RuntimeException | IOException e) {
-      return fail(flags, e, e.toString(), ExitStatus.FAILED);
+      String message = e.getMessage() == null ? e.toString() : e.getMessage();
+      return fail(flags, e, message, ExitStatus.FAILED);
     }
   }
 
@@ -163,18 +174,27 @@ public final class Perf {
     private final JsonReport json;
     private final List<Row> rows = new ArrayList<>();
 
-    Run(Flags flags, Settings settings, List<String> args) throws IOException {
+    Run(Flags flags, Settings settings, List<String> args) {
       this.settings = settings;
       this.args = args;
       this.table = new Table(out, settings, flags.timestamps == 1);
       this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
-      this.json = flags.outputFile == null ? null : JsonReport.to(flags.outputFile);
+      this.json = flags.outputFile == null ? null : json(flags.outputFile);
       if (json != null) {
         table.note("Writing JSON output to " + json.file());
       }
       table.header(version());
       if (settings.sizes().max() < flags.maxBytes) {
         table.note("Reducing maxBytes to " + settings.sizes().max() + " due to memory limitation");
+      }
+    }
+
+    private static JsonReport json(Path file) {
+      try {
+        return JsonReport.to(file);
+      } catch (IOException e) {
+        String reason = e instanceof NoSuchFileException ? "no such folder" : e.getMessage();
+        throw new Flags.BadArguments("-J is " + file + "; it cannot be written: " + reason);
       }
     }
 
@@ -209,12 +229,15 @@ public final class Perf {
       rows.add(row);
       progress.erase();
       table.row(row);
+      if (out.checkError()) {
+        throw new IllegalStateException("nobody reads the table any more");
+      }
       progress.rowDone();
     }
 
     private double averageBusBw() {
       return rows.stream()
-          .flatMap(row -> java.util.stream.Stream.of(row.outOfPlace(), row.inPlace()))
+          .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
           .mapToDouble(Row.Cell::busBw)
           .filter(busBw -> !Double.isNaN(busBw))
           .average()

@@ -6,6 +6,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.IntFunction;
 
 /**
  * What every rank puts in and what it must get out, worked out here and not by a backend.
@@ -125,7 +126,7 @@ final class TestData {
     };
   }
 
-  private List<Span> slices(long slice, java.util.function.IntFunction<Span> span) {
+  private List<Span> slices(long slice, IntFunction<Span> span) {
     List<Span> spans = new ArrayList<>();
     for (int from = 0; slice > 0 && from < ranks; from++) {
       spans.add(span.apply(from));

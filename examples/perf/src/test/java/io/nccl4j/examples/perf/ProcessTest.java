@@ -1,0 +1,190 @@
+package io.nccl4j.examples.perf;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
+class ProcessTest {
+  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
+
+  @TempDir Path folder;
+
+  private record Ended(int status, String out, String err) {}
+
+  private Ended run(Map<String, String> environment, List<String> command)
+      throws IOException, InterruptedException {
+    Path out = folder.resolve("out");
+    Path err = folder.resolve("err");
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
+    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + command);
+    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
+  }
+
+  private Ended perf(Map<String, String> environment, String... args)
+      throws IOException, InterruptedException {
+    List<String> command =
+        new ArrayList<>(
+            List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--enable-native-access=io.nccl4j",
+                "--illegal-native-access=deny",
+                "--module-path",
+                System.getProperty("jdk.module.path"),
+                "--module",
+                "io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf"));
+    command.addAll(List.of(args));
+    return run(environment, command);
+  }
+
+  /** Builds the stand-in, or skips the test where that cannot be. */
+  private Map<String, String> standIn() throws IOException, InterruptedException {
+    Ended built = run(Map.of(), List.of(ROOT.resolve("src/test/native/build").toString()));
+    if (built.status() != 0 && "1".equals(System.getenv("REQUIRE_NCCL"))) {
+      throw new AssertionError("the stand-in does not build: " + built.err());
+    }
+    assumeTrue(built.status() == 0, () -> "the stand-in does not build: " + built.err());
+    return Map.of(
+        "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
+        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+  }
+
+  private static List<List<String>> rows(Ended ended) {
+    return new Command(ended.status(), ended.out(), ended.err()).rows();
+  }
+
+  @Test
+  void fourRanksOnTheStandInCheckClean() throws IOException, InterruptedException {
+    Ended ended =
+        perf(
+            standIn(),
+            "all_reduce",
+            "--backend",
+            "nccl",
+            "-g",
+            "4",
+            "-b",
+            "8",
+            "-e",
+            "1M",
+            "-f",
+            "2");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(18, rows(ended).size());
+    for (List<String> row : rows(ended)) {
+      assertEquals(List.of("0", "0"), List.of(row.get(8), row.get(12)), row.toString());
+    }
+    assertTrue(ended.out().contains("stand-in"), "what runs says what it is");
+    assertEquals("", ended.err());
+  }
+
+  @Test
+  void everyCollectiveChecksCleanOnTheStandIn() throws IOException, InterruptedException {
+    for (Collective collective : Collective.values()) {
+      Ended ended =
+          perf(
+              standIn(),
+              collective.label(),
+              "--backend",
+              "nccl",
+              "-t",
+              "2",
+              "-g",
+              "2",
+              "-b",
+              "64K",
+              "-e",
+              "64K",
+              "-p",
+              "1",
+              "-o",
+              "mulsum",
+              "-m",
+              "2",
+              "-u",
+              "1");
+      assertEquals(0, ended.status(), collective + ended.err());
+    }
+  }
+
+  @Test
+  void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
+    Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "-g", "9");
+    assertEquals(
+        "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own\n",
+        ended.err());
+    assertEquals(2, ended.status());
+  }
+
+  @Test
+  void anAlgorithmForNcclHasToBeInTheEnvironment() throws IOException, InterruptedException {
+    Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "--algo", "tree");
+    assertEquals(2, ended.status());
+    assertTrue(ended.err().contains("needs NCCL_ALGO=TREE in the environment"), ended.err());
+    assertEquals(1, ended.err().lines().count());
+  }
+
+  @Test
+  void aFailureOfTheLibraryIsStatusOneAndOneLine() throws IOException, InterruptedException {
+    Map<String, String> environment = new java.util.HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
+    Ended ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "1K");
+    assertEquals(1, ended.status(), ended.err());
+    assertTrue(ended.err().startsWith("all_reduce_perf: "), ended.err());
+    assertFalse(ended.err().contains("\tat "), ended.err());
+    assertEquals(1, ended.err().lines().count(), ended.err());
+  }
+
+  @Test
+  void withoutAGpuTheMessageSaysWhatToDo() throws IOException, InterruptedException {
+    Map<String, String> environment = new java.util.HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().contains("--backend reference"), ended.err());
+    assertFalse(ended.err().contains("\tat "), ended.err());
+    assertEquals("", ended.out());
+  }
+
+  @Test
+  void librariesThatAreMissingAreOneMessage() throws IOException, InterruptedException {
+    Ended ended =
+        perf(
+            Map.of(
+                "NCCL4J_NCCL_LIBRARY",
+                "/missing/libnccl.so",
+                "NCCL4J_CUDART_LIBRARY",
+                "/missing/libcudart.so"),
+            "all_reduce",
+            "--backend",
+            "nccl");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().contains("/missing/libcudart.so"), ended.err());
+    assertFalse(ended.err().contains("\tat "), ended.err());
+  }
+
+  @Test
+  void aPipeGetsTheTableAndNothingElse() throws IOException, InterruptedException {
+    Ended ended =
+        perf(Map.of(), "all_reduce", "--backend", "reference", "-b", "8", "-e", "1K", "-f", "2");
+    assertEquals(0, ended.status());
+    assertEquals("", ended.err());
+    assertEquals(8, rows(ended).size());
+  }
+}
