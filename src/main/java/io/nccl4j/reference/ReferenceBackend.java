@@ -13,7 +13,6 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -85,18 +84,7 @@ public final class ReferenceBackend extends Backend {
 
   @Override
   public Map<String, String> versions() {
-    Map<String, String> versions = new LinkedHashMap<>();
-    versions.put("nccl4j", ownVersion());
-    versions.put("java", System.getProperty("java.version"));
-    return versions;
-  }
-
-  private static String ownVersion() {
-    Class<?> self = ReferenceBackend.class;
-    if (self.getModule().isNamed() && self.getModule().getDescriptor().rawVersion().isPresent()) {
-      return self.getModule().getDescriptor().rawVersion().get();
-    }
-    return Objects.requireNonNullElse(self.getPackage().getImplementationVersion(), "unknown");
+    return libraryVersions();
   }
 
   @Override
