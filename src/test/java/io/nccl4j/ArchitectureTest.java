@@ -1,0 +1,152 @@
+package io.nccl4j;
+
+import static com.tngtech.archunit.base.DescribedPredicate.not;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAnyPackage;
+import static com.tngtech.archunit.lang.conditions.ArchConditions.dependOnClassesThat;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.classes;
+import static com.tngtech.archunit.lang.syntax.ArchRuleDefinition.noClasses;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.tngtech.archunit.base.DescribedPredicate;
+import com.tngtech.archunit.core.domain.JavaClass;
+import com.tngtech.archunit.core.domain.JavaClasses;
+import com.tngtech.archunit.core.importer.ClassFileImporter;
+import com.tngtech.archunit.core.importer.ImportOption;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/**
+ * The rooms of the house and who may call whom: examples, {@code io.nccl4j}, ({@code nccl}, {@code
+ * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j}
+ * alone.
+ */
+class ArchitectureTest {
+  private static final String CONTRACT = "io.nccl4j";
+  private static final String NCCL = "io.nccl4j.nccl..";
+  private static final String CUDA = "io.nccl4j.cuda..";
+  private static final String REFERENCE = "io.nccl4j.reference..";
+  private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
+  private static final String INTERNAL = "io.nccl4j.internal..";
+  private static final String BINDINGS = "io.nccl4j.bindings..";
+  private static final String[] PLATFORM = {"java..", "javax.crypto..", "org.apache.logging.log4j"};
+
+  private static final JavaClasses LIBRARY =
+      new ClassFileImporter()
+          .withImportOption(new ImportOption.DoNotIncludeTests())
+          .importPackages(CONTRACT);
+
+  private static final DescribedPredicate<JavaClass> OURS =
+      resideInAPackage("io.nccl4j..").and(not(resideInAPackage(BINDINGS)));
+
+  @Test
+  void theReferenceDependsOnTheContractAlone() {
+    onlyDepends(REFERENCE, CONTRACT, REFERENCE);
+    noClasses()
+        .that()
+        .resideInAPackage(REFERENCE)
+        .should()
+        .dependOnClassesThat()
+        .haveFullyQualifiedName("java.lang.foreign.Linker")
+        .orShould()
+        .dependOnClassesThat()
+        .haveFullyQualifiedName("java.lang.foreign.SymbolLookup")
+        .because("the reference calls no native code")
+        .check(LIBRARY);
+  }
+
+  @Test
+  void theRendezvousDependsOnTheContractAlone() {
+    onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS);
+  }
+
+  @Test
+  void theContractKnowsItsBackendsOnlyThroughBackendAndSealedPermits() {
+    classes()
+        .that()
+        .resideInAPackage(CONTRACT)
+        .and()
+        .doNotHaveFullyQualifiedName(Backend.class.getName())
+        .should()
+        .onlyDependOnClassesThat(resideInAnyPackage(CONTRACT, "java..", "org.apache.logging.log4j"))
+        .check(LIBRARY);
+  }
+
+  @Test
+  void theNcclBackendDependsOnWhatLiesBelow() {
+    onlyDepends(NCCL, CONTRACT, NCCL, CUDA, INTERNAL, BINDINGS);
+    onlyDepends(CUDA, CONTRACT, CUDA, INTERNAL, BINDINGS);
+    onlyDepends(INTERNAL, CONTRACT, INTERNAL, BINDINGS);
+    onlyDepends(BINDINGS, BINDINGS);
+  }
+
+  @Test
+  void nobodyElseTouchesTheBindingsOrTheInternals() {
+    noClasses()
+        .that(OURS.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL))))
+        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL)))
+        .check(LIBRARY);
+  }
+
+  @Test
+  void namesSayWhatAClassIs() {
+    noClasses()
+        .that(OURS)
+        .should()
+        .haveSimpleNameEndingWith("Impl")
+        .orShould()
+        .haveSimpleNameEndingWith("Util")
+        .orShould()
+        .haveSimpleNameEndingWith("Utils")
+        .orShould()
+        .haveSimpleNameEndingWith("Manager")
+        .orShould()
+        .haveSimpleNameEndingWith("Helper")
+        .check(LIBRARY);
+  }
+
+  @Test
+  void theLibraryLogsThroughLog4jAndPrintsNothing() {
+    noClasses()
+        .that(OURS)
+        .should()
+        .dependOnClassesThat()
+        .resideInAPackage("java.util.logging..")
+        .orShould()
+        .accessField(System.class, "out")
+        .orShould()
+        .accessField(System.class, "err")
+        .orShould()
+        .callMethod(Throwable.class, "printStackTrace")
+        .check(LIBRARY);
+  }
+
+  @Test
+  void everyPackageSaysWhatBelongsThere() {
+    assertTrue(LIBRARY.contain(Communicator.class), "the library's classes were not found");
+    Path sources = Path.of(System.getProperty("basedir", "."), "src/main/java");
+    List<String> silent =
+        LIBRARY.stream()
+            .filter(OURS)
+            .map(JavaClass::getPackageName)
+            .distinct()
+            .filter(
+                name ->
+                    !Files.exists(sources.resolve(name.replace('.', '/') + "/package-info.java")))
+            .toList();
+    assertTrue(silent.isEmpty(), () -> "without package-info: " + silent);
+  }
+
+  private static void onlyDepends(String room, String... allowed) {
+    DescribedPredicate<JavaClass> permitted = resideInAnyPackage(allowed);
+    classes()
+        .that()
+        .resideInAPackage(room)
+        .should()
+        .onlyDependOnClassesThat(permitted.or(resideInAnyPackage(PLATFORM)))
+        .allowEmptyShould(true)
+        .check(LIBRARY);
+  }
+}
