@@ -1,0 +1,13 @@
+package io.nccl4j.natives;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** Whether there is an NVIDIA driver, found out without nccl4j. */
+final class Driver {
+  private Driver() {}
+
+  static boolean present() {
+    return Files.exists(Path.of("/dev/nvidiactl")) || Files.exists(Path.of("/dev/dxg"));
+  }
+}
