@@ -7,6 +7,7 @@ import java.util.SplittableRandom;
  * either way.
  */
 public final class Seed {
+  // The build always sets the property, empty where nobody has chosen a seed.
   private static final long VALUE = Long.getLong("test.seed", System.nanoTime() & 0xFFFF_FFFFL);
 
   static {

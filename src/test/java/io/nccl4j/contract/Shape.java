@@ -48,8 +48,14 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
     return rank == root || (operation != Operation.BROADCAST && operation != SCATTER);
   }
 
-  /** Runs the call on one rank and returns what it received. */
+  /** Runs the call on one rank and returns what it received, or null if it receives nothing. */
   MemorySegment run(Rank rank, MemorySegment input, boolean inPlace) {
+    Buffer recv = start(rank, input, inPlace);
+    return receives(rank.rank()) ? rank.download(recv) : null;
+  }
+
+  /** Enqueues input and call on one rank and returns where the result will be. */
+  Buffer start(Rank rank, MemorySegment input, boolean inPlace) {
     Buffer send;
     Buffer recv;
     if (!inPlace) {
@@ -64,7 +70,7 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
       recv = sendCount() > recvCount() ? send.slice(rank.rank() * count, count) : send;
     }
     enqueue(rank, send, recv);
-    return receives(rank.rank()) ? rank.download(recv) : null;
+    return recv;
   }
 
   /** Enqueues the call on a rank's own stream. */
