@@ -277,7 +277,8 @@ class FaultsTest {
         LATE,
         (comm, stream) -> {
           Buffer data = comm.allocate(DataType.FLOAT32, 6);
-          assertThrows(NcclInvalidUsageException.class, () -> comm.send(data, 0, stream));
+          assertThrows(
+              NcclInvalidUsageException.class, () -> Group.run(() -> comm.send(data, 0, stream)));
           assertThrows(
               NcclInvalidUsageException.class, () -> Group.run(() -> comm.recv(data, 0, stream)));
           stream.synchronize();
