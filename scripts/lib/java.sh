@@ -36,8 +36,8 @@ nccl4j_build() {
     rm -rf "$fresh"
     grep -q 'Cannot find matching toolchain\|No toolchain found\|No toolchain matched' "$log" &&
       nccl4j_die 'no JDK 25 or later is on this machine; install one (Debian: apt install openjdk-25-jdk, or https://adoptium.net), or say where it is in ~/.m2/toolchains.xml'
-    cat "$log" >&2
-    nccl4j_die "the build failed; its output is above and in $log"
+    tail -n 40 "$log" >&2
+    nccl4j_die "the build failed; the end of its output is above, all of it in $log"
   fi
   local name
   for name in hello perf; do
@@ -91,5 +91,7 @@ nccl4j_java() {
   folder=$(readlink "$nccl4j_run")
   nccl4j_flags "$folder" "$name"
   [[ -e $nccl4j_target/$folder/$name.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_target/$folder/$name.aot" "${nccl4j_flags[@]}")
+  # Large buffers of the reference backend get huge pages where Linux leaves that to the program.
+  export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}
   exec "$home/bin/java" "${nccl4j_flags[@]}" -m "io.nccl4j.examples.$name/$main" "$@"
 }

@@ -7,11 +7,15 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.examples.perf.Collective.Shape;
 import io.nccl4j.examples.perf.TestData.Span;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.function.Consumer;
 
 /** Runs all rows of a table and measures and checks each. */
 final class Bench implements AutoCloseable {
+  private static final long COMPILING_NANOS = 60_000_000;
+  private static final int COMPILING_OPERATIONS = 50;
+
   private final Settings settings;
   private final Launch launch;
   private final Drivers drivers;
@@ -69,7 +73,7 @@ final class Bench implements AutoCloseable {
     private final int root;
     private final DataType type;
     private final TestData data;
-    private final List<Memory> memories = new ArrayList<>();
+    private final Memory[] memories;
     private final List<ReduceOp> operators = new ArrayList<>();
 
     Series(ElementType element, Operator op, int root) {
@@ -78,21 +82,23 @@ final class Bench implements AutoCloseable {
       this.root = root;
       this.type = element.type();
       this.data = new TestData(settings.collective(), element, op, ranks.count(), root);
+      this.memories = new Memory[ranks.count()];
       long count = capacity() + settings.unalign();
-      for (int rank = 0; rank < ranks.count(); rank++) {
-        int device = ranks.comm(rank).device();
-        memories.add(new Memory(settings.backend(), device, ranks.stream(rank), type, count));
-        operators.add(operator(rank));
-      }
-      // Memory that was never written is mapped by the first to touch it, which is not to be timed.
+      // Written at once, in as many threads as will use it: the first to touch memory waits for it
+      // to be mapped, which is not to be timed.
       ranks.each(
           count * type.bytes(),
           rank -> {
-            Memory memory = memories.get(rank);
-            Shape all = new Shape(count, count, count, 0, 0);
-            memory.write(memory.send(), data.sent(rank, all, 0));
-            memory.write(memory.recv(), data.sent(rank, all, 0));
+            int device = ranks.comm(rank).device();
+            Memory memory = new Memory(settings.backend(), device, ranks.stream(rank), type, count);
+            Span all = data.sent(rank, new Shape(count, count, count, 0, 0), 0);
+            memory.write(memory.send(), all);
+            memory.write(memory.recv(), all);
+            memories[rank] = memory;
           });
+      for (int rank = 0; rank < ranks.count(); rank++) {
+        operators.add(operator(rank));
+      }
     }
 
     private ReduceOp operator(int rank) {
@@ -123,18 +129,24 @@ final class Bench implements AutoCloseable {
     }
 
     private void warmUp() {
-      Settings.Sizes sizes = settings.sizes();
-      for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
-        Work work = new Work(shape(size), false, settings.warmup());
-        drivers.all(
-            thread -> {
-              for (int i = 0; i < settings.warmup(); i++) {
-                work.enqueue(thread, i);
-              }
-              work.complete(thread);
-              return thread;
-            });
+      if (settings.warmup() == 0) {
+        return;
       }
+      Settings.Sizes sizes = settings.sizes();
+      compile(sizes.min());
+      compile(Math.clamp(64 << 10, sizes.min(), sizes.max()));
+      for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
+        new Work(shape(size), false, settings.warmup()).run(settings.warmup());
+      }
+    }
+
+    /** Gives the JVM a moment to compile what a small operation takes: else that would be timed. */
+    private void compile(long size) {
+      Work work = new Work(shape(size), false, 1);
+      long end = System.nanoTime() + COMPILING_NANOS;
+      do {
+        work.run(COMPILING_OPERATIONS);
+      } while (System.nanoTime() < end);
     }
 
     private Row row(Shape shape) {
@@ -175,7 +187,7 @@ final class Bench implements AutoCloseable {
         repetition++;
         long bytes = shape.total() * type.bytes();
         ranks.each(bytes, rank -> prepare(rank, shape, inPlace));
-        work.once();
+        work.run(1);
         long[] perRank = new long[ranks.count()];
         ranks.each(bytes, rank -> perRank[rank] = wrong(rank, shape, inPlace));
         for (long ofRank : perRank) {
@@ -189,7 +201,7 @@ final class Bench implements AutoCloseable {
     }
 
     private void prepare(int rank, Shape shape, boolean inPlace) {
-      Memory memory = memories.get(rank);
+      Memory memory = memories[rank];
       Span sent = data.sent(rank, shape, repetition);
       if (!inPlace) {
         memory.write(memory.send(), moved(sent, settings.unalign()));
@@ -204,7 +216,7 @@ final class Bench implements AutoCloseable {
     }
 
     private long wrong(int rank, Shape shape, boolean inPlace) {
-      Memory memory = memories.get(rank);
+      Memory memory = memories[rank];
       long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * rank : 0);
       long wrong = 0;
       for (Span span : data.received(rank, shape, repetition, inPlace)) {
@@ -224,7 +236,7 @@ final class Bench implements AutoCloseable {
           created.close();
         }
       }
-      memories.forEach(Memory::close);
+      Arrays.stream(memories).forEach(Memory::close);
     }
 
     /**
@@ -241,7 +253,7 @@ final class Bench implements AutoCloseable {
         this.sends = new Buffer[ranks.count()][places];
         this.recvs = new Buffer[ranks.count()][places];
         for (int rank = 0; rank < ranks.count(); rank++) {
-          Memory memory = memories.get(rank);
+          Memory memory = memories[rank];
           Buffer from = inPlace ? memory.recv() : memory.send();
           long sendOffset = inPlace ? shape.sendInPlace() * rank : 0;
           long recvOffset = inPlace ? shape.recvInPlace() * rank : 0;
@@ -291,11 +303,13 @@ final class Bench implements AutoCloseable {
         }
       }
 
-      /** Runs the operation once, at the beginning of the buffers. */
-      void once() {
+      /** Runs the operation some times, from the beginning of the buffers on, and waits. */
+      void run(int operations) {
         drivers.all(
             thread -> {
-              enqueue(thread, 0);
+              for (int i = 0; i < operations; i++) {
+                enqueue(thread, i);
+              }
               complete(thread);
               return thread;
             });
@@ -303,7 +317,7 @@ final class Bench implements AutoCloseable {
 
       /** Runs all iterations and says how long one operation took. */
       Timing time() {
-        once();
+        run(1);
         try (Stopwatch stopwatch = new Stopwatch(settings, ranks)) {
           List<Timing> timings = drivers.all(thread -> time(thread, stopwatch));
           double[] iterations = stopwatch.iterations(settings.aggregated());

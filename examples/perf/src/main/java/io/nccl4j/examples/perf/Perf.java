@@ -23,6 +23,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
+import org.apache.logging.log4j.LogManager;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
@@ -63,6 +64,11 @@ public final class Perf {
             new BufferedOutputStream(new FileOutputStream(FileDescriptor.out)),
             false,
             StandardCharsets.UTF_8);
+    // Reading the logger's configuration and reading the command line take as long as each other.
+    Thread.ofPlatform()
+        .daemon()
+        .name("perf-log4j")
+        .start(() -> LogManager.getLogger(Perf.class).debug("ready"));
     Perf perf =
         new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
