@@ -8,7 +8,9 @@ import io.nccl4j.examples.perf.Collective.Shape;
 import io.nccl4j.examples.perf.TestData.Span;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.EnumSet;
 import java.util.List;
+import java.util.Set;
 import java.util.function.Consumer;
 
 /** Runs all rows of a table and measures and checks each. */
@@ -20,6 +22,7 @@ final class Bench implements AutoCloseable {
   private final Launch launch;
   private final Drivers drivers;
   private final Ranks ranks;
+  private final Set<ElementType> compiled = EnumSet.noneOf(ElementType.class);
   private long repetition;
   private int failedChecks;
 
@@ -133,8 +136,10 @@ final class Bench implements AutoCloseable {
         return;
       }
       Settings.Sizes sizes = settings.sizes();
-      compile(sizes.min());
-      compile(Math.clamp(64 << 10, sizes.min(), sizes.max()));
+      if (compiled.add(element)) {
+        compile(sizes.min());
+        compile(Math.clamp(64 << 10, sizes.min(), sizes.max()));
+      }
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
         new Work(shape(size), false, settings.warmup()).run(settings.warmup());
       }
