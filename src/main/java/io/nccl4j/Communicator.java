@@ -1,15 +1,14 @@
 package io.nccl4j;
 
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import java.util.concurrent.CancellationException;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
 
 /**
  * One rank's end of a set of ranks that move data together. Its operations enqueue work on a {@link
@@ -572,56 +571,56 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * Connects several at the same time, since each may wait for the others; if one fails, all are
-   * aborted.
+   * Connects several at the same time, since each may wait for the others. When one fails, all are
+   * aborted at once and its failure comes out: the others would only wait for it. What they say
+   * later is suppressed in it.
    */
   static void connectTogether(List<Communicator> communicators) {
-    List<FutureTask<Void>> tasks = new ArrayList<>();
+    AtomicReference<Throwable> first = new AtomicReference<>();
+    AtomicInteger connecting = new AtomicInteger(communicators.size());
+    CountDownLatch connectedOrFailed = new CountDownLatch(1);
     for (Communicator communicator : communicators) {
-      FutureTask<Void> task = new FutureTask<>(communicator::connectNow, null);
-      tasks.add(task);
-      Thread.ofPlatform().daemon().name("nccl4j-connect-" + tasks.size()).start(task);
+      Runnable connect =
+          () -> {
+            try {
+              communicator.connectNow();
+            } catch (Throwable failure) {
+              if (first.compareAndSet(null, failure)) {
+                connectedOrFailed.countDown();
+              } else {
+                first.get().addSuppressed(failure);
+              }
+            }
+            if (connecting.decrementAndGet() == 0) {
+              connectedOrFailed.countDown();
+            }
+          };
+      Thread.ofPlatform().daemon().name("nccl4j-connect").start(connect);
     }
-    Throwable first = null;
-    for (FutureTask<Void> task : tasks) {
-      Throwable failure = failureOf(task);
-      if (failure != null && first == null) {
-        first = failure;
-        for (Communicator communicator : communicators) {
-          communicator.abortAfter(failure);
-        }
-      } else if (failure != null) {
-        first.addSuppressed(failure);
+    awaitUninterrupted(connectedOrFailed);
+    Throwable failure = first.get();
+    if (failure != null) {
+      communicators.forEach(communicator -> communicator.abortAfter(failure));
+      if (failure instanceof Error error) {
+        throw error;
       }
-    }
-    if (first instanceof Error error) {
-      throw error;
-    }
-    if (first != null) {
-      throw (RuntimeException) first;
+      throw (RuntimeException) failure;
     }
   }
 
-  private static Throwable failureOf(FutureTask<Void> task) {
+  /** Each rank has its own deadline, so an interrupt is kept and the wait goes on. */
+  private static void awaitUninterrupted(CountDownLatch latch) {
     boolean interrupted = false;
-    try {
-      while (true) {
-        try {
-          task.get();
-          return null;
-        } catch (InterruptedException e) {
-          // Each task has its own deadline: the interrupt is kept and the wait goes on.
-          interrupted = true;
-        }
+    while (true) {
+      try {
+        latch.await();
+        break;
+      } catch (InterruptedException e) {
+        interrupted = true;
       }
-    } catch (ExecutionException e) {
-      return e.getCause();
-    } catch (CancellationException e) {
-      return e;
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
     }
   }
 
