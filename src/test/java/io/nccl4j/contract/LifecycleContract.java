@@ -332,10 +332,11 @@ abstract class LifecycleContract {
     ranks.close();
   }
 
-  @Test
-  void aRankThatNeverArrivesIsATimeOutThatSaysWho() throws Exception {
+  @ParameterizedTest(name = "blocking {0}")
+  @ValueSource(booleans = {true, false})
+  void aRankThatNeverArrivesIsATimeOutThatSaysWho(boolean blocking) throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
-    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT);
+    CommunicatorConfig config = underTest().config().withBlocking(blocking).withTimeout(SHORT);
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
       NcclTimeoutException thrown =

@@ -1,0 +1,190 @@
+package io.nccl4j.natives;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * Where the libraries are looked for, in which order, and what is said when they are not found;
+ * each search in a Java process of its own. The stand-in's libraries lie where NVIDIA's would.
+ */
+@OnStandIn
+class LibrarySearchTest {
+  @TempDir private Path temp;
+
+  private final List<String> options = new ArrayList<>();
+  private final Map<String, String> environment = new TreeMap<>();
+  private Path nccl;
+  private Path cudart;
+
+  @BeforeEach
+  void aMachineWithNothingOnIt() throws IOException {
+    nccl = Requirement.library("nccl").toRealPath();
+    cudart = Requirement.library("cudart").toRealPath();
+    environment.put("PATH", Files.createDirectory(temp.resolve("bin")).toString());
+    environment.put("CUDA_HOME", temp.resolve("no-cuda").toString());
+    options.add("--enable-native-access=ALL-UNNAMED");
+  }
+
+  @Test
+  void aSystemPropertyNamesTheFile() throws Exception {
+    options.add("-Dio.nccl4j.nccl.library=" + nccl);
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void anEnvironmentVariableNamesTheFile() throws Exception {
+    environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void aNameMayBeThatOfAFolder() throws Exception {
+    options.add("-Dio.nccl4j.nccl.library=" + nccl.getParent());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.getParent().toString());
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void theSystemPropertyComesBeforeTheVariable() throws Exception {
+    options.add("-Dio.nccl4j.nccl.library=" + nccl);
+    environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/file.so");
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void aFileThatWasNamedAndIsNotThereIsNotReplacedByAnother() throws Exception {
+    environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so");
+    String said = run();
+    assertTrue(said.startsWith("no cudart\n"), said);
+    assertTrue(said.contains("environment variable NCCL4J_CUDART_LIBRARY"), said);
+    assertTrue(said.contains("/no/such/libcudart.so: cannot open shared object file"), said);
+    assertEquals(1, said.lines().filter(line -> line.startsWith("  ")).count(), said);
+  }
+
+  @Test
+  void theStandardNamesAreAskedOfTheSystemsLoader() throws Exception {
+    environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
+    assertEquals(loaded(nccl, cudart), run());
+  }
+
+  @Test
+  void theWheelsOfTheActivePythonAreFound() throws Exception {
+    Path packages = temp.resolve("site-packages");
+    Path copy = copyNccl(packages.resolve("nvidia/nccl/lib"));
+    Path python = temp.resolve("bin/python3");
+    Files.writeString(python, "#!/bin/sh\necho " + packages + "\n");
+    assertTrue(python.toFile().setExecutable(true));
+    assertEquals(loaded(copy, cudart), run());
+  }
+
+  @Test
+  void theCondaPrefixIsFound() throws Exception {
+    Path copy = copyNccl(temp.resolve("conda/lib"));
+    environment.put("CONDA_PREFIX", temp.resolve("conda").toString());
+    assertEquals(loaded(copy, cudart), run());
+  }
+
+  @Test
+  void theCudaHomeIsFound() throws Exception {
+    Path copy = copyNccl(temp.resolve("cuda/lib64"));
+    environment.put("CUDA_HOME", temp.resolve("cuda").toString());
+    assertEquals(loaded(copy, cudart), run());
+  }
+
+  /**
+   * Puts a copy of libnccl, so that where it comes from can be told, into a folder of its own.
+   * cudart is named, because the system may have one; it is looked for in the same way.
+   */
+  private Path copyNccl(Path folder) throws Exception {
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    assumeTrue(run().startsWith("no nccl\n"), "the system's loader knows a libnccl");
+    return Files.copy(nccl, Files.createDirectories(folder).resolve("libnccl.so.2"));
+  }
+
+  @Test
+  void whatIsNotFoundListsEveryAttemptAndTheRemedy() throws Exception {
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    String said = run();
+    assumeTrue(said.startsWith("no nccl\n"), "the system's loader knows a libnccl");
+    for (String part :
+        List.of(
+            "-Dio.nccl4j.nccl.library=PATH",
+            "NCCL4J_NCCL_LIBRARY=PATH",
+            "system loader: libnccl.so.2: libnccl.so.2: cannot open shared object file",
+            "system loader: libnccl.so: ",
+            "pip wheels of the active python3: -: ",
+            "environment variable CONDA_PREFIX: -: not set",
+            "environment variable CUDA_HOME: " + temp.resolve("no-cuda/lib64"))) {
+      assertTrue(said.contains(part), () -> "lacks '" + part + "':\n" + said);
+    }
+  }
+
+  @Test
+  void aFileThatIsNoLibraryIsRefusedInTheLoadersOwnWords() throws Exception {
+    Path text = Files.writeString(temp.resolve("libnccl.so.2"), "not a library");
+    options.add("-Dio.nccl4j.nccl.library=" + text);
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    String said = run();
+    assertTrue(said.startsWith("no nccl\n"), said);
+    assertTrue(said.contains("file too short") || said.contains("invalid ELF header"), said);
+  }
+
+  @Test
+  void withoutNativeAccessTheFlagToSetIsNamed() throws Exception {
+    options.remove("--enable-native-access=ALL-UNNAMED");
+    options.add("--illegal-native-access=deny");
+    options.add("-Dio.nccl4j.nccl.library=" + nccl);
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    assertEquals(
+        "nccl4j may not call native code; start Java with --enable-native-access=ALL-UNNAMED\n",
+        run());
+  }
+
+  private static String loaded(Path nccl, Path cudart) {
+    return "nccl from " + nccl + "\ncudart from " + cudart + "\n";
+  }
+
+  /** Runs {@link LibraryUser} and returns what it prints. */
+  private String run() throws Exception {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.addAll(options);
+    command.add("-cp");
+    command.add(
+        System.getProperty("java.class.path") + ":" + System.getProperty("jdk.module.path", ""));
+    command.add(LibraryUser.class.getName());
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectError(temp.resolve("errors").toFile());
+    builder.environment().clear();
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertEquals(0, process.waitFor(), () -> output + "\n" + readErrors());
+    return output;
+  }
+
+  private String readErrors() {
+    try {
+      return Files.readString(temp.resolve("errors"));
+    } catch (IOException e) {
+      return e.toString();
+    }
+  }
+}

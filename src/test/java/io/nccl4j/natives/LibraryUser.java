@@ -1,0 +1,21 @@
+package io.nccl4j.natives;
+
+import io.nccl4j.Backend;
+import io.nccl4j.LibraryNotFoundException;
+
+/** A program of its own for {@link LibrarySearchTest}: says what was loaded, or why nothing was. */
+public final class LibraryUser {
+  private LibraryUser() {}
+
+  /** Opens the NCCL backend. */
+  public static void main(String[] arguments) {
+    try (Backend backend = Backend.nccl()) {
+      System.out.println("nccl from " + backend.versions().get("nccl library"));
+      System.out.println("cudart from " + backend.versions().get("cuda runtime library"));
+    } catch (LibraryNotFoundException e) {
+      System.out.println("no " + e.library() + "\n" + e.getMessage());
+    } catch (IllegalCallerException e) {
+      System.out.println(e.getMessage());
+    }
+  }
+}

@@ -1,0 +1,107 @@
+package io.nccl4j.natives;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+
+/** The functions for tests of the stand-in; see {@code src/test/native/README.md}. */
+@SuppressWarnings("restricted") // The stand-in is called without nccl4j.
+final class StandIn {
+  private static final SymbolLookup SYMBOLS =
+      SymbolLookup.libraryLookup(Requirement.library("nccl"), Arena.global());
+
+  private StandIn() {}
+
+  /** Makes the nth call from now of a function answer a result; 0: every call. */
+  static void fail(String function, int result, int nth) {
+    check(
+        function,
+        (int)
+            call(
+                "nccl4j_standin_fail",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT,
+                    ValueLayout.ADDRESS,
+                    ValueLayout.JAVA_INT,
+                    ValueLayout.JAVA_INT),
+                Arena.global().allocateFrom(function),
+                result,
+                nth));
+  }
+
+  /** Gives a stream a sticky error. */
+  static void failStream(long stream, int error) {
+    check(
+        "stream",
+        (int)
+            call(
+                "nccl4j_standin_fail_stream",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT),
+                MemorySegment.ofAddress(stream),
+                error));
+  }
+
+  /** Returns how often a function was called. */
+  static long calls(String function) {
+    return (long)
+        call(
+            "nccl4j_standin_calls",
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS),
+            Arena.global().allocateFrom(function));
+  }
+
+  /** Returns how many objects of a kind are alive. */
+  static long live(String kind) {
+    return (long)
+        call(
+            "nccl4j_standin_live",
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS),
+            Arena.global().allocateFrom(kind));
+  }
+
+  /** Switches one of NCCL's traps. */
+  static void trap(int number) {
+    check(
+        "trap " + number,
+        (int)
+            call(
+                "nccl4j_standin_trap",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+                number,
+                1));
+  }
+
+  /** Lets operations of non-blocking communicators stay in progress; -1: until abort. */
+  static void hold(int milliseconds) {
+    call("nccl4j_standin_hold", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), milliseconds);
+  }
+
+  /** Takes back all that tests have set. */
+  static void reset() {
+    call("nccl4j_standin_reset", FunctionDescriptor.ofVoid());
+  }
+
+  private static void check(String what, int answer) {
+    if (answer != 0) {
+      throw new IllegalArgumentException("the stand-in knows no " + what);
+    }
+  }
+
+  private static Object call(String function, FunctionDescriptor type, Object... arguments) {
+    try {
+      MethodHandle handle =
+          Linker.nativeLinker().downcallHandle(SYMBOLS.findOrThrow(function), type);
+      return handle.invokeWithArguments(arguments);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+}
