@@ -189,10 +189,7 @@ public final class Perf {
       if (json != null) {
         table.note("Writing JSON output to " + json.file());
       }
-      table.header(version());
-      if (settings.sizes().max() < flags.maxBytes) {
-        table.note("Reducing maxBytes to " + settings.sizes().max() + " due to memory limitation");
-      }
+      table.header(version(), flags.minBytes, flags.maxBytes);
     }
 
     private static JsonReport json(Path file) {

@@ -31,8 +31,13 @@ final class Table {
     this.timestamps = timestamps;
   }
 
-  /** Writes what is going to be run, where, and the columns' names. */
-  void header(String version) {
+  /**
+   * Writes what is going to be run, where, and the columns' names.
+   *
+   * @param minBytes the first size that was asked for
+   * @param maxBytes the last one; there may be memory for less
+   */
+  void header(String version, long minBytes, long maxBytes) {
     Settings.Sizes sizes = settings.sizes();
     print("# %s%n", version);
     print("# Collective test starting: %s%n", settings.collective().program());
@@ -40,8 +45,8 @@ final class Table {
         "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: 0 unalign: %d%n",
         settings.threads(),
         settings.ranksPerThread(),
-        sizes.min(),
-        sizes.max(),
+        minBytes,
+        maxBytes,
         sizes.factor() > 1 ? sizes.factor() : sizes.step(),
         sizes.factor() > 1 ? "factor" : "bytes",
         settings.warmup(),
@@ -64,6 +69,9 @@ final class Table {
           device.index(),
           pciBusId(device),
           device.name());
+    }
+    if (sizes.max() < maxBytes) {
+      print("#%n# Reducing maxBytes to %d due to memory limitation%n", sizes.max());
     }
     columns();
   }
