@@ -14,6 +14,7 @@ import java.util.Map;
  */
 final class Arithmetic {
   private final Map<DataType, Kernel<?>> kernels = new EnumMap<>(DataType.class);
+  private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
   private Kernel<?> kernel;
   private Operator.Kind combine;
   private boolean scales;
@@ -33,7 +34,16 @@ final class Arithmetic {
     scales = kind == Operator.Kind.MULSUM || (average && type.floating());
     divides = average && !type.floating();
     combine = scales || divides ? Operator.Kind.SUM : kind;
-    factor = scales ? operator.factor(type, worldSize) : 0;
+    factor = scales ? (average ? averageFactor(type) : operator.factor(type)) : 0;
+  }
+
+  private long averageFactor(DataType type) {
+    Long known = averageFactors.get(type);
+    if (known == null) {
+      known = Operator.averageFactor(type, ranks);
+      averageFactors.put(type, known);
+    }
+    return known;
   }
 
   /** Returns whether a rank's data is multiplied before anything else happens to it. */

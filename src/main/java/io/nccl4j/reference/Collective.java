@@ -17,7 +17,7 @@ final class Collective implements Transfer {
   private static final long CHANNEL_ALIGNMENT = 512;
 
   /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
-  private static final long TREE_BYTES = 32 << 10;
+  private static final long TREE_BYTES = 256 << 10;
 
   private final Member member;
   private final Arithmetic arithmetic = new Arithmetic();

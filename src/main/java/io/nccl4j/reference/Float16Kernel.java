@@ -1,22 +1,17 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /** IEEE binary16 numbers: each step computes in binary32, which has bits enough, and rounds. */
 final class Float16Kernel extends Kernel<short[]> {
+  /** In the upper half, where {@link FloatOrder} looks at 16-bit numbers. */
+  private static final int INFINITY = 0x7C000000;
+
+  private final Ints lefts = new Ints();
+  private final Ints rights = new Ints();
+
   Float16Kernel() {
-    super(2, new short[TILE_BYTES / 2], new short[TILE_BYTES / 2]);
-  }
-
-  @Override
-  void load(MemorySegment from, long offset, short[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_SHORT_UNALIGNED, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(short[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_SHORT_UNALIGNED, offset, count);
+    super(2, new short[TILE_BYTES / 2], new short[TILE_BYTES / 2], MemorySegment::ofArray);
   }
 
   @Override
@@ -37,26 +32,25 @@ final class Float16Kernel extends Kernel<short[]> {
 
   @Override
   void max(short[] left, short[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] =
-          Float.floatToFloat16(max(Float.float16ToFloat(left[i]), Float.float16ToFloat(right[i])));
-    }
-  }
-
-  private static float max(float left, float right) {
-    return Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.max(left, right);
+    takeBits();
+    FloatOrder.maxOfPairs(lefts.array(), rights.array(), INFINITY, (count + 1) / 2);
+    giveBits();
   }
 
   @Override
   void min(short[] left, short[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] =
-          Float.floatToFloat16(min(Float.float16ToFloat(left[i]), Float.float16ToFloat(right[i])));
-    }
+    takeBits();
+    FloatOrder.minOfPairs(lefts.array(), rights.array(), INFINITY, (count + 1) / 2);
+    giveBits();
   }
 
-  private static float min(float left, float right) {
-    return Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.min(left, right);
+  private void takeBits() {
+    lefts.view().copyFrom(ownView());
+    rights.view().copyFrom(otherView());
+  }
+
+  private void giveBits() {
+    ownView().copyFrom(lefts.view());
   }
 
   @Override

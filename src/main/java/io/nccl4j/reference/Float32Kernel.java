@@ -1,22 +1,16 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /** Binary32 numbers. */
 final class Float32Kernel extends Kernel<float[]> {
+  private static final int INFINITY = 0x7F800000;
+
+  private final Ints lefts = new Ints();
+  private final Ints rights = new Ints();
+
   Float32Kernel() {
-    super(4, new float[TILE_BYTES / 4], new float[TILE_BYTES / 4]);
-  }
-
-  @Override
-  void load(MemorySegment from, long offset, float[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_FLOAT_UNALIGNED, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(float[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_FLOAT_UNALIGNED, offset, count);
+    super(4, new float[TILE_BYTES / 4], new float[TILE_BYTES / 4], MemorySegment::ofArray);
   }
 
   @Override
@@ -35,24 +29,25 @@ final class Float32Kernel extends Kernel<float[]> {
 
   @Override
   void max(float[] left, float[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] = max(left[i], right[i]);
-    }
-  }
-
-  private static float max(float left, float right) {
-    return Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.max(left, right);
+    takeBits();
+    FloatOrder.max(lefts.array(), rights.array(), INFINITY, count);
+    giveBits();
   }
 
   @Override
   void min(float[] left, float[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] = min(left[i], right[i]);
-    }
+    takeBits();
+    FloatOrder.min(lefts.array(), rights.array(), INFINITY, count);
+    giveBits();
   }
 
-  private static float min(float left, float right) {
-    return Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.min(left, right);
+  private void takeBits() {
+    lefts.view().copyFrom(ownView());
+    rights.view().copyFrom(otherView());
+  }
+
+  private void giveBits() {
+    ownView().copyFrom(lefts.view());
   }
 
   @Override

@@ -1,22 +1,16 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /** Binary64 numbers. */
 final class Float64Kernel extends Kernel<double[]> {
+  private static final long INFINITY = 0x7FF0000000000000L;
+
+  private final Words lefts = new Words();
+  private final Words rights = new Words();
+
   Float64Kernel() {
-    super(8, new double[TILE_BYTES / 8], new double[TILE_BYTES / 8]);
-  }
-
-  @Override
-  void load(MemorySegment from, long offset, double[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_DOUBLE_UNALIGNED, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(double[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_DOUBLE_UNALIGNED, offset, count);
+    super(8, new double[TILE_BYTES / 8], new double[TILE_BYTES / 8], MemorySegment::ofArray);
   }
 
   @Override
@@ -35,24 +29,25 @@ final class Float64Kernel extends Kernel<double[]> {
 
   @Override
   void max(double[] left, double[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] = max(left[i], right[i]);
-    }
-  }
-
-  private static double max(double left, double right) {
-    return Double.isNaN(left) ? right : Double.isNaN(right) ? left : Math.max(left, right);
+    takeBits();
+    FloatOrder.max(lefts.array(), rights.array(), INFINITY, count);
+    giveBits();
   }
 
   @Override
   void min(double[] left, double[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] = min(left[i], right[i]);
-    }
+    takeBits();
+    FloatOrder.min(lefts.array(), rights.array(), INFINITY, count);
+    giveBits();
   }
 
-  private static double min(double left, double right) {
-    return Double.isNaN(left) ? right : Double.isNaN(right) ? left : Math.min(left, right);
+  private void takeBits() {
+    lefts.view().copyFrom(ownView());
+    rights.view().copyFrom(otherView());
+  }
+
+  private void giveBits() {
+    ownView().copyFrom(lefts.view());
   }
 
   @Override

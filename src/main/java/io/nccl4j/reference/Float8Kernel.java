@@ -3,89 +3,97 @@ package io.nccl4j.reference;
 import io.nccl4j.DataType;
 import io.nccl4j.MiniFloat;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
+import java.util.EnumMap;
+import java.util.Map;
 
 /**
  * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
  * saturates back. There are so few pairs of numbers that every result is looked up.
  */
 final class Float8Kernel extends Kernel<byte[]> {
-  private interface Combination {
-    float of(float left, float right);
-  }
+  private static final Map<Operator.Kind, byte[]> E4M3 = new EnumMap<>(Operator.Kind.class);
+  private static final Map<Operator.Kind, byte[]> E5M2 = new EnumMap<>(Operator.Kind.class);
 
   private final boolean e4m3;
-  private byte[] sums;
-  private byte[] products;
-  private byte[] maxima;
-  private byte[] minima;
+  private final Map<Operator.Kind, byte[]> tables = new EnumMap<>(Operator.Kind.class);
+  private byte[] multiples;
+  private byte multiplesOf;
 
   Float8Kernel(DataType type) {
-    super(1, new byte[TILE_BYTES], new byte[TILE_BYTES]);
+    super(1, new byte[TILE_BYTES], new byte[TILE_BYTES], MemorySegment::ofArray);
     this.e4m3 = type == DataType.FLOAT8E4M3;
   }
 
   @Override
-  void load(MemorySegment from, long offset, byte[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_BYTE, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(byte[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_BYTE, offset, count);
-  }
-
-  @Override
   void sum(byte[] left, byte[] right, int count) {
-    if (sums == null) {
-      sums = table((a, b) -> a + b);
-    }
-    lookUp(sums, left, right, count);
+    lookUp(Operator.Kind.SUM, left, right, count);
   }
 
   @Override
   void prod(byte[] left, byte[] right, int count) {
-    if (products == null) {
-      products = table((a, b) -> a * b);
-    }
-    lookUp(products, left, right, count);
+    lookUp(Operator.Kind.PROD, left, right, count);
   }
 
   @Override
   void max(byte[] left, byte[] right, int count) {
-    if (maxima == null) {
-      maxima = table((a, b) -> Float.isNaN(a) ? b : Float.isNaN(b) ? a : Math.max(a, b));
-    }
-    lookUp(maxima, left, right, count);
+    lookUp(Operator.Kind.MAX, left, right, count);
   }
 
   @Override
   void min(byte[] left, byte[] right, int count) {
-    if (minima == null) {
-      minima = table((a, b) -> Float.isNaN(a) ? b : Float.isNaN(b) ? a : Math.min(a, b));
-    }
-    lookUp(minima, left, right, count);
+    lookUp(Operator.Kind.MIN, left, right, count);
   }
 
   @Override
   void scale(byte[] tile, long factor, int count) {
+    byte by = (byte) factor;
+    if (by != multiplesOf || multiples == null) {
+      multiples = new byte[256];
+      for (int value = 0; value < multiples.length; value++) {
+        multiples[value] = narrow(widen((byte) value) * widen(by));
+      }
+      multiplesOf = by;
+    }
     for (int i = 0; i < count; i++) {
-      tile[i] = narrow(widen(tile[i]) * widen((byte) factor));
+      tile[i] = multiples[tile[i] & 0xFF];
     }
   }
 
-  private static void lookUp(byte[] results, byte[] left, byte[] right, int count) {
+  private void lookUp(Operator.Kind kind, byte[] left, byte[] right, int count) {
+    byte[] results = tables.get(kind);
+    if (results == null) {
+      results = sharedTable(kind);
+      tables.put(kind, results);
+    }
     for (int i = 0; i < count; i++) {
       left[i] = results[(left[i] & 0xFF) << 8 | (right[i] & 0xFF)];
     }
   }
 
-  private byte[] table(Combination combination) {
+  /** Returns the results of all pairs, which all ranks of the process share. */
+  private byte[] sharedTable(Operator.Kind kind) {
+    Map<Operator.Kind, byte[]> shared = e4m3 ? E4M3 : E5M2;
+    synchronized (shared) {
+      return shared.computeIfAbsent(kind, this::table);
+    }
+  }
+
+  private byte[] table(Operator.Kind kind) {
     byte[] results = new byte[1 << 16];
     for (int pair = 0; pair < results.length; pair++) {
-      results[pair] = narrow(combination.of(widen((byte) (pair >> 8)), widen((byte) pair)));
+      results[pair] = narrow(combine(kind, widen((byte) (pair >> 8)), widen((byte) pair)));
     }
     return results;
+  }
+
+  private static float combine(Operator.Kind kind, float left, float right) {
+    return switch (kind) {
+      case SUM -> left + right;
+      case PROD -> left * right;
+      case MAX -> Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.max(left, right);
+      case MIN -> Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.min(left, right);
+      default -> throw new IllegalArgumentException("not a way to combine: " + kind);
+    };
   }
 
   private float widen(byte bits) {

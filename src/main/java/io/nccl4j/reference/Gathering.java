@@ -109,18 +109,17 @@ final class Gathering {
   }
 
   private synchronized void awaitOutcome(int rank, Duration timeout, BooleanSupplier aborted) {
-    long deadline = System.nanoTime() + timeout.toNanos();
+    Deadline deadline = Deadline.after(timeout);
     boolean interrupted = false;
     while (world == null && failure == null) {
-      long left = deadline - System.nanoTime();
       if (aborted.getAsBoolean()) {
         fail(() -> Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
-      } else if (left <= 0) {
+      } else if (deadline.passed()) {
         String text = Member.ranks(missing()) + " of " + size + " did not come";
         fail(() -> new NcclTimeoutException("connect", timeout, text));
       } else {
         try {
-          wait(Math.max(1, left / 1_000_000));
+          wait(deadline.millisLeft(Long.MAX_VALUE));
         } catch (InterruptedException e) {
           // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
           interrupted = true;

@@ -1,25 +1,14 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /** Signed and unsigned 32-bit integers. */
 final class Int32Kernel extends Kernel<int[]> {
   private final boolean unsigned;
 
   Int32Kernel(boolean unsigned) {
-    super(4, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4]);
+    super(4, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4], MemorySegment::ofArray);
     this.unsigned = unsigned;
-  }
-
-  @Override
-  void load(MemorySegment from, long offset, int[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_INT_UNALIGNED, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(int[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_INT_UNALIGNED, offset, count);
   }
 
   @Override

@@ -1,25 +1,14 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /** Signed and unsigned 64-bit integers. */
 final class Int64Kernel extends Kernel<long[]> {
   private final boolean unsigned;
 
   Int64Kernel(boolean unsigned) {
-    super(8, new long[TILE_BYTES / 8], new long[TILE_BYTES / 8]);
+    super(8, new long[TILE_BYTES / 8], new long[TILE_BYTES / 8], MemorySegment::ofArray);
     this.unsigned = unsigned;
-  }
-
-  @Override
-  void load(MemorySegment from, long offset, long[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_LONG_UNALIGNED, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(long[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_LONG_UNALIGNED, offset, count);
   }
 
   @Override

@@ -1,25 +1,21 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 
 /** Signed and unsigned 8-bit integers. */
 final class Int8Kernel extends Kernel<byte[]> {
+  /** The top bit of each byte of a word. */
+  private static final long TOPS = 0x8080808080808080L;
+
   private final boolean unsigned;
+  private final byte[] quotients = new byte[256];
+  private int quotientsOf;
+  private final Words lefts = new Words();
+  private final Words rights = new Words();
 
   Int8Kernel(boolean unsigned) {
-    super(1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1]);
+    super(1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1], MemorySegment::ofArray);
     this.unsigned = unsigned;
-  }
-
-  @Override
-  void load(MemorySegment from, long offset, byte[] tile, int count) {
-    MemorySegment.copy(from, ValueLayout.JAVA_BYTE, offset, tile, 0, count);
-  }
-
-  @Override
-  void store(byte[] tile, MemorySegment to, long offset, int count) {
-    MemorySegment.copy(tile, 0, to, ValueLayout.JAVA_BYTE, offset, count);
   }
 
   @Override
@@ -38,23 +34,47 @@ final class Int8Kernel extends Kernel<byte[]> {
 
   @Override
   void max(byte[] left, byte[] right, int count) {
-    byte flip = flip();
-    for (int i = 0; i < count; i++) {
-      left[i] = (byte) (Math.max(left[i] ^ flip, right[i] ^ flip) ^ flip);
-    }
+    pick(count, true);
   }
 
   @Override
   void min(byte[] left, byte[] right, int count) {
-    byte flip = flip();
-    for (int i = 0; i < count; i++) {
-      left[i] = (byte) (Math.min(left[i] ^ flip, right[i] ^ flip) ^ flip);
+    pick(count, false);
+  }
+
+  /** Compares eight bytes at a time, since the compiler vectorizes no comparison of bytes. */
+  private void pick(int count, boolean larger) {
+    lefts.view().copyFrom(ownView());
+    rights.view().copyFrom(otherView());
+    // Signed numbers order like unsigned ones once their top bits are flipped.
+    long flip = unsigned ? 0 : TOPS;
+    int words = (count + 7) / 8;
+    if (larger) {
+      max(lefts.array(), rights.array(), flip, words);
+    } else {
+      min(lefts.array(), rights.array(), flip, words);
+    }
+    ownView().copyFrom(lefts.view());
+  }
+
+  private static void max(long[] left, long[] right, long flip, int words) {
+    for (int i = 0; i < words; i++) {
+      long x = left[i] ^ flip;
+      long y = right[i] ^ flip;
+      long notLess = ((x & ~y) | (~(x ^ y) & ((x | TOPS) - (y & ~TOPS)))) & TOPS;
+      long mask = (notLess << 1) - (notLess >>> 7);
+      left[i] = ((x & mask) | (y & ~mask)) ^ flip;
     }
   }
 
-  /** Returns what turns the order of this type into that of signed integers, and back. */
-  private byte flip() {
-    return unsigned ? Byte.MIN_VALUE : 0;
+  private static void min(long[] left, long[] right, long flip, int words) {
+    for (int i = 0; i < words; i++) {
+      long x = left[i] ^ flip;
+      long y = right[i] ^ flip;
+      long notLess = ((x & ~y) | (~(x ^ y) & ((x | TOPS) - (y & ~TOPS)))) & TOPS;
+      long mask = (notLess << 1) - (notLess >>> 7);
+      left[i] = ((y & mask) | (x & ~mask)) ^ flip;
+    }
   }
 
   @Override
@@ -67,9 +87,14 @@ final class Int8Kernel extends Kernel<byte[]> {
 
   @Override
   void divide(byte[] tile, int divisor, int count) {
+    if (divisor != quotientsOf) {
+      for (int value = 0; value < quotients.length; value++) {
+        quotients[value] = (byte) ((unsigned ? value : (byte) value) / divisor);
+      }
+      quotientsOf = divisor;
+    }
     for (int i = 0; i < count; i++) {
-      int value = unsigned ? tile[i] & 0xFF : tile[i];
-      tile[i] = (byte) (value / divisor);
+      tile[i] = quotients[tile[i] & 0xFF];
     }
   }
 }

@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
+import java.util.function.Function;
 
 /**
  * The loops over the elements of one type. They run on arrays that fit the first-level cache, into
@@ -18,12 +19,21 @@ abstract class Kernel<A> {
   private final int tileCount;
   private final A own;
   private final A other;
+  private final MemorySegment ownView;
+  private final MemorySegment otherView;
 
-  Kernel(int elementBytes, A own, A other) {
+  /**
+   * Makes a kernel with its two arrays, {@code TILE_BYTES} long each.
+   *
+   * @param view gives an array as memory
+   */
+  Kernel(int elementBytes, A own, A other, Function<A, MemorySegment> view) {
     this.elementBytes = elementBytes;
     this.tileCount = TILE_BYTES / elementBytes;
     this.own = own;
     this.other = other;
+    this.ownView = view.apply(own);
+    this.otherView = view.apply(other);
   }
 
   static Kernel<?> of(DataType type) {
@@ -46,6 +56,16 @@ abstract class Kernel<A> {
     return elementBytes;
   }
 
+  /** Returns the left array of a combination as memory. */
+  final MemorySegment ownView() {
+    return ownView;
+  }
+
+  /** Returns the right array of a combination as memory. */
+  final MemorySegment otherView() {
+    return otherView;
+  }
+
   /** Multiplies elements with a factor. */
   final void scale(
       long factor,
@@ -56,10 +76,11 @@ abstract class Kernel<A> {
       long count) {
     for (long done = 0; done < count; done += tileCount) {
       int tile = (int) Math.min(tileCount, count - done);
-      long bytes = done * elementBytes;
-      load(from, fromOffset + bytes, own, tile);
+      long at = done * elementBytes;
+      long bytes = (long) tile * elementBytes;
+      MemorySegment.copy(from, fromOffset + at, ownView, 0, bytes);
       scale(own, factor, tile);
-      store(own, out, outOffset + bytes, tile);
+      MemorySegment.copy(ownView, 0, out, outOffset + at, bytes);
     }
   }
 
@@ -84,9 +105,10 @@ abstract class Kernel<A> {
       int divisor) {
     for (long done = 0; done < count; done += tileCount) {
       int tile = (int) Math.min(tileCount, count - done);
-      long bytes = done * elementBytes;
-      load(left, leftOffset + bytes, own, tile);
-      load(right, rightOffset + bytes, other, tile);
+      long at = done * elementBytes;
+      long bytes = (long) tile * elementBytes;
+      MemorySegment.copy(left, leftOffset + at, ownView, 0, bytes);
+      MemorySegment.copy(right, rightOffset + at, otherView, 0, bytes);
       if (scales) {
         scale(own, factor, tile);
       }
@@ -99,13 +121,9 @@ abstract class Kernel<A> {
       if (divisor != 1) {
         divide(own, divisor, tile);
       }
-      store(own, out, outOffset + bytes, tile);
+      MemorySegment.copy(ownView, 0, out, outOffset + at, bytes);
     }
   }
-
-  abstract void load(MemorySegment from, long offset, A tile, int count);
-
-  abstract void store(A tile, MemorySegment to, long offset, int count);
 
   abstract void sum(A left, A right, int count);
 

@@ -31,9 +31,21 @@ final class Mark {
   }
 
   /** Waits; returns whether the mark has been reached. */
-  boolean await(Duration timeout) {
-    long deadline = System.nanoTime() + timeout.toNanos();
-    return awaitUntil(deadline);
+  synchronized boolean await(Duration timeout) {
+    Deadline deadline = Deadline.after(timeout);
+    boolean interrupted = false;
+    while (!reached && !deadline.passed()) {
+      try {
+        wait(deadline.millisLeft(Long.MAX_VALUE));
+      } catch (InterruptedException e) {
+        // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+    return reached;
   }
 
   /** Waits for as long as it takes. */
@@ -41,22 +53,5 @@ final class Mark {
     while (!await(Duration.ofDays(1))) {
       // A stream may wait for days for work that is still to come.
     }
-  }
-
-  private synchronized boolean awaitUntil(long deadline) {
-    boolean interrupted = false;
-    long left = deadline - System.nanoTime();
-    while (!reached && left > 0) {
-      try {
-        wait(left / 1_000_000, (int) (left % 1_000_000));
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-      left = deadline - System.nanoTime();
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
-    return reached;
   }
 }

@@ -36,6 +36,7 @@ final class Member {
   private final Object turns = new Object();
   private volatile int waitingForTurn;
   private volatile Duration timeout = Duration.ofSeconds(30);
+  private volatile long timeoutNanos = timeout.toNanos();
   private volatile String name;
   private volatile Presence presence = Presence.HERE;
   private volatile NcclException failure;
@@ -63,6 +64,7 @@ final class Member {
   /** Takes the settings of the communicator that is this member's face. */
   void belongTo(CommunicatorConfig config, String communicator) {
     timeout = config.timeout();
+    timeoutNanos = Deadline.nanosOf(timeout);
     name = communicator;
   }
 
@@ -78,8 +80,8 @@ final class Member {
     return size;
   }
 
-  Duration timeout() {
-    return timeout;
+  long timeoutNanos() {
+    return timeoutNanos;
   }
 
   Collective collective() {
@@ -133,14 +135,14 @@ final class Member {
 
   /** Waits until everything launched has ended; returns whether it has. */
   boolean awaitIdle(Duration limit) {
-    long deadline = System.nanoTime() + limit.toNanos();
+    Deadline deadline = Deadline.after(limit);
     long target = launched.get();
     boolean interrupted = false;
     synchronized (turns) {
       waitingForTurn++;
-      while (ended.get() < target && deadline - System.nanoTime() > 0) {
+      while (ended.get() < target && !deadline.passed()) {
         try {
-          turns.wait(Math.max(1, (deadline - System.nanoTime()) / 1_000_000));
+          turns.wait(deadline.millisLeft(Long.MAX_VALUE));
         } catch (InterruptedException e) {
           interrupted = true;
         }

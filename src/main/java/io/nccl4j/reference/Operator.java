@@ -69,13 +69,17 @@ record Operator(Kind kind, long factor, MemorySegment scalar) {
     return new Operator(Kind.MULSUM, 0, scalar);
   }
 
-  /** Returns the factor that every element of a rank is multiplied with, as raw bits. */
-  long factor(DataType type, int ranks) {
-    if (kind == Kind.AVG) {
-      // NCCL narrows 1/n by way of a float, except for doubles.
-      return bitsOf(type, type == DataType.FLOAT64 ? 1.0 / ranks : (float) (1.0 / ranks));
-    }
+  /** Returns the scalar of {@link Kind#MULSUM} at this time, as raw bits. */
+  long factor(DataType type) {
     return scalar == null ? factor : bitsAt(type, scalar);
+  }
+
+  /**
+   * Returns what each element is multiplied with for an average over so many ranks, as raw bits.
+   */
+  static long averageFactor(DataType type, int ranks) {
+    // NCCL narrows 1/n by way of a float, except for doubles.
+    return bitsOf(type, type == DataType.FLOAT64 ? 1.0 / ranks : (float) (1.0 / ranks));
   }
 
   private static long bitsOf(DataType type, double value) {

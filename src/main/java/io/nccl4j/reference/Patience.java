@@ -9,7 +9,7 @@ import java.util.concurrent.locks.LockSupport;
  */
 final class Patience {
   private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
-  private static final int SPINS = 500;
+  private static final int SPINS = 30;
   private static final long YIELDING_NANOS = 200_000;
   private static final long SHORTEST_SLEEP_NANOS = 50_000;
   private static final long LONGEST_SLEEP_NANOS = 1_000_000;

@@ -181,25 +181,23 @@ public final class ReferenceStream extends Stream {
   }
 
   /** Waits until so much is finished; returns whether it is. */
-  private boolean awaitFinished(long target, long deadline) {
+  private boolean awaitFinished(long target, Deadline deadline) {
     if (queue.finished() >= target) {
       return true;
     }
     boolean interrupted = false;
     synchronized (progress) {
-      long left = deadline - System.nanoTime();
-      while (queue.finished() < target && left > 0) {
+      while (queue.finished() < target && !deadline.passed()) {
         wakeAt = Math.min(wakeAt, target);
         if (queue.finished() >= target) {
           break;
         }
         try {
-          progress.wait(left / 1_000_000, (int) (left % 1_000_000));
+          progress.wait(deadline.millisLeft(Long.MAX_VALUE));
         } catch (InterruptedException e) {
           // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
           interrupted = true;
         }
-        left = deadline - System.nanoTime();
       }
     }
     if (interrupted) {
@@ -214,7 +212,7 @@ public final class ReferenceStream extends Stream {
       throw new IllegalStateException("the thread of " + this + " cannot wait for itself");
     }
     long target = queue.enqueued();
-    boolean finished = awaitFinished(target, System.nanoTime() + timeout.toNanos());
+    boolean finished = awaitFinished(target, Deadline.after(timeout));
     NcclException failed;
     synchronized (progress) {
       failed = failure;
@@ -256,7 +254,7 @@ public final class ReferenceStream extends Stream {
 
   private void complete(CompletableFuture<Void> future, long target, NcclException failed) {
     // The worker is about to finish the task that started this thread.
-    awaitFinished(target, System.nanoTime() + DEFAULT_TIMEOUT.toNanos());
+    awaitFinished(target, Deadline.after(DEFAULT_TIMEOUT));
     if (failed == null) {
       future.complete(null);
     } else {
@@ -355,7 +353,7 @@ public final class ReferenceStream extends Stream {
       return;
     }
     LockSupport.unpark(thread);
-    while (!awaitFinished(queue.enqueued(), System.nanoTime() + DEFAULT_TIMEOUT.toNanos())) {
+    while (!awaitFinished(queue.enqueued(), Deadline.after(DEFAULT_TIMEOUT))) {
       log().warn("{} is closed but has not finished: abort what it waits for", this);
     }
     NcclException failed = failure;

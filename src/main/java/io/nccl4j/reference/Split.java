@@ -4,6 +4,7 @@ import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Result;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -53,7 +54,7 @@ final class Split {
   }
 
   private void awaitPlaces(Member rank, Duration timeout, BooleanSupplier aborted) {
-    long deadline = System.nanoTime() + timeout.toNanos();
+    Deadline deadline = Deadline.after(timeout);
     boolean interrupted = false;
     try {
       while (places == null) {
@@ -63,12 +64,11 @@ final class Split {
           throw new CommunicatorAbortedException("split", rank.toString());
         }
         checkPresent(rank);
-        long left = deadline - System.nanoTime();
-        if (left <= 0) {
+        if (deadline.passed()) {
           throw timedOut(rank.rank(), timeout);
         }
         try {
-          wait(Math.clamp(left / 1_000_000, 1, 100));
+          wait(deadline.millisLeft(100));
         } catch (InterruptedException e) {
           interrupted = true;
         }
@@ -111,8 +111,8 @@ final class Split {
     }
     NcclException seen =
         missing == null || missing.get(rank)
-            ? new NcclRemoteException("split", io.nccl4j.Result.REMOTE_ERROR.code(), failure, "")
-            : new NcclTimeoutException("split", io.nccl4j.Result.TIMEOUT.code(), failure, "");
+            ? new NcclRemoteException("split", Result.REMOTE_ERROR.code(), failure, "")
+            : new NcclTimeoutException("split", Result.TIMEOUT.code(), failure, "");
     throw seen;
   }
 

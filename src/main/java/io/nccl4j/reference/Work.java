@@ -182,7 +182,7 @@ final class Work {
   private void lookOrThrow(long idleNanos) {
     member.checkNotAborted(function);
     member.checkFault(function);
-    boolean late = idleNanos > member.timeout().toNanos();
+    boolean late = idleNanos > member.timeoutNanos();
     if (inCollective) {
       if (idleNanos > 0) {
         member.checkCollectiveAgreement(function);
