@@ -5,11 +5,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
-import io.nccl4j.Result;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.ArrayList;
@@ -128,13 +126,6 @@ public final class ReferenceCommunicator extends Communicator {
       ReduceOp op,
       int peer,
       Stream stream) {
-    if (operation.pointToPoint() && peer == member.rank()) {
-      throw new NcclInvalidUsageException(
-          operation.method(),
-          Result.INVALID_USAGE.code(),
-          "a message of rank " + peer + " to itself needs its other half in the same group",
-          "");
-    }
     ((ReferenceStream) stream).launch(member, operation, send, recv, count, operator(op), peer);
   }
 
