@@ -30,28 +30,27 @@ final class Mark {
     return failure;
   }
 
-  /** Waits; returns whether the mark has been reached. */
-  synchronized boolean await(Duration timeout) {
+  /**
+   * Waits; returns whether the mark has been reached.
+   *
+   * @throws InterruptedException if the thread was interrupted
+   */
+  synchronized boolean await(Duration timeout) throws InterruptedException {
     Deadline deadline = Deadline.after(timeout);
-    boolean interrupted = false;
     while (!reached && !deadline.passed()) {
-      try {
-        wait(deadline.millisLeft(Long.MAX_VALUE));
-      } catch (InterruptedException e) {
-        // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
+      wait(deadline.millisLeft(Long.MAX_VALUE));
     }
     return reached;
   }
 
-  /** Waits for as long as it takes. */
-  void await() {
-    while (!await(Duration.ofDays(1))) {
-      // A stream may wait for days for work that is still to come.
+  /** Waits for as long as it takes, in a thread that nobody has reason to interrupt. */
+  synchronized void await() {
+    while (!reached) {
+      try {
+        wait();
+      } catch (InterruptedException e) {
+        // A stream that went on now would read what is not written yet.
+      }
     }
   }
 }

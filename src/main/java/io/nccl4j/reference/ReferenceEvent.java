@@ -49,8 +49,12 @@ public final class ReferenceEvent extends Event {
     if (mark == null) {
       return;
     }
-    if (!mark.await(timeout)) {
-      throw new NcclTimeoutException("synchronize", timeout, "the last mark of " + this);
+    try {
+      if (!mark.await(timeout)) {
+        throw new NcclTimeoutException("synchronize", timeout, "the last mark of " + this);
+      }
+    } catch (InterruptedException e) {
+      throw ReferenceStream.interrupted();
     }
     checked(mark);
   }

@@ -12,6 +12,7 @@ import io.nccl4j.Stream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.atomic.AtomicLong;
@@ -181,29 +182,44 @@ public final class ReferenceStream extends Stream {
   }
 
   /** Waits until so much is finished; returns whether it is. */
-  private boolean awaitFinished(long target, Deadline deadline) {
+  private boolean awaitFinished(long target, Deadline deadline) throws InterruptedException {
     if (queue.finished() >= target) {
       return true;
     }
-    boolean interrupted = false;
     synchronized (progress) {
       while (queue.finished() < target && !deadline.passed()) {
         wakeAt = Math.min(wakeAt, target);
-        if (queue.finished() >= target) {
-          break;
-        }
-        try {
+        // The worker may have finished it before it could see wakeAt.
+        if (queue.finished() < target) {
           progress.wait(deadline.millisLeft(Long.MAX_VALUE));
-        } catch (InterruptedException e) {
-          // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
-          interrupted = true;
         }
       }
     }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
     return queue.finished() >= target;
+  }
+
+  /** Does what {@code awaitFinished} does; an interrupt is kept for later. */
+  private boolean awaitUninterrupted(long target, Deadline deadline) {
+    boolean interrupted = Thread.interrupted();
+    try {
+      while (true) {
+        try {
+          return awaitFinished(target, deadline);
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Returns what a wait throws whose thread was interrupted, and keeps the interrupt. */
+  static CancellationException interrupted() {
+    Thread.currentThread().interrupt();
+    return new CancellationException("interrupted while waiting for synchronize");
   }
 
   @Override
@@ -212,7 +228,12 @@ public final class ReferenceStream extends Stream {
       throw new IllegalStateException("the thread of " + this + " cannot wait for itself");
     }
     long target = queue.enqueued();
-    boolean finished = awaitFinished(target, Deadline.after(timeout));
+    boolean finished;
+    try {
+      finished = awaitFinished(target, Deadline.after(timeout));
+    } catch (InterruptedException e) {
+      throw interrupted();
+    }
     NcclException failed;
     synchronized (progress) {
       failed = failure;
@@ -254,7 +275,7 @@ public final class ReferenceStream extends Stream {
 
   private void complete(CompletableFuture<Void> future, long target, NcclException failed) {
     // The worker is about to finish the task that started this thread.
-    awaitFinished(target, Deadline.after(DEFAULT_TIMEOUT));
+    awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
     if (failed == null) {
       future.complete(null);
     } else {
@@ -353,8 +374,12 @@ public final class ReferenceStream extends Stream {
       return;
     }
     LockSupport.unpark(thread);
-    while (!awaitFinished(queue.enqueued(), Deadline.after(DEFAULT_TIMEOUT))) {
-      log().warn("{} is closed but has not finished: abort what it waits for", this);
+    Duration timeout = longestTimeoutOfUsers();
+    if (!awaitUninterrupted(queue.enqueued(), Deadline.after(timeout))) {
+      // The thread ends by itself when the work does.
+      tellUsersOfStuckWork();
+      throw new NcclTimeoutException(
+          "close", timeout, queue.enqueued() - queue.finished() + " pending on " + this);
     }
     NcclException failed = failure;
     if (failed != null) {

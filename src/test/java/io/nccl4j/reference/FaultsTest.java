@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -20,6 +21,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
@@ -471,6 +473,55 @@ class FaultsTest {
             assertEquals(10 + peer, DataType.INT32.getLong(data.segment(), 1));
             other.synchronize();
           }
+        });
+  }
+
+  @Test
+  void anInterruptEndsAWaitAndIsKept() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          if (comm.rank() == 0) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            Thread.currentThread().interrupt();
+            assertThrows(CancellationException.class, stream::synchronize);
+            assertTrue(Thread.interrupted(), "the interrupt is kept");
+            assertFalse(stream.isComplete(), "the work goes on");
+            Thread.currentThread().interrupt();
+            comm.send(data, 1, stream);
+          } else {
+            Thread.sleep(50);
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            comm.recv(data, 0, stream);
+          }
+          assertTrue(comm.rank() == 1 || Thread.interrupted());
+          stream.synchronize();
+        });
+  }
+
+  @Test
+  void aStreamThatCannotEndIsGivenUpAfterTheTimeoutOfItsCommunicators() {
+    Ranks.run(
+        1,
+        OPTIONS,
+        SOON,
+        (comm, stream) -> {
+          Stream stuck = comm.newStream();
+          CountDownLatch ended = new CountDownLatch(1);
+          Mark never = new Mark();
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          ((ReferenceStream) stuck).follow(never);
+          comm.allReduce(data, data, ReduceOp.SUM, stuck);
+          NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, stuck::close);
+          assertTrue(thrown.getMessage().contains("0.4 s: 2 pending"), thrown::toString);
+          stuck.close();
+          never.reach(null);
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          stream.completion().thenRun(ended::countDown);
+          assertTrue(ended.await(20, TimeUnit.SECONDS));
         });
   }
 }
