@@ -25,14 +25,31 @@ final class GroupLaunch {
     final Member member;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
-    final Work work;
+    final List<GroupCall> calls = new ArrayList<>();
+    final List<Operator> operators = new ArrayList<>();
+    Work work;
     long ticket;
     int selfSends;
 
     Part(Member member, ReferenceStream lead) {
       this.member = member;
       this.lead = lead;
-      this.work = new Work(member);
+    }
+
+    void makeWork() {
+      work = new Work(member);
+      for (int i = 0; i < calls.size(); i++) {
+        GroupCall from = calls.get(i);
+        Call call = new Call();
+        call.set(
+            from.operation(),
+            from.send(),
+            from.recv(),
+            from.count(),
+            operators.get(i),
+            from.peer());
+        work.add(call);
+      }
     }
   }
 
@@ -47,27 +64,20 @@ final class GroupLaunch {
     return launch;
   }
 
-  private void add(GroupCall groupCall) {
-    ReferenceCommunicator communicator = (ReferenceCommunicator) groupCall.communicator();
+  private void add(GroupCall call) {
+    ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicator();
     if (!communicator.open()) {
       throw new IllegalStateException("closed or aborted within the group: " + communicator);
     }
-    ReferenceStream stream = (ReferenceStream) groupCall.stream();
+    ReferenceStream stream = (ReferenceStream) call.stream();
     Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
     if (stream != part.lead) {
       part.others.add(stream);
     }
-    Call call = new Call();
-    call.set(
-        groupCall.operation(),
-        groupCall.send(),
-        groupCall.recv(),
-        groupCall.count(),
-        communicator.operator(groupCall.op()),
-        groupCall.peer());
-    part.work.add(call);
-    if (groupCall.operation().pointToPoint() && groupCall.peer() == part.member.rank()) {
-      part.selfSends += call.send != null ? 1 : -1;
+    part.calls.add(call);
+    part.operators.add(communicator.operator(call.op()));
+    if (call.operation().pointToPoint() && call.peer() == part.member.rank()) {
+      part.selfSends += call.send() != null ? 1 : -1;
     }
   }
 
@@ -112,6 +122,21 @@ final class GroupLaunch {
   }
 
   private static void append(ReferenceStream lead, List<Part> together) {
+    if (together.size() == 1 && together.getFirst().calls.size() == 1) {
+      // Nothing else has to progress with it: as good as a call outside a group, and quicker.
+      Part only = together.getFirst();
+      GroupCall call = only.calls.getFirst();
+      lead.launch(
+          only.member,
+          call.operation(),
+          call.send(),
+          call.recv(),
+          call.count(),
+          only.operators.getFirst(),
+          call.peer());
+      return;
+    }
+    together.forEach(Part::makeWork);
     together.forEach(part -> part.ticket = part.member.takeTicket());
     lead.append(patience -> lead.note(run(together, patience)));
   }
