@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NativeLibrary;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.GroupLayout;
@@ -131,6 +132,8 @@ class HeaderTest {
       SymbolLookup symbols = SymbolLookup.libraryLookup(Requirement.library(library.label), arena);
       assertEquals(List.of(), functions.stream().filter(f -> symbols.find(f).isEmpty()).toList());
     }
+    NativeLibrary.NCCL.load();
+    NativeLibrary.CUDART.load();
     for (String function : functions) {
       library.bindings.getMethod(function + "$descriptor").invoke(null);
     }
@@ -142,6 +145,7 @@ class HeaderTest {
 
   /** Compiles and runs a program that prints the answers. */
   private Map<String, Long> askCompiler(Library library, List<String> questions) throws Exception {
+    Requirement.program("gcc", "REQUIRE_NCCL");
     Path source = temp.resolve(library.label + ".c");
     Path program = temp.resolve(library.label);
     Files.writeString(

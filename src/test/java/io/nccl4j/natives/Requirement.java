@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.extension.ConditionEvaluationResult;
 
 /**
@@ -22,6 +24,19 @@ final class Requirement {
       throw new IllegalStateException(missing + " (and " + strictVariable + "=1 forbids to skip)");
     }
     return ConditionEvaluationResult.disabled(missing);
+  }
+
+  /** Skips the running test, or fails it, if a program is not on the PATH. */
+  static void program(String name, String strictVariable) {
+    String path = System.getenv("PATH");
+    boolean there =
+        path != null
+            && Pattern.compile(":")
+                .splitAsStream(path)
+                .anyMatch(folder -> Files.isExecutable(Path.of(folder, name)));
+    ConditionEvaluationResult answer =
+        of(there ? null : name + " is not on the PATH", strictVariable);
+    Assumptions.assumeFalse(answer.isDisabled(), () -> answer.getReason().orElseThrow());
   }
 
   /** Returns the library that this process is to use, as the loader will see it; or null. */
