@@ -66,9 +66,6 @@ final class GroupLaunch {
 
   private void add(GroupCall call) {
     ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicator();
-    if (!communicator.open()) {
-      throw new IllegalStateException("closed or aborted within the group: " + communicator);
-    }
     ReferenceStream stream = (ReferenceStream) call.stream();
     Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
     if (stream != part.lead) {
