@@ -321,6 +321,7 @@ public final class Buffer implements AutoCloseable {
     checkOpen("buffer");
     source.checkOpen("source");
     stream.checkOpen();
+    stream.checkNotCaptured("copyFrom");
     Arguments.sameType(source, "source", this, "this buffer");
     if (source.count != count) {
       throw new IllegalArgumentException(
@@ -357,6 +358,7 @@ public final class Buffer implements AutoCloseable {
     Objects.requireNonNull(stream, "stream");
     checkOpen("buffer");
     stream.checkOpen();
+    stream.checkNotCaptured("a copy");
     if (bytes != byteSize()) {
       throw new IllegalArgumentException(
           argument + " has " + bytes + " bytes; " + this + " has " + byteSize());

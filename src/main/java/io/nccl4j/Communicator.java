@@ -654,7 +654,20 @@ public abstract sealed class Communicator implements AutoCloseable
       }
     }
     stream.usedBy(this);
-    launch(operation, send, recv, count, op, peer, stream);
+    if (stream.captured()) {
+      capture(new GroupCall(operation, this, send, recv, count, op, peer, stream));
+    } else {
+      launch(operation, send, recv, count, op, peer, stream);
+    }
+  }
+
+  private void capture(GroupCall call) {
+    Stream stream = call.stream();
+    if (stream.capturesNatively()) {
+      launch(
+          call.operation(), call.send(), call.recv(), call.count(), call.op(), call.peer(), stream);
+    }
+    stream.keep(List.of(call));
   }
 
   private void check(Buffer buffer, String argument) {

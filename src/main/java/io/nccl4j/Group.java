@@ -119,10 +119,27 @@ public final class Group {
       Communicator.connectTogether(unconnected);
       return;
     }
+    Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
+    List<GroupCall> launched = new ArrayList<>();
+    for (GroupCall call : calls) {
+      Stream stream = call.stream();
+      call.checkStillOpen();
+      stream.usedBy(call.communicator());
+      if (stream.captured()) {
+        captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
+      }
+      if (!stream.captured() || stream.capturesNatively()) {
+        launched.add(call);
+      }
+    }
+    launchPerBackend(launched);
+    captured.forEach(Stream::keep);
+  }
+
+  /** Launches checked calls together, as far as they are of one backend. */
+  static void launchPerBackend(List<GroupCall> calls) {
     Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
     for (GroupCall call : calls) {
-      call.checkStillOpen();
-      call.stream().usedBy(call.communicator());
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
     perBackend.forEach(Backend::launchGroup);

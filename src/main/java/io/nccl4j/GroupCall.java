@@ -23,10 +23,22 @@ public record GroupCall(
     int peer,
     Stream stream) {
 
+  /** Returns the same call on another stream of its device. */
+  GroupCall on(Stream other) {
+    return other == stream
+        ? this
+        : new GroupCall(operation, communicator, send, recv, count, op, peer, other);
+  }
+
   /** Throws if anything was closed between the call and the end of its group. */
   void checkStillOpen() {
-    communicator.checkConnected();
     stream.checkOpen();
+    checkOperandsOpen();
+  }
+
+  /** Throws if anything but the stream was closed since the call. */
+  void checkOperandsOpen() {
+    communicator.checkConnected();
     if (op != null) {
       op.check(communicator, (send == null ? recv : send).type());
     }

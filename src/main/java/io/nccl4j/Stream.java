@@ -2,6 +2,8 @@ package io.nccl4j;
 
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -28,6 +30,9 @@ public abstract sealed class Stream implements AutoCloseable
   // list changes rarely.
   private Communicator lastUser;
   private final CopyOnWriteArrayList<Communicator> users = new CopyOnWriteArrayList<>();
+
+  // What a capture has taken so far, each entry launched together; null where there is no capture.
+  private List<List<GroupCall>> kept;
 
   /** For the backends: makes a stream of one device. */
   protected Stream(Platform platform, int device) {
@@ -77,6 +82,7 @@ public abstract sealed class Stream implements AutoCloseable
       throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
     }
     checkOpen();
+    checkNotCaptured("synchronize");
     try {
       await(timeout);
     } finally {
@@ -96,6 +102,7 @@ public abstract sealed class Stream implements AutoCloseable
    */
   public final boolean isComplete() {
     checkOpen();
+    checkNotCaptured("isComplete");
     return poll();
   }
 
@@ -108,6 +115,7 @@ public abstract sealed class Stream implements AutoCloseable
    */
   public final CompletionStage<Void> completion() {
     checkOpen();
+    checkNotCaptured("completion");
     return whenComplete();
   }
 
@@ -143,6 +151,7 @@ public abstract sealed class Stream implements AutoCloseable
   private void checkEvent(Event event) {
     Objects.requireNonNull(event, "event");
     checkOpen();
+    checkNotCaptured("an event");
     if (!event.open()) {
       throw new IllegalStateException("event is closed: " + event);
     }
@@ -150,6 +159,67 @@ public abstract sealed class Stream implements AutoCloseable
       throw new IllegalArgumentException(
           "event " + event + " is of another backend than stream " + this);
     }
+  }
+
+  /** Returns whether operations are captured rather than run. */
+  final boolean captured() {
+    return kept != null;
+  }
+
+  final void checkNotCaptured(String call) {
+    if (kept != null) {
+      throw new IllegalStateException(
+          call
+              + " is not possible on a stream that is being captured; only operations are: "
+              + this);
+    }
+  }
+
+  final void startCapture() {
+    beginCapture();
+    kept = new ArrayList<>();
+  }
+
+  /** Keeps operations that were launched together for the graph. */
+  final void keep(List<GroupCall> together) {
+    kept.add(List.copyOf(together));
+  }
+
+  final Graph finishCapture() {
+    List<List<GroupCall>> launches = List.copyOf(kept);
+    kept = null;
+    return endCapture(launches);
+  }
+
+  final void dropCapture() {
+    kept = null;
+    abandonCapture();
+  }
+
+  /**
+   * Returns whether operations are to be launched while they are captured, because CUDA takes them.
+   */
+  protected boolean capturesNatively() {
+    return false;
+  }
+
+  /** Begins to capture, where something must be told so. */
+  protected void beginCapture() {
+    // A recording needs no beginning.
+  }
+
+  /**
+   * Ends the capture and returns its graph.
+   *
+   * @param launches the captured operations, in the parts in which they were launched
+   */
+  protected Graph endCapture(List<List<GroupCall>> launches) {
+    return new Graph.Recorded(platform, device, launches);
+  }
+
+  /** Ends a capture that has failed and is to have no graph. */
+  protected void abandonCapture() {
+    // A recording is forgotten.
   }
 
   final void checkOpen() {

@@ -4,6 +4,8 @@ import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CudaException;
 import io.nccl4j.Event;
+import io.nccl4j.Graph;
+import io.nccl4j.GroupCall;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
@@ -14,10 +16,13 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
 /**
  * A stream of the CUDA runtime: one of our own, or one that a framework made.
@@ -27,6 +32,7 @@ import java.util.function.IntSupplier;
  * ends by itself.
  */
 public final class CudaStream extends Stream {
+  private static final Logger LOG = LogManager.getLogger(CudaStream.class);
   private static final int ERROR_LOOK_INTERVAL = 64;
   private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
 
@@ -236,6 +242,45 @@ public final class CudaStream extends Stream {
     if (bytes > 0) {
       call("cudaMemsetAsync", () -> cudart_h.cudaMemsetAsync(memory, value, bytes, handle));
     }
+  }
+
+  @Override
+  protected boolean capturesNatively() {
+    return true;
+  }
+
+  @Override
+  protected void beginCapture() {
+    // Other threads go on with what is not allowed in a capture, such as allocating.
+    int mode = cudart_h.cudaStreamCaptureModeThreadLocal();
+    call("cudaStreamBeginCapture", () -> cudart_h.cudaStreamBeginCapture(handle, mode));
+  }
+
+  @Override
+  protected Graph endCapture(List<List<GroupCall>> launches) {
+    return CudaGraph.instantiate(device(), captured(), launches);
+  }
+
+  @Override
+  protected void abandonCapture() {
+    try {
+      CudaGraph.destroy(captured());
+    } catch (CudaException e) {
+      // The capture was dropped for an error of its own, which comes out; CUDA repeats it here.
+      LOG.debug("{}: the capture was invalid already", this, e);
+    }
+  }
+
+  private MemorySegment captured() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment graph = arena.allocate(ValueLayout.ADDRESS);
+      call("cudaStreamEndCapture", () -> cudart_h.cudaStreamEndCapture(handle, graph));
+      return graph.get(ValueLayout.ADDRESS, 0);
+    }
+  }
+
+  void launch(MemorySegment graph) {
+    call("cudaGraphLaunch", () -> cudart_h.cudaGraphLaunch(graph, handle));
   }
 
   @Override

@@ -40,6 +40,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class Graphs extends GraphsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Groups extends GroupsContract {
     @Override
     BackendUnderTest underTest() {

@@ -1,0 +1,182 @@
+package io.nccl4j;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+
+/**
+ * Operations that were captured from a stream once and are launched again and again, as one. On
+ * CUDA it is an executable CUDA graph, whose launch costs one call however many operations it has;
+ * the reference backend enqueues the operations anew.
+ *
+ * <p>A capture takes operations of communicators and {@link Group}s of them; anything else on a
+ * captured stream is refused until the capture ends. Every rank captures the same operations and
+ * launches its graph as often as the others do. The buffers and created operators stay the
+ * caller's, who keeps them open while the graph is used.
+ *
+ * <p>A graph belongs to whoever captured it, who closes it before the communicators in it. Any
+ * thread may launch it, one at a time.
+ *
+ * @see <a
+ *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html">Using
+ *     NCCL with CUDA graphs</a>
+ */
+public abstract sealed class Graph implements AutoCloseable
+    permits Graph.Recorded, io.nccl4j.cuda.CudaGraph {
+  private final Platform platform;
+  private final int device;
+  private final List<List<GroupCall>> launches;
+  private volatile boolean closed;
+
+  /**
+   * For the backends: makes a graph of one device.
+   *
+   * @param launches the operations, in the parts in which they were launched
+   */
+  protected Graph(Platform platform, int device, List<List<GroupCall>> launches) {
+    this.platform = platform;
+    this.device = device;
+    this.launches = launches;
+  }
+
+  /**
+   * Captures what a lambda enqueues, instead of running it. C: {@code cudaStreamBeginCapture},
+   * {@code cudaStreamEndCapture}, {@code cudaGraphInstantiate}.
+   *
+   * @param streams the streams to capture, each once; one for each rank that this thread drives
+   * @param body enqueues operations on these streams, from this thread
+   * @return a graph for each stream, in the same order, for the caller to close
+   * @throws IllegalStateException if a stream is closed or is being captured already, or if called
+   *     in a group
+   * @throws NcclException if an operation cannot be captured; nothing is left captured then
+   * @throws CudaException if the runtime refuses the capture; likewise
+   */
+  public static List<Graph> capture(List<? extends Stream> streams, Runnable body) {
+    Objects.requireNonNull(body, "body");
+    check(streams);
+    List<Stream> begun = new ArrayList<>();
+    List<Graph> graphs = new ArrayList<>();
+    boolean done = false;
+    try {
+      for (Stream stream : streams) {
+        stream.startCapture();
+        begun.add(stream);
+      }
+      body.run();
+      for (Stream stream : streams) {
+        begun.remove(stream);
+        graphs.add(stream.finishCapture());
+      }
+      done = true;
+    } finally {
+      if (!done) {
+        begun.forEach(Stream::dropCapture);
+        graphs.forEach(Graph::close);
+      }
+    }
+    return List.copyOf(graphs);
+  }
+
+  private static void check(List<? extends Stream> streams) {
+    Objects.requireNonNull(streams, "streams");
+    if (streams.isEmpty()) {
+      throw new IllegalArgumentException("streams is empty; there must be one to capture");
+    }
+    if (Group.current() != null) {
+      throw new IllegalStateException(
+          "a capture cannot begin in a group; make the group in the capture");
+    }
+    Set<Stream> seen = new HashSet<>();
+    for (Stream stream : streams) {
+      Objects.requireNonNull(stream, "streams has a null element");
+      stream.checkOpen();
+      stream.checkNotCaptured("capture");
+      if (!seen.add(stream)) {
+        throw new IllegalArgumentException("streams has " + stream + " twice");
+      }
+    }
+  }
+
+  /**
+   * Enqueues the captured operations. C: {@code cudaGraphLaunch}.
+   *
+   * @param stream the stream that orders them, of the captured stream's device
+   * @throws IllegalArgumentException if the stream is of another device or backend
+   * @throws IllegalStateException if the graph, the stream or anything that the operations use is
+   *     closed
+   */
+  public final void launch(Stream stream) {
+    Objects.requireNonNull(stream, "stream");
+    if (closed) {
+      throw new IllegalStateException("graph is closed: " + this);
+    }
+    stream.checkOpen();
+    stream.checkNotCaptured("launch");
+    if (stream.platform() != platform || stream.device() != device) {
+      throw new IllegalArgumentException(
+          "stream is "
+              + stream
+              + "; it must be of the graph's device, "
+              + platform
+              + " device "
+              + device);
+    }
+    for (List<GroupCall> together : launches) {
+      for (GroupCall call : together) {
+        call.checkOperandsOpen();
+        stream.usedBy(call.communicator());
+      }
+    }
+    replay(stream);
+  }
+
+  /** Does what {@link #launch} promises, after its checks. */
+  protected abstract void replay(Stream stream);
+
+  /** Gives back what the graph holds; called once. */
+  protected abstract void release();
+
+  /**
+   * Gives the graph back; launches that are enqueued still run. Idempotent. C: {@code
+   * cudaGraphExecDestroy}.
+   */
+  @Override
+  public final void close() {
+    synchronized (this) {
+      if (closed) {
+        return;
+      }
+      closed = true;
+    }
+    release();
+  }
+
+  @Override
+  public String toString() {
+    return "Graph[%d launches, %s device %d]".formatted(launches.size(), platform, device);
+  }
+
+  /** A graph that is launched by enqueuing its operations anew. */
+  static final class Recorded extends Graph {
+    private final List<List<GroupCall>> launches;
+
+    Recorded(Platform platform, int device, List<List<GroupCall>> launches) {
+      super(platform, device, launches);
+      this.launches = launches;
+    }
+
+    @Override
+    protected void replay(Stream stream) {
+      for (List<GroupCall> together : launches) {
+        Group.launchPerBackend(together.stream().map(call -> call.on(stream)).toList());
+      }
+    }
+
+    @Override
+    protected void release() {
+      // Nothing but Java objects.
+    }
+  }
+}

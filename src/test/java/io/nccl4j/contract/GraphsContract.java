@@ -1,0 +1,223 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.Event;
+import io.nccl4j.Graph;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Operations captured once and launched many times. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class GraphsContract {
+  abstract BackendUnderTest underTest();
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(1, 2, 3, 5);
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void whatIsCapturedRunsAtEachLaunchAndNotBefore(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1, 10);
+            rank.stream().synchronize();
+            try (Graph graph = capture(rank, () -> sum(rank, value))) {
+              assertArrayEquals(new int[] {1, 10}, rank.downloadInts(value));
+              graph.launch(rank.stream());
+              assertArrayEquals(new int[] {n, 10 * n}, rank.downloadInts(value));
+              graph.launch(rank.stream());
+              graph.launch(rank.stream());
+              assertArrayEquals(new int[] {n * n * n, 10 * n * n * n}, rank.downloadInts(value));
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void capturedOperationsRunInTheirOrderGroupsIncluded(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            int me = rank.rank();
+            Buffer value = rank.ints(me + 1);
+            Buffer shifted = rank.ints(0);
+            rank.stream().synchronize();
+            Runnable shiftThenSum =
+                () -> {
+                  Group.run(
+                      () -> {
+                        rank.comm().send(value, (me + 1) % n, rank.stream());
+                        rank.comm().recv(shifted, (me + n - 1) % n, rank.stream());
+                      });
+                  rank.comm().allReduce(shifted, value, ReduceOp.SUM, rank.stream());
+                };
+            try (Graph graph = capture(rank, shiftThenSum)) {
+              graph.launch(rank.stream());
+              assertArrayEquals(new int[] {n * (n + 1) / 2}, rank.downloadInts(value));
+              assertArrayEquals(new int[] {(me + n - 1) % n + 1}, rank.downloadInts(shifted));
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void oneThreadCapturesAllRanks(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      List<Buffer> values = new ArrayList<>();
+      ranks.inOneThread(rank -> values.add(rank.ints(rank.rank() + 1)));
+      ranks.inOneThread(rank -> rank.stream().synchronize());
+      List<Stream> streams = ranks.all().stream().map(Rank::stream).toList();
+      List<Graph> graphs =
+          Graph.capture(
+              streams,
+              () -> Group.run(() -> ranks.inOneThread(rank -> sum(rank, values.get(rank.rank())))));
+      assertEquals(n, graphs.size());
+      ranks.inOneThread(rank -> graphs.get(rank.rank()).launch(rank.stream()));
+      ranks.inOneThread(
+          rank ->
+              assertArrayEquals(
+                  new int[] {n * (n + 1) / 2}, rank.downloadInts(values.get(rank.rank()))));
+      graphs.forEach(Graph::close);
+    }
+  }
+
+  @Test
+  void aGraphCanBeLaunchedOnAnotherStreamOfItsDevice() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(7);
+            Buffer copy = rank.ints(0);
+            rank.stream().synchronize();
+            Runnable copying =
+                () -> rank.comm().allReduce(value, copy, ReduceOp.SUM, rank.stream());
+            try (Graph graph = capture(rank, copying);
+                Stream other = rank.comm().newStream()) {
+              graph.launch(other);
+              other.synchronize();
+              assertArrayEquals(new int[] {7}, rank.downloadInts(copy));
+            }
+          });
+    }
+  }
+
+  @Test
+  void aLambdaThatThrowsLeavesTheStreamAsItWas() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(5);
+            rank.stream().synchronize();
+            IllegalStateException cause = new IllegalStateException("on purpose");
+            assertSame(
+                cause,
+                assertThrows(
+                    IllegalStateException.class,
+                    () ->
+                        capture(
+                            rank,
+                            () -> {
+                              sum(rank, value);
+                              throw cause;
+                            })));
+            sum(rank, value);
+            assertArrayEquals(new int[] {5}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  @Test
+  void whatACaptureCannotTakeIsRefusedByName() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Stream stream = rank.stream();
+            Buffer value = rank.ints(5);
+            stream.synchronize();
+            Runnable refusals =
+                () -> {
+                  refused("synchronize", stream::synchronize);
+                  refused("isComplete", stream::isComplete);
+                  refused("completion", stream::completion);
+                  refused("a copy", () -> rank.downloadInts(value));
+                  refused("a copy", () -> value.fill((byte) 0, stream));
+                  refused("capture", () -> capture(rank, () -> {}));
+                  try (Event event = rank.comm().newEvent()) {
+                    refused("an event", () -> stream.record(event));
+                  }
+                };
+            capture(rank, refusals).close();
+            assertArrayEquals(new int[] {5}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  private static void refused(String call, Executable use) {
+    IllegalStateException thrown = assertThrows(IllegalStateException.class, use);
+    assertTrue(
+        thrown
+            .getMessage()
+            .startsWith(call + " is not possible on a stream that is being captured"),
+        thrown::toString);
+  }
+
+  @Test
+  void aLaunchWithAnythingClosedIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.comm().allocate(DataType.INT32, 1);
+            Graph graph = capture(rank, () -> sum(rank, value));
+            value.close();
+            IllegalStateException thrown =
+                assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
+            assertTrue(thrown.getMessage().startsWith("send is closed"), thrown::toString);
+            graph.close();
+            graph.close();
+            thrown = assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
+            assertTrue(thrown.getMessage().startsWith("graph is closed"), thrown::toString);
+          });
+    }
+  }
+
+  @Test
+  void theSameStreamTwiceNoneAndACaptureInAGroupAreRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Stream stream = ranks.rank(0).stream();
+      assertThrows(
+          IllegalArgumentException.class, () -> Graph.capture(List.of(stream, stream), () -> {}));
+      assertThrows(IllegalArgumentException.class, () -> Graph.capture(List.of(), () -> {}));
+      assertThrows(
+          IllegalStateException.class,
+          () -> Group.run(() -> Graph.capture(List.of(stream), () -> {})));
+      assertTrue(stream.isComplete());
+    }
+  }
+
+  private static Graph capture(Rank rank, Runnable body) {
+    return Graph.capture(List.of(rank.stream()), body).getFirst();
+  }
+
+  private static void sum(Rank rank, Buffer value) {
+    rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+  }
+}
