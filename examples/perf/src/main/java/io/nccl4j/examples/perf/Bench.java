@@ -2,8 +2,10 @@ package io.nccl4j.examples.perf;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
+import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
 import io.nccl4j.examples.perf.Collective.Shape;
 import io.nccl4j.examples.perf.TestData.Span;
 import java.util.ArrayList;
@@ -12,6 +14,7 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Set;
 import java.util.function.Consumer;
+import java.util.stream.IntStream;
 
 /** Runs all rows of a table and measures and checks each. */
 final class Bench implements AutoCloseable {
@@ -192,7 +195,7 @@ final class Bench implements AutoCloseable {
         repetition++;
         long bytes = shape.total() * type.bytes();
         ranks.each(bytes, rank -> prepare(rank, shape, inPlace));
-        work.run(1);
+        work.runChecked();
         long[] perRank = new long[ranks.count()];
         ranks.each(bytes, rank -> perRank[rank] = wrong(rank, shape, inPlace));
         for (long ofRank : perRank) {
@@ -320,6 +323,25 @@ final class Bench implements AutoCloseable {
             });
       }
 
+      /**
+       * Runs the operation once, for its data to be checked: through a graph where graphs are
+       * timed.
+       */
+      void runChecked() {
+        if (settings.graphLaunches() == 0) {
+          run(1);
+          return;
+        }
+        drivers.all(
+            thread -> {
+              List<Graph> graphs = capture(thread, () -> enqueue(thread, 0));
+              launch(thread, graphs);
+              complete(thread);
+              graphs.forEach(Graph::close);
+              return thread;
+            });
+      }
+
       /** Runs all iterations and says how long one operation took. */
       Timing time() {
         run(1);
@@ -331,6 +353,48 @@ final class Bench implements AutoCloseable {
       }
 
       private Timing time(int thread, Stopwatch stopwatch) {
+        return settings.graphLaunches() > 0 ? timeGraph(thread) : timeIterations(thread, stopwatch);
+      }
+
+      /** Captures the iterations of a thread's ranks, and times the launches of their graphs. */
+      private Timing timeGraph(int thread) {
+        List<Graph> graphs =
+            capture(
+                thread,
+                () -> {
+                  for (int i = 0; i < settings.iterations(); i++) {
+                    iterate(thread, i);
+                  }
+                });
+        drivers.meet();
+        long start = System.nanoTime();
+        for (int launches = 0; launches < settings.graphLaunches(); launches++) {
+          launch(thread, graphs);
+        }
+        long enqueued = System.nanoTime();
+        complete(thread);
+        long end = System.nanoTime();
+        graphs.forEach(Graph::close);
+        double operations =
+            (double) settings.iterations() * settings.aggregated() * settings.graphLaunches() * 1e9;
+        return new Timing((end - start) / operations, (enqueued - start) / operations, null);
+      }
+
+      private List<Graph> capture(int thread, Runnable body) {
+        List<Stream> streams =
+            IntStream.range(ranks.first(thread), ranks.first(thread + 1))
+                .mapToObj(ranks::stream)
+                .toList();
+        return Graph.capture(streams, body);
+      }
+
+      private void launch(int thread, List<Graph> graphs) {
+        for (int i = 0; i < graphs.size(); i++) {
+          graphs.get(i).launch(ranks.stream(ranks.first(thread) + i));
+        }
+      }
+
+      private Timing timeIterations(int thread, Stopwatch stopwatch) {
         drivers.meet();
         long untimed = 0;
         long start = System.nanoTime();

@@ -272,7 +272,9 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "0",
       converter = Whole.class,
-      hidden = true)
+      description =
+          "capture the iterations as a graph and launch it N times; default 0: no graph. On the"
+              + " reference backend a launch enqueues them anew")
   int graphs;
 
   @Option(
@@ -381,10 +383,16 @@ final class Flags {
           "--algo is for all_reduce; " + collective.label() + " leaves no choice");
     }
     counts();
+    atLeast(0, graphs, "-G");
+    if (graphs > 0 && (blocking != 0 || perIteration != 0)) {
+      throw new BadArguments(
+          "-G is "
+              + graphs
+              + "; what is captured cannot wait or be timed one by one: -z and -I must be 0");
+    }
   }
 
   private void unsupported() {
-    refuse(graphs != 0, "-G", "CUDA graphs are not captured yet; leave it out, or give 0");
     refuse(nullStream != 0, "-y", "nccl4j has no null stream; leave it out, or give 0");
     refuse(register != 0, "-R", "buffers are not registered yet; leave it out, or give 0");
     refuse(
@@ -505,6 +513,7 @@ final class Flags {
         Duration.ofSeconds(timeout),
         cpuTime == 1,
         perIteration == 1,
+        graphs,
         skipped,
         unalign,
         parallelInit == 1);

@@ -133,7 +133,7 @@ final class JsonReport {
     json.writeNumberField("iterations", settings.iterations());
     json.writeNumberField("aggregated_iterations", settings.aggregated());
     json.writeNumberField("validation", settings.checks());
-    json.writeNumberField("graph", 0);
+    json.writeNumberField("graph", settings.graphLaunches());
     json.writeStringField(
         "blocking_collectives", "" + (settings.blocking() != Settings.Blocking.NONE));
     json.writeStringField("per_iter_timing", "" + settings.perIteration());

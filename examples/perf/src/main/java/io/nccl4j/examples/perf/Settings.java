@@ -25,6 +25,8 @@ import java.util.List;
  * @param timeout the longest wait for the ranks' streams; {@code -T}
  * @param cpuTime whether the table shows the time of enqueuing; {@code -C}
  * @param perIteration whether each iteration is timed by itself; {@code -I}
+ * @param graphLaunches how often the iterations, captured as a graph, are launched; 0 for no graph;
+ *     {@code -G}
  * @param skipped how many of those do not count; {@code -K}
  * @param unalign how many elements the buffers begin behind their allocation; {@code -u}
  * @param parallelInit whether each thread makes its own communicators; {@code -p}
@@ -48,6 +50,7 @@ record Settings(
     Duration timeout,
     boolean cpuTime,
     boolean perIteration,
+    int graphLaunches,
     int skipped,
     int unalign,
     boolean parallelInit) {

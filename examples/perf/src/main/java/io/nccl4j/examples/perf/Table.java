@@ -42,7 +42,7 @@ final class Table {
     print("# %s%n", version);
     print("# Collective test starting: %s%n", settings.collective().program());
     print(
-        "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: 0 unalign: %d%n",
+        "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d%n",
         settings.threads(),
         settings.ranksPerThread(),
         minBytes,
@@ -53,6 +53,7 @@ final class Table {
         settings.iterations(),
         settings.aggregated(),
         settings.checks(),
+        settings.graphLaunches(),
         settings.unalign());
     modes();
     print("#%n# Using devices%n");

@@ -56,8 +56,9 @@ class ArgumentsTest {
           broadcast --algo ring          | --algo is for all_reduce
           all_reduce --backend=mpi       | 'mpi' is none of auto, nccl, reference
           all_reduce -J result.txt       | only JSON is written, to a name that ends in .json
-          all_reduce -G 1                | -G is not supported
-          all_reduce --cudagraph 1       | -G is not supported
+          all_reduce -G -1               | -G is -1; it must be 0 or more
+          all_reduce --cudagraph 1 -z 1  | -G is 1; what is captured cannot wait
+          all_reduce -G 2 -I 1           | -G is 2; what is captured cannot wait
           all_reduce -y 1                | -y is not supported
           all_reduce -R 2                | -R is not supported
           all_reduce -x 1                | -x is not supported

@@ -46,6 +46,34 @@ class OutputTest {
     assertTrue(command.out().contains("# Out of bounds values : 0 OK\n"), command.out());
   }
 
+  @ParameterizedTest
+  @CsvSource({"1, 2", "2, 1"})
+  void graphsAreCapturedLaunchedAndChecked(String threads, String ranksPerThread) {
+    Command command =
+        Command.run(
+            "all_reduce",
+            "--backend",
+            "reference",
+            "-t",
+            threads,
+            "-g",
+            ranksPerThread,
+            "-G",
+            "3",
+            "-n",
+            "4",
+            "-b",
+            "8",
+            "-e",
+            "64K",
+            "-f",
+            "2");
+    assertEquals(ExitStatus.OK, command.status(), command.err());
+    assertEquals(14, command.rows().size());
+    command.rows().forEach(row -> checkRow(row, "float", "sum", "-1"));
+    assertTrue(command.out().contains(" graph: 3 "), command.out());
+  }
+
   static Stream<String[]> algorithmsTypesAndRanks() {
     return Stream.of("ring", "tree")
         .flatMap(
