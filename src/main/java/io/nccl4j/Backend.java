@@ -25,8 +25,11 @@ public abstract sealed class Backend implements AutoCloseable
   protected Backend() {}
 
   /**
-   * Returns the NCCL backend where a GPU is usable, else the reference with one device per
-   * processor, at least two. Which one and why is logged.
+   * {@return the NCCL backend where a GPU is usable, else the reference with one device per
+   * processor, at least two} Why a GPU is not used is logged.
+   *
+   * @throws IllegalCallerException if a GPU driver is in sight, or a native library was named, but
+   *     nccl4j has no native access
    */
   public static Backend auto() {
     return NcclBackend.ifUsable()
@@ -34,44 +37,54 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * Returns the NCCL backend.
+   * {@return the NCCL backend}
    *
-   * @throws LibraryNotFoundException if {@code libnccl} or {@code libcudart} cannot be loaded
+   * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
+   *     later cannot be loaded
    * @throws CudaException if there is no usable GPU
+   * @throws IllegalCallerException if nccl4j has no native access
    */
   public static Backend nccl() {
     return NcclBackend.open();
   }
 
   /**
-   * Returns a reference backend in this process.
+   * {@return a reference backend in this process}
    *
-   * @param devices how many devices it shows; a communicator may have more ranks than that, which
-   *     then share them
+   * @param devices how many devices it shows; 1 or more. A communicator may have more ranks than
+   *     that, which then share them
+   * @throws IllegalArgumentException if there is to be no device
    */
   public static Backend reference(int devices) {
     return ReferenceBackend.open(devices);
   }
 
-  /** Returns the backend's name: {@code nccl} or {@code reference}. */
+  /** {@return the backend's name: {@code nccl} or {@code reference}} */
   public abstract String name();
 
-  /** Returns what the backend's devices are. */
+  /** {@return what the backend's devices are} */
   public abstract Platform platform();
 
-  /** Returns the devices, in the order of their indices; at least one. */
+  /**
+   * {@return the devices, in the order of their indices; at least one} C: {@code
+   * cudaGetDeviceCount}, {@code cudaGetDeviceProperties}.
+   */
   public abstract List<Device> devices();
 
   /**
-   * Returns the versions of everything that takes part, by name: {@code nccl4j}, {@code java}, and
-   * for NCCL {@code nccl}, {@code cuda runtime}, {@code cuda driver} and the paths of the
-   * libraries.
+   * {@return the versions of everything that takes part, by name: {@code nccl4j}, {@code java}, and
+   * for NCCL {@code nccl}, {@code nccl library}, {@code cuda runtime}, {@code cuda runtime library}
+   * (paths) and {@code cuda driver}} C: {@code ncclGetVersion}, {@code cudaRuntimeGetVersion},
+   * {@code cudaDriverGetVersion}.
    */
   public abstract Map<String, String> versions();
 
   /**
-   * Returns a new id for one communicator. One rank calls this; all ranks need its result. C:
+   * {@return a new id for one communicator} One rank calls this; all ranks need its result. C:
    * {@code ncclGetUniqueId}.
+   *
+   * @throws IllegalStateException if the backend is closed
+   * @throws NcclException if the library failed
    */
   public final UniqueId newUniqueId() {
     checkOpen();
@@ -81,7 +94,8 @@ public abstract sealed class Backend implements AutoCloseable
   /**
    * Makes one rank's end of a communicator. It returns when all ranks have come, within the
    * configured timeout; called in a {@link Group}, it returns at once and the communicator is
-   * usable when the group has ended. C: {@code ncclCommInitRankConfig}.
+   * usable when the group has ended. An interrupt ends the wait on NCCL; the reference keeps it for
+   * later. C: {@code ncclCommInitRankConfig}.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
@@ -91,6 +105,9 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
+   * @throws IllegalStateException if the backend is closed, or this thread's group holds operations
+   * @throws java.util.concurrent.CancellationException if the thread was interrupted, on NCCL and
+   *     outside a group
    */
   public final Communicator communicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
@@ -110,12 +127,15 @@ public abstract sealed class Backend implements AutoCloseable
 
   /**
    * Makes a communicator whose ranks are all in this process, one per device listed, rank 0 first.
-   * C: {@code ncclCommInitAll}.
+   * The ranks are made together, each in a thread of its own. C: as {@code ncclCommInitAll}, by
+   * {@code ncclCommInitRankConfig}.
    *
-   * @param config timeouts and name; its device is not looked at
+   * @param config timeout, name and whether blocking; its device is not looked at
    * @param devices the device of each rank; at least one
    * @return the ranks' ends, for the caller to close
-   * @throws IllegalStateException if called in a group
+   * @throws IllegalArgumentException if there is no device, or none of such a number
+   * @throws IllegalStateException if called in a group, or if the backend is closed
+   * @throws NcclException if the library failed, or the time has passed
    */
   public final List<Communicator> communicators(CommunicatorConfig config, int... devices) {
     checkOpen();
@@ -143,8 +163,13 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * Returns a new stream on a device, for the caller to close. C: {@code
+   * {@return a new stream on a device, for the caller to close} C: {@code
    * cudaStreamCreateWithFlags}, non-blocking.
+   *
+   * @param device the index of the device, from 0
+   * @throws IllegalArgumentException if there is no such device
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if the runtime refuses
    */
   public final Stream newStream(int device) {
     checkOpen();
@@ -153,7 +178,12 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * Returns a new event of a device, for the caller to close. C: {@code cudaEventCreateWithFlags}.
+   * {@return a new event of a device, for the caller to close} C: {@code cudaEventCreateWithFlags}.
+   *
+   * @param device the index of the device, from 0
+   * @throws IllegalArgumentException if there is no such device
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if the runtime refuses
    */
   public final Event newEvent(int device) {
     checkOpen();
@@ -165,9 +195,14 @@ public abstract sealed class Backend implements AutoCloseable
    * Allocates device memory, for the caller to close. Its contents are undefined. C: {@code
    * cudaMalloc}.
    *
-   * @param device whose memory
+   * @param device the index of the device whose memory it is, from 0
    * @param type the type of the elements
    * @param count how many elements; 0 or more
+   * @return the buffer, which owns its memory
+   * @throws IllegalArgumentException if device or count is out of its range
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if there is not enough memory on the device
+   * @throws OutOfMemoryError if there is not enough memory on the host, for the reference
    */
   public final Buffer allocate(int device, DataType type, long count) {
     checkOpen();
@@ -178,11 +213,15 @@ public abstract sealed class Backend implements AutoCloseable
 
   /**
    * Allocates host memory that copies to and from devices quickly and that the host can address
-   * with {@link Buffer#segment}, for the caller to close. Its contents are undefined. C: {@code
-   * cudaHostAlloc}.
+   * with {@link Buffer#segment}, for the caller to close; on the reference, host memory like any
+   * other, for all its devices. Its contents are undefined. C: {@code cudaHostAlloc}.
    *
    * @param type the type of the elements
    * @param count how many elements; 0 or more
+   * @return the buffer, of {@link Buffer#ANY_DEVICE}, which owns its memory
+   * @throws IllegalArgumentException if count is out of its range
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if there is not enough memory
    */
   public final Buffer allocatePinned(DataType type, long count) {
     checkOpen();
@@ -191,7 +230,8 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * Closes the backend: it makes nothing more. What it has made lives on until its owners close it.
+   * Closes the backend: it makes nothing more, also not for its communicators ({@link
+   * Communicator#newStream} and the like). What it has made lives on until its owners close it.
    * Idempotent.
    */
   @Override
@@ -199,7 +239,7 @@ public abstract sealed class Backend implements AutoCloseable
     closed = true;
   }
 
-  /** Returns the versions that every backend reports: nccl4j's own and Java's. */
+  /** {@return the versions that every backend reports: nccl4j's own and Java's} */
   protected static Map<String, String> libraryVersions() {
     Map<String, String> versions = new LinkedHashMap<>();
     versions.put("nccl4j", LIBRARY_VERSION);
@@ -215,28 +255,65 @@ public abstract sealed class Backend implements AutoCloseable
         fromModule, Objects.requireNonNullElse(fromManifest, "unpackaged"));
   }
 
-  /** Does what {@link #newUniqueId} promises. */
+  /**
+   * Does what {@link #newUniqueId} promises.
+   *
+   * @return a new id
+   */
   protected abstract UniqueId createUniqueId();
 
-  /** Returns an unconnected communicator; the arguments are checked. */
+  /**
+   * {@return an unconnected communicator; the arguments are checked}
+   *
+   * @param id the id that all ranks share
+   * @param worldSize the number of ranks
+   * @param rank this rank
+   * @param device the index of the device that this rank uses
+   * @param config timeout, name and whether blocking
+   */
   protected abstract Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config);
 
-  /** Does what {@link #newStream} promises. */
+  /**
+   * Does what {@link #newStream} promises.
+   *
+   * @param device the index of the device; it exists
+   * @return the stream
+   */
   protected abstract Stream createStream(int device);
 
-  /** Does what {@link #newEvent} promises. */
+  /**
+   * Does what {@link #newEvent} promises.
+   *
+   * @param device the index of the device; it exists
+   * @return the event
+   */
   protected abstract Event createEvent(int device);
 
-  /** Does what {@link #allocate} promises. */
+  /**
+   * Does what {@link #allocate} promises.
+   *
+   * @param device the index of the device; it exists
+   * @param type the type of the elements
+   * @param count how many elements; 0 or more
+   * @return the buffer
+   */
   protected abstract Buffer createBuffer(int device, DataType type, long count);
 
-  /** Does what {@link #allocatePinned} promises. */
+  /**
+   * Does what {@link #allocatePinned} promises.
+   *
+   * @param type the type of the elements
+   * @param count how many elements; 0 or more
+   * @return the buffer
+   */
   protected abstract Buffer createPinnedBuffer(DataType type, long count);
 
   /**
    * Launches the checked operations of one group, of communicators of this backend; all of them or,
    * if it throws, none to rely on.
+   *
+   * @param calls the operations, in the order of the calls; at least one
    */
   protected abstract void launchGroup(List<GroupCall> calls);
 

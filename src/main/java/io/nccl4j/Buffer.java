@@ -8,16 +8,16 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
  *
  * <p>A buffer either owns its memory (from {@link Communicator#allocate}, {@link Backend#allocate}
- * and {@link Backend#allocatePinned}), which {@link #close} gives back, or is a view of somebody
- * else's ({@link #slice}, {@link #ofDeviceAddress}, {@link #ofHostSegment}), whose owner must keep
- * it alive until every stream has passed the last operation that uses it. The same holds for an
- * owner's own {@code close}: synchronize first.
+ * and {@link Backend#allocatePinned}), which {@link #close} gives back, or stands for somebody
+ * else's ({@link #ofDeviceAddress(long, DataType, long, int)}; a {@link #slice} for the buffer's
+ * that it was taken from), whose owner must keep it alive until every stream has passed the last
+ * operation that uses it. The same holds for an owner's own {@code close}: synchronize first.
  *
  * <p>Any thread may use a buffer; operations on its contents are ordered by their streams and by
  * nothing else.
  */
 public final class Buffer implements AutoCloseable {
-  /** The {@link #device} of memory that belongs to no device in particular: pinned host memory. */
+  /** The {@link #device} of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
   /** Where a buffer's memory lies, and so who can use it. */
@@ -35,7 +35,7 @@ public final class Buffer implements AutoCloseable {
       this.platform = platform;
     }
 
-    /** Returns the platform whose devices can address this memory. */
+    /** {@return the platform whose devices can address this memory} */
     public Platform platform() {
       return platform;
     }
@@ -86,13 +86,16 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Makes a view of CUDA device memory that somebody else owns, such as a framework's tensor.
+   * Makes a buffer of CUDA device memory that somebody else owns, such as a framework's tensor.
+   * Closing it frees nothing, but ends its use, as it does for its slices. Nothing native is
+   * called: that the memory exists is the caller's word.
    *
    * @param address the device address of the first element, as {@code cudaMalloc} gives it; a
    *     multiple of the element size
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
+   * @return the buffer
    * @throws IllegalArgumentException if an argument is out of its range
    */
   public static Buffer ofDeviceAddress(long address, DataType type, long count, int device) {
@@ -108,6 +111,7 @@ public final class Buffer implements AutoCloseable {
    * @param count how many elements there are; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
    * @param release runs once, in the thread that closes the buffer
+   * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
   public static Buffer ofDeviceAddress(
@@ -120,10 +124,12 @@ public final class Buffer implements AutoCloseable {
    * Makes a buffer of page-locked host memory, which a CUDA device can address under the same
    * address.
    *
-   * @param memory native memory that is page-locked, of the global scope
+   * @param memory native memory that is page-locked, of the global scope, at least {@code count}
+   *     elements long; the first one's address is a multiple of the element size
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
    * @param release runs once, in the thread that closes the buffer
+   * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
   public static Buffer ofPinnedSegment(
@@ -134,11 +140,13 @@ public final class Buffer implements AutoCloseable {
   /**
    * Makes a buffer of native host memory, for communicators of the reference backend.
    *
-   * @param memory native memory that every thread can access, at least {@code count} elements long
+   * @param memory native memory that every thread can access, at least {@code count} elements long;
+   *     the first one's address is a multiple of the element size
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
    * @param device the reference backend's device that may use it, or {@link #ANY_DEVICE}
    * @param release runs once, in the thread that closes the buffer
+   * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
   public static Buffer ofHostSegment(
@@ -193,33 +201,33 @@ public final class Buffer implements AutoCloseable {
     return new Buffer(new Owner(release), false, space, memory, type, count, device);
   }
 
-  /** Returns the type of the elements. */
+  /** {@return the type of the elements} */
   public DataType type() {
     return type;
   }
 
-  /** Returns how many elements there are. */
+  /** {@return how many elements there are} */
   public long count() {
     return count;
   }
 
-  /** Returns the size in bytes: {@code count() * type().bytes()}. */
+  /** {@return the size in bytes: {@code count() * type().bytes()}} */
   public long byteSize() {
     return count * type.bytes();
   }
 
-  /** Returns the device that the memory belongs to, or {@link #ANY_DEVICE}. */
+  /** {@return the device that the memory belongs to, or {@link #ANY_DEVICE}} */
   public int device() {
     return device;
   }
 
-  /** Returns where the memory lies. */
+  /** {@return where the memory lies} */
   public Space space() {
     return space;
   }
 
   /**
-   * Returns the address of the first element: the way out to other native code. It is valid while
+   * {@return the address of the first element: the way out to other native code} It is valid while
    * the buffer's owner is open.
    *
    * @throws IllegalStateException if the owner is closed
@@ -230,8 +238,8 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Returns the memory of the elements, for the host to read and write once the streams that use it
-   * have passed. It is valid while the buffer's owner is open.
+   * {@return the memory of the elements, for the host to read and write once the streams that use
+   * it have passed} It is valid while the buffer's owner is open.
    *
    * @throws IllegalStateException if the owner is closed, or if this is device memory, which the
    *     host cannot address
@@ -246,7 +254,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Returns a view of some of the elements, without a copy. Closing it does nothing; it ends with
+   * {@return a view of some of the elements, without a copy} Closing it does nothing; it ends with
    * this buffer's owner.
    *
    * @param offset the first element of the view
@@ -281,6 +289,8 @@ public final class Buffer implements AutoCloseable {
    * @param source host memory of exactly {@link #byteSize} bytes, on the heap or off it
    * @param stream the stream that orders the copy, of this buffer's device
    * @throws IllegalArgumentException if the size or the device does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   *     captured
    */
   public void copyFrom(MemorySegment source, Stream stream) {
     Objects.requireNonNull(source, "source");
@@ -290,12 +300,14 @@ public final class Buffer implements AutoCloseable {
 
   /**
    * Copies all of this buffer to host memory, in stream order, and waits for it as {@link
-   * Stream#synchronize()} does. C: {@code cudaMemcpyAsync}.
+   * Stream#synchronize()} does, with what that throws. C: {@code cudaMemcpyAsync}.
    *
    * @param target writable host memory of exactly {@link #byteSize} bytes, on the heap or off it
    * @param stream the stream that orders the copy, of this buffer's device
    * @throws IllegalArgumentException if the size or the device does not fit, or the memory is
    *     read-only
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   *     captured
    */
   public void copyTo(MemorySegment target, Stream stream) {
     Objects.requireNonNull(target, "target");
@@ -313,7 +325,8 @@ public final class Buffer implements AutoCloseable {
    * @param source the buffer to read; it may lie on another device of the same backend or in pinned
    *     memory
    * @param stream the stream that orders the copy, of this buffer's device or of the source's
-   * @throws IllegalArgumentException if type, count or device do not fit
+   * @throws IllegalArgumentException if type, count or device do not fit, or the two overlap
+   * @throws IllegalStateException if an owner or the stream is closed, or the stream being captured
    */
   public void copyFrom(Buffer source, Stream stream) {
     Objects.requireNonNull(source, "source");
@@ -348,6 +361,8 @@ public final class Buffer implements AutoCloseable {
    * @param value what every byte becomes
    * @param stream the stream that orders it, of this buffer's device
    * @throws IllegalArgumentException if the device does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream being
+   *     captured
    */
   public void fill(byte value, Stream stream) {
     checkCopy(stream, byteSize(), "buffer");
@@ -394,15 +409,23 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Returns the first element's location without looking at the owner's state: what a backend hands
-   * on, after the contract's checks. For CUDA it is of the global scope and has size 0, so that
-   * native calls acquire nothing; on the host it is the memory itself.
+   * {@return the first element's location without looking at the owner's state: what a backend
+   * hands on, after the contract's checks} For CUDA it is of the global scope and has size 0, so
+   * that native calls acquire nothing; on the host it is the memory itself.
    */
   public MemorySegment pointer() {
     return pointer;
   }
 
-  /** Gives the memory back if this buffer owns it; does nothing on a view or when called again. */
+  /**
+   * Ends this buffer and its slices, and gives the memory back if it owns it; does nothing on a
+   * slice or when called again. CUDA frees memory when its device has done its work, so this can
+   * wait. C: {@code cudaFree}, {@code cudaFreeHost}.
+   *
+   * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
+   *     on its device hangs; it is freed when that ends
+   * @throws CudaException if CUDA refuses
+   */
   @Override
   public void close() {
     if (!view && owner.released.compareAndSet(false, true)) {

@@ -16,16 +16,18 @@ import java.util.concurrent.atomic.AtomicReference;
  *
  * <p>Every rank calls the same collectives, with matching counts, types, operators and roots, in
  * the same order. {@code send} and {@code recv} are either the same memory in the way that each
- * method names (in-place) or do not overlap. A count of 0 does nothing. Buffers, streams and
- * operators stay the caller's, who keeps them open until the stream has passed the operation.
+ * method names (in-place) or do not overlap. A collective of count 0 does nothing; a send of count
+ * 0 still needs its receive. Buffers, streams and operators stay the caller's, who keeps them open
+ * until the stream has passed the operation.
  *
  * <p>Threading: one thread at a time may use a communicator, and one thread at a time the
  * communicators of one device. {@link #abort} alone may be called from any thread at any time.
  *
  * <p>Arguments that can be checked are checked before anything is launched, with an {@link
  * IllegalArgumentException} that names argument, value and rule, or an {@link
- * IllegalStateException} for what is closed. What the library then refuses is an {@link
- * NcclException}.
+ * IllegalStateException} for what is closed, or a {@link NullPointerException} for what is missing.
+ * In a {@link Group} an operation is checked at once, and for what was closed since when the group
+ * ends. What the library then refuses is an {@link NcclException}.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/colls.html">Collective
@@ -58,6 +60,9 @@ public abstract sealed class Communicator implements AutoCloseable
   /**
    * For the backends: makes a communicator that {@link #connect} will connect.
    *
+   * @param backend the backend that makes it
+   * @param config the configuration that the caller gave
+   * @param device the index of the device that this rank uses
    * @param rank this rank, or -1 where only connecting will tell
    * @param size the number of ranks, or -1 where only connecting will tell
    */
@@ -71,25 +76,26 @@ public abstract sealed class Communicator implements AutoCloseable
     this.size = size;
   }
 
-  /** Returns the backend that made this communicator. */
+  /** {@return the backend that made this communicator} */
   public final Backend backend() {
     return backend;
   }
 
-  /** Returns the configuration that this communicator was made with. */
+  /** {@return the configuration that this communicator was made with} */
   public final CommunicatorConfig config() {
     return config;
   }
 
-  /** Returns the device that this rank uses. C: {@code ncclCommCuDevice}. */
+  /** {@return the device that this rank uses} C: {@code ncclCommCuDevice}. */
   public final int device() {
     return device;
   }
 
   /**
-   * Returns this rank, from 0 to {@code size() - 1}. C: {@code ncclCommUserRank}.
+   * {@return this rank, from 0 to {@code size() - 1}} C: {@code ncclCommUserRank}.
    *
-   * @throws IllegalStateException if the communicator is the unfinished part of a group
+   * @throws IllegalStateException if it comes from a split whose group has not ended, or that
+   *     failed
    */
   public final int rank() {
     checkConnectedOnce();
@@ -97,21 +103,34 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * Returns the number of ranks. C: {@code ncclCommCount}.
+   * {@return the number of ranks} C: {@code ncclCommCount}.
    *
-   * @throws IllegalStateException if the communicator is the unfinished part of a group
+   * @throws IllegalStateException if it comes from a split whose group has not ended, or that
+   *     failed
    */
   public final int size() {
     checkConnectedOnce();
     return size;
   }
 
-  /** Returns a new stream on this rank's device, for the caller to close. */
+  /**
+   * {@return a new stream on this rank's device, for the caller to close} C: {@code
+   * cudaStreamCreateWithFlags}, non-blocking.
+   *
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if the runtime refuses
+   */
   public final Stream newStream() {
     return backend.newStream(device);
   }
 
-  /** Returns a new event of this rank's device, for the caller to close. */
+  /**
+   * {@return a new event of this rank's device, for the caller to close} C: {@code
+   * cudaEventCreateWithFlags}.
+   *
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if the runtime refuses
+   */
   public final Event newEvent() {
     return backend.newEvent(device);
   }
@@ -122,6 +141,10 @@ public abstract sealed class Communicator implements AutoCloseable
    *
    * @param type the type of the elements
    * @param count how many elements; 0 or more
+   * @return the buffer, which owns its memory
+   * @throws IllegalArgumentException if the count is out of its range
+   * @throws IllegalStateException if the backend is closed
+   * @throws CudaException if there is not enough memory on the device
    */
   public final Buffer allocate(DataType type, long count) {
     return backend.allocate(device, type, count);
@@ -372,7 +395,7 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /**
    * Creates an operator like {@link #preMulSum(DataType, double)}, whose scalar is read from memory
-   * when a reduction runs.
+   * when a reduction runs. C: {@code ncclRedOpCreatePreMulSum} with {@code ncclScalarDevice}.
    *
    * @param scalar one element, of the type that the operator will reduce; it stays open until the
    *     stream has passed the last reduction that uses the operator
@@ -396,6 +419,11 @@ public abstract sealed class Communicator implements AutoCloseable
    *     rank's is kept
    * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
    *     group has ended
+   * @throws IllegalArgumentException if the color is negative or the device is another
+   * @throws IllegalStateException if this communicator is not open, or this thread's group holds
+   *     operations or another split of this communicator
+   * @throws NcclTimeoutException if not all ranks called in time
+   * @throws NcclException if the library failed
    */
   public final Communicator split(int color, int key, CommunicatorConfig childConfig) {
     checkConnected();
@@ -415,7 +443,12 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /**
    * Makes a new communicator as {@link #split(int, int, CommunicatorConfig)} does, with this one's
-   * configuration.
+   * configuration and with what that throws. C: {@code ncclCommSplit}, from NCCL 2.18 on.
+   *
+   * @param color 0 or more: ranks of one color are together
+   * @param key orders the new ranks; equal keys keep the order of this communicator
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
    */
   public final Communicator split(int color, int key) {
     return split(color, key, config);
@@ -424,6 +457,9 @@ public abstract sealed class Communicator implements AutoCloseable
   /**
    * Takes part in a split that gives this rank no new communicator. C: {@code ncclCommSplit} with
    * {@code NCCL_SPLIT_NOCOLOR}.
+   *
+   * @throws IllegalStateException as {@link #split(int, int, CommunicatorConfig)} does
+   * @throws NcclException as {@link #split(int, int, CommunicatorConfig)} does
    */
   public final void splitWithoutColor() {
     checkConnected();
@@ -434,11 +470,11 @@ public abstract sealed class Communicator implements AutoCloseable
   protected static final int NO_COLOR = -1;
 
   /**
-   * Returns what has failed since the communicator was made, or nothing: the network, a peer, a
-   * kernel. After a failure, {@link #abort} every rank's communicator. C: {@code
+   * {@return what has failed since the communicator was made, or nothing: the network, a peer, a
+   * kernel} After a failure, {@link #abort} every rank's communicator. C: {@code
    * ncclCommGetAsyncError}.
    *
-   * @throws IllegalStateException if the communicator is closed
+   * @throws IllegalStateException if the communicator is not connected yet, aborted or closed
    */
   public final Optional<NcclException> asyncError() {
     checkConnected();
@@ -463,12 +499,15 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /**
    * Finishes what is enqueued, tells the peers, and frees what the communicator holds. Every rank
-   * closes its end. It waits for at most the configured timeout, then aborts. Idempotent; after
-   * {@link #abort} there is nothing left to do. C: {@code ncclCommFinalize}, {@code
-   * ncclCommDestroy}.
+   * closes its end. Each wait, for a stream with its operations and then for the peers, lasts for
+   * at most the configured timeout; then it aborts. Idempotent; after {@link #abort} there is
+   * nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
    * @throws NcclTimeoutException if the time has passed, after having aborted
-   * @throws NcclException if the library failed
+   * @throws NcclException if the library failed, or an operation that had been enqueued
+   * @throws CudaException if work on a stream that carries its operations failed
+   * @throws java.util.concurrent.CancellationException if the thread was interrupted while a CUDA
+   *     stream had work, after having aborted
    */
   @Override
   public final void close() {
@@ -485,13 +524,14 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /** Returns whether the communicator is connected and neither closed nor aborted. */
+  /** {@return whether the communicator is connected and neither closed nor aborted} */
   public final boolean open() {
     return state == State.CONNECTED;
   }
 
   /**
-   * Returns whether the communicator was aborted, by {@link #abort} or because closing it failed.
+   * {@return whether the communicator was aborted: by {@link #abort}, because connecting it failed,
+   * or, on NCCL, because closing it failed}
    */
   public final boolean aborted() {
     return aborted;
@@ -751,13 +791,18 @@ public abstract sealed class Communicator implements AutoCloseable
     return new IllegalStateException("not connected yet, its group has not ended: " + this);
   }
 
-  /** For the backends: tells rank and size once connecting has found them. */
+  /**
+   * For the backends: tells rank and size once connecting has found them.
+   *
+   * @param newRank this rank
+   * @param newSize the number of ranks
+   */
   protected final void place(int newRank, int newSize) {
     rank = newRank;
     size = newSize;
   }
 
-  /** Returns the longest wait for a peer. */
+  /** {@return the longest wait for a peer} */
   protected final Duration timeout() {
     return config.timeout();
   }
@@ -769,12 +814,26 @@ public abstract sealed class Communicator implements AutoCloseable
   protected abstract void connect();
 
   /**
-   * Returns an unconnected communicator whose {@link #connect} takes part in the split; {@link
-   * #NO_COLOR} for none.
+   * {@return an unconnected communicator whose {@link #connect} takes part in the split; {@link
+   * #NO_COLOR} for none}
+   *
+   * @param color 0 or more, or {@link #NO_COLOR}
+   * @param key orders the new ranks
+   * @param childConfig the new communicator's configuration
    */
   protected abstract Communicator newSplit(int color, int key, CommunicatorConfig childConfig);
 
-  /** Launches one checked operation, outside any group. */
+  /**
+   * Launches one checked operation, outside any group.
+   *
+   * @param operation what to do
+   * @param send the data to send, or null where the operation or the rank sends none
+   * @param recv where to receive, or null where the operation or the rank receives nothing
+   * @param count the count that the C function takes, in elements
+   * @param op the operator of a reduction, or null
+   * @param peer the root or the peer, or {@link #NO_PEER}
+   * @param stream the stream that orders it, of this rank's device
+   */
   protected abstract void launch(
       Operation operation,
       Buffer send,
@@ -784,22 +843,45 @@ public abstract sealed class Communicator implements AutoCloseable
       int peer,
       Stream stream);
 
-  /** Throws unless this rank's device can reduce the float8 type. */
+  /**
+   * Throws unless this rank's device can reduce the float8 type.
+   *
+   * @param type one of the two float8 types
+   * @throws IllegalArgumentException if the device cannot
+   * @throws UnsupportedNcclVersionException if NCCL cannot
+   */
   protected abstract void checkFloat8Reduction(DataType type);
 
-  /** Creates an operator with an immediate scalar and returns its code. */
+  /**
+   * Creates an operator with an immediate scalar.
+   *
+   * @param type the type of the data that it will reduce
+   * @param scalar this rank's factor, yet to be rounded to the type
+   * @return the code of the operator in this communicator
+   */
   protected abstract int createOperator(DataType type, double scalar);
 
-  /** Creates an operator whose scalar is read when a reduction runs, and returns its code. */
+  /**
+   * Creates an operator whose scalar is read when a reduction runs.
+   *
+   * @param scalar one element, in memory that this rank's device can use
+   * @return the code of the operator in this communicator
+   */
   protected abstract int createOperator(Buffer scalar);
 
   /**
    * Gives an operator back; does nothing once the connection is gone, which took its operators
    * along.
+   *
+   * @param code what {@code createOperator} returned
    */
   protected abstract void destroyOperator(int code);
 
-  /** Does what {@link #asyncError} promises. */
+  /**
+   * Does what {@link #asyncError} promises.
+   *
+   * @return what has failed, or nothing; also after {@link #abort}, when it may be nothing
+   */
   protected abstract Optional<NcclException> findAsyncError();
 
   /**

@@ -11,8 +11,9 @@ import java.util.OptionalInt;
  *     communicator waits for the same state, but in nccl4j, with the deadline of {@code timeout} at
  *     each step and so that {@link Communicator#abort} can end it; NCCL pays for that with a thread
  *     per launch. C: {@code ncclConfig_t.blocking}
- * @param timeout the longest wait for a silent peer: making, splitting and closing a communicator,
- *     and on the reference backend each wait inside a collective. Positive
+ * @param timeout the longest wait for a silent peer: making, splitting, aborting and closing a
+ *     communicator, closing a stream that carries its operations, each call of a non-blocking one,
+ *     and on the reference backend each wait inside an operation. Positive
  * @param device which device of the backend the rank uses; if empty, {@code rank % deviceCount}
  * @param name what the communicator is called in logs and traces, or an empty string. C: {@code
  *     ncclConfig_t.commName}, from NCCL 2.27 on
@@ -22,7 +23,12 @@ public record CommunicatorConfig(
   private static final CommunicatorConfig DEFAULTS =
       new CommunicatorConfig(true, Duration.ofSeconds(30), OptionalInt.empty(), "");
 
-  /** Checks the values. */
+  /**
+   * Checks the values.
+   *
+   * @throws IllegalArgumentException if the timeout is not positive, the device is negative, or the
+   *     name contains a NUL character
+   */
   public CommunicatorConfig {
     Objects.requireNonNull(timeout, "timeout");
     Objects.requireNonNull(device, "device");
@@ -40,29 +46,48 @@ public record CommunicatorConfig(
   }
 
   /**
-   * Returns the configuration that suits most programs: blocking, 30 seconds, the device that the
-   * rank implies, no name.
+   * {@return the configuration that suits most programs: blocking, 30 seconds, the device that the
+   * rank implies, no name}
    */
   public static CommunicatorConfig defaults() {
     return DEFAULTS;
   }
 
-  /** Returns a copy that is blocking or not. */
+  /**
+   * {@return a copy that is blocking or not}
+   *
+   * @param value whether calls return only when NCCL has finished their host side
+   */
   public CommunicatorConfig withBlocking(boolean value) {
     return new CommunicatorConfig(value, timeout, device, name);
   }
 
-  /** Returns a copy with another deadline, which must be positive. */
+  /**
+   * {@return a copy with another deadline}
+   *
+   * @param value the longest wait for a silent peer; positive
+   * @throws IllegalArgumentException if the value is not allowed
+   */
   public CommunicatorConfig withTimeout(Duration value) {
     return new CommunicatorConfig(blocking, value, device, name);
   }
 
-  /** Returns a copy for a given device. */
+  /**
+   * {@return a copy for a given device}
+   *
+   * @param value the index of the device, from 0
+   * @throws IllegalArgumentException if the value is not allowed
+   */
   public CommunicatorConfig withDevice(int value) {
     return new CommunicatorConfig(blocking, timeout, OptionalInt.of(value), name);
   }
 
-  /** Returns a copy with a name for logs and traces. */
+  /**
+   * {@return a copy with a name for logs and traces}
+   *
+   * @param value the name, or an empty string; no NUL characters
+   * @throws IllegalArgumentException if the value is not allowed
+   */
   public CommunicatorConfig withName(String value) {
     return new CommunicatorConfig(blocking, timeout, device, value);
   }

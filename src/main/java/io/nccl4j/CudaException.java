@@ -4,8 +4,13 @@ package io.nccl4j;
 public class CudaException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
+  /** The function that failed, such as {@code cudaMalloc}. */
   private final String function;
+
+  /** The raw code of {@code cudaError_t}. */
   private final int code;
+
+  /** The code's name in C. */
   private final String errorName;
 
   /**
@@ -23,17 +28,20 @@ public class CudaException extends RuntimeException {
     this.errorName = errorName;
   }
 
-  /** Returns the function that failed. */
+  /** {@return the function that failed} */
   public String function() {
     return function;
   }
 
-  /** Returns the raw code of {@code cudaError_t}. */
+  /** {@return the raw code of {@code cudaError_t}} */
   public int code() {
     return code;
   }
 
-  /** Returns the code's name in C, such as {@code cudaErrorMemoryAllocation}. */
+  /**
+   * {@return the code's name in C, such as {@code cudaErrorMemoryAllocation}} C: {@code
+   * cudaGetErrorName}.
+   */
   public String errorName() {
     return errorName;
   }

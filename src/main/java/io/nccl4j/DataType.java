@@ -28,16 +28,16 @@ public enum DataType {
   FLOAT32(7, 4, true),
   /** IEEE binary64. */
   FLOAT64(8, 8, true),
-  /** Truncated binary32: 8 bits of exponent, 7 of mantissa. */
+  /** Bfloat16, the upper half of a binary32: 8 bits of exponent, 7 of mantissa. */
   BFLOAT16(9, 2, true),
   /**
-   * 8-bit float, 4 bits of exponent, 3 of mantissa; reductions need compute capability 9.0 and NCCL
-   * 2.24.
+   * 8-bit float, 4 bits of exponent, 3 of mantissa; NCCL has it from 2.24 on, and its reductions
+   * need compute capability 9.0.
    */
   FLOAT8E4M3(10, 1, true),
   /**
-   * 8-bit float, 5 bits of exponent, 2 of mantissa; reductions need compute capability 9.0 and NCCL
-   * 2.24.
+   * 8-bit float, 5 bits of exponent, 2 of mantissa; NCCL has it from 2.24 on, and its reductions
+   * need compute capability 9.0.
    */
   FLOAT8E5M2(11, 1, true);
 
@@ -51,20 +51,22 @@ public enum DataType {
     this.floating = floating;
   }
 
-  /** Returns the code of {@code ncclDataType_t}. */
+  /** {@return the code of {@code ncclDataType_t}} */
   public int code() {
     return code;
   }
 
-  /** Returns the size of one element in bytes: 1, 2, 4 or 8. */
+  /** {@return the size of one element in bytes: 1, 2, 4 or 8} */
   public int bytes() {
     return bytes;
   }
 
   /**
-   * Returns the size of so many elements in bytes.
+   * {@return the size of so many elements in bytes}
    *
-   * @throws IllegalArgumentException if the count is negative, or larger than any memory
+   * @param count how many elements; 0 or more
+   * @throws IllegalArgumentException if the count is negative, or the size does not fit a {@code
+   *     long}
    */
   public long byteSize(long count) {
     if (count < 0) {
@@ -77,12 +79,12 @@ public enum DataType {
     return count * bytes;
   }
 
-  /** Returns whether the elements are floating-point numbers. */
+  /** {@return whether the elements are floating-point numbers} */
   public boolean floating() {
     return floating;
   }
 
-  /** Returns whether the elements are 8-bit floating-point numbers. */
+  /** {@return whether the elements are 8-bit floating-point numbers} */
   public boolean float8() {
     return this == FLOAT8E4M3 || this == FLOAT8E5M2;
   }
@@ -93,6 +95,8 @@ public enum DataType {
    *
    * @param segment host memory that holds elements of this type, of any alignment
    * @param index which element, counted from 0
+   * @return the value
+   * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public double get(MemorySegment segment, long index) {
     long offset = index * bytes;
@@ -111,10 +115,13 @@ public enum DataType {
 
   /**
    * Writes one element, rounded to the nearest value of this type (ties to even; float8 saturates).
-   * Integers take the value's integral part as {@code (long)} casts do, then wrap around.
+   * Integers take the value's integral part as {@code (long)} casts do, and {@link #UINT64} the
+   * same up to 2^64 - 1; narrower ones then wrap around.
    *
    * @param segment host memory that holds elements of this type, of any alignment
    * @param index which element, counted from 0
+   * @param value what the element becomes
+   * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public void set(MemorySegment segment, long index, double value) {
     long offset = index * bytes;
@@ -131,9 +138,12 @@ public enum DataType {
   /**
    * Reads one element of an integer type without loss.
    *
+   * @param segment host memory that holds elements of this type, of any alignment
+   * @param index which element, counted from 0
    * @return the value; unsigned 64-bit values of 2^63 and above come as negative numbers, as in
    *     {@link Long#toUnsignedString(long)}
    * @throws IllegalStateException if this is a floating-point type
+   * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public long getLong(MemorySegment segment, long index) {
     long offset = index * bytes;
@@ -150,7 +160,11 @@ public enum DataType {
   /**
    * Writes one element of an integer type, wrapping around.
    *
+   * @param segment host memory that holds elements of this type, of any alignment
+   * @param index which element, counted from 0
+   * @param value what the element becomes; its low bits are taken
    * @throws IllegalStateException if this is a floating-point type
+   * @throws IndexOutOfBoundsException if the element does not lie within the segment
    */
   public void setLong(MemorySegment segment, long index, long value) {
     long offset = index * bytes;

@@ -15,30 +15,36 @@ public abstract sealed class Event implements AutoCloseable
   private final Platform platform;
   private final int device;
 
-  /** For the backends: makes an event of one device. */
+  /**
+   * For the backends: makes an event of one device.
+   *
+   * @param platform the platform of the event's backend
+   * @param device the index of the device whose streams can record it
+   */
   protected Event(Platform platform, int device) {
     this.platform = platform;
     this.device = device;
   }
 
-  /** Returns the platform of the event's backend. */
+  /** {@return the platform of the event's backend} */
   public final Platform platform() {
     return platform;
   }
 
-  /** Returns the device whose streams can record this event. */
+  /** {@return the device whose streams can record this event} */
   public final int device() {
     return device;
   }
 
-  /** Returns whether the event has not been closed. */
+  /** {@return whether the event has not been closed} */
   public abstract boolean open();
 
   /**
-   * Returns whether the last recorded mark has been reached; true if there is none. C: {@code
+   * {@return whether the last recorded mark has been reached; true if there is none} C: {@code
    * cudaEventQuery}.
    *
-   * @throws CudaException if work before the mark failed
+   * @throws CudaException if work before the mark failed on the GPU
+   * @throws NcclException if work before the mark failed on the reference backend
    * @throws IllegalStateException if the event is closed
    */
   public final boolean isComplete() {
@@ -51,8 +57,12 @@ public abstract sealed class Event implements AutoCloseable
    *
    * @param timeout the longest wait; positive
    * @throws NcclTimeoutException if the time has passed
-   * @throws CudaException if work before the mark failed
+   * @throws CudaException if work before the mark failed on the GPU
+   * @throws NcclException if work before the mark failed on the reference backend
    * @throws IllegalStateException if the event is closed
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   *     interrupt status stays set
+   * @throws IllegalArgumentException if the timeout is not positive
    */
   public final void synchronize(Duration timeout) {
     Objects.requireNonNull(timeout, "timeout");
@@ -64,12 +74,13 @@ public abstract sealed class Event implements AutoCloseable
   }
 
   /**
-   * Returns the time between an earlier event's mark and this one's, as the device saw it. CUDA
+   * {@return the time between an earlier event's mark and this one's, as the device saw it} CUDA
    * resolves about half a microsecond. C: {@code cudaEventElapsedTime}.
    *
    * @param start an event of the same device, recorded and complete
    * @throws IllegalArgumentException if the event is of another device or backend
    * @throws IllegalStateException if either event is closed, was never recorded, or is not complete
+   * @throws CudaException if work before either mark failed on the GPU
    */
   public final Duration elapsedSince(Event start) {
     Objects.requireNonNull(start, "start");
@@ -88,18 +99,33 @@ public abstract sealed class Event implements AutoCloseable
     }
   }
 
-  /** Does what {@link #isComplete} promises. */
+  /**
+   * Does what {@link #isComplete} promises.
+   *
+   * @return whether the last recorded mark has been reached
+   */
   protected abstract boolean poll();
 
-  /** Does what {@link #synchronize} promises. */
+  /**
+   * Does what {@link #synchronize} promises.
+   *
+   * @param timeout the longest wait; positive
+   */
   protected abstract void await(Duration timeout);
 
-  /** Does what {@link #elapsedSince} promises. */
+  /**
+   * Does what {@link #elapsedSince} promises.
+   *
+   * @param start an open event of the same device
+   * @return the time between the two marks
+   */
   protected abstract Duration since(Event start);
 
   /**
    * Gives the event back. Idempotent; waits that are enqueued stay valid. C: {@code
    * cudaEventDestroy}.
+   *
+   * @throws CudaException if the runtime refuses
    */
   @Override
   public abstract void close();

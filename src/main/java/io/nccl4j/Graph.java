@@ -33,6 +33,8 @@ public abstract sealed class Graph implements AutoCloseable
   /**
    * For the backends: makes a graph of one device.
    *
+   * @param platform the platform of the graph's backend
+   * @param device the index of the device whose streams can launch it
    * @param launches the operations, in the parts in which they were launched
    */
   protected Graph(Platform platform, int device, List<List<GroupCall>> launches) {
@@ -50,8 +52,10 @@ public abstract sealed class Graph implements AutoCloseable
    * @return a graph for each stream, in the same order, for the caller to close
    * @throws IllegalStateException if a stream is closed or is being captured already, or if called
    *     in a group
-   * @throws NcclException if an operation cannot be captured; nothing is left captured then
+   * @throws NcclException if the library refuses an operation; nothing is left captured then, as
+   *     with whatever the lambda throws
    * @throws CudaException if the runtime refuses the capture; likewise
+   * @throws IllegalArgumentException if there is no stream, or one twice
    */
   public static List<Graph> capture(List<? extends Stream> streams, Runnable body) {
     Objects.requireNonNull(body, "body");
@@ -105,7 +109,8 @@ public abstract sealed class Graph implements AutoCloseable
    * @param stream the stream that orders them, of the captured stream's device
    * @throws IllegalArgumentException if the stream is of another device or backend
    * @throws IllegalStateException if the graph, the stream or anything that the operations use is
-   *     closed
+   *     closed, or if the stream is being captured
+   * @throws CudaException if the runtime refuses
    */
   public final void launch(Stream stream) {
     Objects.requireNonNull(stream, "stream");
@@ -132,7 +137,11 @@ public abstract sealed class Graph implements AutoCloseable
     replay(stream);
   }
 
-  /** Does what {@link #launch} promises, after its checks. */
+  /**
+   * Does what {@link #launch} promises, after its checks.
+   *
+   * @param stream an open stream of the graph's device
+   */
   protected abstract void replay(Stream stream);
 
   /** Gives back what the graph holds; called once. */
@@ -141,6 +150,8 @@ public abstract sealed class Graph implements AutoCloseable
   /**
    * Gives the graph back; launches that are enqueued still run. Idempotent. C: {@code
    * cudaGraphExecDestroy}.
+   *
+   * @throws CudaException if the runtime refuses
    */
   @Override
   public final void close() {

@@ -15,8 +15,9 @@ import java.util.concurrent.atomic.AtomicInteger;
  * from one thread.
  *
  * <p>Within {@link #run}, this thread's operations are checked at once but kept until the outermost
- * lambda has returned. If a lambda throws, its operations are forgotten: nothing has been launched.
- * C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
+ * lambda has returned, and then checked again for what was closed since. If a lambda throws, its
+ * operations are forgotten, nothing having been launched, and the communicators that it began to
+ * make are aborted. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
  *
  * <p>A group holds either operations or the making of communicators, not both.
  *
@@ -37,8 +38,12 @@ public final class Group {
    * Runs the calls of a group, then launches them together. Groups may be nested; the outermost one
    * launches.
    *
-   * @param body enqueues operations, or makes communicators, from this thread
+   * @param body enqueues operations, or makes communicators, from this thread; what it throws comes
+   *     out
    * @throws NcclException if launching failed; no operation of the group may be taken for done
+   * @throws IllegalStateException if operations and the making of communicators meet in one group,
+   *     if a communicator is split twice in it, or if something it uses was closed before its end
+   * @throws IllegalArgumentException if blocking and non-blocking communicators of NCCL meet in it
    */
   public static void run(Runnable body) {
     Objects.requireNonNull(body, "body");

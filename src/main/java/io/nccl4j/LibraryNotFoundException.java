@@ -3,14 +3,16 @@ package io.nccl4j;
 import java.util.List;
 
 /**
- * A native library could not be loaded. The message lists every name and path that was tried, why
- * each failed, and the remedy.
+ * A native library could not be loaded, or only one that is too old. The message lists every name
+ * and path that was tried, why each failed, and the remedy.
  */
 public class LibraryNotFoundException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
+  /** The library's short name, {@code nccl} or {@code cudart}. */
   private final String library;
 
+  /** Everything that was tried, in order. */
   // List.copyOf gives serializable lists, which the declared type cannot say.
   @SuppressWarnings("serial")
   private final List<Attempt> attempts;
@@ -51,12 +53,12 @@ public class LibraryNotFoundException extends RuntimeException {
     return text.toString();
   }
 
-  /** Returns the library's short name, {@code nccl} or {@code cudart}. */
+  /** {@return the library's short name, {@code nccl} or {@code cudart}} */
   public String library() {
     return library;
   }
 
-  /** Returns everything that was tried, in order. */
+  /** {@return everything that was tried, in order} */
   public List<Attempt> attempts() {
     return attempts;
   }

@@ -18,22 +18,38 @@ public final class MiniFloat {
 
   private MiniFloat() {}
 
-  /** Returns the value of an IEEE binary16 pattern. */
+  /**
+   * {@return the value of an IEEE binary16 pattern}
+   *
+   * @param bits an IEEE binary16 pattern
+   */
   public static float fromFloat16(short bits) {
     return Float.float16ToFloat(bits);
   }
 
-  /** Returns the IEEE binary16 pattern nearest to a value. */
+  /**
+   * {@return the IEEE binary16 pattern nearest to a value}
+   *
+   * @param value the value to round
+   */
   public static short toFloat16(float value) {
     return Float.floatToFloat16(value);
   }
 
-  /** Returns the value of a bfloat16 pattern. */
+  /**
+   * {@return the value of a bfloat16 pattern}
+   *
+   * @param bits a bfloat16 pattern
+   */
   public static float fromBfloat16(short bits) {
     return Float.intBitsToFloat(bits << 16);
   }
 
-  /** Returns the bfloat16 pattern nearest to a value. */
+  /**
+   * {@return the bfloat16 pattern nearest to a value}
+   *
+   * @param value the value to round
+   */
   public static short toBfloat16(float value) {
     int bits = Float.floatToRawIntBits(value);
     if ((bits & 0x7FFFFFFF) > 0x7F800000) {
@@ -43,24 +59,38 @@ public final class MiniFloat {
   }
 
   /**
-   * Returns the value of a float8 e4m3 pattern (the variant without infinities: largest 448, NaN at
-   * 0x7F and 0xFF).
+   * {@return the value of a float8 e4m3 pattern (the variant without infinities: largest 448, NaN
+   * at 0x7F and 0xFF)}
+   *
+   * @param bits a float8 e4m3 pattern
    */
   public static float fromFloat8e4m3(byte bits) {
     return E4M3_VALUES[bits & 0xFF];
   }
 
-  /** Returns the float8 e4m3 pattern nearest to a value, saturating at 448. */
+  /**
+   * {@return the float8 e4m3 pattern nearest to a value, saturating at 448}
+   *
+   * @param value the value to round
+   */
   public static byte toFloat8e4m3(float value) {
     return narrow(value, 4, 3, E4M3_MAX, E4M3_NAN);
   }
 
-  /** Returns the value of a float8 e5m2 pattern (largest finite 57344). */
+  /**
+   * {@return the value of a float8 e5m2 pattern (largest finite 57344)}
+   *
+   * @param bits a float8 e5m2 pattern
+   */
   public static float fromFloat8e5m2(byte bits) {
     return E5M2_VALUES[bits & 0xFF];
   }
 
-  /** Returns the float8 e5m2 pattern nearest to a value, saturating at 57344. */
+  /**
+   * {@return the float8 e5m2 pattern nearest to a value, saturating at 57344}
+   *
+   * @param value the value to round
+   */
   public static byte toFloat8e5m2(float value) {
     return narrow(value, 5, 2, E5M2_MAX, E5M2_NAN);
   }

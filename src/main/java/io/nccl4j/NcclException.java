@@ -11,9 +11,16 @@ package io.nccl4j;
 public class NcclException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
+  /** The function that failed, such as {@code ncclAllReduce}. */
   private final String function;
+
+  /** What it answered. */
   private final Result result;
+
+  /** The raw code of {@code ncclResult_t}. */
   private final int code;
+
+  /** The library's last-error text, or an empty string. */
   private final String lastError;
 
   /**
@@ -38,24 +45,24 @@ public class NcclException extends RuntimeException {
     return lastError.isBlank() ? call : call + "; last error: " + lastError.strip();
   }
 
-  /** Returns the function that failed, such as {@code ncclAllReduce}. */
+  /** {@return the function that failed, such as {@code ncclAllReduce}} */
   public final String function() {
     return function;
   }
 
-  /** Returns what it answered; {@link Result#UNKNOWN} for a code that nccl4j does not know. */
+  /** {@return what it answered; {@link Result#UNKNOWN} for a code that nccl4j does not know} */
   public final Result result() {
     return result;
   }
 
-  /** Returns the raw code that it answered. */
+  /** {@return the raw code that it answered} */
   public final int code() {
     return code;
   }
 
   /**
-   * Returns the library's last-error text, or an empty string. It is per process and may stem from
-   * an earlier call.
+   * {@return the library's last-error text, or an empty string} It is per process and may stem from
+   * an earlier call. C: {@code ncclGetLastError}.
    */
   public final String lastError() {
     return lastError;

@@ -38,27 +38,27 @@ public enum Operation {
     this.rooted = rooted;
   }
 
-  /** Returns the name of the method of {@link Communicator} that enqueues this operation. */
+  /** {@return the name of the method of {@link Communicator} that enqueues this operation} */
   public String method() {
     return method;
   }
 
-  /** Returns the name of NCCL's function for this operation. */
+  /** {@return the name of NCCL's function for this operation} */
   public String function() {
     return function;
   }
 
-  /** Returns whether this operation takes a {@link ReduceOp}. */
+  /** {@return whether this operation takes a {@link ReduceOp}} */
   public boolean reduces() {
     return reduces;
   }
 
-  /** Returns whether this operation takes a root rank. */
+  /** {@return whether this operation takes a root rank} */
   public boolean rooted() {
     return rooted;
   }
 
-  /** Returns whether this operation involves one peer rather than all ranks. */
+  /** {@return whether this operation involves one peer rather than all ranks} */
   public boolean pointToPoint() {
     return this == SEND || this == RECV;
   }

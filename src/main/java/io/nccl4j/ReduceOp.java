@@ -33,7 +33,7 @@ public abstract sealed class ReduceOp {
     this.label = label;
   }
 
-  /** Returns the code of {@code ncclRedOp_t} that this operator has in its communicator. */
+  /** {@return the code of {@code ncclRedOp_t} that this operator has in its communicator} */
   public abstract int code();
 
   @Override
@@ -89,7 +89,7 @@ public abstract sealed class ReduceOp {
       return code;
     }
 
-    /** Returns the type of the scalar, and of the data that the operator reduces. */
+    /** {@return the type of the scalar, and of the data that the operator reduces} */
     public DataType type() {
       return type;
     }

@@ -35,14 +35,16 @@ public enum Result {
     this.code = code;
   }
 
-  /** Returns the code of {@code ncclResult_t}, or -1 for {@link #UNKNOWN}. */
+  /** {@return the code of {@code ncclResult_t}, or -1 for {@link #UNKNOWN}} */
   public int code() {
     return code;
   }
 
   /**
-   * Returns the result of a code of {@code ncclResult_t}; {@link #UNKNOWN} for one that is not
-   * known here.
+   * {@return the result of a code of {@code ncclResult_t}; {@link #UNKNOWN} for one that is not
+   * known here}
+   *
+   * @param code a raw code, of whatever version of NCCL
    */
   public static Result ofCode(int code) {
     for (Result result : values()) {

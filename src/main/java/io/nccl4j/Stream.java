@@ -9,8 +9,8 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
- * A queue of work on one device: what is enqueued runs in order, after the call that enqueued it
- * has returned.
+ * A queue of work on one device: what is enqueued runs in order, and the call that enqueues it does
+ * not wait for that.
  *
  * <p>Streams come from {@link Communicator#newStream} and {@link Backend#newStream} and belong to
  * whoever made them. Any thread may use a stream; the order of work is the order in which the calls
@@ -34,23 +34,28 @@ public abstract sealed class Stream implements AutoCloseable
   // What a capture has taken so far, each entry launched together; null where there is no capture.
   private List<List<GroupCall>> kept;
 
-  /** For the backends: makes a stream of one device. */
+  /**
+   * For the backends: makes a stream of one device.
+   *
+   * @param platform the platform of the stream's backend
+   * @param device the index of the device that runs its work
+   */
   protected Stream(Platform platform, int device) {
     this.platform = platform;
     this.device = device;
   }
 
-  /** Returns the platform of the stream's backend. */
+  /** {@return the platform of the stream's backend} */
   public final Platform platform() {
     return platform;
   }
 
-  /** Returns the device that runs this stream's work. */
+  /** {@return the device that runs this stream's work} */
   public final int device() {
     return device;
   }
 
-  /** Returns whether the stream has not been closed. */
+  /** {@return whether the stream has not been closed} */
   public abstract boolean open();
 
   /**
@@ -60,21 +65,26 @@ public abstract sealed class Stream implements AutoCloseable
    * @throws NcclException if a collective on this stream failed, a peer failed, or the time has
    *     passed
    * @throws CudaException if work on this stream failed
-   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted
-   * @throws IllegalStateException if the stream is closed
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   *     interrupt status stays set
+   * @throws IllegalStateException if the stream is closed or being captured
    */
   public final void synchronize() {
     synchronize(DEFAULT_TIMEOUT);
   }
 
   /**
-   * Waits until everything enqueued so far has finished.
+   * Waits until everything enqueued so far has finished. C: {@code cudaStreamQuery} and {@code
+   * ncclCommGetAsyncError}, in turn.
    *
    * @param timeout the longest wait; positive
    * @throws NcclTimeoutException if the time has passed; the work goes on
    * @throws NcclException if a collective on this stream failed, or a peer failed
    * @throws CudaException if work on this stream failed
-   * @throws IllegalStateException if the stream is closed
+   * @throws IllegalStateException if the stream is closed or being captured
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
+   *     interrupt status stays set
+   * @throws IllegalArgumentException if the timeout is not positive
    */
   public final void synchronize(Duration timeout) {
     Objects.requireNonNull(timeout, "timeout");
@@ -94,11 +104,11 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
-   * Returns whether everything enqueued so far has finished. C: {@code cudaStreamQuery}.
+   * {@return whether everything enqueued so far has finished} C: {@code cudaStreamQuery}.
    *
    * @throws NcclException if a collective on this stream failed
    * @throws CudaException if work on this stream failed
-   * @throws IllegalStateException if the stream is closed
+   * @throws IllegalStateException if the stream is closed or being captured
    */
   public final boolean isComplete() {
     checkOpen();
@@ -107,11 +117,11 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
-   * Returns a stage that completes when everything enqueued so far has finished, or exceptionally
-   * when it failed. Dependent stages run in a thread of nccl4j's own; they may enqueue more work.
-   * C: {@code cudaLaunchHostFunc}.
+   * {@return a stage that completes when everything enqueued so far has finished, or exceptionally
+   * when it failed} Dependent stages run in a thread of nccl4j's own, or, if it has completed
+   * already, in the one that adds them; they may enqueue more work. C: {@code cudaLaunchHostFunc}.
    *
-   * @throws IllegalStateException if the stream is closed
+   * @throws IllegalStateException if the stream is closed or being captured
    */
   public final CompletionStage<Void> completion() {
     checkOpen();
@@ -125,6 +135,8 @@ public abstract sealed class Stream implements AutoCloseable
    *
    * @param event an event of this stream's device
    * @throws IllegalArgumentException if the event is of another device or backend
+   * @throws IllegalStateException if the event or the stream is closed, or the stream being
+   *     captured
    */
   public final void record(Event event) {
     checkEvent(event);
@@ -142,6 +154,8 @@ public abstract sealed class Stream implements AutoCloseable
    *
    * @param event an event of any device of the same backend
    * @throws IllegalArgumentException if the event is of another backend
+   * @throws IllegalStateException if the event or the stream is closed, or the stream being
+   *     captured
    */
   public final void waitFor(Event event) {
     checkEvent(event);
@@ -197,7 +211,8 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
-   * Returns whether operations are to be launched while they are captured, because CUDA takes them.
+   * {@return whether operations are to be launched while they are captured, because CUDA takes
+   * them}
    */
   protected boolean capturesNatively() {
     return false;
@@ -209,9 +224,10 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
-   * Ends the capture and returns its graph.
+   * Ends the capture.
    *
    * @param launches the captured operations, in the parts in which they were launched
+   * @return its graph, for the caller of {@link Graph#capture} to close
    */
   protected Graph endCapture(List<List<GroupCall>> launches) {
     return new Graph.Recorded(platform, device, launches);
@@ -241,7 +257,8 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
-   * For the backends: returns the longest time that a communicator on this stream waits for a peer.
+   * {@return for the backends, the longest time that a communicator on this stream waits for a
+   * peer} Without one, that of {@link CommunicatorConfig#defaults}.
    */
   protected final Duration longestTimeoutOfUsers() {
     return users.stream()
@@ -263,6 +280,7 @@ public abstract sealed class Stream implements AutoCloseable
    * operations this stream carries. An abort is told until a {@link #synchronize} has told it,
    * after which the stream goes on without that communicator.
    *
+   * @param function the function that waits, for messages
    * @throws CommunicatorAbortedException if one was aborted
    * @throws NcclException if one has failed
    */
@@ -281,38 +299,81 @@ public abstract sealed class Stream implements AutoCloseable
     }
   }
 
-  /** Does what {@link #synchronize(Duration)} promises. */
+  /**
+   * Does what {@link #synchronize(Duration)} promises.
+   *
+   * @param timeout the longest wait; positive
+   */
   protected abstract void await(Duration timeout);
 
-  /** Does what {@link #isComplete} promises. */
+  /**
+   * Does what {@link #isComplete} promises.
+   *
+   * @return whether everything enqueued so far has finished
+   */
   protected abstract boolean poll();
 
-  /** Does what {@link #completion} promises. */
+  /**
+   * Does what {@link #completion} promises.
+   *
+   * @return a stage that nobody else can complete
+   */
   protected abstract CompletionStage<Void> whenComplete();
 
-  /** Does what {@link #record} promises. */
+  /**
+   * Does what {@link #record} promises.
+   *
+   * @param event an open event of this stream's device
+   */
   protected abstract void mark(Event event);
 
-  /** Does what {@link #waitFor} promises. */
+  /**
+   * Does what {@link #waitFor} promises.
+   *
+   * @param event an open event of the same backend
+   */
   protected abstract void follow(Event event);
 
-  /** Does what {@link Buffer#copyFrom(MemorySegment, Stream)} promises. */
+  /**
+   * Does what {@link Buffer#copyFrom(MemorySegment, Stream)} promises.
+   *
+   * @param source host memory, of as many bytes as the target
+   * @param target an open buffer that this stream's device can use
+   */
   protected abstract void upload(MemorySegment source, Buffer target);
 
-  /** Does what {@link Buffer#copyTo} promises. */
+  /**
+   * Does what {@link Buffer#copyTo} promises.
+   *
+   * @param source an open buffer that this stream's device can use
+   * @param target writable host memory, of as many bytes as the source
+   */
   protected abstract void download(Buffer source, MemorySegment target);
 
-  /** Does what {@link Buffer#copyFrom(Buffer, Stream)} promises. */
+  /**
+   * Does what {@link Buffer#copyFrom(Buffer, Stream)} promises.
+   *
+   * @param source an open buffer of the target's type and count
+   * @param target an open buffer; this stream's device can use one of the two
+   */
   protected abstract void copy(Buffer source, Buffer target);
 
-  /** Does what {@link Buffer#fill} promises. */
+  /**
+   * Does what {@link Buffer#fill} promises.
+   *
+   * @param target an open buffer that this stream's device can use
+   * @param value what every byte becomes
+   */
   protected abstract void fill(Buffer target, byte value);
 
   /**
    * Waits for what is enqueued, for at most the longest timeout of the communicators that it
-   * carries, and gives the stream back, also where the wait failed; work that is stuck ends with
-   * its communicator's {@link Communicator#abort}. Idempotent. A stream that wraps a foreign one
-   * leaves that one alone. C: {@code cudaStreamDestroy}.
+   * carries (30 seconds without any), and gives the stream back, also where the wait failed; work
+   * that is stuck ends with its communicator's {@link Communicator#abort}. Idempotent. A stream
+   * that wraps a foreign one leaves that one alone. C: {@code cudaStreamDestroy}.
+   *
+   * @throws NcclTimeoutException if the time has passed
+   * @throws CudaException if work on this stream failed, or the runtime refuses
    */
   @Override
   public abstract void close();

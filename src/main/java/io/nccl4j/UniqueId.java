@@ -23,6 +23,7 @@ public final class UniqueId implements Serializable {
   /** The size of an id in bytes: {@code NCCL_UNIQUE_ID_BYTES}. */
   public static final int BYTES = 128;
 
+  /** The {@link #BYTES} bytes. */
   private final byte[] bytes;
 
   private UniqueId(byte[] bytes) {
@@ -33,6 +34,7 @@ public final class UniqueId implements Serializable {
    * Makes an id from its bytes, which are copied.
    *
    * @param bytes exactly {@link #BYTES} bytes, not all of them zero
+   * @return the id
    * @throws IllegalArgumentException if the length is wrong or all bytes are zero
    */
   public static UniqueId of(byte[] bytes) {
@@ -52,6 +54,7 @@ public final class UniqueId implements Serializable {
    * Makes an id from the text that {@link #toHex} gave.
    *
    * @param hex {@code 2 * BYTES} hexadecimal digits
+   * @return the id
    * @throws IllegalArgumentException if the text is anything else
    */
   public static UniqueId fromHex(String hex) {
@@ -63,17 +66,23 @@ public final class UniqueId implements Serializable {
     return of(HexFormat.of().parseHex(hex));
   }
 
-  /** Returns a copy of the {@link #BYTES} bytes. */
+  /** {@return a copy of the {@link #BYTES} bytes} */
   public byte[] toBytes() {
     return bytes.clone();
   }
 
-  /** Returns the bytes as {@code 2 * BYTES} lower-case hexadecimal digits. */
+  /** {@return the bytes as {@code 2 * BYTES} lower-case hexadecimal digits} */
   public String toHex() {
     return HexFormat.of().formatHex(bytes);
   }
 
-  /** Checks what a forged or damaged serial form could break. */
+  /**
+   * Checks what a forged or damaged serial form could break.
+   *
+   * @return an id of a copy of the bytes
+   * @throws InvalidObjectException if there are no bytes
+   * @throws IllegalArgumentException if the length is wrong or all bytes are zero
+   */
   private Object readResolve() throws InvalidObjectException {
     if (bytes == null) {
       throw new InvalidObjectException("the serial form has no bytes");

@@ -4,7 +4,10 @@ package io.nccl4j;
 public class UnsupportedNcclVersionException extends NcclException {
   private static final long serialVersionUID = 1;
 
+  /** The version that was found. */
   private final String found;
+
+  /** The first version that has the function. */
   private final String needed;
 
   /**
@@ -24,12 +27,12 @@ public class UnsupportedNcclVersionException extends NcclException {
     this.needed = needed;
   }
 
-  /** Returns the version that was found. */
+  /** {@return the version that was found} */
   public String found() {
     return found;
   }
 
-  /** Returns the first version that has the function. */
+  /** {@return the first version that has the function} */
   public String needed() {
     return needed;
   }

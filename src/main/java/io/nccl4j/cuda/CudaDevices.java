@@ -26,7 +26,7 @@ public final class CudaDevices {
   private CudaDevices() {}
 
   /**
-   * Returns how many devices there are. C: {@code cudaGetDeviceCount}.
+   * {@return how many devices there are} C: {@code cudaGetDeviceCount}.
    *
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    * @throws CudaException if there is no driver, no device, or they do not work
@@ -41,9 +41,11 @@ public final class CudaDevices {
   }
 
   /**
-   * Returns the devices, in the order of their indices. C: {@code cudaGetDeviceProperties}.
+   * {@return the devices, in the order of their indices} C: {@code cudaGetDeviceProperties}, {@code
+   * cudaDeviceGetPCIBusId}.
    *
    * @throws CudaException if there is no driver, no device, or they do not work
+   * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    */
   public static List<Device> list() {
     int count = count();
@@ -73,8 +75,11 @@ public final class CudaDevices {
   }
 
   /**
-   * Returns a device's compute capability, ten times the major number plus the minor one: 90 for
-   * 9.0.
+   * {@return a device's compute capability, ten times the major number plus the minor one: 90 for
+   * 9.0} C: {@code cudaDeviceGetAttribute}.
+   *
+   * @param device the index of the device, from 0
+   * @throws CudaException if there is no such device
    */
   public static int computeCapability(int device) {
     NativeLibrary.CUDART.load();
@@ -92,8 +97,8 @@ public final class CudaDevices {
   }
 
   /**
-   * Returns the version of the newest CUDA that the driver can run, such as 13000, or 0 if there is
-   * no driver.
+   * {@return the version of the newest CUDA that the driver can run, such as 13000, or 0 if there
+   * is no driver} C: {@code cudaDriverGetVersion}.
    */
   public static int driverVersion() {
     NativeLibrary.CUDART.load();
@@ -104,7 +109,11 @@ public final class CudaDevices {
     }
   }
 
-  /** Returns this thread's current device. C: {@code cudaGetDevice}. */
+  /**
+   * {@return this thread's current device} C: {@code cudaGetDevice}.
+   *
+   * @throws CudaException if there is no driver, no device, or they do not work
+   */
   public static int current() {
     NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
@@ -118,6 +127,9 @@ public final class CudaDevices {
    * Makes a device current in this thread, for good. A thread that drives one rank does this once,
    * with its rank's device: then nothing need be put back after each call. C: {@code
    * cudaSetDevice}.
+   *
+   * @param device the index of the device, from 0
+   * @throws CudaException if there is no such device
    */
   public static void use(int device) {
     NativeLibrary.CUDART.load();
@@ -129,9 +141,11 @@ public final class CudaDevices {
    * anything uses it: making a device current that nothing uses would create a context there,
    * hundreds of megabytes of its memory, in every process. C: {@code cudaSetDevice}.
    *
+   * @param <T> the type of what the call returns
    * @param device the device that the call needs
    * @param call what depends on the current device
    * @return what the call returned
+   * @throws CudaException if there is no such device
    */
   public static <T> T on(int device, Supplier<T> call) {
     int before = current();

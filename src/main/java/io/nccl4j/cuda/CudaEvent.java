@@ -26,6 +26,8 @@ public final class CudaEvent extends Event {
   /**
    * Creates an event of a device, for the caller to close. C: {@code cudaEventCreateWithFlags}.
    *
+   * @param device the index of the device whose streams will record it, from 0
+   * @return the event
    * @throws CudaException if the runtime refuses
    */
   public static CudaEvent create(int device) {
@@ -43,8 +45,8 @@ public final class CudaEvent extends Event {
   }
 
   /**
-   * Returns the {@code cudaEvent_t}: the way out to other native code. It is valid until this event
-   * is closed.
+   * {@return the {@code cudaEvent_t}: the way out to other native code} It is valid until this
+   * event is closed.
    */
   public long address() {
     return handle.address();

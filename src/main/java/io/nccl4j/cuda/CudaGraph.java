@@ -44,7 +44,7 @@ public final class CudaGraph extends Graph {
   }
 
   /**
-   * Returns the {@code cudaGraphExec_t}: the way out to other native code. It is valid until this
+   * {@return the {@code cudaGraphExec_t}: the way out to other native code} It is valid until this
    * graph is closed.
    */
   public long address() {

@@ -13,7 +13,9 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.function.IntSupplier;
 
-/** Memory that CUDA allocates. Any thread may allocate and close it. */
+/**
+ * Memory that CUDA allocates. Any thread may allocate and close it; {@link Buffer#close} frees it.
+ */
 public final class CudaMemory {
   private static final Duration FREE_TIMEOUT = Duration.ofSeconds(30);
 
@@ -22,11 +24,13 @@ public final class CudaMemory {
   /**
    * Allocates memory of a device, for the caller to close. C: {@code cudaMalloc}, {@code cudaFree}.
    *
-   * @param device whose memory
+   * @param device the index of the device whose memory it is, from 0
    * @param type the type of the elements
    * @param count how many elements; 0 or more
+   * @return the buffer, which owns its memory; its contents are undefined
    * @throws CudaException if there is not enough memory
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
+   * @throws IllegalArgumentException if the count is out of its range
    */
   public static Buffer allocate(int device, DataType type, long count) {
     long bytes = type.byteSize(count);
@@ -56,7 +60,10 @@ public final class CudaMemory {
    *
    * @param type the type of the elements
    * @param count how many elements; 0 or more
+   * @return the buffer, which owns its memory; its contents are undefined
    * @throws CudaException if there is not enough memory
+   * @throws IllegalArgumentException if the count is out of its range
+   * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    */
   public static Buffer allocatePinned(DataType type, long count) {
     long bytes = type.byteSize(count);

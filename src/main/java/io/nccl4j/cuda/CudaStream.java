@@ -53,6 +53,8 @@ public final class CudaStream extends Stream {
    * Creates a stream of a device, for the caller to close. It does not wait for the legacy default
    * stream. C: {@code cudaStreamCreateWithFlags}.
    *
+   * @param device the index of the device that runs its work, from 0
+   * @return the stream
    * @throws CudaException if the runtime refuses
    */
   public static CudaStream create(int device) {
@@ -76,7 +78,11 @@ public final class CudaStream extends Stream {
    * stream alive until the wrapper is closed.
    *
    * @param address the {@code cudaStream_t}
-   * @param device the device that the stream belongs to
+   * @param device the index of the device that the stream belongs to, from 0
+   * @return the wrapper, for the caller to close
+   * @throws IllegalArgumentException if it is the per-thread default stream, or there is no such
+   *     device
+   * @throws CudaException if there is no driver, no device, or they do not work
    */
   public static CudaStream ofAddress(long address, int device) {
     if (address == cudart_h.cudaStreamPerThread().address()) {
@@ -92,14 +98,14 @@ public final class CudaStream extends Stream {
   }
 
   /**
-   * Returns the {@code cudaStream_t}: the way out to other native code. It is valid until this
+   * {@return the {@code cudaStream_t}: the way out to other native code} It is valid until this
    * stream is closed.
    */
   public long address() {
     return handle.address();
   }
 
-  /** Returns the {@code cudaStream_t} as native calls take it. */
+  /** {@return the {@code cudaStream_t} as native calls take it, a pointer of the global scope} */
   public MemorySegment pointer() {
     return handle;
   }

@@ -56,8 +56,11 @@ public final class NcclBackend extends Backend {
   /**
    * Loads the libraries and looks for devices.
    *
-   * @throws LibraryNotFoundException if {@code libnccl} or {@code libcudart} cannot be loaded
+   * @return the backend
+   * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
+   *     later cannot be loaded
    * @throws CudaException if there is no driver, no device, or they do not work
+   * @throws IllegalCallerException if nccl4j has no native access
    */
   public static NcclBackend open() {
     NativeLibrary.Loaded cudart = NativeLibrary.CUDART.load();
@@ -65,7 +68,12 @@ public final class NcclBackend extends Backend {
     return new NcclBackend(NativeLibrary.NCCL.load(), cudart, devices);
   }
 
-  /** Returns the backend if a GPU is usable, and otherwise logs why it is not. */
+  /**
+   * {@return the NCCL backend if a GPU is usable, else nothing, and why it is not is logged}
+   *
+   * @throws IllegalCallerException if a driver is in sight, or a library was named, but nccl4j has
+   *     no native access
+   */
   public static Optional<Backend> ifUsable() {
     if (!driverInSight() && !NativeLibrary.NCCL.named() && !NativeLibrary.CUDART.named()) {
       LOG.info("no NVIDIA driver in sight: the reference backend is used");

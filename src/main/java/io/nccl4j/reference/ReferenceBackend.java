@@ -44,6 +44,8 @@ public final class ReferenceBackend extends Backend {
    * Opens a backend with the default options.
    *
    * @param devices how many devices it shows; 1 or more
+   * @return the backend
+   * @throws IllegalArgumentException if there is to be no device
    */
   public static ReferenceBackend open(int devices) {
     return open(devices, ReferenceOptions.defaults());
@@ -54,6 +56,8 @@ public final class ReferenceBackend extends Backend {
    *
    * @param devices how many devices it shows; 1 or more
    * @param options what its collectives do their work with
+   * @return the backend
+   * @throws IllegalArgumentException if there is to be no device
    */
   public static ReferenceBackend open(int devices, ReferenceOptions options) {
     if (devices < 1) {
@@ -62,7 +66,7 @@ public final class ReferenceBackend extends Backend {
     return new ReferenceBackend(devices, Objects.requireNonNull(options, "options"));
   }
 
-  /** Returns the options of this backend's communicators. */
+  /** {@return the options of this backend's communicators} */
   public ReferenceOptions options() {
     return options;
   }

@@ -20,7 +20,11 @@ public record ReferenceOptions(Algorithm algorithm, int channels, int chunkBytes
   private static final ReferenceOptions DEFAULTS =
       new ReferenceOptions(Algorithm.AUTO, 2, 2 << 20, 128 << 10);
 
-  /** Checks the values. */
+  /**
+   * Checks the values.
+   *
+   * @throws IllegalArgumentException if a number is out of its range
+   */
   public ReferenceOptions {
     Objects.requireNonNull(algorithm, "algorithm");
     if (channels < 1 || channels > MOST_CHANNELS) {
@@ -38,27 +42,49 @@ public record ReferenceOptions(Algorithm algorithm, int channels, int chunkBytes
     }
   }
 
-  /** Returns the options that suit most programs. */
+  /**
+   * {@return the options that suit most programs: {@link Algorithm#AUTO}, 2 channels, chunks of 2
+   * MiB, slices of 128 KiB}
+   */
   public static ReferenceOptions defaults() {
     return DEFAULTS;
   }
 
-  /** Returns a copy with another algorithm. */
+  /**
+   * {@return a copy with another algorithm}
+   *
+   * @param value how an all-reduce is carried out
+   */
   public ReferenceOptions withAlgorithm(Algorithm value) {
     return new ReferenceOptions(value, channels, chunkBytes, sliceBytes);
   }
 
-  /** Returns a copy with another number of channels. */
+  /**
+   * {@return a copy with another number of channels}
+   *
+   * @param value how many channels, from 1 to 32
+   * @throws IllegalArgumentException if the value is out of its range
+   */
   public ReferenceOptions withChannels(int value) {
     return new ReferenceOptions(algorithm, value, chunkBytes, sliceBytes);
   }
 
-  /** Returns a copy with another chunk size. */
+  /**
+   * {@return a copy with another chunk size}
+   *
+   * @param value the size of a ring chunk in bytes, a positive multiple of 512
+   * @throws IllegalArgumentException if the value is out of its range
+   */
   public ReferenceOptions withChunkBytes(int value) {
     return new ReferenceOptions(algorithm, channels, value, sliceBytes);
   }
 
-  /** Returns a copy with another slice size. */
+  /**
+   * {@return a copy with another slice size}
+   *
+   * @param value the size of a slice in bytes, a positive multiple of 512
+   * @throws IllegalArgumentException if the value is out of its range
+   */
   public ReferenceOptions withSliceBytes(int value) {
     return new ReferenceOptions(algorithm, channels, chunkBytes, value);
   }

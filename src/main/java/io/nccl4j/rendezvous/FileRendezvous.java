@@ -53,7 +53,7 @@ public final class FileRendezvous extends OrderedRendezvous {
   }
 
   /**
-   * Returns a rank's place in a directory. It holds nothing open between exchanges.
+   * {@return a rank's place in a directory} It holds nothing open between exchanges.
    *
    * @param directory where the files are written; made, for the owner only, if it is absent, and
    *     never removed
@@ -81,7 +81,7 @@ public final class FileRendezvous extends OrderedRendezvous {
     return new FileRendezvous(absolute, member);
   }
 
-  /** Returns the directory in which the ranks meet. */
+  /** {@return the directory in which the ranks meet} */
   public Path directory() {
     return directory;
   }

@@ -28,10 +28,12 @@ public final class InProcessRendezvous extends OrderedRendezvous {
   }
 
   /**
-   * Returns the places of all ranks, rank 0 first, for each rank's thread to use and close its own.
+   * {@return the places of all ranks, rank 0 first, for each rank's thread to use and close its
+   * own}
    *
    * @param size how many ranks; 1 or more
    * @param timeout the longest that one exchange may take; positive
+   * @throws IllegalArgumentException if the size is less than 1 or the timeout not positive
    */
   public static List<InProcessRendezvous> of(int size, Duration timeout) {
     Member first = Member.of(0, size).withTimeout(timeout);

@@ -51,7 +51,7 @@ public final class Launch {
   }
 
   /**
-   * Returns how this process was started.
+   * {@return how this process was started}
    *
    * @throws IllegalArgumentException as {@link #from} does
    */
@@ -60,7 +60,7 @@ public final class Launch {
   }
 
   /**
-   * Returns how a process with such an environment was started.
+   * {@return how a process with such an environment was started}
    *
    * @param environment the variables by name
    * @throws IllegalArgumentException if a variable is not what it must be, is missing beside
@@ -105,46 +105,48 @@ public final class Launch {
     };
   }
 
-  /** Returns what started the process. */
+  /** {@return what started the process} */
   public Launcher launcher() {
     return placement.launcher();
   }
 
-  /** Returns this process's rank, from 0 to {@code size() - 1}. */
+  /** {@return this process's rank, from 0 to {@code size() - 1}} */
   public int rank() {
     return placement.rank();
   }
 
-  /** Returns the number of ranks; 1 or more. */
+  /** {@return the number of ranks; 1 or more} */
   public int size() {
     return placement.size();
   }
 
-  /** Returns this process's number among those on its host, from 0 on, if the launcher tells it. */
+  /**
+   * {@return this process's number among those on its host, from 0 on, if the launcher tells it}
+   */
   public OptionalInt localRank() {
     return placement.localRank();
   }
 
-  /** Returns how many ranks are on this process's host, if the launcher tells it. */
+  /** {@return how many ranks are on this process's host, if the launcher tells it} */
   public OptionalInt localSize() {
     return placement.localSize();
   }
 
   /**
-   * Returns what tells this run from others: {@code NCCL4J_RUN_ID}, else such as torchrun's run id
-   * and port, PMIx's namespace, or Slurm's job and step; an empty text if there is nothing.
+   * {@return what tells this run from others: {@code NCCL4J_RUN_ID}, else such as torchrun's run id
+   * and port, PMIx's namespace, or Slurm's job and step; an empty text if there is nothing}
    */
   public String run() {
     return run;
   }
 
-  /** Returns where the ranks meet, for people to read. */
+  /** {@return where the ranks meet, for people to read} */
   public String idSource() {
     return source.toString();
   }
 
   /**
-   * Returns this rank's place where the ranks meet, for the caller to close.
+   * {@return this rank's place where the ranks meet, for the caller to close}
    *
    * @param timeout the longest that one exchange may take; positive
    * @throws IllegalArgumentException if the environment does not tell where the ranks meet, or a

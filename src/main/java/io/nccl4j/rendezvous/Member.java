@@ -18,7 +18,11 @@ public record Member(int rank, int size, String run, Duration timeout) {
   /** The timeout that {@link #of} gives: two minutes, for hosts that start one after the other. */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(2);
 
-  /** Checks the values. */
+  /**
+   * Checks the values.
+   *
+   * @throws IllegalArgumentException if a value is out of its range
+   */
   public Member {
     Objects.requireNonNull(run, "run");
     Objects.requireNonNull(timeout, "timeout");
@@ -34,17 +38,32 @@ public record Member(int rank, int size, String run, Duration timeout) {
     }
   }
 
-  /** Returns a rank of a run that needs no name, with {@link #DEFAULT_TIMEOUT}. */
+  /**
+   * {@return a rank of a run that needs no name, with {@link #DEFAULT_TIMEOUT}}
+   *
+   * @param rank this rank, from 0 to {@code size - 1}
+   * @param size how many ranks meet; 1 or more
+   * @throws IllegalArgumentException if a value is out of its range
+   */
   public static Member of(int rank, int size) {
     return new Member(rank, size, "", DEFAULT_TIMEOUT);
   }
 
-  /** Returns a copy of a named run. */
+  /**
+   * {@return a copy of a named run}
+   *
+   * @param value what tells the run from others, the same on every rank; empty if there is nothing
+   */
   public Member withRun(String value) {
     return new Member(rank, size, value, timeout);
   }
 
-  /** Returns a copy with another timeout, which must be positive. */
+  /**
+   * {@return a copy with another timeout}
+   *
+   * @param value the longest that one exchange may take; positive
+   * @throws IllegalArgumentException if the value is not positive
+   */
   public Member withTimeout(Duration value) {
     return new Member(rank, size, run, value);
   }

@@ -29,10 +29,10 @@ import java.util.function.Supplier;
  * what their framework already has, such as a barrier that gathers a string from each task.
  */
 public interface Rendezvous extends AutoCloseable {
-  /** Returns this rank, from 0 to {@code size() - 1}. */
+  /** {@return this rank, from 0 to {@code size() - 1}} */
   int rank();
 
-  /** Returns how many ranks meet. */
+  /** {@return how many ranks meet} */
   int size();
 
   /**

@@ -11,12 +11,21 @@ package io.nccl4j.rendezvous;
 public class RendezvousException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
-  /** Says what failed, and where. */
+  /**
+   * Describes one failed exchange.
+   *
+   * @param message what failed: it names the file, address or rank
+   */
   public RendezvousException(String message) {
     super(message);
   }
 
-  /** Says what failed, and where and why. */
+  /**
+   * Describes one failed exchange and its cause.
+   *
+   * @param message what failed and why: it names the file, address or rank
+   * @param cause what the exchange failed of
+   */
   public RendezvousException(String message, Throwable cause) {
     super(message, cause);
   }

@@ -27,6 +27,8 @@ public final class Secret {
   /**
    * Makes a secret from bytes, which are copied.
    *
+   * @param bytes {@link #MIN_BYTES} bytes or more
+   * @return the secret
    * @throws IllegalArgumentException if there are fewer than {@link #MIN_BYTES}
    */
   public static Secret of(byte[] bytes) {
@@ -36,6 +38,8 @@ public final class Secret {
   /**
    * Makes a secret from the UTF-8 form of a text.
    *
+   * @param text a text whose UTF-8 form has {@link #MIN_BYTES} bytes or more
+   * @return the secret
    * @throws IllegalArgumentException if that has fewer than {@link #MIN_BYTES} bytes
    */
   public static Secret of(String text) {
@@ -43,8 +47,9 @@ public final class Secret {
   }
 
   /**
-   * Returns the secret in {@link #VARIABLE} of an environment, if it is set.
+   * {@return the secret in {@link #VARIABLE} of an environment, if it is set}
    *
+   * @param environment the variables by name; white space around the value does not count
    * @throws IllegalArgumentException if it is set and too short, or empty
    */
   public static Optional<Secret> from(Map<String, String> environment) {

@@ -60,7 +60,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   /**
-   * Returns a rank's place at rank 0's port. On rank 0 the port is listened to from now until
+   * {@return a rank's place at rank 0's port} On rank 0 the port is listened to from now until
    * {@link #close}: on the loopback interface if the host is one of its names, else on all
    * interfaces, because the name by which others reach this host need not be one that it knows.
    *
@@ -92,8 +92,8 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   /**
-   * Returns a rank's place at a port of this host's loopback interface, without a secret: any user
-   * of this host can take part, or take a rank's place. A warning in the log says so.
+   * {@return a rank's place at a port of this host's loopback interface, without a secret: any user
+   * of this host can take part, or take a rank's place} Rank 0 logs a warning that says so.
    *
    * @param port as for {@link #at(String, int, Secret, Member)}
    * @param member the rank, and what tells the run from others
@@ -134,12 +134,12 @@ public final class TcpRendezvous extends OrderedRendezvous {
         : new InetSocketAddress(InetAddress.ofLiteral(host), port);
   }
 
-  /** Returns the host of rank 0, as it was given. */
+  /** {@return the host of rank 0, as it was given} */
   public String host() {
     return host;
   }
 
-  /** Returns the port of rank 0; on rank 0, the one that is listened to. */
+  /** {@return the port of rank 0; on rank 0, the one that is listened to} */
   public int port() {
     return port;
   }
