@@ -6,6 +6,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.GroupCall;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
@@ -309,7 +310,8 @@ public final class CudaStream extends Stream {
       }
     }
     // What a communicator has to tell, its own close or the abort has told.
-    if (stuck instanceof NcclTimeoutException || stuck instanceof CudaException) {
+    boolean told = stuck instanceof NcclException && !(stuck instanceof NcclTimeoutException);
+    if (stuck != null && !told) {
       throw stuck;
     }
   }
