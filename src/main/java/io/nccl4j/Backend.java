@@ -106,8 +106,8 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
    * @throws IllegalStateException if the backend is closed, or this thread's group holds operations
-   * @throws java.util.concurrent.CancellationException if the thread was interrupted, on NCCL and
-   *     outside a group
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
    */
   public final Communicator communicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {

@@ -315,7 +315,7 @@ public final class Buffer implements AutoCloseable {
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");
     }
-    stream.download(this, target);
+    stream.telling(() -> stream.download(this, target));
   }
 
   /**

@@ -424,6 +424,8 @@ public abstract sealed class Communicator implements AutoCloseable
    *     operations or another split of this communicator
    * @throws NcclTimeoutException if not all ranks called in time
    * @throws NcclException if the library failed
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
    */
   public final Communicator split(int color, int key, CommunicatorConfig childConfig) {
     checkConnected();
@@ -500,14 +502,13 @@ public abstract sealed class Communicator implements AutoCloseable
   /**
    * Finishes what is enqueued, tells the peers, and frees what the communicator holds. Every rank
    * closes its end. Each wait, for a stream with its operations and then for the peers, lasts for
-   * at most the configured timeout; then it aborts. Idempotent; after {@link #abort} there is
-   * nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
+   * at most the configured timeout; then it aborts. After a failure it aborts and tells it. An
+   * interrupt is kept for later. Idempotent; after {@link #abort} there is nothing left to do. C:
+   * {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
    * @throws NcclTimeoutException if the time has passed, after having aborted
-   * @throws NcclException if the library failed, or an operation that had been enqueued
+   * @throws NcclException if an operation or the library failed, after having aborted
    * @throws CudaException if work on a stream that carries its operations failed
-   * @throws java.util.concurrent.CancellationException if the thread was interrupted while a CUDA
-   *     stream had work, after having aborted
    */
   @Override
   public final void close() {
@@ -558,7 +559,6 @@ public abstract sealed class Communicator implements AutoCloseable
    * communicator's operations.
    *
    * @throws NcclTimeoutException if one has not within the timeout, or had not when it was closed
-   * @throws NcclException if a communicator on one of them has failed
    * @throws CudaException if work on one of them has failed
    */
   protected final void awaitStreams() {
@@ -568,7 +568,8 @@ public abstract sealed class Communicator implements AutoCloseable
     }
     for (Stream stream : streams) {
       if (stream.open()) {
-        stream.await(timeout());
+        // An abort or a failure of another communicator is that one's to tell.
+        stream.drain(timeout());
       }
     }
   }

@@ -43,8 +43,9 @@ public abstract sealed class Event implements AutoCloseable
    * {@return whether the last recorded mark has been reached; true if there is none} C: {@code
    * cudaEventQuery}.
    *
-   * @throws CudaException if work before the mark failed on the GPU
-   * @throws NcclException if work before the mark failed on the reference backend
+   * @throws NcclException if a collective before the mark failed and the device knows: GPUs do not,
+   *     so ask the stream
+   * @throws CudaException if work before the mark failed
    * @throws IllegalStateException if the event is closed
    */
   public final boolean isComplete() {
@@ -57,8 +58,8 @@ public abstract sealed class Event implements AutoCloseable
    *
    * @param timeout the longest wait; positive
    * @throws NcclTimeoutException if the time has passed
-   * @throws CudaException if work before the mark failed on the GPU
-   * @throws NcclException if work before the mark failed on the reference backend
+   * @throws NcclException as {@link #isComplete} does
+   * @throws CudaException if work before the mark failed
    * @throws IllegalStateException if the event is closed
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted; its
    *     interrupt status stays set

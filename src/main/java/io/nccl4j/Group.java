@@ -1,12 +1,10 @@
 package io.nccl4j;
 
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /**
@@ -30,7 +28,8 @@ public final class Group {
 
   private final List<GroupCall> calls = new ArrayList<>();
   private final List<Communicator> unconnected = new ArrayList<>();
-  private final Set<Communicator> parents = new HashSet<>();
+  // For each unconnected one the communicator that it is split from, or null.
+  private final List<Communicator> parents = new ArrayList<>();
 
   private Group() {}
 
@@ -99,12 +98,13 @@ public final class Group {
     if (!calls.isEmpty()) {
       throw mixed();
     }
-    if (parent != null && !parents.add(parent)) {
+    if (parent != null && parents.contains(parent)) {
       throw new IllegalStateException(
           "a group holds one split of a communicator; end the group before the next split of "
               + parent);
     }
     unconnected.add(communicator);
+    parents.add(parent);
   }
 
   private static IllegalStateException mixed() {
@@ -117,6 +117,7 @@ public final class Group {
     List<Communicator> dropped = unconnected.subList(keptUnconnected, unconnected.size());
     dropped.forEach(Communicator::abort);
     dropped.clear();
+    parents.subList(keptUnconnected, parents.size()).clear();
   }
 
   private void launch() {

@@ -20,6 +20,9 @@ public class NcclException extends RuntimeException {
   /** The raw code of {@code ncclResult_t}. */
   private final int code;
 
+  /** What went wrong, in the library's words. */
+  private final String text;
+
   /** The library's last-error text, or an empty string. */
   private final String lastError;
 
@@ -37,7 +40,29 @@ public class NcclException extends RuntimeException {
     this.function = function;
     this.result = Result.ofCode(code);
     this.code = code;
+    this.text = text;
     this.lastError = lastError;
+  }
+
+  /**
+   * Makes the exception of the kind that a result belongs to.
+   *
+   * @param function the function that failed
+   * @param code the raw result code, of {@code ncclResult_t}
+   * @param text what went wrong, in the library's words
+   * @param lastError the library's last-error text, or an empty string
+   * @return the exception, to be thrown
+   */
+  public static NcclException of(String function, int code, String text, String lastError) {
+    return switch (Result.ofCode(code)) {
+      case INVALID_ARGUMENT, INVALID_USAGE ->
+          new NcclInvalidUsageException(function, code, text, lastError);
+      case REMOTE_ERROR -> new NcclRemoteException(function, code, text, lastError);
+      case UNHANDLED_CUDA_ERROR, SYSTEM_ERROR ->
+          new NcclSystemException(function, code, text, lastError);
+      case TIMEOUT -> new NcclTimeoutException(function, code, text, lastError);
+      default -> new NcclException(function, code, text, lastError);
+    };
   }
 
   private static String message(String function, int code, String text, String lastError) {
@@ -58,6 +83,11 @@ public class NcclException extends RuntimeException {
   /** {@return the raw code that it answered} */
   public final int code() {
     return code;
+  }
+
+  /** {@return what went wrong, in the library's words} */
+  public final String text() {
+    return text;
   }
 
   /**

@@ -93,13 +93,21 @@ public abstract sealed class Stream implements AutoCloseable
     }
     checkOpen();
     checkNotCaptured("synchronize");
+    telling(() -> await(timeout));
+  }
+
+  /**
+   * Runs a wait that may tell of an abort; once told, the stream goes on without who was aborted.
+   *
+   * @param wait the wait
+   */
+  final void telling(Runnable wait) {
     try {
-      await(timeout);
-    } finally {
-      // Whoever waited has now been told of an abort; the stream goes on without that communicator.
-      if (users.removeIf(Communicator::aborted)) {
-        lastUser = null;
-      }
+      wait.run();
+    } catch (CommunicatorAbortedException told) {
+      users.removeIf(Communicator::aborted);
+      lastUser = null;
+      throw told;
     }
   }
 
@@ -305,6 +313,16 @@ public abstract sealed class Stream implements AutoCloseable
    * @param timeout the longest wait; positive
    */
   protected abstract void await(Duration timeout);
+
+  /**
+   * For a communicator that closes: waits until this stream has come to its end, whatever the
+   * communicators on it have to tell. An interrupt is kept for later.
+   *
+   * @param timeout the longest wait; positive
+   * @throws NcclTimeoutException if the time has passed
+   * @throws CudaException if work on this stream failed
+   */
+  protected abstract void drain(Duration timeout);
 
   /**
    * Does what {@link #isComplete} promises.

@@ -13,6 +13,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.Deadline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -127,10 +128,16 @@ public final class CudaStream extends Stream {
    * failed.
    */
   void await(BooleanSupplier reached, Duration timeout, String function) {
-    CudaDevices.run(device(), () -> awaitOnDevice(reached, timeout, function));
+    await(reached, timeout, function, true);
   }
 
-  private void awaitOnDevice(BooleanSupplier reached, Duration timeout, String function) {
+  private void await(
+      BooleanSupplier reached, Duration timeout, String function, boolean asksUsers) {
+    CudaDevices.run(device(), () -> awaitOnDevice(reached, timeout, function, asksUsers));
+  }
+
+  private void awaitOnDevice(
+      BooleanSupplier reached, Duration timeout, String function, boolean asksUsers) {
     Backoff backoff = new Backoff(function, timeout);
     int looks = 0;
     while (!reached.getAsBoolean()) {
@@ -138,10 +145,15 @@ public final class CudaStream extends Stream {
         throw new NcclTimeoutException(function, timeout, "the work on " + this);
       }
       // Asking the communicators is dearer than asking the stream, and a failure can wait a little.
-      if (++looks % ERROR_LOOK_INTERVAL == 0) {
+      if (asksUsers && ++looks % ERROR_LOOK_INTERVAL == 0) {
         throwFailureOfUsers(function);
       }
     }
+  }
+
+  @Override
+  protected void drain(Duration timeout) {
+    Deadline.uninterrupted(timeout, left -> await(this::reached, left, "cudaStreamQuery", false));
   }
 
   @Override
@@ -295,7 +307,7 @@ public final class CudaStream extends Stream {
     if (!closed.compareAndSet(false, true)) {
       return;
     }
-    RuntimeException stuck = drain();
+    RuntimeException stuck = finish();
     if (stuck != null) {
       tellUsersOfStuckWork();
       Completions.fail(this, stuck);
@@ -317,9 +329,10 @@ public final class CudaStream extends Stream {
   }
 
   /** Waits for what is enqueued and returns why it did not come to its end, or null. */
-  private RuntimeException drain() {
+  private RuntimeException finish() {
     try {
-      await(this::reached, longestTimeoutOfUsers(), "cudaStreamQuery");
+      Deadline.uninterrupted(
+          longestTimeoutOfUsers(), left -> await(this::reached, left, "cudaStreamQuery"));
       return null;
     } catch (CommunicatorAbortedException aborted) {
       return endsAfterAbort() ? null : aborted;
@@ -333,17 +346,12 @@ public final class CudaStream extends Stream {
    * moment.
    */
   private boolean endsAfterAbort() {
-    return CudaDevices.on(
-        device(),
-        () -> {
-          Backoff backoff = new Backoff("cudaStreamQuery", ABORT_TIMEOUT);
-          while (!reached()) {
-            if (!backoff.pause()) {
-              return false;
-            }
-          }
-          return true;
-        });
+    try {
+      drain(ABORT_TIMEOUT);
+      return true;
+    } catch (NcclTimeoutException stays) {
+      return false;
+    }
   }
 
   @Override

@@ -7,6 +7,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Consumer;
 
 /**
  * Runs native calls that may block for ever in a thread of their own, so that the caller gets an
@@ -64,6 +65,33 @@ public final class Deadline {
       throw new NcclTimeoutException(function, timeout, waitedFor);
     } catch (ExecutionException e) {
       throw rethrown(e.getCause());
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /**
+   * Makes a wait that an interrupt ends go on all the same; the interrupt is kept for later.
+   *
+   * @param wait waits for at most as long as it is told to
+   */
+  public static void uninterrupted(Duration timeout, Consumer<Duration> wait) {
+    boolean interrupted = Thread.interrupted();
+    long limit = TimeUnit.NANOSECONDS.convert(timeout);
+    long start = System.nanoTime();
+    Duration left = timeout;
+    try {
+      while (true) {
+        try {
+          wait.accept(left);
+          return;
+        } catch (CancellationException e) {
+          interrupted |= Thread.interrupted();
+          left = Duration.ofNanos(Math.max(1, limit - (System.nanoTime() - start)));
+        }
+      }
     } finally {
       if (interrupted) {
         Thread.currentThread().interrupt();

@@ -1,11 +1,6 @@
 package io.nccl4j.internal;
 
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.NcclRemoteException;
-import io.nccl4j.NcclSystemException;
-import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Result;
 import io.nccl4j.bindings.nccl.nccl_h;
 import java.lang.foreign.MemorySegment;
 
@@ -31,14 +26,6 @@ public final class NcclResults {
     // One buffer per process that is never cleared: it may be an earlier call's text, and the
     // exception says so.
     String lastError = nccl_h.ncclGetLastError(MemorySegment.NULL).getString(0);
-    return switch (Result.ofCode(result)) {
-      case INVALID_ARGUMENT, INVALID_USAGE ->
-          new NcclInvalidUsageException(function, result, text, lastError);
-      case REMOTE_ERROR -> new NcclRemoteException(function, result, text, lastError);
-      case UNHANDLED_CUDA_ERROR, SYSTEM_ERROR ->
-          new NcclSystemException(function, result, text, lastError);
-      case TIMEOUT -> new NcclTimeoutException(function, result, text, lastError);
-      default -> new NcclException(function, result, text, lastError);
-    };
+    return NcclException.of(function, result, text, lastError);
   }
 }

@@ -444,6 +444,12 @@ public final class NcclCommunicator extends Communicator {
       return;
     }
     try {
+      // A stream on which an operation has failed never comes to its end.
+      findAsyncError()
+          .ifPresent(
+              failure -> {
+                throw failure;
+              });
       awaitStreams();
       Deadline.runUninterrupted(
           "ncclCommDestroy",

@@ -68,6 +68,9 @@ final class Gathering {
   }
 
   private synchronized void admit(int wantedSize, int rank, ReferenceOptions wanted) {
+    if (failure != null) {
+      throw failure.get();
+    }
     if (wantedSize != size) {
       throw refused(
           "rank " + rank + " wants " + wantedSize + " ranks, the ranks before it " + size);
@@ -103,6 +106,9 @@ final class Gathering {
       return world.member(rank);
     }
     forget();
+    if (Thread.currentThread().isInterrupted()) {
+      throw ReferenceStream.interrupted("connect");
+    }
     throw aborted.getAsBoolean()
         ? new CommunicatorAbortedException("connect", communicator)
         : failure.get();
@@ -110,7 +116,6 @@ final class Gathering {
 
   private synchronized void awaitOutcome(int rank, Duration timeout, BooleanSupplier aborted) {
     Deadline deadline = Deadline.after(timeout);
-    boolean interrupted = false;
     while (world == null && failure == null) {
       if (aborted.getAsBoolean()) {
         fail(() -> Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
@@ -121,13 +126,13 @@ final class Gathering {
         try {
           wait(deadline.millisLeft(Long.MAX_VALUE));
         } catch (InterruptedException e) {
-          // The wait has a deadline of its own: the interrupt is kept and the wait goes on.
-          interrupted = true;
+          Thread.currentThread().interrupt();
+          if (world == null && failure == null) {
+            fail(() -> Fault.remote("connect", "rank " + rank + " was interrupted meanwhile"));
+          }
+          return;
         }
       }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
     }
   }
 

@@ -134,25 +134,23 @@ final class GroupLaunch {
       return;
     }
     together.forEach(Part::makeWork);
-    together.forEach(part -> part.ticket = part.member.takeTicket());
-    lead.append(patience -> lead.note(run(together, patience)));
+    lead.append(
+        () -> together.forEach(part -> part.ticket = part.member.takeTicket()),
+        patience -> lead.note(run(together, patience)));
   }
 
   private static NcclException run(List<Part> together, Patience patience) {
-    Work[] works = new Work[together.size()];
-    int crowd = 1;
-    for (int i = 0; i < works.length; i++) {
-      Part part = together.get(i);
-      works[i] = part.work;
-      crowd = Math.max(crowd, part.member.size());
-      works[i].begin(part.ticket, patience);
-    }
-    patience.begin(crowd);
-    Work.drive(works, patience);
+    Work[] works = together.stream().map(part -> part.work).toArray(Work[]::new);
     NcclException first = null;
-    for (Work work : works) {
-      NcclException failure = work.end();
-      first = first == null ? failure : first;
+    try {
+      together.forEach(part -> part.work.begin(part.ticket, patience));
+      patience.begin(together.stream().mapToInt(part -> part.member.size()).max().orElse(1));
+      Work.drive(works, patience);
+    } finally {
+      for (Work work : works) {
+        NcclException failure = work.end();
+        first = first == null ? failure : first;
+      }
     }
     return first;
   }

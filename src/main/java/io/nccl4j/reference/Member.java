@@ -378,10 +378,22 @@ final class Member {
     return typed;
   }
 
+  /** Returns what has failed here first; a new exception, since each teller may add to its own. */
+  Optional<NcclException> ownFailure() {
+    NcclException first = failure;
+    if (first == null) {
+      return Optional.empty();
+    }
+    NcclException told =
+        NcclException.of(first.function(), first.code(), first.text(), first.lastError());
+    told.initCause(first);
+    return Optional.of(told);
+  }
+
   /** Returns what has failed, here or on another rank. */
   Optional<NcclException> asyncError() {
     if (failure != null) {
-      return Optional.of(failure);
+      return ownFailure();
     }
     Fault fault = world.fault();
     if (fault != null) {

@@ -75,17 +75,23 @@ public final class ReferenceCommunicator extends Communicator {
     super(parent.backend, config, parent.device(), -1, -1);
     this.backend = parent.backend;
     Member place = parent.member;
-    Split split = place.world().split(place.nextSplit());
     this.entry =
         new Entry() {
+          private volatile Split split;
+
           @Override
           public Member await() {
+            // Counted only now: a split that its group forgets must not set the ranks apart.
+            split = place.world().split(place.nextSplit());
             return split.join(place, color, key, config.timeout(), () -> aborted);
           }
 
           @Override
           public void wake() {
-            split.wake();
+            Split now = split;
+            if (now != null) {
+              now.wake();
+            }
           }
         };
   }
@@ -202,10 +208,16 @@ public final class ReferenceCommunicator extends Communicator {
     if (place == null) {
       return;
     }
-    if (!place.awaitIdle(timeout())) {
+    boolean idle = place.awaitIdle(timeout());
+    NcclException failed =
+        idle
+            ? place.ownFailure().orElse(null)
+            : new NcclTimeoutException(
+                "close", timeout(), "operations of " + this + " were pending; they are aborted");
+    if (failed != null) {
+      markAborted();
       place.abort();
-      throw new NcclTimeoutException(
-          "close", timeout(), "operations of " + this + " were pending and have been aborted");
+      throw failed;
     }
     place.close();
   }

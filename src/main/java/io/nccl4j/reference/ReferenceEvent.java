@@ -54,7 +54,7 @@ public final class ReferenceEvent extends Event {
         throw new NcclTimeoutException("synchronize", timeout, "the last mark of " + this);
       }
     } catch (InterruptedException e) {
-      throw ReferenceStream.interrupted();
+      throw ReferenceStream.interrupted("synchronize");
     }
     checked(mark);
   }

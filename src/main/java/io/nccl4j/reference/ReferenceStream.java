@@ -26,9 +26,9 @@ import org.apache.logging.log4j.Logger;
  *
  * <p>When work fails, the work behind it still runs. The first failure is kept: {@code isComplete}
  * and {@code completion} report it, and so do {@code synchronize} and {@code Buffer.copyTo}, which
- * also clear it, so that the stream is as good as new once somebody has been told. An aborted
- * communicator's operations fail likewise. A failure that nobody has been told when the stream is
- * closed is logged.
+ * also clear it. After that the stream still tells, as every stream does, what is wrong with the
+ * communicators that it carries, until they are aborted or closed. A failure that nobody has been
+ * told when the stream is closed is logged.
  */
 public final class ReferenceStream extends Stream {
   private static final AtomicLong STREAMS = new AtomicLong();
@@ -77,8 +77,19 @@ public final class ReferenceStream extends Stream {
 
   /** Appends any other action. */
   void append(Task.Action action) {
+    append(() -> {}, action);
+  }
+
+  /**
+   * Appends an action.
+   *
+   * @param accepted runs first, and only if the stream takes the action
+   */
+  void append(Runnable accepted, Task.Action action) {
     synchronized (producers) {
-      claim().action = action;
+      Task task = claim();
+      accepted.run();
+      task.action = action;
       queue.publish();
     }
     wakeWorker();
@@ -89,8 +100,8 @@ public final class ReferenceStream extends Stream {
       throw new IllegalStateException("stream is closed: " + this);
     }
     if (worker == null) {
-      worker = Thread.ofPlatform().daemon().name(name).unstarted(this::work);
-      worker.start();
+      // Known only when it runs, or a stream would for ever wait for a thread that never started.
+      worker = Thread.ofPlatform().daemon().name(name).start(this::work);
     }
     return queue.claim();
   }
@@ -217,9 +228,9 @@ public final class ReferenceStream extends Stream {
   }
 
   /** Returns what a wait throws whose thread was interrupted, and keeps the interrupt. */
-  static CancellationException interrupted() {
+  static CancellationException interrupted(String function) {
     Thread.currentThread().interrupt();
-    return new CancellationException("interrupted while waiting for synchronize");
+    return new CancellationException("interrupted while waiting for " + function);
   }
 
   @Override
@@ -232,7 +243,7 @@ public final class ReferenceStream extends Stream {
     try {
       finished = awaitFinished(target, Deadline.after(timeout));
     } catch (InterruptedException e) {
-      throw interrupted();
+      throw interrupted("synchronize");
     }
     NcclException failed;
     synchronized (progress) {
@@ -246,6 +257,16 @@ public final class ReferenceStream extends Stream {
       throw new NcclTimeoutException(
           "synchronize", timeout, target - queue.finished() + " pending on " + this);
     }
+    throwFailureOfUsers("synchronize");
+  }
+
+  @Override
+  protected void drain(Duration timeout) {
+    long target = queue.enqueued();
+    if (!awaitUninterrupted(target, Deadline.after(timeout))) {
+      throw new NcclTimeoutException(
+          "close", timeout, target - queue.finished() + " pending on " + this);
+    }
   }
 
   @Override
@@ -255,6 +276,7 @@ public final class ReferenceStream extends Stream {
     if (failed != null) {
       throw failed;
     }
+    throwFailureOfUsers("isComplete");
     return finished;
   }
 
@@ -276,10 +298,14 @@ public final class ReferenceStream extends Stream {
   private void complete(CompletableFuture<Void> future, long target, NcclException failed) {
     // The worker is about to finish the task that started this thread.
     awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
-    if (failed == null) {
+    try {
+      if (failed != null) {
+        throw failed;
+      }
+      throwFailureOfUsers("completion");
       future.complete(null);
-    } else {
-      future.completeExceptionally(failed);
+    } catch (NcclException failure) {
+      future.completeExceptionally(failure);
     }
   }
 
@@ -344,7 +370,7 @@ public final class ReferenceStream extends Stream {
 
   @Override
   protected void download(Buffer source, MemorySegment target) {
-    await(DEFAULT_TIMEOUT);
+    synchronize();
     target.copyFrom(source.pointer());
   }
 
@@ -374,12 +400,12 @@ public final class ReferenceStream extends Stream {
       return;
     }
     LockSupport.unpark(thread);
-    Duration timeout = longestTimeoutOfUsers();
-    if (!awaitUninterrupted(queue.enqueued(), Deadline.after(timeout))) {
+    try {
+      drain(longestTimeoutOfUsers());
+    } catch (NcclTimeoutException stuck) {
       // The thread ends by itself when the work does.
       tellUsersOfStuckWork();
-      throw new NcclTimeoutException(
-          "close", timeout, queue.enqueued() - queue.finished() + " pending on " + this);
+      throw stuck;
     }
     NcclException failed = failure;
     if (failed != null) {

@@ -17,6 +17,11 @@ final class Split {
   /** The color of a rank that is to have no place. */
   static final int NO_COLOR = -1;
 
+  /**
+   * How often a waiting rank looks whether another has left the parent, which wakes nobody here.
+   */
+  private static final long LOOK_MILLIS = 100;
+
   private record Wish(int rank, int color, int key) {}
 
   private final World parent;
@@ -55,26 +60,23 @@ final class Split {
 
   private void awaitPlaces(Member rank, Duration timeout, BooleanSupplier aborted) {
     Deadline deadline = Deadline.after(timeout);
-    boolean interrupted = false;
-    try {
-      while (places == null) {
-        checkFailed(rank.rank());
-        if (aborted.getAsBoolean()) {
-          fail("rank " + rank.rank() + " aborted while it was splitting", null);
-          throw new CommunicatorAbortedException("split", rank.toString());
-        }
-        checkPresent(rank);
-        if (deadline.passed()) {
-          throw timedOut(rank.rank(), timeout);
-        }
-        try {
-          wait(deadline.millisLeft(100));
-        } catch (InterruptedException e) {
-          interrupted = true;
-        }
+    while (places == null) {
+      checkFailed(rank.rank());
+      if (aborted.getAsBoolean()) {
+        fail("rank " + rank.rank() + " aborted while it was splitting", null);
+        throw new CommunicatorAbortedException("split", rank.toString());
       }
-    } finally {
-      if (interrupted) {
+      checkPresent(rank);
+      if (deadline.passed()) {
+        throw timedOut(rank.rank(), timeout);
+      }
+      try {
+        wait(deadline.millisLeft(LOOK_MILLIS));
+      } catch (InterruptedException e) {
+        if (places == null) {
+          fail("rank " + rank.rank() + " was interrupted while it was splitting", null);
+          throw ReferenceStream.interrupted("split");
+        }
         Thread.currentThread().interrupt();
       }
     }

@@ -81,12 +81,19 @@ final class Work {
       return e;
     }
     Work work = member.single();
-    work.setOnly(task.call);
-    work.start(patience);
-    one[0] = work;
-    patience.begin(member.size());
-    drive(one, patience);
-    return work.end();
+    NcclException failed = null;
+    try {
+      work.setOnly(task.call);
+      work.start(patience);
+      one[0] = work;
+      patience.begin(member.size());
+      drive(one, patience);
+    } finally {
+      // A turn that is not given on would stop the communicator for ever.
+      failed = work.end();
+      one[0] = null;
+    }
+    return failed;
   }
 
   /** Waits for the turn of a group's work and gets it ready. */

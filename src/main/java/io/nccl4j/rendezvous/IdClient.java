@@ -110,7 +110,8 @@ final class IdClient implements Closeable {
   /** Looks the host up each time, for a name may come to be while we wait; within the deadline. */
   private InetAddress[] resolve(Deadline deadline) throws IOException, InterruptedException {
     FutureTask<InetAddress[]> lookup = new FutureTask<>(() -> InetAddress.getAllByName(host));
-    Thread.ofVirtual().name("nccl4j-rendezvous-lookup").start(lookup);
+    // No virtual thread: the system's lookup would hold its carrier, of which there are few.
+    Thread.ofPlatform().daemon().name("nccl4j-rendezvous-lookup").start(lookup);
     try {
       return lookup.get(Math.max(1, deadline.remainingNanos()), TimeUnit.NANOSECONDS);
     } catch (TimeoutException e) {

@@ -56,16 +56,17 @@ public final class InProcessRendezvous extends OrderedRendezvous {
 
   @Override
   void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
-    meeting.lock.lockInterruptibly();
-    Round table = meeting.round(round);
+    // Not interruptibly: who is interrupted before it begins has to tell the others too.
+    meeting.lock.lock();
     try {
+      Round table = meeting.round(round);
       table.id = id;
       meeting.changed.signalAll();
       awaitServed(table, round, deadline);
       meeting.rounds.remove(round);
     } catch (RuntimeException | InterruptedException e) {
       // Who comes later must not take an id that rank 0 has given up.
-      table.fail(e);
+      meeting.round(round).fail(e);
       throw e;
     } finally {
       meeting.lock.unlock();

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -11,6 +12,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
@@ -18,14 +20,17 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Result;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
+import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
@@ -260,9 +265,7 @@ abstract class LifecycleContract {
       assertFalse(outcome.isDone());
       stuck.comm().abort();
       Throwable failure = outcome.get(SOON, TimeUnit.SECONDS);
-      if (failure != null) {
-        assertInstanceOf(NcclException.class, failure);
-      }
+      assertInstanceOf(CommunicatorAbortedException.class, failure);
       assertTrue(stuck.comm().aborted());
     }
   }
@@ -272,13 +275,9 @@ abstract class LifecycleContract {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Buffer value = stuck.comm().allocate(DataType.UINT8, 10)) {
       stuck.comm().abort();
-      try {
-        stuck.stream().synchronize(Duration.ofSeconds(SOON));
-      } catch (NcclTimeoutException stillStuck) {
-        throw stillStuck;
-      } catch (NcclException aborted) {
-        assertNotNull(aborted.getMessage());
-      }
+      assertThrows(
+          CommunicatorAbortedException.class,
+          () -> stuck.stream().synchronize(Duration.ofSeconds(SOON)));
       value.fill((byte) 6, stuck.stream());
       byte[] got = new byte[10];
       value.copyTo(MemorySegment.ofArray(got), stuck.stream());
@@ -292,8 +291,109 @@ abstract class LifecycleContract {
       CompletableFuture<Void> stage = stuck.stream().completion().toCompletableFuture();
       assertFalse(stage.isDone());
       stuck.comm().abort();
-      stage.handle((nothing, failure) -> "ended").get(SOON, TimeUnit.SECONDS);
+      ExecutionException failure =
+          assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS));
+      assertInstanceOf(CommunicatorAbortedException.class, failure.getCause());
     }
+  }
+
+  @Test
+  void anAbortIsToldOnceAlsoWhereNothingWasStuck() throws Exception {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.ints(1);
+      rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+      rank.stream().synchronize();
+      rank.comm().abort();
+      Class<CommunicatorAbortedException> aborted = CommunicatorAbortedException.class;
+      assertThrows(aborted, () -> rank.stream().isComplete());
+      CompletableFuture<Void> stage = rank.stream().completion().toCompletableFuture();
+      ExecutionException failure =
+          assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS));
+      assertInstanceOf(aborted, failure.getCause());
+      assertThrows(aborted, () -> rank.downloadInts(value));
+      assertEquals(1, rank.downloadInts(value)[0], "the stream goes on");
+      assertTrue(rank.stream().isComplete());
+    }
+  }
+
+  @Test
+  void aCommunicatorClosesAlsoIfAnotherOnItsStreamWasAborted() {
+    try (Backend backend = underTest().open(1);
+        Stream stream = backend.newStream(0);
+        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+      CommunicatorConfig config = underTest().config().withDevice(0);
+      Communicator first = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      Communicator second = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      first.allReduce(value, value, ReduceOp.SUM, stream);
+      second.allReduce(value, value, ReduceOp.SUM, stream);
+      first.abort();
+      second.close();
+      assertFalse(second.aborted());
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+    }
+  }
+
+  @Test
+  void aPendingInterruptDoesNotCutAnOrderlyEndShort() {
+    try (Backend backend = underTest().open(1);
+        Stream reader = backend.newStream(0);
+        Buffer value = backend.allocate(0, DataType.UINT8, 20_000_000);
+        Buffer other = backend.allocate(0, DataType.UINT8, 20_000_000)) {
+      CommunicatorConfig config = underTest().config().withDevice(0);
+      Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      Stream stream = comm.newStream();
+      Stream another = comm.newStream();
+      value.fill((byte) 3, stream);
+      for (int i = 0; i < 20; i++) {
+        comm.allReduce(value, value, ReduceOp.MAX, stream);
+        other.fill((byte) i, another);
+        comm.allReduce(other, other, ReduceOp.MAX, another);
+      }
+      Thread.currentThread().interrupt();
+      stream.close();
+      comm.close();
+      another.close();
+      assertTrue(Thread.interrupted(), "the interrupt is kept");
+      assertFalse(comm.aborted());
+      byte[] got = new byte[20_000_000];
+      value.copyTo(MemorySegment.ofArray(got), reader);
+      assertEquals(3, got[19_999_999]);
+    }
+  }
+
+  @Test
+  void anInterruptEndsTheMakingOfACommunicatorAndIsKept() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config = underTest().config().withBlocking(false);
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      interrupted(() -> backend.communicator(id, 2, 0, config));
+    }
+  }
+
+  @Test
+  void anInterruptEndsASplitAndIsKept() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
+    interrupted(() -> ranks.rank(0).comm().split(0, 0));
+    ranks.abort();
+    ranks.close();
+  }
+
+  private static void interrupted(Task task) throws Exception {
+    CompletableFuture<Thread> waiting = new CompletableFuture<>();
+    CompletableFuture<Throwable> outcome =
+        outcomeOf(
+            () -> {
+              waiting.complete(Thread.currentThread());
+              assertThrows(CancellationException.class, task::run);
+              assertTrue(Thread.interrupted(), "the interrupt is kept");
+            });
+    Thread thread = waiting.get(SOON, TimeUnit.SECONDS);
+    Thread.sleep(100);
+    thread.interrupt();
+    assertNull(outcome.get(SOON, TimeUnit.SECONDS));
   }
 
   @Test
@@ -309,16 +409,9 @@ abstract class LifecycleContract {
         });
     Buffer value = rank.comm().allocate(DataType.INT32, 1);
     rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-    soon(
-        () -> {
-          try {
-            rank.comm().close();
-          } catch (NcclException silentPeer) {
-            assertNotNull(silentPeer.getMessage());
-          }
-          return null;
-        });
+    soon(() -> assertThrows(NcclTimeoutException.class, rank.comm()::close));
     assertFalse(rank.comm().open());
+    assertTrue(rank.comm().aborted());
     ranks.abort();
     try {
       rank.stream().synchronize(Duration.ofSeconds(SOON));

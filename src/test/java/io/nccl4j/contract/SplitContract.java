@@ -134,6 +134,33 @@ abstract class SplitContract {
     }
   }
 
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void aSplitThatItsGroupForgetsNeverHappened(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Communicator> children = new ArrayList<>();
+            Group.run(
+                () -> {
+                  if (rank.rank() == 0) {
+                    assertThrows(
+                        ArithmeticException.class, () -> Group.run(() -> splitAndFail(rank)));
+                  }
+                  children.add(rank.comm().split(0, 0));
+                });
+            try (Communicator child = children.getFirst()) {
+              assertEquals(n, sum(rank, child, 1));
+            }
+          });
+    }
+  }
+
+  private static void splitAndFail(Rank rank) {
+    Communicator forgotten = rank.comm().split(1, 0);
+    throw new ArithmeticException("after " + forgotten);
+  }
+
   @Test
   void aChildHasItsOwnConfiguration() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {

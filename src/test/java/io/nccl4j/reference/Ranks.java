@@ -32,9 +32,11 @@ final class Ranks {
       FutureTask<Void> task =
           new FutureTask<>(
               () -> {
-                try (Communicator communicator = backend.communicator(id, size, self, config);
-                    Stream stream = communicator.newStream()) {
+                Communicator communicator = backend.communicator(id, size, self, config);
+                try (Stream stream = communicator.newStream()) {
                   program.run(communicator, stream);
+                } finally {
+                  end(communicator);
                 }
                 return null;
               });
@@ -42,6 +44,14 @@ final class Ranks {
       Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
     }
     finish(ranks);
+  }
+
+  /** Closes a communicator; where something has failed, all that is left is to abort it. */
+  private static void end(Communicator communicator) {
+    if (communicator.open() && communicator.asyncError().isPresent()) {
+      communicator.abort();
+    }
+    communicator.close();
   }
 
   private static void finish(List<FutureTask<Void>> ranks) {

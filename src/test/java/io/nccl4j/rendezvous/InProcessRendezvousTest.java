@@ -1,6 +1,8 @@
 package io.nccl4j.rendezvous;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -9,7 +11,9 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -26,13 +30,13 @@ class InProcessRendezvousTest {
   }
 
   @Test
-  void rankZeroNamesTheMissing() {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(6, SHORT);
+  void rankZeroNamesTheMissing() throws Exception {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(6, Duration.ofSeconds(1));
     FutureTask<UniqueId> second = RankThreads.start(() -> places.get(2).exchange(() -> null));
     NcclTimeoutException timeout =
         assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
-    assertTrue(second.isDone());
+    assertNotNull(second.get(10, TimeUnit.SECONDS));
   }
 
   @Test
@@ -82,6 +86,18 @@ class InProcessRendezvousTest {
             });
     RankThreads.startThread(task).interrupt();
     assertEquals(true, RankThreads.join(task));
+  }
+
+  @Test
+  void aRankZeroThatIsInterruptedBeforeItBeginsTellsTheOthers() {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(2, LONG);
+    FutureTask<UniqueId> waiting = RankThreads.start(() -> places.get(1).exchange(() -> null));
+    Thread.currentThread().interrupt();
+    assertThrows(RendezvousException.class, () -> places.getFirst().exchange(RankThreads::newId));
+    assertTrue(Thread.interrupted(), "the interrupt is kept");
+    ExecutionException told =
+        assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
+    assertInstanceOf(RendezvousException.class, told.getCause());
   }
 
   @Test
