@@ -7,7 +7,7 @@ package io.nccl4j;
  *     leaves, renumbered
  * @param name its product name
  * @param pciBusId its PCI bus id as CUDA prints it, or an empty string where there is none
- * @param memoryBytes its memory in bytes; on the reference backend {@link Runtime#maxMemory}, the
- *     limit of the Java heap, although buffers lie outside it
+ * @param memoryBytes its memory in bytes; on the reference backend the memory of the machine, or of
+ *     the container, that all its devices share
  */
 public record Device(int index, String name, String pciBusId, long memoryBytes) {}

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import com.sun.management.OperatingSystemMXBean;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
@@ -13,6 +14,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -33,11 +35,15 @@ public final class ReferenceBackend extends Backend {
 
   private ReferenceBackend(int devices, ReferenceOptions options) {
     this.options = options;
-    long memory = Runtime.getRuntime().maxMemory();
+    long memory = hostMemoryBytes();
     this.devices =
         IntStream.range(0, devices)
             .mapToObj(index -> new Device(index, "reference device, host memory", "", memory))
             .toList();
+  }
+
+  private static long hostMemoryBytes() {
+    return ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
   }
 
   /**
