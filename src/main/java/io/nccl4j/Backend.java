@@ -317,11 +317,34 @@ public abstract sealed class Backend implements AutoCloseable
    */
   protected abstract void launchGroup(List<GroupCall> calls);
 
-  private void checkDevice(int device) {
+  /**
+   * {@return for the backends, the checked operations that a lambda enqueues, none of them
+   * launched}
+   *
+   * @param body enqueues operations, from this thread
+   * @throws IllegalStateException if this thread has a group open, if the lambda makes
+   *     communicators or closes what its operations use, or if a stream is being captured
+   */
+  protected static List<GroupCall> record(Runnable body) {
+    return Group.record(body);
+  }
+
+  /**
+   * For the backends: throws unless there is such a device.
+   *
+   * @param device the index of the device
+   * @throws IllegalArgumentException if there is none of this index
+   */
+  protected final void checkDevice(int device) {
     Arguments.rankWithin(device, devices().size(), "device");
   }
 
-  private void checkOpen() {
+  /**
+   * For the backends: throws unless this backend is open.
+   *
+   * @throws IllegalStateException if it is closed
+   */
+  protected final void checkOpen() {
     if (closed) {
       throw new IllegalStateException("backend is closed: " + this);
     }

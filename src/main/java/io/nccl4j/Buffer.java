@@ -1,8 +1,9 @@
 package io.nccl4j;
 
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Objects;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
@@ -46,13 +47,49 @@ public final class Buffer implements AutoCloseable {
    * back.
    */
   private static final class Owner {
-    final AtomicBoolean released = new AtomicBoolean();
     final Runnable release;
+    // Who must let go before the memory may; under the owner's lock.
+    final List<Hold> holds = new ArrayList<>();
     // Read plainly on the hot path; written once, before the memory goes.
     boolean open = true;
 
     Owner(Runnable release) {
       this.release = release;
+    }
+
+    /** Returns whether the caller is the one to release the memory. */
+    synchronized boolean end(Buffer buffer) {
+      if (!open) {
+        return false;
+      }
+      if (!holds.isEmpty()) {
+        throw new IllegalStateException(
+            buffer + " cannot be closed: " + holds.getFirst().holder + " still uses its memory");
+      }
+      open = false;
+      return true;
+    }
+  }
+
+  /**
+   * Keeps a buffer's owner from being closed, for as long as somebody uses the memory in ways that
+   * no stream knows of. Any thread may let go; doing so again does nothing.
+   */
+  public static final class Hold implements AutoCloseable {
+    private final Owner owner;
+    private final String holder;
+
+    private Hold(Owner owner, String holder) {
+      this.owner = owner;
+      this.holder = holder;
+    }
+
+    /** Lets go of the memory. */
+    @Override
+    public void close() {
+      synchronized (owner) {
+        owner.holds.remove(this);
+      }
     }
   }
 
@@ -418,18 +455,37 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
+   * Holds this buffer's memory: until the hold is closed, closing the owner is refused. For what
+   * gives the address to others for longer than one operation.
+   *
+   * @param holder who holds it, for the message of the refusal
+   * @return the hold, for the caller to close
+   * @throws IllegalStateException if the owner is closed
+   */
+  public Hold hold(String holder) {
+    Objects.requireNonNull(holder, "holder");
+    synchronized (owner) {
+      checkOpen("buffer");
+      Hold hold = new Hold(owner, holder);
+      owner.holds.add(hold);
+      return hold;
+    }
+  }
+
+  /**
    * Ends this buffer and its slices, and gives the memory back if it owns it; does nothing on a
    * slice or when called again. CUDA frees memory when its device has done its work, so this can
    * wait. C: {@code cudaFree}, {@code cudaFreeHost}.
    *
+   * @throws IllegalStateException if the memory is held by what must be closed before it, such as a
+   *     registration; nothing is done then
    * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
    *     on its device hangs; it is freed when that ends
    * @throws CudaException if CUDA refuses
    */
   @Override
   public void close() {
-    if (!view && owner.released.compareAndSet(false, true)) {
-      owner.open = false;
+    if (!view && owner.end(this)) {
       owner.release.run();
     }
   }

@@ -673,6 +673,61 @@ public abstract sealed class Communicator implements AutoCloseable
       ReduceOp op,
       int peer,
       Stream stream) {
+    checkStream(stream);
+    if (count == 0 && !operation.pointToPoint()) {
+      return;
+    }
+    if (Group.anyOpen()) {
+      Group group = Group.current();
+      if (group != null) {
+        group.add(new OperationCall(operation, this, send, recv, count, op, peer, stream));
+        return;
+      }
+    }
+    stream.usedBy(this);
+    if (stream.captured()) {
+      capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
+    } else {
+      launch(operation, send, recv, count, op, peer, stream);
+    }
+  }
+
+  private void capture(OperationCall call) {
+    Stream stream = call.stream();
+    if (stream.capturesNatively()) {
+      launch(
+          call.operation(), call.send(), call.recv(), call.count(), call.op(), call.peer(), stream);
+    }
+    stream.keep(List.of(call));
+  }
+
+  /**
+   * For the backends: launches a call of their own, or leaves that to this thread's group or the
+   * stream's capture, as with any operation.
+   *
+   * @param call a call of this communicator, its other arguments checked
+   * @throws IllegalStateException if this communicator or the call's stream is not open
+   * @throws IllegalArgumentException if the stream is of another device or backend
+   */
+  protected final void submit(BackendCall call) {
+    checkConnected();
+    Stream stream = call.stream();
+    checkStream(stream);
+    Group group = Group.anyOpen() ? Group.current() : null;
+    if (group != null) {
+      group.add(call);
+      return;
+    }
+    stream.usedBy(this);
+    if (!stream.captured() || stream.capturesNatively()) {
+      call.launch();
+    }
+    if (stream.captured()) {
+      stream.keep(List.of(call));
+    }
+  }
+
+  private void checkStream(Stream stream) {
     Objects.requireNonNull(stream, "stream");
     stream.checkOpen();
     if (stream.device() != device || stream.platform() != platform) {
@@ -684,34 +739,17 @@ public abstract sealed class Communicator implements AutoCloseable
               + " device "
               + device);
     }
-    if (count == 0 && !operation.pointToPoint()) {
-      return;
-    }
-    if (Group.anyOpen()) {
-      Group group = Group.current();
-      if (group != null) {
-        group.add(new GroupCall(operation, this, send, recv, count, op, peer, stream));
-        return;
-      }
-    }
-    stream.usedBy(this);
-    if (stream.captured()) {
-      capture(new GroupCall(operation, this, send, recv, count, op, peer, stream));
-    } else {
-      launch(operation, send, recv, count, op, peer, stream);
-    }
   }
 
-  private void capture(GroupCall call) {
-    Stream stream = call.stream();
-    if (stream.capturesNatively()) {
-      launch(
-          call.operation(), call.send(), call.recv(), call.count(), call.op(), call.peer(), stream);
-    }
-    stream.keep(List.of(call));
-  }
-
-  private void check(Buffer buffer, String argument) {
+  /**
+   * For the backends: throws unless the buffer is one that this communicator can use now.
+   *
+   * @param buffer the buffer
+   * @param argument what it is called in messages
+   * @throws IllegalStateException if this communicator or the buffer's owner is not open
+   * @throws IllegalArgumentException if this rank's device cannot use the buffer
+   */
+  protected final void check(Buffer buffer, String argument) {
     if (state != State.CONNECTED) {
       checkConnected();
     }
@@ -772,7 +810,12 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  final void checkConnected() {
+  /**
+   * For the backends: throws unless this communicator can be used now.
+   *
+   * @throws IllegalStateException if it is not connected yet, aborted or closed
+   */
+  protected final void checkConnected() {
     State now = state;
     if (now == State.UNCONNECTED) {
       throw unconnected();

@@ -130,6 +130,7 @@ public abstract sealed class Graph implements AutoCloseable
     }
     for (List<GroupCall> together : launches) {
       for (GroupCall call : together) {
+        call.communicator().checkConnected();
         call.checkOperandsOpen();
         stream.usedBy(call.communicator());
       }

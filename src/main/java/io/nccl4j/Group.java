@@ -120,6 +120,46 @@ public final class Group {
     parents.subList(keptUnconnected, parents.size()).clear();
   }
 
+  /**
+   * Returns the checked operations of a lambda, which are not launched.
+   *
+   * @throws IllegalStateException if this thread has a group open, if the lambda makes
+   *     communicators or closes what its operations use, or if a stream is being captured
+   */
+  static List<GroupCall> record(Runnable body) {
+    Objects.requireNonNull(body, "body");
+    if (CURRENT.get() != null) {
+      throw new IllegalStateException("what a group launches cannot be recorded in it");
+    }
+    Group group = new Group();
+    boolean makesCommunicators;
+    CURRENT.set(group);
+    OPEN.incrementAndGet();
+    try {
+      body.run();
+    } finally {
+      OPEN.decrementAndGet();
+      CURRENT.remove();
+      makesCommunicators = !group.unconnected.isEmpty();
+      group.forget(group.calls.size(), 0);
+    }
+    if (makesCommunicators) {
+      throw mixed();
+    }
+    for (GroupCall call : group.calls) {
+      checkStillOpen(call);
+      call.stream().checkNotCaptured("recording");
+    }
+    return List.copyOf(group.calls);
+  }
+
+  /** Throws if anything was closed between the call and the end of its group. */
+  private static void checkStillOpen(GroupCall call) {
+    call.stream().checkOpen();
+    call.communicator().checkConnected();
+    call.checkOperandsOpen();
+  }
+
   private void launch() {
     if (!unconnected.isEmpty()) {
       Communicator.connectTogether(unconnected);
@@ -129,7 +169,7 @@ public final class Group {
     List<GroupCall> launched = new ArrayList<>();
     for (GroupCall call : calls) {
       Stream stream = call.stream();
-      call.checkStillOpen();
+      checkStillOpen(call);
       stream.usedBy(call.communicator());
       if (stream.captured()) {
         captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);

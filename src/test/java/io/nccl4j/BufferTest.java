@@ -103,4 +103,26 @@ class BufferTest {
       assertTrue(pinned.toString().contains("PINNED any device"), pinned::toString);
     }
   }
+
+  @Test
+  void aHeldBufferIsNotClosedUntilEveryHoldIsLetGo() {
+    Buffer buffer =
+        Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
+    Buffer.Hold first = buffer.hold("the first holder");
+    Buffer.Hold second = buffer.slice(2, 3).hold("the second holder");
+    IllegalStateException refused = assertThrows(IllegalStateException.class, buffer::close);
+    assertEquals(
+        "Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000] cannot be closed: "
+            + "the first holder still uses its memory",
+        refused.getMessage());
+    first.close();
+    first.close();
+    assertThrows(IllegalStateException.class, buffer::close);
+    assertEquals(0, released.get());
+    assertEquals(0x7000, buffer.address(), "a refused close leaves the buffer open");
+    second.close();
+    buffer.close();
+    assertEquals(1, released.get());
+    assertThrows(IllegalStateException.class, () -> buffer.hold("a late holder"));
+  }
 }

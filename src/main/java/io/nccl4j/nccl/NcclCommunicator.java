@@ -5,10 +5,10 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.GroupCall;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
+import io.nccl4j.OperationCall;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
@@ -189,7 +189,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
-  void enqueue(GroupCall call) {
+  void enqueue(OperationCall call) {
     MemorySegment stream = ((CudaStream) call.stream()).pointer();
     int result =
         callSafely(

@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.GroupCall;
+import io.nccl4j.OperationCall;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.MemorySegment;
@@ -41,7 +42,7 @@ final class NcclGroup {
     boolean complete = false;
     try {
       for (GroupCall call : calls) {
-        communicator(call).enqueue(call);
+        communicator(call).enqueue((OperationCall) call);
       }
       complete = true;
     } finally {

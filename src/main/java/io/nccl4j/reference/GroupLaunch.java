@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.GroupCall;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.OperationCall;
 import io.nccl4j.Result;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -25,7 +26,7 @@ final class GroupLaunch {
     final Member member;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
-    final List<GroupCall> calls = new ArrayList<>();
+    final List<OperationCall> calls = new ArrayList<>();
     final List<Operator> operators = new ArrayList<>();
     Work work;
     long ticket;
@@ -39,7 +40,7 @@ final class GroupLaunch {
     void makeWork() {
       work = new Work(member);
       for (int i = 0; i < calls.size(); i++) {
-        GroupCall from = calls.get(i);
+        OperationCall from = calls.get(i);
         Call call = new Call();
         call.set(
             from.operation(),
@@ -59,12 +60,15 @@ final class GroupLaunch {
 
   static GroupLaunch of(List<GroupCall> calls) {
     GroupLaunch launch = new GroupLaunch();
-    calls.forEach(launch::add);
+    for (GroupCall call : calls) {
+      // The contract's own operations are all that this backend has.
+      launch.add((OperationCall) call);
+    }
     launch.parts.values().forEach(GroupLaunch::checkSelfMessages);
     return launch;
   }
 
-  private void add(GroupCall call) {
+  private void add(OperationCall call) {
     ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicator();
     ReferenceStream stream = (ReferenceStream) call.stream();
     Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
@@ -122,7 +126,7 @@ final class GroupLaunch {
     if (together.size() == 1 && together.getFirst().calls.size() == 1) {
       // Nothing else has to progress with it: as good as a call outside a group, and quicker.
       Part only = together.getFirst();
-      GroupCall call = only.calls.getFirst();
+      OperationCall call = only.calls.getFirst();
       lead.launch(
           only.member,
           call.operation(),
