@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.List;
+
 /**
  * A call that one backend alone has and that takes part in groups and graphs like any operation.
  * The backend checks its arguments before it submits it.
@@ -11,4 +13,9 @@ public non-sealed interface BackendCall extends GroupCall {
    * @throws NcclException if the library refuses it
    */
   void launch();
+
+  @Override
+  default List<Buffer> operands() {
+    return List.of();
+  }
 }

@@ -4,6 +4,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
  * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
@@ -52,6 +53,9 @@ public final class Buffer implements AutoCloseable {
     final List<Hold> holds = new ArrayList<>();
     // Read plainly on the hot path; written once, before the memory goes.
     boolean open = true;
+    // The stream that used the memory last: most buffers know but one.
+    private Use last = new Use(null);
+    private final List<Use> uses = new CopyOnWriteArrayList<>();
 
     Owner(Runnable release) {
       this.release = release;
@@ -68,6 +72,57 @@ public final class Buffer implements AutoCloseable {
       }
       open = false;
       return true;
+    }
+
+    void usedBy(Progress progress, long ticket) {
+      Use use = last;
+      if (use.progress != progress) {
+        use = useBy(progress);
+      }
+      use.ticket = ticket;
+    }
+
+    private synchronized Use useBy(Progress progress) {
+      uses.removeIf(use -> !use.progress.stream().alive());
+      last =
+          uses.stream()
+              .filter(use -> use.progress == progress)
+              .findFirst()
+              .orElseGet(() -> new Use(progress));
+      if (!uses.contains(last)) {
+        uses.add(last);
+      }
+      return last;
+    }
+
+    /** Returns a use that is not over, or null. */
+    Use pending() {
+      for (Use use : uses) {
+        if (!use.progress.hasPassed(use.ticket)) {
+          return use;
+        }
+      }
+      return null;
+    }
+
+    /** Gives the memory back once no stream uses it any more. */
+    void releaseWhenUnused() {
+      Use use = pending();
+      if (use == null) {
+        release.run();
+      } else {
+        use.progress.whenPassed(use.ticket, this::releaseWhenUnused);
+      }
+    }
+  }
+
+  /** The last use of some memory by one stream. */
+  private static final class Use {
+    private final Progress progress;
+    private long ticket;
+
+    Use(Progress progress) {
+      this.progress = progress;
     }
   }
 
@@ -332,6 +387,7 @@ public final class Buffer implements AutoCloseable {
   public void copyFrom(MemorySegment source, Stream stream) {
     Objects.requireNonNull(source, "source");
     checkCopy(stream, source.byteSize(), "source");
+    stream.uses(this, null);
     stream.upload(source, this);
   }
 
@@ -352,6 +408,7 @@ public final class Buffer implements AutoCloseable {
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");
     }
+    stream.uses(this, null);
     stream.telling(() -> stream.download(this, target));
   }
 
@@ -389,6 +446,7 @@ public final class Buffer implements AutoCloseable {
     if (source.overlaps(source.byteSize(), this, byteSize())) {
       throw new IllegalArgumentException("source " + source + " overlaps " + this);
     }
+    stream.uses(source, this);
     stream.copy(source, this);
   }
 
@@ -403,6 +461,7 @@ public final class Buffer implements AutoCloseable {
    */
   public void fill(byte value, Stream stream) {
     checkCopy(stream, byteSize(), "buffer");
+    stream.uses(this, null);
     stream.fill(this, value);
   }
 
@@ -427,6 +486,11 @@ public final class Buffer implements AutoCloseable {
 
   boolean open() {
     return owner.open;
+  }
+
+  /** Remembers that work on a stream uses this memory until the stream has passed a ticket. */
+  void usedBy(Progress progress, long ticket) {
+    owner.usedBy(progress, ticket);
   }
 
   void checkOpen(String argument) {
@@ -474,20 +538,37 @@ public final class Buffer implements AutoCloseable {
 
   /**
    * Ends this buffer and its slices, and gives the memory back if it owns it; does nothing on a
-   * slice or when called again. CUDA frees memory when its device has done its work, so this can
-   * wait. C: {@code cudaFree}, {@code cudaFreeHost}.
+   * slice or when called again. Copies that use the memory are waited for. If a collective is
+   * pending that uses it, or that such a copy waits for, the buffer is closed all the same, that is
+   * told, and the memory is given back when nccl4j next sees that the stream has passed: at its
+   * {@link Stream#synchronize}, say, or its close. C: {@code cudaFree}, {@code cudaFreeHost}.
    *
-   * @throws IllegalStateException if the memory is held by what must be closed before it, such as a
-   *     registration; nothing is done then
+   * @throws IllegalStateException if a collective is pending that uses the memory; or if it is held
+   *     by what must be closed before it, such as a registration, and nothing is done then
    * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
    *     on its device hangs; it is freed when that ends
    * @throws CudaException if CUDA refuses
    */
   @Override
   public void close() {
-    if (!view && owner.end(this)) {
-      owner.release.run();
+    if (view || !owner.end(this)) {
+      return;
     }
+    Use use = owner.pending();
+    while (use != null && !use.progress.awaitsCollective()) {
+      use.progress.stream().drainCopies();
+      use = owner.pending();
+    }
+    if (use == null) {
+      owner.release.run();
+      return;
+    }
+    owner.releaseWhenUnused();
+    throw new IllegalStateException(
+        "buffer is closed while a collective on "
+            + use.progress.stream()
+            + " is pending; synchronize that stream, or an event after the collective, first: "
+            + this);
   }
 
   @Override

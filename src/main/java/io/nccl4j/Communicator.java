@@ -9,6 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import org.apache.logging.log4j.LogManager;
 
 /**
  * One rank's end of a set of ranks that move data together. Its operations enqueue work on a {@link
@@ -390,7 +391,7 @@ public abstract sealed class Communicator implements AutoCloseable
   public final ReduceOp.PreMulSum preMulSum(DataType type, double scalar) {
     Objects.requireNonNull(type, "type");
     checkConnected();
-    return new ReduceOp.PreMulSum(this, type, createOperator(type, scalar));
+    return new ReduceOp.PreMulSum(this, type, createOperator(type, scalar), null);
   }
 
   /**
@@ -406,7 +407,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (scalar.count() != 1) {
       throw new IllegalArgumentException("scalar has count " + scalar.count() + "; it must be 1");
     }
-    return new ReduceOp.PreMulSum(this, scalar.type(), createOperator(scalar));
+    return new ReduceOp.PreMulSum(this, scalar.type(), createOperator(scalar), scalar);
   }
 
   /**
@@ -496,7 +497,24 @@ public abstract sealed class Communicator implements AutoCloseable
       state = State.ABORTED;
       aborted = true;
     }
-    abortConnection();
+    try {
+      abortConnection();
+    } finally {
+      if (streams.stream().anyMatch(Stream::abandoned)) {
+        // An abort does not wait for the device.
+        Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::giveStreamsBack);
+      }
+    }
+  }
+
+  private void giveStreamsBack() {
+    for (Stream stream : streams) {
+      try {
+        stream.giveBackIfAbandoned();
+      } catch (NcclException | CudaException e) {
+        LogManager.getLogger(Communicator.class).warn("{} is stuck", stream, e);
+      }
+    }
   }
 
   /**
@@ -521,7 +539,11 @@ public abstract sealed class Communicator implements AutoCloseable
       state = State.CLOSED;
     }
     if (before == State.CONNECTED) {
-      closeConnection();
+      try {
+        closeConnection();
+      } finally {
+        giveStreamsBack();
+      }
     }
   }
 
@@ -545,7 +567,7 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /** Remembers a stream that carries operations of this communicator. */
   final void carriedBy(Stream stream) {
-    streams.removeIf(known -> !known.open());
+    streams.removeIf(known -> !known.alive());
     streams.add(stream);
   }
 
@@ -567,9 +589,11 @@ public abstract sealed class Communicator implements AutoCloseable
           "close", timeout(), "a stream that was closed before its work was done");
     }
     for (Stream stream : streams) {
-      if (stream.open()) {
+      if (stream.alive()) {
+        long enqueued = stream.progress().enqueued();
         // An abort or a failure of another communicator is that one's to tell.
         stream.drain(timeout());
+        stream.progress().passed(enqueued);
       }
     }
   }
@@ -688,6 +712,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (stream.captured()) {
       capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
     } else {
+      stream.carries(send, recv, op);
       launch(operation, send, recv, count, op, peer, stream);
     }
   }
@@ -719,6 +744,9 @@ public abstract sealed class Communicator implements AutoCloseable
       return;
     }
     stream.usedBy(this);
+    if (!stream.captured()) {
+      stream.carries(call);
+    }
     if (!stream.captured() || stream.capturesNatively()) {
       call.launch();
     }

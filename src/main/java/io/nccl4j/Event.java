@@ -12,8 +12,12 @@ import java.util.Objects;
  */
 public abstract sealed class Event implements AutoCloseable
     permits io.nccl4j.cuda.CudaEvent, io.nccl4j.reference.ReferenceEvent {
+  /** How far a stream had come when it recorded an event. */
+  record Marked(Progress progress, long ticket) {}
+
   private final Platform platform;
   private final int device;
+  private volatile Marked marked;
 
   /**
    * For the backends: makes an event of one device.
@@ -50,7 +54,12 @@ public abstract sealed class Event implements AutoCloseable
    */
   public final boolean isComplete() {
     checkOpen("event");
-    return poll();
+    Marked asked = marked;
+    boolean complete = poll();
+    if (complete) {
+      passed(asked);
+    }
+    return complete;
   }
 
   /**
@@ -71,7 +80,25 @@ public abstract sealed class Event implements AutoCloseable
       throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
     }
     checkOpen("event");
+    Marked asked = marked;
     await(timeout);
+    passed(asked);
+  }
+
+  /** Learns which stream has recorded this event, and where. */
+  final void marks(Progress progress, long ticket) {
+    marked = new Marked(progress, ticket);
+  }
+
+  /** Returns what was recorded last, or null. */
+  final Marked marked() {
+    return marked;
+  }
+
+  private static void passed(Marked reached) {
+    if (reached != null) {
+      reached.progress().passed(reached.ticket());
+    }
   }
 
   /**

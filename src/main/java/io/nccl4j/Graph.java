@@ -133,6 +133,7 @@ public abstract sealed class Graph implements AutoCloseable
         call.communicator().checkConnected();
         call.checkOperandsOpen();
         stream.usedBy(call.communicator());
+        stream.carries(call);
       }
     }
     replay(stream);

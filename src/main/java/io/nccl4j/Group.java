@@ -174,6 +174,9 @@ public final class Group {
       if (stream.captured()) {
         captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
       }
+      if (!stream.captured()) {
+        stream.carries(call);
+      }
       if (!stream.captured() || stream.capturesNatively()) {
         launched.add(call);
       }

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.List;
+
 /**
  * One checked call that a stream orders: what {@link Group} keeps until the group ends, a {@link
  * Graph} for as long as it lives, and a backend then launches.
@@ -24,4 +26,10 @@ public sealed interface GroupCall permits OperationCall, BackendCall {
    * @throws IllegalStateException if any of it has been closed since the call was made
    */
   void checkOperandsOpen();
+
+  /**
+   * {@return the buffers that the call uses until its stream has passed it, none of them null}
+   * Buffers that are held for longer need not be among them.
+   */
+  List<Buffer> operands();
 }

@@ -1,5 +1,8 @@
 package io.nccl4j;
 
+import java.util.List;
+import java.util.Objects;
+
 /**
  * One operation of the contract, for its backend to launch.
  *
@@ -41,5 +44,11 @@ public record OperationCall(
     if (recv != null) {
       recv.checkOpen("recv");
     }
+  }
+
+  @Override
+  public List<Buffer> operands() {
+    Buffer scalar = op instanceof ReduceOp.PreMulSum created ? created.scalar() : null;
+    return java.util.stream.Stream.of(send, recv, scalar).filter(Objects::nonNull).toList();
   }
 }

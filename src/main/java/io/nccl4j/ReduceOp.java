@@ -75,13 +75,21 @@ public abstract sealed class ReduceOp {
     private final Communicator communicator;
     private final DataType type;
     private final int code;
+    // Where the scalar is read when a reduction runs, or null.
+    private final Buffer scalar;
     private volatile boolean closed;
 
-    PreMulSum(Communicator communicator, DataType type, int code) {
+    PreMulSum(Communicator communicator, DataType type, int code, Buffer scalar) {
       super("mulsum");
       this.communicator = communicator;
       this.type = type;
       this.code = code;
+      this.scalar = scalar;
+    }
+
+    /** Returns the memory that the scalar is read from when a reduction runs, or null. */
+    Buffer scalar() {
+      return scalar;
     }
 
     @Override
@@ -106,6 +114,9 @@ public abstract sealed class ReduceOp {
       if (dataType != type) {
         throw new IllegalArgumentException(
             "op was created for " + type + "; it cannot reduce " + dataType);
+      }
+      if (scalar != null) {
+        scalar.checkOpen("op's scalar");
       }
     }
 

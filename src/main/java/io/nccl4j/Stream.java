@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
  * A queue of work on one device: what is enqueued runs in order, and the call that enqueues it does
@@ -24,6 +25,9 @@ public abstract sealed class Stream implements AutoCloseable
    */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(30);
 
+  private static final Duration COPY_TIMEOUT = Duration.ofSeconds(30);
+  private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
+
   private final Platform platform;
   private final int device;
   // Whose failures a wait on this stream must tell. Checked on the hot path by one comparison; the
@@ -33,6 +37,16 @@ public abstract sealed class Stream implements AutoCloseable
 
   // What a capture has taken so far, each entry launched together; null where there is no capture.
   private List<List<GroupCall>> kept;
+
+  // The work of an aborted communicator, which a wait has told, may not have left the device yet.
+  private volatile boolean leaving;
+
+  private final Progress progress = new Progress(this);
+  private final AtomicBoolean closing = new AtomicBoolean();
+  // Read plainly on the hot path; written once.
+  private boolean open = true;
+  // Closed with work on it: whoever ends the last communicator of that work gives the stream back.
+  private volatile boolean abandoned;
 
   /**
    * For the backends: makes a stream of one device.
@@ -56,7 +70,9 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /** {@return whether the stream has not been closed} */
-  public abstract boolean open();
+  public final boolean open() {
+    return open;
+  }
 
   /**
    * Waits until everything enqueued so far has finished, for at most {@link #DEFAULT_TIMEOUT}. C:
@@ -93,7 +109,9 @@ public abstract sealed class Stream implements AutoCloseable
     }
     checkOpen();
     checkNotCaptured("synchronize");
+    long enqueued = progress.enqueued();
     telling(() -> await(timeout));
+    progress.passed(enqueued);
   }
 
   /**
@@ -107,6 +125,7 @@ public abstract sealed class Stream implements AutoCloseable
     } catch (CommunicatorAbortedException told) {
       users.removeIf(Communicator::aborted);
       lastUser = null;
+      leaving = true;
       throw told;
     }
   }
@@ -121,7 +140,12 @@ public abstract sealed class Stream implements AutoCloseable
   public final boolean isComplete() {
     checkOpen();
     checkNotCaptured("isComplete");
-    return poll();
+    long enqueued = progress.enqueued();
+    boolean complete = poll();
+    if (complete) {
+      progress.passed(enqueued);
+    }
+    return complete;
   }
 
   /**
@@ -134,7 +158,8 @@ public abstract sealed class Stream implements AutoCloseable
   public final CompletionStage<Void> completion() {
     checkOpen();
     checkNotCaptured("completion");
-    return whenComplete();
+    long enqueued = progress.enqueued();
+    return whenComplete().thenRun(() -> progress.passed(enqueued));
   }
 
   /**
@@ -152,7 +177,9 @@ public abstract sealed class Stream implements AutoCloseable
       throw new IllegalArgumentException(
           "event is of device " + event.device() + "; this stream is of device " + device);
     }
+    long enqueued = progress.enqueued();
     mark(event);
+    event.marks(progress, enqueued);
   }
 
   /**
@@ -167,7 +194,9 @@ public abstract sealed class Stream implements AutoCloseable
    */
   public final void waitFor(Event event) {
     checkEvent(event);
+    Event.Marked marked = event.marked();
     follow(event);
+    progress.follows(marked);
   }
 
   private void checkEvent(Event event) {
@@ -247,8 +276,81 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   final void checkOpen() {
-    if (!open()) {
+    if (!open) {
       throw new IllegalStateException("stream is closed: " + this);
+    }
+  }
+
+  /** Returns whether the stream has not been given back yet, although it may be closed. */
+  final boolean alive() {
+    return open || abandoned;
+  }
+
+  /** Returns whether the stream is closed but not given back, because of pending work. */
+  final boolean abandoned() {
+    return abandoned;
+  }
+
+  /** Returns how far this stream has come. */
+  final Progress progress() {
+    return progress;
+  }
+
+  /** Remembers that what is enqueued next uses these buffers, each of which may be null. */
+  final void uses(Buffer one, Buffer another) {
+    long ticket = progress.next();
+    if (one != null) {
+      one.usedBy(progress, ticket);
+    }
+    if (another != null && another != one) {
+      another.usedBy(progress, ticket);
+    }
+  }
+
+  /** Remembers what a call that is enqueued next uses. */
+  final void carries(GroupCall call) {
+    long ticket = progress.next();
+    call.operands().forEach(operand -> operand.usedBy(progress, ticket));
+    progress.collective();
+  }
+
+  /** Remembers what a collective that is enqueued next uses. */
+  final void carries(Buffer send, Buffer recv, ReduceOp op) {
+    uses(send, recv);
+    progress.collective();
+    if (op instanceof ReduceOp.PreMulSum created && created.scalar() != null) {
+      uses(created.scalar(), null);
+    }
+  }
+
+  /** Waits for copies, which end by themselves. */
+  final void drainCopies() {
+    long enqueued = progress.enqueued();
+    drain(COPY_TIMEOUT);
+    progress.passed(enqueued);
+  }
+
+  /** Returns whether everything is done, whatever the communicators have to tell. */
+  final boolean endReached() {
+    if (!alive()) {
+      return true;
+    }
+    if (captured()) {
+      // Asking would invalidate the capture.
+      return false;
+    }
+    try {
+      if (leaving || users.stream().anyMatch(Communicator::aborted)) {
+        drain(ABORT_TIMEOUT);
+        leaving = false;
+        return true;
+      }
+      return idle();
+    } catch (NcclTimeoutException stays) {
+      return false;
+    } catch (CudaException broken) {
+      // A device that has failed does no more work; whoever waits for the stream is told.
+      return true;
     }
   }
 
@@ -385,14 +487,75 @@ public abstract sealed class Stream implements AutoCloseable
   protected abstract void fill(Buffer target, byte value);
 
   /**
+   * Answers without asking the communicators.
+   *
+   * @return whether everything enqueued so far has finished
+   * @throws CudaException if work on this stream failed
+   */
+  protected abstract boolean idle();
+
+  /** {@return whether somebody else owns what this stream stands for, and keeps it} */
+  protected boolean foreign() {
+    return false;
+  }
+
+  /**
    * Waits for what is enqueued, for at most the longest timeout of the communicators that it
-   * carries (30 seconds without any), and gives the stream back, also where the wait failed; work
-   * that is stuck ends with its communicator's {@link Communicator#abort}. Idempotent. A stream
-   * that wraps a foreign one leaves that one alone. C: {@code cudaStreamDestroy}.
+   * carries, and gives the stream back, also where the wait failed; called once.
    *
    * @throws NcclTimeoutException if the time has passed
    * @throws CudaException if work on this stream failed, or the runtime refuses
    */
+  protected abstract void release();
+
+  /**
+   * Gives the stream back. Copies that are enqueued are waited for, for at most the longest timeout
+   * of the communicators that it carries (30 seconds without any). A collective that is pending is
+   * refused: the stream is closed all the same, and is given back when its communicators are closed
+   * or aborted. What an aborted communicator has left is waited for. Idempotent. A stream that
+   * wraps a foreign one leaves that one alone, and waits for collectives too. C: {@code
+   * cudaStreamDestroy}.
+   *
+   * @throws IllegalStateException if a collective is pending
+   * @throws NcclTimeoutException if the time has passed
+   * @throws CudaException if work on this stream failed, or the runtime refuses
+   */
   @Override
-  public abstract void close();
+  public final void close() {
+    if (!closing.compareAndSet(false, true)) {
+      return;
+    }
+    if (!foreign() && carriesPendingCollective()) {
+      abandoned = true;
+      open = false;
+      throw new IllegalStateException(
+          "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
+              .formatted(lastUser, this));
+    }
+    open = false;
+    giveBack();
+  }
+
+  private boolean carriesPendingCollective() {
+    return users.stream().anyMatch(Communicator::open) && !progress.passedCollectives();
+  }
+
+  private void giveBack() {
+    long enqueued = progress.enqueued();
+    release();
+    progress.passed(enqueued);
+  }
+
+  /** Gives the stream back if it is closed already and no communicator needs it any more. */
+  final void giveBackIfAbandoned() {
+    if (abandoned && users.stream().noneMatch(Communicator::open)) {
+      synchronized (this) {
+        if (!abandoned) {
+          return;
+        }
+        abandoned = false;
+      }
+      giveBack();
+    }
+  }
 }

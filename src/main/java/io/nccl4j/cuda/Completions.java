@@ -128,7 +128,7 @@ final class Completions {
   private static void look(long id, Pending pending) {
     CudaStream stream = pending.stream();
     RuntimeException failure = stream.failure();
-    if (failure != null || !stream.open() || stream.isComplete()) {
+    if (failure != null || stream.ended()) {
       COMPLETERS.execute(() -> end(id, failure));
     }
   }

@@ -20,7 +20,6 @@ import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
 import org.apache.logging.log4j.LogManager;
@@ -40,10 +39,8 @@ public final class CudaStream extends Stream {
 
   private final MemorySegment handle;
   private final boolean foreign;
-  private final AtomicBoolean closed = new AtomicBoolean();
   private final Staging staging = new Staging(this);
-  // Read plainly on the hot path; written once, before the handle goes.
-  private boolean open = true;
+  private boolean destroyed;
 
   private CudaStream(MemorySegment handle, int device, boolean foreign) {
     super(Platform.CUDA, device);
@@ -113,11 +110,6 @@ public final class CudaStream extends Stream {
   }
 
   @Override
-  public boolean open() {
-    return open;
-  }
-
-  @Override
   protected void await(Duration timeout) {
     await(this::reached, timeout, "cudaStreamQuery");
     throwFailureOfUsers("cudaStreamQuery");
@@ -158,9 +150,19 @@ public final class CudaStream extends Stream {
 
   @Override
   protected boolean poll() {
-    boolean reached = CudaDevices.on(device(), this::reached);
+    boolean reached = idle();
     throwFailureOfUsers("cudaStreamQuery");
     return reached;
+  }
+
+  @Override
+  protected boolean idle() {
+    return CudaDevices.on(device(), this::reached);
+  }
+
+  @Override
+  protected boolean foreign() {
+    return foreign;
   }
 
   /**
@@ -178,7 +180,7 @@ public final class CudaStream extends Stream {
   }
 
   private void checkNotDestroyed() {
-    if (!open) {
+    if (destroyed) {
       throw new IllegalStateException("stream was closed while it was in use: " + this);
     }
   }
@@ -201,14 +203,27 @@ public final class CudaStream extends Stream {
    */
   RuntimeException failure() {
     try {
-      if (open) {
+      if (!destroyed()) {
         poll();
       }
       return null;
-    } catch (IllegalStateException closedMeanwhile) {
-      return open ? closedMeanwhile : null;
+    } catch (IllegalStateException destroyedMeanwhile) {
+      return destroyed() ? null : destroyedMeanwhile;
     } catch (RuntimeException failure) {
       return failure;
+    }
+  }
+
+  private synchronized boolean destroyed() {
+    return destroyed;
+  }
+
+  /** Returns whether the stream has come to its end, or is gone, which it had to come to first. */
+  boolean ended() {
+    try {
+      return destroyed() || idle();
+    } catch (IllegalStateException destroyedMeanwhile) {
+      return destroyed();
     }
   }
 
@@ -303,10 +318,7 @@ public final class CudaStream extends Stream {
   }
 
   @Override
-  public void close() {
-    if (!closed.compareAndSet(false, true)) {
-      return;
-    }
+  protected void release() {
     RuntimeException stuck = finish();
     if (stuck != null) {
       tellUsersOfStuckWork();
@@ -314,7 +326,7 @@ public final class CudaStream extends Stream {
     }
     staging.close(stuck == null);
     synchronized (this) {
-      open = false;
+      destroyed = true;
       if (!foreign) {
         CudaDevices.run(
             device(),

@@ -51,11 +51,6 @@ public final class ReferenceStream extends Stream {
     this.name = "nccl4j-stream-" + STREAMS.incrementAndGet() + "-device-" + device;
   }
 
-  @Override
-  public boolean open() {
-    return !closed;
-  }
-
   /** Appends one operation of a communicator. */
   void launch(
       Member member,
@@ -271,13 +266,18 @@ public final class ReferenceStream extends Stream {
 
   @Override
   protected boolean poll() {
-    boolean finished = queue.finished() == queue.enqueued();
+    boolean finished = idle();
     NcclException failed = failure;
     if (failed != null) {
       throw failed;
     }
     throwFailureOfUsers("isComplete");
     return finished;
+  }
+
+  @Override
+  protected boolean idle() {
+    return queue.finished() == queue.enqueued();
   }
 
   @Override
@@ -388,11 +388,8 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  public void close() {
+  protected void release() {
     synchronized (producers) {
-      if (closed) {
-        return;
-      }
       closed = true;
     }
     Thread thread = worker;

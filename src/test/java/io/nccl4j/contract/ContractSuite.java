@@ -64,6 +64,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class PendingUse extends PendingUseContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class PointToPoint extends PointToPointContract {
     @Override
     BackendUnderTest underTest() {

@@ -351,8 +351,11 @@ abstract class LifecycleContract {
         comm.allReduce(other, other, ReduceOp.MAX, another);
       }
       Thread.currentThread().interrupt();
-      stream.close();
       comm.close();
+      for (int i = 0; i < 20; i++) {
+        value.fill((byte) 3, stream);
+      }
+      stream.close();
       another.close();
       assertTrue(Thread.interrupted(), "the interrupt is kept");
       assertFalse(comm.aborted());

@@ -144,15 +144,17 @@ class AbortTest {
     long before = StandIn.live("communicator");
     List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
     Communicator waiting = ranks.getFirst();
+    long streams = StandIn.live("stream");
     Stream stream = waiting.newStream();
     Buffer value = waiting.allocate(DataType.INT32, 1);
     waiting.allReduce(value, value, ReduceOp.SUM, stream);
-    assertThrows(NcclTimeoutException.class, stream::close);
+    assertThrows(IllegalStateException.class, stream::close);
     assertThrows(NcclTimeoutException.class, waiting::close);
     assertTrue(waiting.aborted());
     ranks.getLast().abort();
     value.close();
     assertEquals(before, StandIn.live("communicator"));
+    assertEquals(streams, StandIn.live("stream"));
   }
 
   @Test

@@ -20,6 +20,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
@@ -291,17 +292,20 @@ class FaultsTest {
   }
 
   @Test
-  void aBufferThatIsClosedWhileACollectiveNeedsItFailsTheCollective() {
+  void memoryThatIsFreedWhileACollectiveNeedsItFailsTheCollective() {
     CountDownLatch closed = new CountDownLatch(1);
     Ranks.run(
         2,
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 1000);
+          Arena arena = Arena.ofShared();
+          Buffer data =
+              Buffer.ofHostSegment(
+                  arena.allocate(4000, 4), DataType.FLOAT32, 1000, comm.device(), () -> {});
           if (comm.rank() == 0) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
-            data.close();
+            arena.close();
             closed.countDown();
           } else {
             closed.await();
@@ -568,8 +572,10 @@ class FaultsTest {
           CountDownLatch ended = new CountDownLatch(1);
           Mark never = new Mark();
           Buffer data = comm.allocate(DataType.FLOAT32, 6);
-          ((ReferenceStream) stuck).follow(never);
           comm.allReduce(data, data, ReduceOp.SUM, stuck);
+          stuck.synchronize();
+          ((ReferenceStream) stuck).follow(never);
+          data.fill((byte) 0, stuck);
           NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, stuck::close);
           assertTrue(thrown.getMessage().contains("1.0 s: 2 pending"), thrown::toString);
           stuck.close();

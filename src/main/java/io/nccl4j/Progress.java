@@ -1,0 +1,137 @@
+package io.nccl4j;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.logging.log4j.LogManager;
+
+/**
+ * How far a stream has come, as far as anybody has looked: so that memory which work still uses is
+ * not given back beneath it.
+ *
+ * <p>Whatever uses a buffer takes a ticket when it is enqueued. A wait that has succeeded has
+ * passed the tickets that were out when it began. Only where no wait tells is the stream itself
+ * asked.
+ */
+final class Progress {
+  /** A mark that this stream waits for: reached once this stream has passed a ticket of its own. */
+  private record Following(long ticket, long mark) {}
+
+  /** What is to happen once a ticket has been passed. */
+  private record Deferred(long ticket, Runnable action) {}
+
+  private final Stream stream;
+  // Counted plainly: where two threads use one stream, a lost count makes tickets equal, not early.
+  private long enqueued;
+  private long lastCollective;
+  private volatile long passed;
+  private final Map<Progress, Following> following = new HashMap<>();
+  private final List<Deferred> deferred = new ArrayList<>();
+
+  Progress(Stream stream) {
+    this.stream = stream;
+  }
+
+  Stream stream() {
+    return stream;
+  }
+
+  /** Takes the next ticket. */
+  long next() {
+    return ++enqueued;
+  }
+
+  /** Says that the last ticket is a collective's. */
+  void collective() {
+    lastCollective = enqueued;
+  }
+
+  /** Returns the last ticket. */
+  long enqueued() {
+    return enqueued;
+  }
+
+  /** Notes that the stream waits for another one's mark from here on; null is no mark. */
+  void follows(Event.Marked marked) {
+    if (marked != null && marked.progress() != this) {
+      synchronized (this) {
+        following.put(marked.progress(), new Following(next(), marked.ticket()));
+      }
+    }
+  }
+
+  /** Notes that everything up to a ticket is done. */
+  void passed(long ticket) {
+    if (ticket <= passed) {
+      return;
+    }
+    List<Runnable> due = new ArrayList<>();
+    synchronized (this) {
+      passed = Math.max(passed, ticket);
+      following.forEach(
+          (source, at) -> {
+            if (at.ticket() <= ticket) {
+              due.add(() -> source.passed(at.mark()));
+            }
+          });
+      following.values().removeIf(at -> at.ticket() <= ticket);
+      deferred.forEach(
+          later -> {
+            if (later.ticket() <= ticket) {
+              due.add(later.action());
+            }
+          });
+      deferred.removeIf(later -> later.ticket() <= ticket);
+    }
+    due.forEach(this::run);
+  }
+
+  private void run(Runnable action) {
+    try {
+      action.run();
+    } catch (NcclException | CudaException e) {
+      // Whoever waits for the stream has not asked for this; whoever closed the buffer was told.
+      LogManager.getLogger(Progress.class)
+          .warn("{}: what was closed too early could not be given back", stream, e);
+    }
+  }
+
+  /** Returns whether everything up to a ticket is done; asks the stream if nobody knows. */
+  boolean hasPassed(long ticket) {
+    if (ticket <= passed) {
+      return true;
+    }
+    long before = enqueued;
+    if (!stream.endReached()) {
+      return false;
+    }
+    passed(before);
+    return true;
+  }
+
+  /** Returns whether all collectives are done. */
+  boolean passedCollectives() {
+    return hasPassed(lastCollective);
+  }
+
+  /** Returns whether work waits for a collective, on this stream or on one that it follows. */
+  boolean awaitsCollective() {
+    List<Progress> followed;
+    synchronized (this) {
+      followed = List.copyOf(following.keySet());
+    }
+    return !passedCollectives() || followed.stream().anyMatch(p -> !p.passedCollectives());
+  }
+
+  /** Does something once a ticket has been passed; at once if it has. */
+  void whenPassed(long ticket, Runnable action) {
+    synchronized (this) {
+      if (ticket > passed) {
+        deferred.add(new Deferred(ticket, action));
+        return;
+      }
+    }
+    action.run();
+  }
+}

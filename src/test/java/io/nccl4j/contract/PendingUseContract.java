@@ -1,0 +1,211 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Event;
+import io.nccl4j.Graph;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** Closing what pending work uses is refused at once; closing what is known to be done is not. */
+abstract class PendingUseContract {
+  private static final Duration SOON = Duration.ofSeconds(20);
+
+  abstract BackendUnderTest underTest();
+
+  @Test
+  void closingABufferThatAPendingCollectiveUsesIsRefusedAndItsMemoryStaysUntilTheEnd() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Buffer send = stuck.comm().allocate(DataType.INT32, 4);
+      Buffer recv = stuck.comm().allocate(DataType.INT32, 4);
+      stuck.comm().allReduce(send, recv, ReduceOp.SUM, stuck.stream());
+      refused(send::close, stuck.stream());
+      refused(recv::close, stuck.stream());
+      send.close();
+      assertThrows(IllegalStateException.class, send::address, "closed all the same");
+      stuck.join();
+      stuck.join();
+      stuck.stream().synchronize(SOON);
+    }
+  }
+
+  @Test
+  void aSlicesUseIsItsOwnersUse() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Buffer whole = stuck.comm().allocate(DataType.INT32, 8);
+      Buffer part = whole.slice(4, 4);
+      stuck.comm().allReduce(part, part, ReduceOp.SUM, stuck.stream());
+      part.close();
+      refused(whole::close, stuck.stream());
+    }
+  }
+
+  @Test
+  void copiesAndGroupsAndScalarsAreUsesToo() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Communicator comm = stuck.comm();
+      Buffer filled = comm.allocate(DataType.INT32, 4);
+      Buffer copied = comm.allocate(DataType.INT32, 4);
+      Buffer grouped = comm.allocate(DataType.INT32, 4);
+      Buffer scalar = comm.allocate(DataType.INT32, 1);
+      Buffer scaled = comm.allocate(DataType.INT32, 4);
+      filled.fill((byte) 1, stuck.stream());
+      copied.copyFrom(filled, stuck.stream());
+      Group.run(() -> comm.allReduce(grouped, grouped, ReduceOp.SUM, stuck.stream()));
+      ReduceOp.PreMulSum op = comm.preMulSum(scalar);
+      comm.allReduce(scaled, scaled, op, stuck.stream());
+      for (Buffer buffer : List.of(filled, copied, grouped, scalar, scaled)) {
+        refused(buffer::close, stuck.stream());
+      }
+      op.close();
+    }
+  }
+
+  @Test
+  void aGraphUsesItsBuffersEachTimeItIsLaunched() {
+    try (StuckCollective stuck = StuckCollective.start(underTest());
+        Stream captured = stuck.comm().newStream()) {
+      Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+      List<Graph> graphs =
+          Graph.capture(
+              List.of(captured),
+              () -> stuck.comm().allReduce(value, value, ReduceOp.SUM, captured));
+      graphs.getFirst().launch(stuck.stream());
+      refused(value::close, stuck.stream());
+      stuck.ranks().abort();
+      graphs.getFirst().close();
+    }
+  }
+
+  @Test
+  void whatASynchronizedEventHasPassedMayBeClosedThoughTheStreamGoesOn() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Rank rank = stuck.rank();
+      Buffer early = rank.comm().allocate(DataType.INT32, 4);
+      Buffer late = rank.comm().allocate(DataType.INT32, 4);
+      try (Stream stream = rank.comm().newStream();
+          Event passed = rank.comm().newEvent();
+          Event never = rank.comm().newEvent()) {
+        early.fill((byte) 1, stream);
+        stream.record(passed);
+        stuck.stream().record(never);
+        stream.waitFor(never);
+        late.fill((byte) 1, stream);
+        passed.synchronize(SOON);
+        assertDoesNotThrow(early::close);
+        refused(late::close, stream);
+        stuck.ranks().abort();
+      }
+    }
+  }
+
+  @Test
+  void whatAnotherStreamHasWaitedForMayBeClosed() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Rank rank = stuck.rank();
+      Buffer value = rank.comm().allocate(DataType.INT32, 4);
+      Buffer other = rank.comm().allocate(DataType.INT32, 4);
+      try (Stream first = rank.comm().newStream();
+          Stream second = rank.comm().newStream();
+          Event handOver = rank.comm().newEvent();
+          Event never = rank.comm().newEvent()) {
+        value.fill((byte) 1, first);
+        first.record(handOver);
+        stuck.stream().record(never);
+        first.waitFor(never);
+        other.fill((byte) 1, first);
+        second.waitFor(handOver);
+        second.synchronize(SOON);
+        assertDoesNotThrow(value::close);
+        refused(other::close, first);
+        stuck.ranks().abort();
+      }
+    }
+  }
+
+  @Test
+  void aCompletionMayCloseWhatItWaitedFor() throws Exception {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.comm().allocate(DataType.INT32, 1 << 20);
+      rank.comm().allReduce(value, value, ReduceOp.MAX, rank.stream());
+      CompletableFuture<Void> closed =
+          rank.stream().completion().thenRun(value::close).toCompletableFuture();
+      closed.get(SOON.toSeconds(), TimeUnit.SECONDS);
+    }
+  }
+
+  @Test
+  void aStreamThatIsFoundIdleMakesAllOfItsBuffersFree() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.ints(1, 2, 3);
+      Buffer moved = rank.comm().allocate(DataType.INT32, 3);
+      rank.comm().allReduce(value, moved, ReduceOp.SUM, rank.stream());
+      assertArrayEquals(new int[] {1, 2, 3}, rank.downloadInts(moved));
+      assertDoesNotThrow(moved::close);
+    }
+  }
+
+  @Test
+  void aPendingCopyIsWaitedFor() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.comm().allocate(DataType.INT32, 1 << 20);
+      Buffer copy = rank.allocate(DataType.INT32, 1 << 20);
+      value.fill((byte) 1, rank.stream());
+      copy.copyFrom(value, rank.stream());
+      assertDoesNotThrow(value::close);
+      assertEquals(0x01010101, rank.downloadInts(copy)[(1 << 20) - 1]);
+    }
+  }
+
+  @Test
+  void closingAStreamWithAPendingCollectiveIsRefusedAtOnceAndTheCommunicatorGivesItBack() {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Communicator comm = stuck.comm();
+      Stream closing = comm.newStream();
+      Buffer value = comm.allocate(DataType.INT32, 4);
+      comm.allReduce(value, value, ReduceOp.SUM, closing);
+      IllegalStateException refusal =
+          assertThrows(IllegalStateException.class, closing::close, "not waited for");
+      assertTrue(refusal.getMessage().contains(closing.toString()), refusal.getMessage());
+      assertTrue(refusal.getMessage().contains(comm.toString()), refusal.getMessage());
+      assertFalse(closing.open());
+      closing.close();
+      assertThrows(
+          IllegalStateException.class,
+          () -> comm.allReduce(value, value, ReduceOp.SUM, closing),
+          "closed all the same");
+      stuck.join();
+      stuck.join();
+      stuck.stream().synchronize(SOON);
+      Thread peer = Thread.ofPlatform().start(stuck.absent().comm()::close);
+      comm.close();
+      assertDoesNotThrow(value::close);
+      assertDoesNotThrow(() -> peer.join(SOON));
+      assertFalse(comm.aborted());
+    }
+  }
+
+  private static void refused(Runnable close, Stream stream) {
+    long start = System.nanoTime();
+    IllegalStateException refusal = assertThrows(IllegalStateException.class, close::run);
+    assertTrue(refusal.getMessage().contains(stream.toString()), refusal.getMessage());
+    assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(10), "refused, not waited for");
+  }
+}
