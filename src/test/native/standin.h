@@ -78,6 +78,7 @@ int nccl4j_standin_comm_name_intact(ncclComm_t comm);
 struct nccl4j_standin_site {
   const char *name;
   _Atomic int64_t calls;
+  atomic_bool recorded;
   struct nccl4j_standin_site *next;
 };
 void nccl4j_standin_register(struct nccl4j_standin_site *site);

@@ -9,6 +9,7 @@
 #define NCCL4J_STANDIN_CLIQUE_H
 
 #include "../standin.h"
+#include "release.h"
 
 #include <pthread.h>
 

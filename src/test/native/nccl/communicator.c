@@ -239,7 +239,8 @@ ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncc
       warn("ncclConfig_t argument not initialized via NCCL_CONFIG_INITIALIZER");
       return ncclInvalidArgument;
     }
-    memcpy(own, given, given->size < sizeof *own ? given->size : sizeof *own);
+    size_t known = release_config_bytes();
+    memcpy(own, given, given->size < known ? given->size : known);
     ncclResult_t result = config_check(own);
     if (result != ncclSuccess) return result;
   }

@@ -26,7 +26,7 @@ size_t type_size(ncclDataType_t type) {
   }
 }
 
-bool type_valid(ncclDataType_t type) { return (int)type >= 0 && (int)type < ncclNumTypes; }
+bool type_valid(ncclDataType_t type) { return (int)type >= 0 && (int)type < RELEASE_TYPES; }
 bool type_is_integer(ncclDataType_t type) { return (int)type <= ncclUint64; }
 
 /* ---- small floats ---- */
