@@ -31,7 +31,9 @@ class ArchitectureTest {
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String INTERNAL = "io.nccl4j.internal..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
-  private static final String[] PLATFORM = {"java..", "javax.crypto..", "org.apache.logging.log4j"};
+  private static final String[] PLATFORM = {
+    "java..", "javax.crypto..", "com.sun.management", "org.apache.logging.log4j"
+  };
 
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
