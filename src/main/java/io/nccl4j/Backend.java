@@ -80,6 +80,14 @@ public abstract sealed class Backend implements AutoCloseable
   public abstract Map<String, String> versions();
 
   /**
+   * {@return whether this backend can do something, on all its devices and with the libraries that
+   * it has found} Nothing is tried, and nothing native is called.
+   *
+   * @param feature what it is to do
+   */
+  public abstract boolean supports(Feature feature);
+
+  /**
    * {@return a new id for one communicator} One rank calls this; all ranks need its result. C:
    * {@code ncclGetUniqueId}.
    *

@@ -698,6 +698,10 @@ public abstract sealed class Communicator implements AutoCloseable
       int peer,
       Stream stream) {
     checkStream(stream);
+    DataType type = (send == null ? recv : send).type();
+    if (type.float8()) {
+      checkFloat8(operation, type);
+    }
     if (count == 0 && !operation.pointToPoint()) {
       return;
     }
@@ -806,9 +810,6 @@ public abstract sealed class Communicator implements AutoCloseable
   private void checkOperator(ReduceOp op, DataType type) {
     Objects.requireNonNull(op, "op");
     op.check(this, type);
-    if (type.float8()) {
-      checkFloat8Reduction(type);
-    }
   }
 
   private static void checkTypes(Buffer send, Buffer recv) {
@@ -916,13 +917,14 @@ public abstract sealed class Communicator implements AutoCloseable
       Stream stream);
 
   /**
-   * Throws unless this rank's device can reduce the float8 type.
+   * Throws unless this rank can do the operation on a float8 type.
    *
+   * @param operation what it is to do
    * @param type one of the two float8 types
    * @throws IllegalArgumentException if the device cannot
    * @throws UnsupportedNcclVersionException if NCCL cannot
    */
-  protected abstract void checkFloat8Reduction(DataType type);
+  protected abstract void checkFloat8(Operation operation, DataType type);
 
   /**
    * Creates an operator with an immediate scalar.

@@ -8,6 +8,7 @@ import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.Event;
+import io.nccl4j.Feature;
 import io.nccl4j.GroupCall;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.Platform;
@@ -30,6 +31,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -120,6 +122,16 @@ public final class NcclBackend extends Backend {
     versions.put("cuda runtime library", cudart.path().toString());
     versions.put("cuda driver", cudaVersion(CudaDevices.driverVersion()));
     return versions;
+  }
+
+  @Override
+  public boolean supports(Feature feature) {
+    boolean released = version.has(FirstRelease.of(feature));
+    return feature == Feature.FLOAT8_REDUCTION
+        ? released
+            && IntStream.of(computeCapabilities)
+                .allMatch(c -> c >= NcclCommunicator.FLOAT8_COMPUTE_CAPABILITY)
+        : released;
   }
 
   private static String cudaVersion(int code) {

@@ -37,7 +37,7 @@ import org.apache.logging.log4j.Logger;
  */
 public final class NcclCommunicator extends Communicator {
   private static final Logger LOG = LogManager.getLogger(NcclCommunicator.class);
-  private static final int FLOAT8_COMPUTE_CAPABILITY = 90;
+  static final int FLOAT8_COMPUTE_CAPABILITY = 90;
 
   // How long an abort waits for a call in flight before it leaves the freeing to that call's
   // thread.
@@ -267,7 +267,7 @@ public final class NcclCommunicator extends Communicator {
       case SEND -> nccl_h.ncclSend(from, count, type, peer, comm, stream);
       case RECV -> nccl_h.ncclRecv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
-          backend.version().atLeast(NcclVersion.V2_28)
+          backend.version().has(FirstRelease.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
               : exchangeByPeers(operation, send, recv, count, type, peer, stream);
     };
@@ -352,8 +352,14 @@ public final class NcclCommunicator extends Communicator {
   }
 
   @Override
-  protected void checkFloat8Reduction(DataType type) {
-    backend.version().require(NcclVersion.V2_24, "reduction of " + type);
+  protected void checkFloat8(Operation operation, DataType type) {
+    backend.version().require(FirstRelease.FLOAT8_DATA, operation.function() + " of " + type);
+    if (operation.reduces()) {
+      checkFloat8Reduction(type);
+    }
+  }
+
+  private void checkFloat8Reduction(DataType type) {
     int capability = backend.computeCapability(device());
     if (capability < FLOAT8_COMPUTE_CAPABILITY) {
       throw new IllegalArgumentException(
@@ -377,6 +383,9 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private int createOperator(DataType type, MemorySegment scalar, int residence) {
+    if (type.float8()) {
+      backend.version().require(FirstRelease.FLOAT8_DATA, "ncclRedOpCreatePreMulSum of " + type);
+    }
     MemorySegment comm = handle.enter("ncclRedOpCreatePreMulSum");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment operator = arena.allocate(ValueLayout.JAVA_INT);

@@ -8,9 +8,26 @@ import io.nccl4j.UnsupportedNcclVersionException;
  * @param code the number that {@code ncclGetVersion} gives, such as 23007
  */
 record NcclVersion(int code) implements Comparable<NcclVersion> {
-  static final NcclVersion V2_24 = new NcclVersion(22400);
   static final NcclVersion V2_27 = new NcclVersion(22700);
-  static final NcclVersion V2_28 = new NcclVersion(22800);
+
+  static NcclVersion of(int major, int minor, int patch) {
+    return new NcclVersion(major * 10000 + minor * 100 + patch);
+  }
+
+  /** Returns whether this release has what came with a given one. */
+  boolean has(FirstRelease first) {
+    return atLeast(first.version());
+  }
+
+  /** Throws unless this release has the function of NCCL. */
+  void require(String function) {
+    require(FirstRelease.of(function), function);
+  }
+
+  /** Throws unless this release has what came with a given one, which the caller asked for. */
+  void require(FirstRelease first, String function) {
+    require(first.version(), function);
+  }
 
   boolean atLeast(NcclVersion other) {
     return compareTo(other) >= 0;

@@ -8,6 +8,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
 import io.nccl4j.Event;
+import io.nccl4j.Feature;
 import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
@@ -95,6 +96,13 @@ public final class ReferenceBackend extends Backend {
   @Override
   public Map<String, String> versions() {
     return libraryVersions();
+  }
+
+  @Override
+  public boolean supports(Feature feature) {
+    return switch (feature) {
+      case SPLIT, PRE_MUL_SUM, GRAPHS, FLOAT8_DATA, FLOAT8_REDUCTION -> true;
+    };
   }
 
   @Override

@@ -150,8 +150,8 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected void checkFloat8Reduction(DataType type) {
-    // The reference reduces every type.
+  protected void checkFloat8(Operation operation, DataType type) {
+    // The reference moves and reduces every type.
   }
 
   @Override

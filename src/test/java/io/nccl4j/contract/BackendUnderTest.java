@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.List;
 import java.util.stream.IntStream;
 
@@ -18,6 +19,16 @@ interface BackendUnderTest {
   /** Whether reductions of float8 work on the devices at hand. */
   default boolean reducesFloat8() {
     return true;
+  }
+
+  /** Whether float8 can be moved at all. */
+  default boolean movesFloat8() {
+    return true;
+  }
+
+  /** The types that can be moved. */
+  default List<DataType> movedTypes() {
+    return Arrays.stream(DataType.values()).filter(t -> !t.float8() || movesFloat8()).toList();
   }
 
   /** Whether this type can be reduced. */

@@ -1,0 +1,190 @@
+package io.nccl4j.natives;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Feature;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UnsupportedNcclVersionException;
+import io.nccl4j.bindings.nccl.nccl_h;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.SortedSet;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** What an older NCCL lacks is refused before the call, and {@code supports} says the same. */
+@OnOlderStandIn
+class OlderReleaseTest {
+  private static final String RELEASE = System.getProperty("test.nccl.release");
+  private static final String FIRST_WITH_FLOAT8 = "2.24.3";
+  // Where NCCL has no function for them, the same is done by sends and receives.
+  private static final Set<String> DONE_OTHERWISE =
+      Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
+
+  private Backend backend;
+  private Communicator comm;
+  private Stream stream;
+  private String found;
+
+  @BeforeEach
+  void open() {
+    backend = Backend.nccl();
+    found = backend.versions().get("nccl");
+    comm =
+        backend.communicator(
+            backend.newUniqueId(),
+            1,
+            0,
+            CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10)).withName("older"));
+    stream = comm.newStream();
+    StandIn.reset();
+  }
+
+  @AfterEach
+  void close() {
+    comm.close();
+    stream.close();
+    backend.close();
+  }
+
+  /** How a program would come to call each function that some of the tested releases lack. */
+  private Map<String, Executable> callers() {
+    return Map.of();
+  }
+
+  private boolean lacks(String release) {
+    return Releases.compare(found, release) < 0;
+  }
+
+  @Test
+  void theLibraryIsOfTheReleaseThatThisProcessIsFor() {
+    assertTrue(found.startsWith(RELEASE + "."), found);
+  }
+
+  @Test
+  void whatTheReleaseLacksIsRefusedBeforeTheCall() {
+    SortedMap<String, String> releases = Releases.byFunction();
+    SortedSet<String> lacking = new TreeSet<>(LibraryCalls.to(nccl_h.class));
+    lacking.removeIf(f -> DONE_OTHERWISE.contains(f) || !releases.containsKey(f));
+    lacking.removeIf(f -> !lacks(releases.get(f)));
+    Map<String, Executable> callers = callers();
+    assertEquals(
+        Set.of(),
+        new TreeSet<>(lacking.stream().filter(f -> !callers.containsKey(f)).toList()),
+        "nccl4j calls these, and this test does not know how a program comes to that");
+    for (String function : lacking) {
+      assertRefused(function, releases.get(function), callers.get(function));
+      assertEquals(0, StandIn.calls(function), function);
+    }
+    noGroupIsLeftOpen();
+  }
+
+  private void assertRefused(String function, String needed, Executable caller) {
+    UnsupportedNcclVersionException refused =
+        assertThrows(UnsupportedNcclVersionException.class, caller, function);
+    assertEquals(function, refused.function());
+    assertEquals(found, refused.found());
+    assertEquals(needed, refused.needed());
+  }
+
+  private void noGroupIsLeftOpen() {
+    Buffer value = ints(5);
+    Buffer result = ints(0);
+    comm.allReduce(value, result, ReduceOp.SUM, stream);
+    assertArrayEquals(new int[] {5}, download(result), "launched at once");
+    value.close();
+    result.close();
+  }
+
+  private Buffer ints(int... values) {
+    Buffer buffer = comm.allocate(DataType.INT32, values.length);
+    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    return buffer;
+  }
+
+  private int[] download(Buffer buffer) {
+    int[] values = new int[(int) buffer.count()];
+    buffer.copyTo(MemorySegment.ofArray(values), stream);
+    return values;
+  }
+
+  @Test
+  void float8IsRefusedBeforeTheCallWhereTheReleaseDoesNotKnowIt() {
+    for (DataType type : Set.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2)) {
+      try (Buffer send = comm.allocate(type, 4);
+          Buffer recv = comm.allocate(type, 4);
+          Buffer factor = comm.allocate(type, 1)) {
+        Map<String, Executable> callers = new TreeMap<>();
+        callers.put("ncclAllReduce", () -> comm.allReduce(send, recv, ReduceOp.MAX, stream));
+        callers.put("ncclBroadcast", () -> comm.broadcast(send, recv, 0, stream));
+        callers.put("ncclReduce", () -> comm.reduce(send, recv, ReduceOp.SUM, 0, stream));
+        callers.put("ncclAllGather", () -> comm.allGather(send, recv, stream));
+        callers.put(
+            "ncclReduceScatter", () -> comm.reduceScatter(send, recv, ReduceOp.SUM, stream));
+        callers.put("ncclAlltoAll", () -> comm.allToAll(send, recv, stream));
+        callers.put("ncclGather", () -> comm.gather(send, recv, 0, stream));
+        callers.put("ncclScatter", () -> comm.scatter(send, recv, 0, stream));
+        callers.put("ncclSend", () -> Group.run(() -> messageToMyself(send, recv)));
+        callers.put("ncclRedOpCreatePreMulSum", () -> comm.preMulSum(type, 2).close());
+        if (lacks(FIRST_WITH_FLOAT8)) {
+          callers.forEach((f, call) -> assertRefused(f + " of " + type, FIRST_WITH_FLOAT8, call));
+          assertRefused(
+              "ncclRedOpCreatePreMulSum of " + type,
+              FIRST_WITH_FLOAT8,
+              () -> comm.preMulSum(factor));
+          callers.keySet().forEach(f -> assertEquals(0, StandIn.calls(f), f));
+          assertEquals(0, StandIn.calls("ncclGroupStart"));
+        } else {
+          callers.forEach((f, call) -> assertWorks(call));
+        }
+      }
+    }
+    stream.synchronize();
+    noGroupIsLeftOpen();
+  }
+
+  private void messageToMyself(Buffer send, Buffer recv) {
+    comm.send(send, 0, stream);
+    comm.recv(recv, 0, stream);
+  }
+
+  private static void assertWorks(Executable call) {
+    try {
+      call.execute();
+    } catch (Throwable failure) {
+      throw new AssertionError(failure);
+    }
+  }
+
+  @Test
+  void supportsAgreesWithTheRelease() {
+    Map<Feature, String> first = new TreeMap<>();
+    SortedMap<String, String> releases = Releases.byFunction();
+    first.put(Feature.GRAPHS, "2.9");
+    first.put(Feature.PRE_MUL_SUM, releases.get("ncclRedOpCreatePreMulSum"));
+    first.put(Feature.SPLIT, releases.get("ncclCommSplit"));
+    first.put(Feature.FLOAT8_DATA, FIRST_WITH_FLOAT8);
+    first.put(Feature.FLOAT8_REDUCTION, FIRST_WITH_FLOAT8);
+    for (Feature feature : Feature.values()) {
+      assertEquals(!lacks(first.get(feature)), backend.supports(feature), feature::toString);
+    }
+    assertEquals(0, StandIn.calls("ncclGetVersion"), "nothing is tried");
+  }
+}
