@@ -102,8 +102,7 @@ public abstract sealed class Backend implements AutoCloseable
   /**
    * Makes one rank's end of a communicator. It returns when all ranks have come, within the
    * configured timeout; called in a {@link Group}, it returns at once and the communicator is
-   * usable when the group has ended. An interrupt ends the wait on NCCL; the reference keeps it for
-   * later. C: {@code ncclCommInitRankConfig}.
+   * usable when the group has ended. C: {@code ncclCommInitRankConfig}.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
@@ -113,13 +112,14 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
-   * @throws IllegalStateException if the backend is closed, or this thread's group holds operations
+   * @throws IllegalStateException if the backend is closed, this thread's group holds operations,
+   *     or this thread is capturing a graph
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
   public final Communicator communicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
-    checkOpen();
+    checkMakes("making a communicator");
     Objects.requireNonNull(id, "id");
     Objects.requireNonNull(config, "config");
     if (worldSize < 1) {
@@ -176,11 +176,11 @@ public abstract sealed class Backend implements AutoCloseable
    *
    * @param device the index of the device, from 0
    * @throws IllegalArgumentException if there is no such device
-   * @throws IllegalStateException if the backend is closed
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if the runtime refuses
    */
   public final Stream newStream(int device) {
-    checkOpen();
+    checkMakes("making a stream");
     checkDevice(device);
     return createStream(device);
   }
@@ -190,11 +190,11 @@ public abstract sealed class Backend implements AutoCloseable
    *
    * @param device the index of the device, from 0
    * @throws IllegalArgumentException if there is no such device
-   * @throws IllegalStateException if the backend is closed
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if the runtime refuses
    */
   public final Event newEvent(int device) {
-    checkOpen();
+    checkMakes("making an event");
     checkDevice(device);
     return createEvent(device);
   }
@@ -208,12 +208,12 @@ public abstract sealed class Backend implements AutoCloseable
    * @param count how many elements; 0 or more
    * @return the buffer, which owns its memory
    * @throws IllegalArgumentException if device or count is out of its range
-   * @throws IllegalStateException if the backend is closed
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory on the device
    * @throws OutOfMemoryError if there is not enough memory on the host, for the reference
    */
   public final Buffer allocate(int device, DataType type, long count) {
-    checkOpen();
+    checkMakes("allocating");
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
     return createBuffer(device, type, count);
@@ -228,11 +228,11 @@ public abstract sealed class Backend implements AutoCloseable
    * @param count how many elements; 0 or more
    * @return the buffer, of {@link Buffer#ANY_DEVICE}, which owns its memory
    * @throws IllegalArgumentException if count is out of its range
-   * @throws IllegalStateException if the backend is closed
+   * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory
    */
   public final Buffer allocatePinned(DataType type, long count) {
-    checkOpen();
+    checkMakes("allocating");
     Objects.requireNonNull(type, "type").byteSize(count);
     return createPinnedBuffer(type, count);
   }
@@ -253,6 +253,11 @@ public abstract sealed class Backend implements AutoCloseable
     versions.put("nccl4j", LIBRARY_VERSION);
     versions.put("java", Runtime.version().toString());
     return versions;
+  }
+
+  private void checkMakes(String call) {
+    checkOpen();
+    Graph.checkNotCapturing(call);
   }
 
   private static String libraryVersion() {

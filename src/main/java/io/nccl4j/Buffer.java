@@ -22,6 +22,9 @@ public final class Buffer implements AutoCloseable {
   /** The {@link #device} of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
+  // Never started: any thread but the one that a confined arena belongs to.
+  private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
+
   /** Where a buffer's memory lies, and so who can use it. */
   public enum Space {
     /** Memory of a CUDA device; the host cannot address it. */
@@ -257,6 +260,13 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException(
           "memory lies on the Java heap; a buffer needs native memory");
     }
+    if (!memory.isAccessibleBy(ANY_THREAD)) {
+      throw new IllegalArgumentException(
+          "memory belongs to one thread; a buffer needs memory that every thread can access, as of a shared arena");
+    }
+    if (memory.isReadOnly()) {
+      throw new IllegalArgumentException("memory is read-only; a buffer needs writable memory");
+    }
     if (memory.byteSize() < bytes) {
       throw new IllegalArgumentException(
           "memory has "
@@ -385,7 +395,7 @@ public final class Buffer implements AutoCloseable {
    *     captured
    */
   public void copyFrom(MemorySegment source, Stream stream) {
-    Objects.requireNonNull(source, "source");
+    checkAccessible(source, "source");
     checkCopy(stream, source.byteSize(), "source");
     stream.uses(this, null);
     stream.upload(source, this);
@@ -403,8 +413,9 @@ public final class Buffer implements AutoCloseable {
    *     captured
    */
   public void copyTo(MemorySegment target, Stream stream) {
-    Objects.requireNonNull(target, "target");
+    checkAccessible(target, "target");
     checkCopy(stream, target.byteSize(), "target");
+    stream.checkNothingKept("copyTo");
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");
     }
@@ -463,6 +474,17 @@ public final class Buffer implements AutoCloseable {
     checkCopy(stream, byteSize(), "buffer");
     stream.uses(this, null);
     stream.fill(this, value);
+  }
+
+  private static void checkAccessible(MemorySegment memory, String argument) {
+    Objects.requireNonNull(memory, argument);
+    if (!memory.scope().isAlive()) {
+      throw new IllegalStateException(argument + " lies in an arena that is closed");
+    }
+    if (!memory.isAccessibleBy(Thread.currentThread())) {
+      throw new IllegalArgumentException(
+          argument + " belongs to another thread, whose confined arena it lies in");
+    }
   }
 
   private void checkCopy(Stream stream, long bytes, String argument) {

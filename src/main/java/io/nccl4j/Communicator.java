@@ -524,12 +524,14 @@ public abstract sealed class Communicator implements AutoCloseable
    * interrupt is kept for later. Idempotent; after {@link #abort} there is nothing left to do. C:
    * {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
+   * @throws IllegalStateException if this thread is capturing a graph; nothing is done then
    * @throws NcclTimeoutException if the time has passed, after having aborted
    * @throws NcclException if an operation or the library failed, after having aborted
    * @throws CudaException if work on a stream that carries its operations failed
    */
   @Override
   public final void close() {
+    Graph.checkNotCapturing("closing a communicator");
     State before;
     synchronized (this) {
       before = state;
@@ -714,6 +716,7 @@ public abstract sealed class Communicator implements AutoCloseable
     }
     stream.usedBy(this);
     if (stream.captured()) {
+      stream.checkCapturedHere();
       capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
     } else {
       stream.carries(send, recv, op);
@@ -748,7 +751,9 @@ public abstract sealed class Communicator implements AutoCloseable
       return;
     }
     stream.usedBy(this);
-    if (!stream.captured()) {
+    if (stream.captured()) {
+      stream.checkCapturedHere();
+    } else {
       stream.carries(call);
     }
     if (!stream.captured() || stream.capturesNatively()) {

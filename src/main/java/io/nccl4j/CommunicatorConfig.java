@@ -20,14 +20,17 @@ import java.util.OptionalInt;
  */
 public record CommunicatorConfig(
     boolean blocking, Duration timeout, OptionalInt device, String name) {
+  // More nanoseconds than this do not fit into the clock that waits are measured with.
+  private static final Duration LONGEST = Duration.ofDays(36_500);
+
   private static final CommunicatorConfig DEFAULTS =
       new CommunicatorConfig(true, Duration.ofSeconds(30), OptionalInt.empty(), "");
 
   /**
    * Checks the values.
    *
-   * @throws IllegalArgumentException if the timeout is not positive, the device is negative, or the
-   *     name contains a NUL character
+   * @throws IllegalArgumentException if the timeout is not positive or over 36500 days, the device
+   *     is negative, or the name contains a NUL character
    */
   public CommunicatorConfig {
     Objects.requireNonNull(timeout, "timeout");
@@ -35,6 +38,10 @@ public record CommunicatorConfig(
     Objects.requireNonNull(name, "name");
     if (timeout.isNegative() || timeout.isZero()) {
       throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
+    }
+    if (timeout.compareTo(LONGEST) > 0) {
+      throw new IllegalArgumentException(
+          "timeout is " + timeout + "; it must be at most " + LONGEST.toDays() + " days");
     }
     if (device.isPresent() && device.getAsInt() < 0) {
       throw new IllegalArgumentException(

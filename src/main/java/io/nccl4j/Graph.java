@@ -25,6 +25,8 @@ import java.util.Set;
  */
 public abstract sealed class Graph implements AutoCloseable
     permits Graph.Recorded, io.nccl4j.cuda.CudaGraph {
+  private static final ThreadLocal<Boolean> CAPTURING = ThreadLocal.withInitial(() -> false);
+
   private final Platform platform;
   private final int device;
   private final List<List<GroupCall>> launches;
@@ -48,7 +50,8 @@ public abstract sealed class Graph implements AutoCloseable
    * {@code cudaStreamEndCapture}, {@code cudaGraphInstantiate}.
    *
    * @param streams the streams to capture, each once; one for each rank that this thread drives
-   * @param body enqueues operations on these streams, from this thread
+   * @param body enqueues operations on these streams, from this thread, and nothing else: making or
+   *     allocating anything and closing a communicator is refused meanwhile
    * @return a graph for each stream, in the same order, for the caller to close
    * @throws IllegalStateException if a stream is closed or is being captured already, or if called
    *     in a group
@@ -63,6 +66,7 @@ public abstract sealed class Graph implements AutoCloseable
     List<Stream> begun = new ArrayList<>();
     List<Graph> graphs = new ArrayList<>();
     boolean done = false;
+    CAPTURING.set(true);
     try {
       for (Stream stream : streams) {
         stream.startCapture();
@@ -75,6 +79,7 @@ public abstract sealed class Graph implements AutoCloseable
       }
       done = true;
     } finally {
+      CAPTURING.remove();
       if (!done) {
         begun.forEach(Stream::dropCapture);
         graphs.forEach(Graph::close);
@@ -83,11 +88,20 @@ public abstract sealed class Graph implements AutoCloseable
     return List.copyOf(graphs);
   }
 
+  /** Throws if this thread is capturing, which CUDA allows little beside. */
+  static void checkNotCapturing(String call) {
+    if (CAPTURING.get()) {
+      throw new IllegalStateException(
+          call + " is not possible in Graph.capture; only operations are");
+    }
+  }
+
   private static void check(List<? extends Stream> streams) {
     Objects.requireNonNull(streams, "streams");
     if (streams.isEmpty()) {
       throw new IllegalArgumentException("streams is empty; there must be one to capture");
     }
+    checkNotCapturing("a capture");
     if (Group.current() != null) {
       throw new IllegalStateException(
           "a capture cannot begin in a group; make the group in the capture");

@@ -17,6 +17,9 @@ import java.util.concurrent.atomic.AtomicInteger;
  * operations are forgotten, nothing having been launched, and the communicators that it began to
  * make are aborted. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
  *
+ * <p>Only operations are kept. Copies and events are enqueued at once, before them. What waits (a
+ * completion and a copy to the host too) is refused on a stream that the group has operations for.
+ *
  * <p>A group holds either operations or the making of communicators, not both.
  *
  * @see <a href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html">Group
@@ -85,6 +88,17 @@ public final class Group {
   /** Returns this thread's open group, or null. */
   static Group current() {
     return CURRENT.get();
+  }
+
+  /** Throws if this thread's group keeps calls of a stream, which another call means to follow. */
+  static void checkNothingKeptFor(Stream stream, String call) {
+    Group group = current();
+    if (group != null && group.calls.stream().anyMatch(kept -> kept.stream() == stream)) {
+      throw new IllegalStateException(
+          call
+              + " would come before the group's operations, which are launched when it ends; end the group first: "
+              + stream);
+    }
   }
 
   void add(GroupCall call) {

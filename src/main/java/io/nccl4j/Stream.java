@@ -37,6 +37,7 @@ public abstract sealed class Stream implements AutoCloseable
 
   // What a capture has taken so far, each entry launched together; null where there is no capture.
   private List<List<GroupCall>> kept;
+  private Thread captor;
 
   // The work of an aborted communicator, which a wait has told, may not have left the device yet.
   private volatile boolean leaving;
@@ -109,6 +110,7 @@ public abstract sealed class Stream implements AutoCloseable
     }
     checkOpen();
     checkNotCaptured("synchronize");
+    checkNothingKept("synchronize");
     long enqueued = progress.enqueued();
     telling(() -> await(timeout));
     progress.passed(enqueued);
@@ -140,6 +142,7 @@ public abstract sealed class Stream implements AutoCloseable
   public final boolean isComplete() {
     checkOpen();
     checkNotCaptured("isComplete");
+    checkNothingKept("isComplete");
     long enqueued = progress.enqueued();
     boolean complete = poll();
     if (complete) {
@@ -150,14 +153,16 @@ public abstract sealed class Stream implements AutoCloseable
 
   /**
    * {@return a stage that completes when everything enqueued so far has finished, or exceptionally
-   * when it failed} Dependent stages run in a thread of nccl4j's own, or, if it has completed
-   * already, in the one that adds them; they may enqueue more work. C: {@code cudaLaunchHostFunc}.
+   * when it failed, or after {@link #DEFAULT_TIMEOUT}} Dependent stages run in a thread of nccl4j's
+   * own, or, if it has completed already, in the one that adds them; they may enqueue more work. C:
+   * {@code cudaLaunchHostFunc}.
    *
    * @throws IllegalStateException if the stream is closed or being captured
    */
   public final CompletionStage<Void> completion() {
     checkOpen();
     checkNotCaptured("completion");
+    checkNothingKept("completion");
     long enqueued = progress.enqueued();
     return whenComplete().thenRun(() -> progress.passed(enqueued));
   }
@@ -226,8 +231,26 @@ public abstract sealed class Stream implements AutoCloseable
     }
   }
 
+  /**
+   * Throws if this thread's group keeps operations of this stream, which a call means to follow.
+   */
+  final void checkNothingKept(String call) {
+    if (Group.anyOpen()) {
+      Group.checkNothingKeptFor(this, call);
+    }
+  }
+
+  /** Throws unless it is this thread that captures. */
+  final void checkCapturedHere() {
+    if (captor != Thread.currentThread()) {
+      throw new IllegalStateException(
+          captor + " captures this stream; another thread's operations cannot join: " + this);
+    }
+  }
+
   final void startCapture() {
     beginCapture();
+    captor = Thread.currentThread();
     kept = new ArrayList<>();
   }
 
@@ -410,6 +433,22 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
+   * For the backends: adds to a failure of the device what the communicators on this stream say,
+   * since theirs may be the cause.
+   *
+   * @param failure what the device said
+   * @return the same failure
+   */
+  protected final CudaException withFailureOfUsers(CudaException failure) {
+    try {
+      throwFailureOfUsers("cudaStreamQuery");
+    } catch (NcclException another) {
+      failure.addSuppressed(another);
+    }
+    return failure;
+  }
+
+  /**
    * Does what {@link #synchronize(Duration)} promises.
    *
    * @param timeout the longest wait; positive
@@ -516,12 +555,14 @@ public abstract sealed class Stream implements AutoCloseable
    * wraps a foreign one leaves that one alone, and waits for collectives too. C: {@code
    * cudaStreamDestroy}.
    *
-   * @throws IllegalStateException if a collective is pending
+   * @throws IllegalStateException if a collective is pending; or if the stream is being captured,
+   *     and nothing is done then
    * @throws NcclTimeoutException if the time has passed
    * @throws CudaException if work on this stream failed, or the runtime refuses
    */
   @Override
   public final void close() {
+    checkNotCaptured("close");
     if (!closing.compareAndSet(false, true)) {
       return;
     }

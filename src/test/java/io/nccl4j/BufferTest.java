@@ -41,6 +41,25 @@ class BufferTest {
   }
 
   @Test
+  void hostMemoryMustBeWritableAndOpenToAllThreads() {
+    try (Arena confined = Arena.ofConfined();
+        Arena shared = Arena.ofShared()) {
+      Throwable mine =
+          assertThrows(
+              IllegalArgumentException.class,
+              () -> Buffer.ofHostSegment(confined.allocate(8, 8), DataType.INT64, 1, 0, () -> {}));
+      assertTrue(mine.getMessage().startsWith("memory belongs to one thread"), mine::toString);
+      Throwable constant =
+          assertThrows(
+              IllegalArgumentException.class,
+              () ->
+                  Buffer.ofPinnedSegment(
+                      shared.allocate(8, 8).asReadOnly(), DataType.INT64, 1, () -> {}));
+      assertEquals("memory is read-only; a buffer needs writable memory", constant.getMessage());
+    }
+  }
+
+  @Test
   void anAddressMustBeThatOfAnElement() {
     Throwable crooked =
         assertThrows(

@@ -44,6 +44,15 @@ class CommunicatorConfigTest {
   }
 
   @Test
+  void aTimeoutMustFitIntoTheClock() {
+    assertEquals(Duration.ofDays(36_500), defaults.withTimeout(Duration.ofDays(36_500)).timeout());
+    Duration bad = Duration.ofSeconds(Long.MAX_VALUE);
+    Throwable thrown =
+        assertThrows(IllegalArgumentException.class, () -> defaults.withTimeout(bad));
+    assertEquals("timeout is " + bad + "; it must be at most 36500 days", thrown.getMessage());
+  }
+
+  @Test
   void aDeviceIsNotNegative() {
     Throwable thrown = assertThrows(IllegalArgumentException.class, () -> defaults.withDevice(-1));
     assertEquals("device is -1; devices are numbered from 0", thrown.getMessage());

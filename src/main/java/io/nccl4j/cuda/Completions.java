@@ -1,5 +1,7 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudaHostFn_t;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -41,14 +43,18 @@ final class Completions {
           Thread.ofPlatform().daemon().name("nccl4j-completion-", 0).factory());
 
   /** A stage that waits for its stream. */
-  private record Pending(CudaStream stream, CompletableFuture<Void> stage) {}
+  private record Pending(CudaStream stream, CompletableFuture<Void> stage, long since) {
+    boolean overdue() {
+      return System.nanoTime() - since > Stream.DEFAULT_TIMEOUT.toNanos();
+    }
+  }
 
   private Completions() {}
 
   static CompletionStage<Void> of(CudaStream stream) {
     CompletableFuture<Void> stage = new CompletableFuture<>();
     long id = NEXT_ID.getAndIncrement();
-    PENDING.put(id, new Pending(stream, stage));
+    PENDING.put(id, new Pending(stream, stage, System.nanoTime()));
     boolean called = false;
     try {
       stream.callBack(CALLBACK, id);
@@ -130,6 +136,11 @@ final class Completions {
     RuntimeException failure = stream.failure();
     if (failure != null || stream.ended()) {
       COMPLETERS.execute(() -> end(id, failure));
+    } else if (pending.overdue()) {
+      NcclTimeoutException late =
+          new NcclTimeoutException(
+              "cudaLaunchHostFunc", Stream.DEFAULT_TIMEOUT, "the work on " + stream);
+      COMPLETERS.execute(() -> end(id, late));
     }
   }
 

@@ -111,7 +111,11 @@ public final class CudaStream extends Stream {
 
   @Override
   protected void await(Duration timeout) {
-    await(this::reached, timeout, "cudaStreamQuery");
+    try {
+      await(this::reached, timeout, "cudaStreamQuery");
+    } catch (CudaException failure) {
+      throw withFailureOfUsers(failure);
+    }
     throwFailureOfUsers("cudaStreamQuery");
   }
 
@@ -150,7 +154,12 @@ public final class CudaStream extends Stream {
 
   @Override
   protected boolean poll() {
-    boolean reached = idle();
+    boolean reached;
+    try {
+      reached = idle();
+    } catch (CudaException failure) {
+      throw withFailureOfUsers(failure);
+    }
     throwFailureOfUsers("cudaStreamQuery");
     return reached;
   }

@@ -30,21 +30,22 @@ import java.util.stream.IntStream;
  */
 public final class ReferenceBackend extends Backend {
   private static final long BUFFER_ALIGNMENT = 64;
+  private static final long HOST_MEMORY_BYTES =
+      ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
+
+  // Each is driven by a thread of this process.
+  private static final int MOST_RANKS = 1 << 15;
 
   private final ReferenceOptions options;
   private final List<Device> devices;
 
   private ReferenceBackend(int devices, ReferenceOptions options) {
     this.options = options;
-    long memory = hostMemoryBytes();
+    long memory = HOST_MEMORY_BYTES;
     this.devices =
         IntStream.range(0, devices)
             .mapToObj(index -> new Device(index, "reference device, host memory", "", memory))
             .toList();
-  }
-
-  private static long hostMemoryBytes() {
-    return ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
   }
 
   /**
@@ -52,7 +53,7 @@ public final class ReferenceBackend extends Backend {
    *
    * @param devices how many devices it shows; 1 or more
    * @return the backend
-   * @throws IllegalArgumentException if there is to be no device
+   * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static ReferenceBackend open(int devices) {
     return open(devices, ReferenceOptions.defaults());
@@ -64,13 +65,21 @@ public final class ReferenceBackend extends Backend {
    * @param devices how many devices it shows; 1 or more
    * @param options what its collectives do their work with
    * @return the backend
-   * @throws IllegalArgumentException if there is to be no device
+   * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static ReferenceBackend open(int devices, ReferenceOptions options) {
     if (devices < 1) {
       throw new IllegalArgumentException("devices is " + devices + "; it must be 1 or more");
     }
+    checkMost(devices, "devices");
     return new ReferenceBackend(devices, Objects.requireNonNull(options, "options"));
+  }
+
+  private static void checkMost(int value, String argument) {
+    if (value > MOST_RANKS) {
+      throw new IllegalArgumentException(
+          argument + " is " + value + "; the reference backend takes at most " + MOST_RANKS);
+    }
   }
 
   /** {@return the options of this backend's communicators} */
@@ -114,6 +123,7 @@ public final class ReferenceBackend extends Backend {
   protected Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
     Gathering.checkId(id);
+    checkMost(worldSize, "worldSize");
     return new ReferenceCommunicator(this, id, worldSize, rank, device, config);
   }
 
@@ -139,6 +149,11 @@ public final class ReferenceBackend extends Backend {
 
   private static Buffer allocate(DataType type, long count, int device) {
     long bytes = count * type.bytes();
+    if (bytes > HOST_MEMORY_BYTES) {
+      throw new OutOfMemoryError(
+          "%d elements of %s need %d bytes; the machine has %d"
+              .formatted(count, type, bytes, HOST_MEMORY_BYTES));
+    }
     // Shared, for every rank's thread reads it; to close it while one does fails that rank's work.
     Arena arena = Arena.ofShared();
     try {

@@ -10,6 +10,8 @@ import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -31,6 +33,20 @@ public final class ReferenceCommunicator extends Communicator {
     /** Makes the wait look whether this end was aborted. */
     void wake();
   }
+
+  private static final VarHandle INSIDE;
+
+  static {
+    try {
+      INSIDE =
+          MethodHandles.lookup().findVarHandle(ReferenceCommunicator.class, "inside", int.class);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  @SuppressWarnings("UnusedVariable") // Through INSIDE.
+  private int inside;
 
   private final ReferenceBackend backend;
   private final List<Operator> operators = new ArrayList<>();
@@ -132,7 +148,17 @@ public final class ReferenceCommunicator extends Communicator {
       ReduceOp op,
       int peer,
       Stream stream) {
-    ((ReferenceStream) stream).launch(member, operation, send, recv, count, operator(op), peer);
+    // Nothing here would break, but the program would on NCCL, which notices by the same means.
+    if ((int) INSIDE.getOpaque(this) != 0) {
+      throw new IllegalStateException(
+          this + " is in use by another thread; one thread at a time may use a communicator");
+    }
+    INSIDE.setOpaque(this, 1);
+    try {
+      ((ReferenceStream) stream).launch(member, operation, send, recv, count, operator(op), peer);
+    } finally {
+      INSIDE.setRelease(this, 0);
+    }
   }
 
   /** Returns what an operator means, to be used also after it was closed; null for null. */

@@ -19,6 +19,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -43,6 +44,24 @@ abstract class BuffersContract {
   void close() {
     stream.close();
     backend.close();
+  }
+
+  @Test
+  void hostMemoryThatCannotBeReadIsRefusedByItsName() throws Exception {
+    try (Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+      Arena closed = Arena.ofShared();
+      MemorySegment gone = closed.allocate(4);
+      closed.close();
+      Throwable dead =
+          assertThrows(IllegalStateException.class, () -> value.copyFrom(gone, stream));
+      assertEquals("source lies in an arena that is closed", dead.getMessage());
+      AtomicReference<MemorySegment> foreign = new AtomicReference<>();
+      Thread.ofPlatform().start(() -> foreign.set(Arena.ofConfined().allocate(4))).join();
+      Throwable alien =
+          assertThrows(IllegalArgumentException.class, () -> value.copyTo(foreign.get(), stream));
+      assertTrue(
+          alien.getMessage().startsWith("target belongs to another thread"), alien::toString);
+    }
   }
 
   @Test

@@ -1,6 +1,7 @@
 package io.nccl4j.contract;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -15,6 +16,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
@@ -152,6 +154,7 @@ abstract class GraphsContract {
           rank -> {
             Stream stream = rank.stream();
             Buffer value = rank.ints(5);
+            Event event = rank.comm().newEvent();
             stream.synchronize();
             Runnable refusals =
                 () -> {
@@ -160,13 +163,67 @@ abstract class GraphsContract {
                   refused("completion", stream::completion);
                   refused("a copy", () -> rank.downloadInts(value));
                   refused("a copy", () -> value.fill((byte) 0, stream));
-                  refused("capture", () -> capture(rank, () -> {}));
-                  try (Event event = rank.comm().newEvent()) {
-                    refused("an event", () -> stream.record(event));
-                  }
+                  refused("close", stream::close);
+                  refused("an event", () -> stream.record(event));
                 };
             capture(rank, refusals).close();
+            event.close();
             assertArrayEquals(new int[] {5}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  @Test
+  void whatMakesOrEndsThingsIsRefusedInACapture() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(5);
+            rank.stream().synchronize();
+            Runnable refusals =
+                () -> {
+                  refusedInCapture("a capture", () -> capture(rank, () -> {}));
+                  refusedInCapture("allocating", () -> rank.comm().allocate(DataType.INT8, 1));
+                  refusedInCapture("making a stream", rank.comm()::newStream);
+                  refusedInCapture("making an event", rank.comm()::newEvent);
+                  refusedInCapture("closing a communicator", rank.comm()::close);
+                  rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                };
+            capture(rank, refusals).close();
+            assertTrue(rank.comm().open());
+            assertArrayEquals(new int[] {5}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  private static void refusedInCapture(String call, Executable use) {
+    IllegalStateException thrown = assertThrows(IllegalStateException.class, use);
+    assertEquals(
+        call + " is not possible in Graph.capture; only operations are", thrown.getMessage());
+  }
+
+  @Test
+  void anotherThreadsOperationDoesNotJoinACapture() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(5);
+            rank.stream().synchronize();
+            AtomicReference<Throwable> refusal = new AtomicReference<>();
+            Runnable elsewhere =
+                () ->
+                    refusal.set(
+                        assertThrows(
+                            IllegalStateException.class,
+                            () ->
+                                rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream())));
+            capture(
+                    rank,
+                    () -> assertDoesNotThrow(() -> Thread.ofPlatform().start(elsewhere).join()))
+                .close();
+            assertTrue(
+                refusal.get().getMessage().contains("captures this stream"),
+                () -> refusal.get().toString());
           });
     }
   }

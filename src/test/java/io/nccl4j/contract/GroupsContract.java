@@ -13,11 +13,14 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
@@ -202,14 +205,50 @@ abstract class GroupsContract {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(3);
-            Group.run(
-                () -> {
-                  rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-                  assertArrayEquals(new int[] {3}, rank.downloadInts(value));
-                });
+            rank.stream().synchronize();
+            try (Stream reader = rank.comm().newStream()) {
+              Group.run(
+                  () -> {
+                    rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+                    int[] untouched = new int[1];
+                    value.copyTo(MemorySegment.ofArray(untouched), reader);
+                    assertArrayEquals(new int[] {3}, untouched);
+                  });
+            }
             assertArrayEquals(new int[] {3 * n}, rank.downloadInts(value));
           });
     }
+  }
+
+  @Test
+  void whatWouldOvertakeAGroupsOperationsIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(5);
+            Buffer other = rank.ints(7);
+            Stream stream = rank.stream();
+            Group.run(
+                () -> {
+                  other.fill((byte) 0, stream);
+                  rank.comm().allReduce(value, value, ReduceOp.SUM, stream);
+                  overtakes("synchronize", stream::synchronize);
+                  overtakes("completion", stream::completion);
+                  overtakes("isComplete", stream::isComplete);
+                  overtakes("copyTo", () -> rank.downloadInts(value));
+                  value.fill((byte) 1, stream);
+                });
+            assertArrayEquals(new int[] {0x01010101}, rank.downloadInts(value));
+            assertArrayEquals(new int[] {0}, rank.downloadInts(other));
+          });
+    }
+  }
+
+  private static void overtakes(String call, Executable use) {
+    IllegalStateException thrown = assertThrows(IllegalStateException.class, use);
+    assertTrue(
+        thrown.getMessage().startsWith(call + " would come before the group's operations"),
+        thrown::toString);
   }
 
   @Test

