@@ -6,7 +6,8 @@
 # keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target folders (and
 # Maven's own cache).
 
-nccl4j_root=$(cd "${BASH_SOURCE[0]%/*}/../.." && pwd)
+nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
+nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/examples/target
 nccl4j_run=$nccl4j_target/run
 
@@ -26,14 +27,16 @@ nccl4j_stale() {
 
 nccl4j_build() {
   command -v mvn >/dev/null || nccl4j_die 'Maven is not on the PATH; install it (Debian: apt install maven) to build nccl4j'
-  local log=$nccl4j_target/build.log fresh
+  local log=$nccl4j_target/build.log fresh nccl4j_status=0
   fresh=$(mktemp -d "$nccl4j_target/run.XXXXXX")
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
   echo "building nccl4j (once) ..." >&2
-  if ! mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects hello,perf --also-make \
-    -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1; then
+  mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects hello,perf --also-make \
+    -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
+  if [[ $nccl4j_status != 0 ]]; then
     rm -rf "$fresh"
+    nccl4j_end_if_interrupted
     grep -q 'Cannot find matching toolchain\|No toolchain found\|No toolchain matched' "$log" &&
       nccl4j_die 'no JDK 25 or later is on this machine; install one (Debian: apt install openjdk-25-jdk, or https://adoptium.net), or say where it is in ~/.m2/toolchains.xml'
     tail -n 40 "$log" >&2
@@ -53,6 +56,11 @@ nccl4j_build() {
   find "$nccl4j_target" -maxdepth 1 -name 'run.??????' ! -path "$fresh" -mmin +60 -exec rm -rf {} +
 }
 
+# Maven and Java end an interrupt themselves, with a status that says so, and Bash goes on.
+nccl4j_end_if_interrupted() {
+  if ((nccl4j_status > 128)); then exit "$nccl4j_status"; fi
+}
+
 # A first run whose loaded classes and profiles later runs start with. Without it they only start more slowly.
 nccl4j_rehearse() {
   local home
@@ -61,7 +69,11 @@ nccl4j_rehearse() {
   nccl4j_flags "${1##*/}" perf
   "$home/bin/java" -XX:AOTCacheOutput="$1/perf.aot" "${nccl4j_flags[@]}" \
     -m io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf \
-    all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || rm -f "$1/perf.aot"
+    all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || nccl4j_status=$?
+  if [[ $nccl4j_status != 0 ]]; then
+    rm -f "$1/perf.aot"
+    nccl4j_end_if_interrupted
+  fi
 }
 
 # Sets nccl4j_flags to what Java is started with: a short start-up and few threads of its own, since the ranks are threads
