@@ -23,7 +23,16 @@ import java.util.function.Supplier;
 final class Gathering {
   private static final byte[] PREFIX = "nccl4j-reference".getBytes(StandardCharsets.US_ASCII);
   private static final SecureRandom RANDOM = new SecureRandom();
+  private static final int ORIGIN_BYTES = 16;
+
+  /** Tells this process's ids from those of others. */
+  private static final byte[] ORIGIN = origin();
+
   private static final Map<UniqueId, Gathering> OPEN = new HashMap<>();
+
+  private static final String ONE_PROCESS =
+      "the reference backend joins ranks of one process only, each in a thread of its own; ranks in"
+          + " several processes need the NCCL backend, and a GPU each";
 
   private final UniqueId id;
   private final int size;
@@ -44,7 +53,14 @@ final class Gathering {
     byte[] bytes = new byte[UniqueId.BYTES];
     RANDOM.nextBytes(bytes);
     System.arraycopy(PREFIX, 0, bytes, 0, PREFIX.length);
+    System.arraycopy(ORIGIN, 0, bytes, PREFIX.length, ORIGIN_BYTES);
     return UniqueId.of(bytes);
+  }
+
+  private static byte[] origin() {
+    byte[] bytes = new byte[ORIGIN_BYTES];
+    RANDOM.nextBytes(bytes);
+    return bytes;
   }
 
   static void checkId(UniqueId id) {
@@ -55,6 +71,11 @@ final class Gathering {
               + id
               + ", which another backend made; the reference backend needs an id of its own"
               + " newUniqueId");
+    }
+    int end = PREFIX.length + ORIGIN_BYTES;
+    if (!Arrays.equals(ORIGIN, Arrays.copyOfRange(bytes, PREFIX.length, end))) {
+      throw new IllegalArgumentException(
+          "id is " + id + ", which another process made; " + ONE_PROCESS);
     }
   }
 
@@ -120,7 +141,12 @@ final class Gathering {
       if (aborted.getAsBoolean()) {
         fail(() -> Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
       } else if (deadline.passed()) {
-        String text = Member.ranks(missing()) + " of " + size + " did not come";
+        String text =
+            Member.ranks(missing())
+                + " of "
+                + size
+                + " did not come to this process; "
+                + ONE_PROCESS;
         fail(() -> new NcclTimeoutException("connect", timeout, text));
       } else {
         try {

@@ -25,8 +25,9 @@ import java.util.stream.IntStream;
  * The pure-Java backend: every rank is driven by a thread of this process, buffers lie off the Java
  * heap, and a device is nothing but a number. It needs no native access.
  *
- * <p>Ranks of one communicator may be made by different backends of this class, if those have the
- * same options.
+ * <p>All ranks of a communicator are of one process: an id that another process made is refused,
+ * and rank 0 of such ranks waits in vain until its timeout. They may be made by different backends
+ * of this class, if those have the same options.
  */
 public final class ReferenceBackend extends Backend {
   private static final long BUFFER_ALIGNMENT = 64;

@@ -20,8 +20,10 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.io.BufferedReader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -29,6 +31,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -403,6 +406,37 @@ class FaultsTest {
                     }));
     assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
     assertEquals(0, Gathering.openGatherings());
+  }
+
+  @Test
+  void anIdOfAnotherProcessIsRefusedAtOnce() throws Exception {
+    Process process =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-cp",
+                location(Gathering.class) + ":target/test-classes:" + location(LogManager.class),
+                IdMaker.class.getName())
+            .start();
+    String hex;
+    try (BufferedReader lines = process.inputReader()) {
+      hex = lines.readLine();
+    }
+    assertEquals(0, process.waitFor());
+    UniqueId id = UniqueId.fromHex(hex);
+    ReferenceBackend backend = ReferenceBackend.open(2);
+    IllegalArgumentException refused =
+        assertThrows(IllegalArgumentException.class, () -> backend.communicator(id, 2, 1, LATE));
+    assertTrue(
+        refused
+            .getMessage()
+            .contains(
+                id + ", which another process made; the reference backend joins ranks of one"),
+        refused::toString);
+    assertEquals(0, Gathering.openGatherings());
+  }
+
+  private static String location(Class<?> type) throws Exception {
+    return Path.of(type.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
   }
 
   @Test
