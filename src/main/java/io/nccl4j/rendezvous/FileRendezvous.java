@@ -5,6 +5,7 @@ import io.nccl4j.UniqueId;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.Arrays;
@@ -18,17 +19,17 @@ import java.util.Optional;
  * A rendezvous through files in a directory that all ranks see: of one host, or on a shared file
  * system.
  *
- * <p><b>Protocol.</b> In each round, every rank but 0 announces itself with a random token of this
- * one attempt. When all have, rank 0 publishes the id in one file, together with all those tokens
- * and a random token of its own. A rank takes an id only from a file that holds the token that it
- * has just drawn, and confirms with rank 0's. Rank 0 returns when all have confirmed its own token,
- * and removes the files.
+ * <p><b>Protocol.</b> In each round, every rank announces itself with a random token of this one
+ * attempt, and touches the file now and then while it waits. When all have, rank 0 publishes the id
+ * in one file, together with all those tokens and a random token of its own. A rank takes an id
+ * only from a file that holds the token that it has just drawn, and confirms with rank 0's. Rank 0
+ * returns when all have confirmed its own token, and removes the files.
  *
  * <p><b>What is guaranteed.</b> Files that an earlier run left, crashed or not, never give an id: a
  * rank returns only an id that a rank 0 published after it had read this very attempt's
  * announcement, and rank 0 returns only after every rank has confirmed this very publication. No
- * clock is compared, and nothing needs to be cleaned up by hand. A rank that dies and is started
- * again within the deadline is answered anew.
+ * clock is compared with another, and nothing needs to be cleaned up by hand. A rank that dies and
+ * is started again within the deadline is answered anew.
  *
  * <p><b>What is not.</b> Two runs that are <em>alive</em> at once in one directory are kept apart
  * by {@link Member#run} alone. If they have the same one, or none, the ranks that see another
@@ -44,6 +45,7 @@ import java.util.Optional;
 public final class FileRendezvous extends OrderedRendezvous {
   private static final Duration FIRST_PAUSE = Duration.ofMillis(1);
   private static final Duration LONGEST_PAUSE = Duration.ofMillis(50);
+  private static final Duration SIGN_OF_LIFE = Duration.ofMillis(200);
 
   private final Path directory;
 
@@ -92,7 +94,6 @@ public final class FileRendezvous extends OrderedRendezvous {
     Token attempt = Token.random();
     boolean taken = false;
     try {
-      files.write(new RoundFiles.Announcement(attempt, Token.NONE));
       RoundFiles.Publication publication = awaitAnswer(files, attempt, round, deadline);
       files.write(new RoundFiles.Announcement(attempt, publication.session()));
       taken = true;
@@ -107,23 +108,14 @@ public final class FileRendezvous extends OrderedRendezvous {
   private RoundFiles.Publication awaitAnswer(
       RoundFiles files, Token attempt, int round, Deadline deadline) throws InterruptedException {
     Pause pause = new Pause(deadline);
+    Place place = new Place(files, attempt);
     while (true) {
       Optional<RoundFiles.Publication> answer =
           files.publication().filter(found -> found.attempts().get(rank() - 1).equals(attempt));
       if (answer.isPresent()) {
         return answer.get();
       }
-      Optional<RoundFiles.Announcement> own = files.announcement(rank());
-      if (own.isEmpty()) {
-        // Swept away with the files of an earlier run, or by somebody else.
-        files.write(new RoundFiles.Announcement(attempt, Token.NONE));
-      } else if (!own.get().attempt().equals(attempt)) {
-        throw new RendezvousException(
-            files.rankFile(rank())
-                + " was replaced: another process takes part as rank "
-                + rank()
-                + ". Two runs in one directory need different run ids");
-      }
+      place.hold();
       checkStillOpen();
       if (deadline.passed()) {
         throw late(files.problems(), "rank 0 has not published round " + round + " in ", deadline);
@@ -139,7 +131,11 @@ public final class FileRendezvous extends OrderedRendezvous {
     boolean served = false;
     try {
       Pause pause = new Pause(deadline);
+      Place place = new Place(files, publisher.session);
       while (!publisher.step()) {
+        if (!publisher.published) {
+          place.hold();
+        }
         checkStillOpen();
         if (deadline.passed()) {
           throw late(
@@ -152,7 +148,11 @@ public final class FileRendezvous extends OrderedRendezvous {
       if (served) {
         files.sweep();
       } else {
-        unlessInterrupted(() -> files.withdrawPublication(publisher.session));
+        unlessInterrupted(
+            () -> {
+              files.withdrawPublication(publisher.session);
+              files.withdraw(publisher.session);
+            });
       }
     }
   }
@@ -212,12 +212,49 @@ public final class FileRendezvous extends OrderedRendezvous {
     }
   }
 
+  /** This rank's announcement, which says that it is there and alive. */
+  private final class Place {
+    private final RoundFiles files;
+    private final Token attempt;
+    private boolean announced;
+    private Deadline untilSign = Deadline.after(SIGN_OF_LIFE);
+
+    private Place(RoundFiles files, Token attempt) {
+      this.files = files;
+      this.attempt = attempt;
+    }
+
+    /** Keeps it in its place and gives a sign of life; throws if another process has taken it. */
+    private void hold() throws InterruptedException {
+      Optional<RoundFiles.Announcement> own = files.announcement(rank());
+      boolean ours = own.isPresent() && own.get().attempt().equals(attempt);
+      if (own.isPresent() && !ours && announced) {
+        throw new RendezvousException(
+            files.rankFile(rank())
+                + " was replaced: another process takes part as rank "
+                + rank()
+                + ". Two runs in one directory need different run ids");
+      }
+      announced = true;
+      if (!ours) {
+        // Not there yet, or swept away with the files of an earlier run, or by somebody else.
+        files.write(new RoundFiles.Announcement(attempt, Token.NONE));
+      } else if (untilSign.passed()) {
+        files.touch();
+        untilSign = Deadline.after(SIGN_OF_LIFE);
+      }
+    }
+  }
+
   /** Rank 0's side of one round. */
   private final class Publisher {
     private final RoundFiles files;
     private final UniqueId id;
     private final Token session = Token.random();
     private final Token[] seen = new Token[size()];
+    private final FileTime[] signs = new FileTime[size()];
+    private final BitSet absentOnce = new BitSet();
+    private final BitSet alive = new BitSet();
     private final BitSet confirmed = new BitSet();
     private boolean published;
 
@@ -250,8 +287,10 @@ public final class FileRendezvous extends OrderedRendezvous {
     private boolean look(int rank) throws InterruptedException {
       Optional<RoundFiles.Announcement> found = files.announcement(rank);
       if (found.isEmpty()) {
+        absentOnce.set(rank);
         return false;
       }
+      watch(rank);
       Token attempt = found.get().attempt();
       if (found.get().session().equals(session)) {
         confirmed.set(rank);
@@ -260,6 +299,15 @@ public final class FileRendezvous extends OrderedRendezvous {
       boolean changed = !attempt.equals(seen[rank]);
       seen[rank] = attempt;
       return changed;
+    }
+
+    /** Notes whether the rank came, or gave a sign of life, while we were looking. */
+    private void watch(int rank) {
+      FileTime sign = files.lastSign(rank).orElse(signs[rank]);
+      if (absentOnce.get(rank) || (signs[rank] != null && !signs[rank].equals(sign))) {
+        alive.set(rank);
+      }
+      signs[rank] = sign;
     }
 
     private boolean stillPublished() throws InterruptedException {
@@ -275,15 +323,20 @@ public final class FileRendezvous extends OrderedRendezvous {
 
     private String missing() {
       BitSet missing = Ranks.missing(confirmed, size());
+      BitSet absent = (BitSet) missing.clone();
+      absent.andNot(alive);
+      if (absent.isEmpty()) {
+        return "missing " + Ranks.text(missing) + " of " + size() + " (announced, not confirmed)";
+      }
       BitSet silent = new BitSet();
-      missing.stream().filter(rank -> seen[rank] != null).forEach(silent::set);
-      String text = "missing " + Ranks.text(missing) + " of " + size();
+      absent.stream().filter(rank -> seen[rank] != null).forEach(silent::set);
+      String text = "missing " + Ranks.text(absent) + " of " + size();
       return silent.isEmpty()
           ? text
           : text
               + " ("
               + Ranks.text(silent)
-              + " left an announcement, perhaps of an earlier run, and did not confirm)";
+              + " left an announcement, perhaps of an earlier run, and gave no sign of life)";
     }
   }
 }

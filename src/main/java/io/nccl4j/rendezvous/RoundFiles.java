@@ -15,8 +15,10 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Instant;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
@@ -28,8 +30,8 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * The files of one round: the id that rank 0 publishes, and one file for each other rank. The only
- * class that knows their names and bytes.
+ * The files of one round: the id that rank 0 publishes, and one file for each rank. The only class
+ * that knows their names and bytes.
  *
  * <p>A file is written aside, synced, and renamed to its place, so that a reader sees all of it or
  * nothing. It ends with a digest of the rest. What cannot be read, or does not fit this round,
@@ -61,9 +63,9 @@ final class RoundFiles {
   }
 
   /**
-   * What a rank other than 0 wrote.
+   * What a rank wrote.
    *
-   * @param attempt stands for this one wait of that rank
+   * @param attempt stands for this one wait of that rank; on rank 0, its session
    * @param session the session of rank 0 whose id it has taken, or {@link Token#NONE}
    */
   record Announcement(Token attempt, Token session) {}
@@ -271,6 +273,31 @@ final class RoundFiles {
   private void problem(Path file, String text) {
     if (!Objects.equals(problems.put(file, text), text)) {
       LOG.warn("{} {}; waiting for its owner to replace it", file, text);
+    }
+  }
+
+  /** Shows that this rank is alive. */
+  void touch() {
+    Path file = rankFile(member.rank());
+    try {
+      Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
+    } catch (NoSuchFileException e) {
+      LOG.debug("{} vanished before it was touched; it will be written again", file);
+    } catch (IOException e) {
+      problem(file, "could not be touched: " + e);
+    }
+  }
+
+  /** Returns when a rank showed that it is alive, to be compared with what it was before. */
+  Optional<FileTime> lastSign(int rank) {
+    Path file = rankFile(rank);
+    try {
+      return Optional.of(attributesOf(file).lastModifiedTime());
+    } catch (NoSuchFileException e) {
+      return Optional.empty();
+    } catch (IOException e) {
+      problem(file, "could not be read: " + e);
+      return Optional.empty();
     }
   }
 

@@ -111,13 +111,19 @@ class FileRendezvousTest {
 
   @Test
   void rankZeroNamesTheMissingAndTakesItsFilesBack() throws Exception {
+    Duration longer = Duration.ofSeconds(4);
     FutureTask<UniqueId> second =
-        RankThreads.start(() -> place(2, 5, SHORT).exchange(RankThreads::newId));
+        RankThreads.start(() -> place(2, 5, longer).exchange(RankThreads::newId));
+    awaitFile(files(2, 5).rankFile(2));
+    files(4, 5).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
     NcclTimeoutException timeout =
         assertThrows(
-            NcclTimeoutException.class, () -> place(0, 5, SHORT).exchange(RankThreads::newId));
-    assertTrue(timeout.getMessage().contains("missing ranks 1-4 of 5"), timeout.getMessage());
-    assertTrue(timeout.getMessage().contains("rank 2 left an announcement"), timeout.getMessage());
+            NcclTimeoutException.class,
+            () -> place(0, 5, Duration.ofSeconds(2)).exchange(RankThreads::newId));
+    // Rank 2 waits, and rank 4's announcement is of a process that is no more.
+    assertTrue(timeout.getMessage().contains("missing ranks 1, 3-4 of 5"), timeout.getMessage());
+    assertTrue(timeout.getMessage().contains("(rank 4 left an announcement"), timeout.getMessage());
+    Files.delete(files(4, 5).rankFile(4));
     NcclTimeoutException other = RankThreads.failure(NcclTimeoutException.class, second);
     assertTrue(other.getMessage().contains("rank 0 has not published"), other.getMessage());
     assertEquals(List.of(), leftovers());
@@ -213,6 +219,22 @@ class FileRendezvousTest {
     assertTrue(
         noticed.getMessage().contains("another process takes part as rank 0"),
         noticed.getMessage());
+  }
+
+  @Test
+  void twoRankZerosThatWaitForOthersNoticeEachOther() throws Exception {
+    FutureTask<UniqueId> first =
+        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+    awaitFile(files(0, 2).rankFile(0));
+    FutureTask<UniqueId> second =
+        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
+    RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
+    assertTrue(
+        noticed.getMessage().contains("another process takes part as rank 0"),
+        noticed.getMessage());
+    UniqueId id = place(1, 2, LONG).exchange(RankThreads::newId);
+    assertEquals(id, RankThreads.join(second));
+    assertEquals(List.of(), leftovers());
   }
 
   @Test
