@@ -63,6 +63,13 @@ public final class UniqueId implements Serializable {
       throw new IllegalArgumentException(
           "hex has " + hex.length() + " digits; a unique id has exactly " + 2 * BYTES);
     }
+    for (int i = 0; i < hex.length(); i++) {
+      if (!HexFormat.isHexDigit(hex.charAt(i))) {
+        throw new IllegalArgumentException(
+            "hex has '%c' at index %d; a unique id is %d hexadecimal digits"
+                .formatted(hex.charAt(i), i, 2 * BYTES));
+      }
+    }
     return of(HexFormat.of().parseHex(hex));
   }
 

@@ -95,7 +95,10 @@ class UniqueIdTest {
 
   @Test
   void textThatIsNotHexadecimalIsRefused() {
-    assertThrows(IllegalArgumentException.class, () -> UniqueId.fromHex("xy".repeat(128)));
+    String hex = "0".repeat(200) + "z" + "0".repeat(55);
+    Throwable thrown = assertThrows(IllegalArgumentException.class, () -> UniqueId.fromHex(hex));
+    assertEquals(
+        "hex has 'z' at index 200; a unique id is 256 hexadecimal digits", thrown.getMessage());
   }
 
   @Test

@@ -171,7 +171,7 @@ final class IdClient implements Closeable {
   }
 
   private String described(RefusedException refused) {
-    String detail = refused.getMessage().isEmpty() ? "" : " (" + refused.getMessage() + ")";
+    String detail = refused.detail().isEmpty() ? "" : " (" + refused.detail() + ")";
     String who = "rank 0 at " + place() + " refused rank " + member.rank() + ", which ";
     return who + refused.refusal().text() + detail;
   }

@@ -246,7 +246,7 @@ final class IdServer implements Closeable {
       try {
         converse(client, frames);
       } catch (RefusedException e) {
-        note(name, e.refusal(), e.getMessage());
+        note(name, e.refusal(), e.detail());
         sayLast(frames, name, new byte[] {PLAIN, (byte) e.refusal().code()});
       } catch (SocketTimeoutException e) {
         String limit = limits.handshake().toMillis() / 1000.0 + " s";
@@ -295,9 +295,9 @@ final class IdServer implements Closeable {
   private void answerRefused(
       SocketChannel client, Frames frames, Handshake handshake, RefusedException refused) {
     if (refused.refusal() != Refusal.ROUND_TO_COME) {
-      note(name(client), refused.refusal(), refused.getMessage());
+      note(name(client), refused.refusal(), refused.detail());
     }
-    byte[] detail = refused.getMessage().getBytes(StandardCharsets.UTF_8);
+    byte[] detail = refused.detail().getBytes(StandardCharsets.UTF_8);
     byte[] answer =
         ByteBuffer.allocate(1 + detail.length)
             .put((byte) refused.refusal().code())

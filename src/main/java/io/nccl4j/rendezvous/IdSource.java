@@ -1,5 +1,7 @@
 package io.nccl4j.rendezvous;
 
+import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.file.Path;
 import java.util.Optional;
 
@@ -87,10 +89,10 @@ sealed interface IdSource {
   }
 
   /** Nothing that the environment tells. */
-  record Unknown(String reason) implements IdSource {
+  record Unknown(String reason, String remedy) implements IdSource {
     @Override
     public Rendezvous open(Member member) {
-      throw new IllegalArgumentException(reason + "; " + CHOICES);
+      throw new IllegalArgumentException(reason + "; " + remedy);
     }
 
     @Override
@@ -119,7 +121,8 @@ sealed interface IdSource {
     if (agentHasPort) {
       return new Unknown(
           "torchrun's agent owns MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is true), and nccl4j"
-              + " does not speak to its store yet");
+              + " does not speak to its store yet",
+          CHOICES);
     }
     Optional<IdSource> master = master(variables);
     if (master.isPresent()) {
@@ -149,13 +152,36 @@ sealed interface IdSource {
       }
     }
     return new Unknown(
-        placement.launcher() + " does not tell where the " + placement.size() + " ranks can meet");
+        "nothing from "
+            + placement.launcher()
+            + " says where the "
+            + placement.size()
+            + " ranks can meet",
+        CHOICES + ", or MASTER_ADDR and MASTER_PORT with rank 0's host and a free port of it");
+  }
+
+  /** Takes a path as a URI has it, or as it is where it has none of a URI's escapes. */
+  private static String decoded(String path) {
+    if (path.indexOf('%') < 0) {
+      return path;
+    }
+    try {
+      URI uri = new URI("file:" + path);
+      if (uri.getRawQuery() == null && uri.getRawFragment() == null && uri.getPath() != null) {
+        return uri.getPath();
+      }
+    } catch (URISyntaxException e) {
+      throw new IllegalArgumentException(
+          VARIABLE + " is 'file:" + path + "', which is no URI; a % itself is %25 in one", e);
+    }
+    throw new IllegalArgumentException(
+        VARIABLE + " is 'file:" + path + "'; in a URI, ? is %3F and # is %23");
   }
 
   private static IdSource parse(String value, LaunchVariables variables) {
     if (value.startsWith("file:")) {
       String path = value.substring("file:".length());
-      path = path.startsWith("//") ? path.substring(2) : path;
+      path = decoded(path.startsWith("//") ? path.substring(2) : path);
       if (path.startsWith("/") && path.indexOf('\0') < 0) {
         return new Directory(Path.of(path));
       }

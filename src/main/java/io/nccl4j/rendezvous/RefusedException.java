@@ -7,13 +7,20 @@ final class RefusedException extends IOException {
   private static final long serialVersionUID = 1;
 
   private final Refusal refusal;
+  private final String detail;
 
   RefusedException(Refusal refusal, String detail) {
-    super(detail);
+    super("it " + refusal.text() + (detail.isEmpty() ? "" : ": " + detail));
     this.refusal = refusal;
+    this.detail = detail;
   }
 
   Refusal refusal() {
     return refusal;
+  }
+
+  /** Returns what is known beyond the refusal; may be empty. */
+  String detail() {
+    return detail;
   }
 }

@@ -73,6 +73,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
    * @throws RendezvousException if rank 0 cannot listen on the port
    */
   public static TcpRendezvous at(String host, int port, Secret secret, Member member) {
+    Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
     Objects.requireNonNull(member, "member");
     return at(host, port, secret, member, IdServer.Limits.of(member.size()));
