@@ -14,7 +14,8 @@ import java.util.OptionalInt;
  * @param timeout the longest wait for a silent peer: making, splitting, aborting and closing a
  *     communicator, closing a stream that carries its operations, each call of a non-blocking one,
  *     and on the reference backend each wait inside an operation. Positive
- * @param device which device of the backend the rank uses; if empty, {@code rank % deviceCount}
+ * @param device which device of the backend the rank uses; if empty, {@code rank % deviceCount}, or
+ *     where {@code io.nccl4j.rendezvous} knows the rank's number on its host, what that implies
  * @param name what the communicator is called in logs and traces, or an empty string. C: {@code
  *     ncclConfig_t.commName}, from NCCL 2.27 on
  */

@@ -39,7 +39,7 @@ public final class InProcessRendezvous extends OrderedRendezvous {
     Member first = Member.of(0, size).withTimeout(timeout);
     Meeting meeting = new Meeting();
     return IntStream.range(0, size)
-        .mapToObj(rank -> new Member(rank, size, first.run(), timeout))
+        .mapToObj(rank -> Member.of(rank, size).withTimeout(first.timeout()))
         .map(member -> new InProcessRendezvous(meeting, member))
         .toList();
   }

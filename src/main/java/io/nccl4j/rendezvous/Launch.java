@@ -22,7 +22,8 @@ import java.util.function.Supplier;
  * <p><b>Where the ranks meet</b> is, the first that applies:
  *
  * <ol>
- *   <li>{@code NCCL4J_RENDEZVOUS}: {@code file:/DIRECTORY} or {@code tcp://HOST:PORT};
+ *   <li>{@code NCCL4J_RENDEZVOUS}: {@code file:/DIRECTORY}, in which {@code %20} and the like stand
+ *       for the characters that they do in a URI, or {@code tcp://HOST:PORT};
  *   <li>nowhere, for one rank;
  *   <li>under torchrun on one host, files in a directory of this user alone, under the temporary
  *       directory;
@@ -122,6 +123,7 @@ public final class Launch {
 
   /**
    * {@return this process's number among those on its host, from 0 on, if the launcher tells it}
+   * {@link Rendezvous#communicator} takes the device from it.
    */
   public OptionalInt localRank() {
     return placement.localRank();
@@ -156,7 +158,7 @@ public final class Launch {
    */
   public Rendezvous rendezvous(Duration timeout) {
     Objects.requireNonNull(timeout, "timeout");
-    return source.open(new Member(rank(), size(), run, timeout));
+    return source.open(new Member(rank(), size(), run, timeout, localRank()));
   }
 
   @Override

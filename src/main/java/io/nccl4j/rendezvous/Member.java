@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import java.time.Duration;
 import java.util.Objects;
+import java.util.OptionalInt;
 
 /**
  * Who takes part in a rendezvous: one rank of a run. Immutable: each {@code with} method returns a
@@ -13,8 +14,10 @@ import java.util.Objects;
  *     the same on every rank. Empty if there is nothing: then the place must be this run's own for
  *     as long as it exchanges ids
  * @param timeout the longest that one exchange may take; positive
+ * @param localRank this rank's number among those of its host, from 0 on, if it is known: see
+ *     {@link Rendezvous#localRank}
  */
-public record Member(int rank, int size, String run, Duration timeout) {
+public record Member(int rank, int size, String run, Duration timeout, OptionalInt localRank) {
   /** The timeout that {@link #of} gives: two minutes, for hosts that start one after the other. */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(2);
 
@@ -26,6 +29,7 @@ public record Member(int rank, int size, String run, Duration timeout) {
   public Member {
     Objects.requireNonNull(run, "run");
     Objects.requireNonNull(timeout, "timeout");
+    Objects.requireNonNull(localRank, "localRank");
     if (size < 1) {
       throw new IllegalArgumentException("size is " + size + "; it must be 1 or more");
     }
@@ -35,6 +39,10 @@ public record Member(int rank, int size, String run, Duration timeout) {
     }
     if (timeout.isNegative() || timeout.isZero()) {
       throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
+    }
+    if (localRank.isPresent() && (localRank.getAsInt() < 0 || localRank.getAsInt() >= size)) {
+      throw new IllegalArgumentException(
+          "localRank is " + localRank.getAsInt() + "; it must be from 0 to " + (size - 1));
     }
   }
 
@@ -46,7 +54,7 @@ public record Member(int rank, int size, String run, Duration timeout) {
    * @throws IllegalArgumentException if a value is out of its range
    */
   public static Member of(int rank, int size) {
-    return new Member(rank, size, "", DEFAULT_TIMEOUT);
+    return new Member(rank, size, "", DEFAULT_TIMEOUT, OptionalInt.empty());
   }
 
   /**
@@ -55,7 +63,7 @@ public record Member(int rank, int size, String run, Duration timeout) {
    * @param value what tells the run from others, the same on every rank; empty if there is nothing
    */
   public Member withRun(String value) {
-    return new Member(rank, size, value, timeout);
+    return new Member(rank, size, value, timeout, localRank);
   }
 
   /**
@@ -65,6 +73,16 @@ public record Member(int rank, int size, String run, Duration timeout) {
    * @throws IllegalArgumentException if the value is not positive
    */
   public Member withTimeout(Duration value) {
-    return new Member(rank, size, run, value);
+    return new Member(rank, size, run, value, localRank);
+  }
+
+  /**
+   * {@return a copy whose number on its host is known}
+   *
+   * @param value this rank's number among those of its host, from 0 on
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public Member withLocalRank(int value) {
+    return new Member(rank, size, run, timeout, OptionalInt.of(value));
   }
 }

@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
 import java.util.Objects;
+import java.util.OptionalInt;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 
@@ -29,6 +30,11 @@ abstract sealed class OrderedRendezvous implements Rendezvous
   @Override
   public final int size() {
     return member.size();
+  }
+
+  @Override
+  public final OptionalInt localRank() {
+    return member.localRank();
   }
 
   final Member member() {

@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
 import java.util.Objects;
+import java.util.OptionalInt;
 import java.util.function.Supplier;
 
 /**
@@ -36,6 +37,14 @@ public interface Rendezvous extends AutoCloseable {
   int size();
 
   /**
+   * {@return this rank's number among those of its host, from 0 on, if it is known} {@link
+   * #communicator} takes the device from it. Empty unless an implementation knows better.
+   */
+  default OptionalInt localRank() {
+    return OptionalInt.empty();
+  }
+
+  /**
    * Shares one id. On rank 0 it returns when all other ranks are known to have the id, on the
    * others when they have it.
    *
@@ -53,10 +62,13 @@ public interface Rendezvous extends AutoCloseable {
   UniqueId exchange(Supplier<UniqueId> maker);
 
   /**
-   * Exchanges an id and makes this rank's end of a communicator with it.
+   * Exchanges an id and makes this rank's end of a communicator with it. The device is the one that
+   * {@code config} names, else {@code localRank % deviceCount} where the local rank is known: the
+   * rank alone does not tell which GPU of its host is still free. A process that sees one GPU,
+   * chosen for it by its launcher, so gets that one.
    *
    * @param backend makes the id, on rank 0, and the communicator
-   * @param config as for {@link Backend#communicator}
+   * @param config as for {@link Backend#communicator}, but for the device, as above
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
    * @throws io.nccl4j.NcclException if the library failed
@@ -66,7 +78,12 @@ public interface Rendezvous extends AutoCloseable {
   default Communicator communicator(Backend backend, CommunicatorConfig config) {
     Objects.requireNonNull(backend, "backend");
     Objects.requireNonNull(config, "config");
-    return backend.communicator(exchange(backend::newUniqueId), size(), rank(), config);
+    int devices = backend.devices().size();
+    CommunicatorConfig placed =
+        config.device().isEmpty() && localRank().isPresent()
+            ? config.withDevice(localRank().getAsInt() % devices)
+            : config;
+    return backend.communicator(exchange(backend::newUniqueId), size(), rank(), placed);
   }
 
   /**

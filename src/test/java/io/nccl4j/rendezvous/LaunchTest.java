@@ -7,16 +7,23 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.params.provider.Arguments.arguments;
 
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Group;
 import io.nccl4j.UniqueId;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.OptionalInt;
 import java.util.concurrent.FutureTask;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -219,6 +226,79 @@ class LaunchTest {
     assertTrue(refused.getMessage().contains(message), refused.getMessage());
   }
 
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          0 |  | 3 | 3
+          3 | 1 |  | 1
+          2 | 5 |  | 1
+          3 |  |  | 1
+          """)
+  void theLocalRankTellsTheDeviceUnlessTheConfigurationNamesOne(
+      int rank, Integer localRank, Integer named, int device) {
+    Member member = Member.of(rank, 6).withTimeout(TIMEOUT);
+    Member placed = localRank == null ? member : member.withLocalRank(localRank);
+    CommunicatorConfig config =
+        named == null
+            ? CommunicatorConfig.defaults()
+            : CommunicatorConfig.defaults().withDevice(named);
+    try (Backend backend = Backend.reference(named == null ? 2 : 4)) {
+      List<Communicator> all = new ArrayList<>();
+      UniqueId id = backend.newUniqueId();
+      Group.run(
+          () -> {
+            for (int r = 0; r < 6; r++) {
+              all.add(
+                  r == rank
+                      ? new Known(placed, id).communicator(backend, config)
+                      : backend.communicator(id, 6, r, CommunicatorConfig.defaults()));
+            }
+          });
+      assertEquals(device, all.get(rank).device());
+      all.forEach(Communicator::abort);
+    }
+  }
+
+  /** A place where the id is there already. */
+  private record Known(Member member, UniqueId id) implements Rendezvous {
+    @Override
+    public int rank() {
+      return member.rank();
+    }
+
+    @Override
+    public int size() {
+      return member.size();
+    }
+
+    @Override
+    public OptionalInt localRank() {
+      return member.localRank();
+    }
+
+    @Override
+    public UniqueId exchange(Supplier<UniqueId> maker) {
+      return id;
+    }
+
+    @Override
+    public void close() {}
+  }
+
+  @Test
+  void aLaunchHandsItsLocalRankOn(@TempDir Path directory) {
+    Launch launch =
+        launch(
+            "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1"
+                + " NCCL4J_RENDEZVOUS=file:"
+                + directory);
+    try (Rendezvous rendezvous = launch.rendezvous(TIMEOUT)) {
+      assertEquals(OptionalInt.of(1), rendezvous.localRank());
+    }
+  }
+
   @Test
   void aDisagreementSaysHowToEndIt() {
     IllegalArgumentException refused =
@@ -239,6 +319,7 @@ class LaunchTest {
         arguments("RANK=0 WORLD_SIZE=1", "this process alone"),
         arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:/shared/ids", "files in /shared/ids"),
         arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:///shared", "files in /shared"),
+        arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=file:///a%20b%25", "files in /a b%"),
         arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://n1:77", "rank 0 at n1:77"),
         arguments("RANK=0 WORLD_SIZE=2 NCCL4J_RENDEZVOUS=tcp://[::1]:77", "rank 0 at ::1:77"),
         arguments("RANK=0 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500", "rank 0 at n1:29500"),
@@ -277,10 +358,10 @@ class LaunchTest {
       delimiter = '|',
       textBlock =
           """
-          RANK=0 WORLD_SIZE=2 | plain variables does not tell where the 2 ranks can meet
-          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | Kubernetes does not tell where the 2 ranks can meet
-          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | Open MPI does not tell where the 4 ranks can meet
-          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | MPICH does not tell where the 2 ranks can meet
+          RANK=0 WORLD_SIZE=2 | nothing from plain variables says where the 2 ranks can meet
+          JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | nothing from Kubernetes says where the 2 ranks can meet
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | nothing from Open MPI says where the 4 ranks can meet
+          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks can meet
           RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=a TORCHELASTIC_USE_AGENT_STORE=True MASTER_ADDR=h MASTER_PORT=29500 | torchrun's agent owns MASTER_PORT
           """)
   void wherePlaceIsUnknownTheErrorSaysWhatToSet(String variables, String message) {
