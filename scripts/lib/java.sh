@@ -4,7 +4,7 @@
 #
 # What is started lies in examples/target/run, a link to a folder of its own for each build: a program that is running
 # keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target folders (and
-# Maven's own cache).
+# Maven's own cache). In a bundle (scripts/bundle) everything is built and nothing is written.
 
 nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
@@ -88,7 +88,22 @@ nccl4j_flags() {
   )
 }
 
+# In a bundle the Java is its own, all programs share one class path, and log4j's simple logger shows warnings.
+nccl4j_in_bundle() {
+  [[ -x $nccl4j_root/runtime/bin/java ]]
+}
+
+nccl4j_java_of_bundle() {
+  local name=$1 main=$2
+  shift 2
+  export CLASSPATH="$nccl4j_root/lib/*"
+  exec "$nccl4j_root/runtime/bin/java" -Xlog:disable -Xlog:all=error:stderr -XX:+UseSerialGC \
+    -Dlog4j.provider=org.apache.logging.log4j.simple.internal.SimpleProvider -Dlog4j2.simplelogLevel=WARN \
+    --enable-native-access=ALL-UNNAMED "io.nccl4j.examples.$name.${main##*.}" "$@"
+}
+
 nccl4j_java() {
+  if nccl4j_in_bundle; then nccl4j_java_of_bundle "$@"; fi
   local name=$1 main=$2 home folder
   shift 2
   if nccl4j_stale; then

@@ -1,0 +1,164 @@
+package io.nccl4j.examples.evidence;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.cuda.CudaStream;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * What it costs to enqueue an all-reduce of one element: through the contract with all its checks,
+ * and by the generated binding alone, in turn.
+ */
+final class CallLatency {
+  private static final int ROUNDS = 15;
+  private static final int CALLS = 20_000;
+  private static final int WARM_UP_ROUNDS = 5;
+
+  private final int rounds;
+  private final int calls;
+  private final Stream stream;
+
+  /** One way of calling. */
+  private interface Way {
+    void enqueue(int times);
+  }
+
+  private CallLatency(Child child, Stream stream) {
+    this.rounds = child.quick ? 3 : ROUNDS;
+    this.calls = child.quick ? 200 : CALLS;
+    this.stream = stream;
+  }
+
+  static void run(Child child) throws IOException {
+    try (Backend backend = Backend.nccl();
+        Communicator comm =
+            backend.communicator(
+                backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults().withDevice(0));
+        Stream stream = comm.newStream();
+        Buffer send = comm.allocate(DataType.FLOAT32, 1);
+        Buffer recv = comm.allocate(DataType.FLOAT32, 1);
+        RawCommunicator raw = new RawCommunicator()) {
+      send.fill((byte) 0, stream);
+      CallLatency latency = new CallLatency(child, stream);
+      MemorySegment to = ((CudaStream) stream).pointer();
+      List<List<Object>> rows = new ArrayList<>();
+      latency.compare(
+          rows,
+          "in-place",
+          times -> contract(comm, send, send, stream, times),
+          times -> raw.allReduce(send.pointer(), send.pointer(), to, times));
+      latency.compare(
+          rows,
+          "out-of-place",
+          times -> contract(comm, send, recv, stream, times),
+          times -> raw.allReduce(send.pointer(), recv.pointer(), to, times));
+      child.table(
+          new Table(
+              "ncclAllReduce of 1 float, 1 rank, nanoseconds per call",
+              List.of("", "contract", "least", "most", "binding alone", "least", "most", "ratio"),
+              rows));
+      child.note(
+          "Medians of %d rounds of %d calls each, the two ways in turn; the stream is waited for between rounds, which is not timed."
+              .formatted(latency.rounds, latency.calls));
+      child.end(
+          Report.Verdict.PASSED,
+          "%s ns per contract call in-place, %s ns by the binding alone"
+              .formatted(rows.getFirst().get(1), rows.getFirst().get(4)));
+    }
+  }
+
+  private static void contract(
+      Communicator comm, Buffer send, Buffer recv, Stream stream, int times) {
+    for (int i = 0; i < times; i++) {
+      comm.allReduce(send, recv, ReduceOp.SUM, stream);
+    }
+  }
+
+  private void compare(List<List<Object>> rows, String name, Way contract, Way raw) {
+    for (int i = 0; i < WARM_UP_ROUNDS; i++) {
+      time(contract);
+      time(raw);
+    }
+    double[] ours = new double[rounds];
+    double[] theirs = new double[rounds];
+    for (int i = 0; i < rounds; i++) {
+      ours[i] = time(contract);
+      theirs[i] = time(raw);
+    }
+    double median = NcclTests.median(ours);
+    double rawMedian = NcclTests.median(theirs);
+    List<Object> row = new ArrayList<>(List.of(name));
+    row.addAll(List.of(round(median), round(least(ours)), round(most(ours))));
+    row.addAll(List.of(round(rawMedian), round(least(theirs)), round(most(theirs))));
+    row.add(Table.rounded(median / rawMedian, 3));
+    rows.add(row);
+  }
+
+  private double time(Way way) {
+    long start = System.nanoTime();
+    way.enqueue(calls);
+    double each = (System.nanoTime() - start) / (double) calls;
+    stream.synchronize();
+    return each;
+  }
+
+  private static double least(double[] values) {
+    return Arrays.stream(values).min().orElseThrow();
+  }
+
+  private static double most(double[] values) {
+    return Arrays.stream(values).max().orElseThrow();
+  }
+
+  private static double round(double nanoseconds) {
+    return Table.rounded(nanoseconds, 1);
+  }
+
+  /** A communicator of one rank, by the generated bindings alone. */
+  private static final class RawCommunicator implements AutoCloseable {
+    private final MemorySegment comm;
+
+    RawCommunicator() {
+      CudaDevices.use(0);
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment id = ncclUniqueId.allocate(arena);
+        MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
+        check(nccl_h.ncclGetUniqueId(id), "ncclGetUniqueId");
+        check(nccl_h.ncclCommInitRank(cell, 1, id, 0), "ncclCommInitRank");
+        comm = cell.get(ValueLayout.ADDRESS, 0);
+      }
+    }
+
+    void allReduce(MemorySegment send, MemorySegment recv, MemorySegment stream, int times) {
+      int type = DataType.FLOAT32.code();
+      for (int i = 0; i < times; i++) {
+        check(nccl_h.ncclAllReduce(send, recv, 1, type, 0, comm, stream), "ncclAllReduce");
+      }
+    }
+
+    private static void check(int result, String function) {
+      if (result != 0) {
+        throw new IllegalStateException(function + " answered " + result);
+      }
+    }
+
+    @Override
+    public void close() {
+      check(nccl_h.ncclCommDestroy(comm), "ncclCommDestroy");
+    }
+  }
+}

@@ -1,0 +1,42 @@
+package io.nccl4j.examples.evidence;
+
+import java.util.Arrays;
+import java.util.Map;
+
+/**
+ * What the first step found, as far as the others depend on it.
+ *
+ * @param usable whether collectives can be run at all
+ * @param standIn whether the libraries are the tests' stand-in
+ * @param device the first device's name
+ * @param nccl the release of NCCL, such as 2.28.9
+ * @param ncclLibrary the file that was loaded
+ * @param cudartLibrary likewise
+ */
+record Machine(
+    boolean usable,
+    boolean standIn,
+    String device,
+    String nccl,
+    String ncclLibrary,
+    String cudartLibrary) {
+  static final Machine NONE = new Machine(false, false, "", "0", "", "");
+
+  static Machine of(Outcome devices) {
+    Map<String, String> facts = devices.report().facts();
+    return devices.status() == Outcome.Status.PASSED
+        ? new Machine(
+            true,
+            facts.containsKey(DeviceReport.STAND_IN),
+            facts.get(DeviceReport.DEVICE),
+            facts.get(DeviceReport.NCCL),
+            facts.get(DeviceReport.NCCL_LIBRARY),
+            facts.get(DeviceReport.CUDART_LIBRARY))
+        : NONE;
+  }
+
+  boolean ncclAtLeast(int major, int minor) {
+    int[] parts = Arrays.stream(nccl.split("\\.", -1)).mapToInt(Integer::parseInt).toArray();
+    return parts[0] > major || (parts[0] == major && parts.length > 1 && parts[1] >= minor);
+  }
+}

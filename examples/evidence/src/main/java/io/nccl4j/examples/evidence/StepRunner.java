@@ -1,0 +1,305 @@
+package io.nccl4j.examples.evidence;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/**
+ * Runs steps one after the other, and lets nothing that they do end or hold up the run: what hangs
+ * is killed at its deadline with everything it has started, what crashes is told.
+ */
+final class StepRunner implements AutoCloseable {
+  /** What the processes of a step have left when one of them has failed. */
+  private static final Duration GRACE = Duration.ofSeconds(10);
+
+  private static final Duration DYING = Duration.ofSeconds(5);
+  private static final int TAIL_LINES = 40;
+  private static final int TAIL_CHARACTERS = 4000;
+  private static final int SIGNALLED = 128;
+
+  private final Path work;
+  private final Path log;
+  private final Set<Process> alive = ConcurrentHashMap.newKeySet();
+  private final Thread killer =
+      Thread.ofPlatform().unstarted(() -> alive.forEach(StepRunner::kill));
+
+  /**
+   * Makes a runner.
+   *
+   * @param work where the output of the processes is kept while they run
+   * @param log where all of it is collected
+   */
+  StepRunner(Path work, Path log) {
+    this.work = work;
+    this.log = log;
+    // Who stops this program does not want its children.
+    Runtime.getRuntime().addShutdownHook(killer);
+  }
+
+  /** One process under way. */
+  private record Running(Step.Command command, Process process, Path output) {
+    boolean failed() {
+      return !process.isAlive() && process.exitValue() != 0;
+    }
+  }
+
+  /** How the waiting for a step's processes ended. */
+  private enum Ending {
+    BY_THEMSELVES,
+    AFTER_A_FAILURE,
+    AT_THE_DEADLINE
+  }
+
+  /**
+   * Runs a step and returns what became of it.
+   *
+   * @param limit the most that it may take, if that is less than its own deadline
+   */
+  Outcome run(Step step, Duration limit) {
+    if (step.impossible() != null) {
+      return Outcome.notPossible(step, step.impossible());
+    }
+    Duration allowed = limit.compareTo(step.deadline()) < 0 ? limit : step.deadline();
+    if (!allowed.isPositive()) {
+      return new Outcome(
+          step,
+          Outcome.Status.FAILED,
+          Report.of(Report.Verdict.FAILED, "not started: the time for all steps is used up"),
+          0,
+          Map.of());
+    }
+    long start = System.nanoTime();
+    List<Running> running = new ArrayList<>();
+    try {
+      for (Step.Command command : step.commands()) {
+        running.add(start(step, command));
+      }
+      Ending ending = await(running, start + allowed.toNanos());
+      return outcome(step, running, ending, allowed, (System.nanoTime() - start) / 1e9);
+    } catch (IOException e) {
+      return new Outcome(
+          step,
+          Outcome.Status.FAILED,
+          Report.of(Report.Verdict.FAILED, "could not be run: " + e.getMessage()),
+          (System.nanoTime() - start) / 1e9,
+          Map.of());
+    } finally {
+      running.forEach(one -> kill(one.process()));
+      alive.clear();
+    }
+  }
+
+  private Running start(Step step, Step.Command command) throws IOException {
+    Path output = work.resolve(step.name() + "." + command.label().replace(' ', '-') + ".out");
+    ProcessBuilder builder =
+        new ProcessBuilder(command.words())
+            .redirectErrorStream(true)
+            .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
+            .redirectOutput(output.toFile());
+    builder.environment().putAll(command.environment());
+    Process process = builder.start();
+    alive.add(process);
+    return new Running(command, process, output);
+  }
+
+  private static Ending await(List<Running> running, long deadline) {
+    long grace = Long.MAX_VALUE;
+    while (running.stream().anyMatch(one -> one.process().isAlive())) {
+      long now = System.nanoTime();
+      if (now - deadline >= 0) {
+        return Ending.AT_THE_DEADLINE;
+      }
+      if (grace == Long.MAX_VALUE && running.stream().anyMatch(Running::failed)) {
+        grace = now + GRACE.toNanos();
+      }
+      if (now >= grace) {
+        return Ending.AFTER_A_FAILURE;
+      }
+      pause();
+    }
+    return Ending.BY_THEMSELVES;
+  }
+
+  private static void pause() {
+    try {
+      Thread.sleep(20);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException("interrupted while a step was running", e);
+    }
+  }
+
+  private Outcome outcome(
+      Step step, List<Running> running, Ending ending, Duration allowed, double seconds)
+      throws IOException {
+    List<String> killed = new ArrayList<>();
+    for (Running one : running) {
+      if (one.process().isAlive()) {
+        kill(one.process());
+        killed.add(one.command().label());
+      }
+    }
+    List<Report> reports = new ArrayList<>();
+    for (Running one : running) {
+      reports.add(report(one, killed.contains(one.command().label())));
+    }
+    Outcome.Status status = status(running, reports, killed, ending);
+    String summary = summary(running, reports, killed, status, allowed);
+    Map<String, String> tails = new LinkedHashMap<>();
+    for (Running one : running) {
+      collect(step, one);
+      if (status.bad()) {
+        tails.put(one.command().label(), tail(one.output()));
+      }
+    }
+    Report whole = merged(running, reports, summary);
+    return new Outcome(step, status, whole, seconds, tails);
+  }
+
+  /** Returns what a process found; for one that is not ours, what its exit status says. */
+  private static Report report(Running one, boolean killed) throws IOException {
+    Path file = one.command().report();
+    if (file != null) {
+      return Files.exists(file)
+          ? Report.read(file)
+          : Report.of(Report.Verdict.FAILED, "ended without a report");
+    }
+    List<String> said =
+        Files.readAllLines(one.output(), StandardCharsets.UTF_8).stream().limit(20).toList();
+    boolean passed = !killed && one.process().exitValue() == 0;
+    return Report.of(passed ? Report.Verdict.PASSED : Report.Verdict.FAILED, "")
+        .with(
+            passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+            said.isEmpty() ? "" : said.getLast(),
+            said);
+  }
+
+  private static Outcome.Status status(
+      List<Running> running, List<Report> reports, List<String> killed, Ending ending) {
+    boolean crashed =
+        running.stream()
+            .anyMatch(one -> !killed.contains(one.command().label()) && signal(one) > 0);
+    if (crashed) {
+      return Outcome.Status.CRASHED;
+    }
+    if (ending == Ending.AT_THE_DEADLINE) {
+      return Outcome.Status.TIMED_OUT;
+    }
+    List<Report.Verdict> verdicts = reports.stream().map(Report::verdict).toList();
+    if (verdicts.contains(Report.Verdict.FAILED)
+        || verdicts.contains(Report.Verdict.UNFINISHED)
+        || !killed.isEmpty()) {
+      return Outcome.Status.FAILED;
+    }
+    if (verdicts.contains(Report.Verdict.NOT_POSSIBLE)) {
+      return Outcome.Status.NOT_POSSIBLE;
+    }
+    boolean allWell = running.stream().allMatch(one -> one.process().exitValue() == 0);
+    return allWell ? Outcome.Status.PASSED : Outcome.Status.FAILED;
+  }
+
+  /** Returns the signal that ended a process, as a shell and Java count it, or 0. */
+  private static int signal(Running one) {
+    return one.process().isAlive() ? 0 : Math.max(0, one.process().exitValue() - SIGNALLED);
+  }
+
+  private static String summary(
+      List<Running> running,
+      List<Report> reports,
+      List<String> killed,
+      Outcome.Status status,
+      Duration allowed) {
+    List<String> parts = new ArrayList<>();
+    if (status == Outcome.Status.TIMED_OUT) {
+      parts.add("killed after " + allowed.toSeconds() + " s: " + String.join(", ", killed));
+    }
+    for (int i = 0; i < running.size(); i++) {
+      Running one = running.get(i);
+      String label = running.size() == 1 ? "" : one.command().label() + ": ";
+      boolean byUs = killed.contains(one.command().label());
+      if (!byUs && signal(one) > 0) {
+        parts.add(label + "ended by signal " + signal(one));
+      }
+      if (byUs && status != Outcome.Status.TIMED_OUT) {
+        parts.add(label + "killed, since it went on without the other");
+      }
+      Report report = reports.get(i);
+      if (!report.summary().isEmpty() && (i == 0 || report.verdict() != Report.Verdict.PASSED)) {
+        parts.add((status.bad() ? label : "") + report.summary());
+      }
+    }
+    return String.join("; ", parts);
+  }
+
+  /** Returns the first process's report with what the others add to it. */
+  private static Report merged(List<Running> running, List<Report> reports, String summary) {
+    List<String> more = new ArrayList<>();
+    for (int i = 1; i < reports.size(); i++) {
+      String label = running.get(i).command().label();
+      Set<String> known = Set.copyOf(reports.getFirst().notes());
+      reports.get(i).notes().stream()
+          .filter(note -> !known.contains(note))
+          .forEach(note -> more.add(label + ": " + note));
+    }
+    return reports.getFirst().with(reports.getFirst().verdict(), summary, more);
+  }
+
+  private void collect(Step step, Running one) throws IOException {
+    String head = "==== %s, %s: %s%n".formatted(step.name(), one.command().label(), status(one));
+    Files.writeString(log, head, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+    Files.write(
+        log,
+        Files.readAllBytes(one.output()),
+        StandardOpenOption.CREATE,
+        StandardOpenOption.APPEND);
+  }
+
+  private static String status(Running one) {
+    return one.process().isAlive() ? "still there" : "exit status " + one.process().exitValue();
+  }
+
+  /** Returns the end of a process's output. */
+  private static String tail(Path output) throws IOException {
+    String text = new String(Files.readAllBytes(output), StandardCharsets.UTF_8);
+    List<String> lines = text.lines().toList();
+    String tail =
+        lines.stream()
+            .skip(Math.max(0, lines.size() - TAIL_LINES))
+            .collect(Collectors.joining("\n"));
+    return tail.substring(Math.max(0, tail.length() - TAIL_CHARACTERS));
+  }
+
+  /** Ends a process and all that it has started. */
+  private static void kill(Process process) {
+    // First those below it: when it is gone, nobody knows any more whose they were.
+    Stream.concat(process.descendants().toList().stream(), Stream.of(process.toHandle()))
+        .forEach(ProcessHandle::destroyForcibly);
+    try {
+      // One that hangs in the kernel does not even die; it is left behind.
+      boolean gone = process.waitFor(DYING.toMillis(), TimeUnit.MILLISECONDS);
+      if (!gone) {
+        System.err.println("process " + process.pid() + " does not die and is left behind");
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  @Override
+  public void close() {
+    alive.forEach(StepRunner::kill);
+    Runtime.getRuntime().removeShutdownHook(killer);
+  }
+}
