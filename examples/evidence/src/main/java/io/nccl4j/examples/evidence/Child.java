@@ -51,8 +51,11 @@ public final class Child {
   @Option(names = "--meet", description = "where the ranks find each other: a folder, or a file")
   Path meet;
 
-  @Option(names = "--suite")
+  @Option(names = "--suite", description = "a test class")
   String suite;
+
+  @Option(names = "--topic", description = "a nested class of the suite")
+  String topic;
 
   @Option(names = "--binaries")
   Path binaries;
@@ -118,6 +121,7 @@ public final class Child {
       case "device" -> DeviceReport::run;
       case "cross-check" -> CrossCheck::run;
       case "contract" -> ContractSuite::run;
+      case "contract-topic" -> ContractTopic::run;
       case "interop" -> Interop::run;
       case "bandwidth" -> Bandwidth::run;
       case "peer-bandwidth" -> PeerBandwidth::run;

@@ -1,143 +1,129 @@
 package io.nccl4j.examples.evidence;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import org.junit.platform.engine.TestExecutionResult;
-import org.junit.platform.engine.discovery.DiscoverySelectors;
-import org.junit.platform.engine.support.descriptor.ClassSource;
-import org.junit.platform.engine.support.descriptor.MethodSource;
-import org.junit.platform.launcher.Launcher;
-import org.junit.platform.launcher.LauncherDiscoveryRequest;
-import org.junit.platform.launcher.TestExecutionListener;
-import org.junit.platform.launcher.TestIdentifier;
-import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
-import org.junit.platform.launcher.core.LauncherFactory;
 
 /**
- * The library's own contract suite, as its tests run it. After each test the report is written, so
- * that a crash or a hang leaves what went before and what it was in.
+ * The library's own contract suite, topic by topic, each in a process of its own: an error that
+ * spoils the GPU for a process, a crash or a hang then costs one topic.
  */
-final class ContractSuite implements TestExecutionListener {
-  private static final int MOST_NOTES = 40;
+final class ContractSuite {
+  /** The class whose nested classes are the topics. */
+  static final String NESTED_IN = "io.nccl4j.contract.ContractSuite";
+
+  static final String PASSED = "passed";
+  static final String FAILED = "failed";
+  static final String SKIPPED = "skipped";
+
+  private static final List<String> FEW_TOPICS = List.of("Backends", "Groups", "PointToPoint");
+  private static final int LONGEST_TOPIC_SECONDS = 60;
+  private static final String LOG = "topic.log";
 
   private final Child child;
-  private final Map<String, int[]> topics = new LinkedHashMap<>();
-  private final List<String> failures = new ArrayList<>();
-  private final Map<String, Integer> skips = new LinkedHashMap<>();
-  private String running = "nothing yet";
-  private int passed;
-  private int skipped;
+  private final StepRunner runner;
+  private final Path work;
+  private final List<List<Object>> rows = new ArrayList<>();
+  private final Map<String, Long> counts = new LinkedHashMap<>();
+  private final List<String> bad = new ArrayList<>();
 
-  private ContractSuite(Child child) {
+  private ContractSuite(Child child, StepRunner runner, Path work) {
     this.child = child;
+    this.runner = runner;
+    this.work = work;
   }
 
-  static void run(Child child) {
-    System.setProperty("test.ranks", "" + child.size);
-    LauncherDiscoveryRequest request =
-        LauncherDiscoveryRequestBuilder.request()
-            .selectors(DiscoverySelectors.selectClass(child.suite))
-            .build();
-    Launcher launcher = LauncherFactory.create();
-    ContractSuite suite = new ContractSuite(child);
-    launcher.execute(request, suite);
-    suite.finish();
-  }
-
-  @Override
-  public void executionStarted(TestIdentifier test) {
-    if (test.isTest()) {
-      running = name(test);
-      save();
-    }
-  }
-
-  @Override
-  public void executionSkipped(TestIdentifier test, String reason) {
-    skip(test, reason);
-  }
-
-  @Override
-  public void executionFinished(TestIdentifier test, TestExecutionResult result) {
-    Throwable cause = result.getThrowable().orElse(null);
-    switch (result.getStatus()) {
-      case ABORTED -> skip(test, cause == null ? "no reason given" : cause.getMessage());
-      case FAILED -> {
-        counts(test)[1]++;
-        failures.add(name(test) + ": " + cause);
-        System.out.println("FAILED " + name(test));
-        if (cause != null) {
-          cause.printStackTrace();
-        }
+  static void run(Child child) throws IOException, ClassNotFoundException {
+    Path work = Files.createTempDirectory(child.report.toAbsolutePath().getParent(), "contract");
+    try (StepRunner runner = new StepRunner(work, work.resolve(LOG))) {
+      ContractSuite suite = new ContractSuite(child, runner, work);
+      for (String topic : child.quick ? FEW_TOPICS : topics()) {
+        suite.add(topic);
       }
-      case SUCCESSFUL -> {
-        if (test.isTest()) {
-          passed++;
-          counts(test)[0]++;
-        }
-      }
+      suite.finish();
     }
   }
 
-  private void skip(TestIdentifier test, String reason) {
-    skipped++;
-    counts(test)[2]++;
-    skips.merge(reason.replace("Assumption failed: ", ""), 1, Integer::sum);
-  }
-
-  /** Returns passed, failed and skipped of a test's topic. */
-  private int[] counts(TestIdentifier test) {
-    return topics.computeIfAbsent(topic(test), topic -> new int[3]);
-  }
-
-  /** A topic is a nested class of the suite. */
-  private static String topic(TestIdentifier test) {
-    String type =
-        switch (test.getSource().orElse(null)) {
-          case MethodSource method -> method.getClassName();
-          case ClassSource source -> source.getClassName();
-          case null, default -> test.getDisplayName();
-        };
-    return type.substring(Math.max(type.lastIndexOf('$'), type.lastIndexOf('.')) + 1);
-  }
-
-  private static String name(TestIdentifier test) {
-    String method =
-        test.getSource().orElse(null) instanceof MethodSource source
-            ? source.getMethodName()
-            : test.getDisplayName();
-    boolean invocation = test.getUniqueId().contains("test-template-invocation");
-    return topic(test) + "." + method + (invocation ? " [" + test.getDisplayName() + "]" : "");
-  }
-
-  private void save() {
-    try {
-      child.saveUnfinished(counted() + "; ended while in " + running);
-    } catch (IOException e) {
-      throw new UncheckedIOException(e);
+  /** Returns the topics; which there are, the suite knows. */
+  static List<String> topics() throws ClassNotFoundException {
+    List<String> topics = new ArrayList<>();
+    // Not initialised: the suite's fields may want a GPU.
+    Class<?> suite = Class.forName(NESTED_IN, false, ContractSuite.class.getClassLoader());
+    for (Class<?> topic : suite.getDeclaredClasses()) {
+      topics.add(topic.getSimpleName());
     }
+    topics.sort(String::compareTo);
+    return topics;
   }
 
-  private String counted() {
-    return "%d passed, %d failed, %d skipped".formatted(passed, failures.size(), skipped);
+  private void add(String topic) throws IOException {
+    Outcome outcome = runner.run(step(topic), child.left());
+    Path log = work.resolve(LOG);
+    if (Files.exists(log)) {
+      System.out.print(Files.readString(log));
+      Files.delete(log);
+    }
+    Map<String, String> facts = outcome.report().facts();
+    List<Object> row = new ArrayList<>(List.of(topic, outcome.status().label()));
+    for (String count : List.of(PASSED, FAILED, SKIPPED)) {
+      long tests = Long.parseLong(facts.getOrDefault(count, "0"));
+      counts.merge(count, tests, Long::sum);
+      row.add(tests);
+    }
+    row.add(Table.rounded(outcome.seconds(), 1));
+    rows.add(row);
+    if (outcome.status().bad()) {
+      bad.add(topic);
+    }
+    if (outcome.status() == Outcome.Status.CRASHED
+        || outcome.status() == Outcome.Status.TIMED_OUT) {
+      child.note(topic + ": " + outcome.report().summary());
+    }
+    outcome.report().notes().forEach(note -> child.note(topic + ": " + note));
+    child.saveUnfinished(summary() + ", then " + topic);
+  }
+
+  private Step step(String topic) {
+    List<String> words =
+        new ArrayList<>(
+            Java.command(
+                Child.class.getName(),
+                "-Dio.nccl4j.nccl.library=" + System.getProperty("io.nccl4j.nccl.library"),
+                "-Dio.nccl4j.cudart.library=" + System.getProperty("io.nccl4j.cudart.library"),
+                "-XX:ErrorFile=" + work.resolve("hs_err.log")));
+    Path report = work.resolve(topic + ".json");
+    words.addAll(List.of("contract-topic", "--suite", child.suite, "--topic", topic));
+    words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));
+    words.addAll(List.of("--deadline", "" + LONGEST_TOPIC_SECONDS));
+    return Step.of(
+        topic,
+        topic,
+        Duration.ofSeconds(LONGEST_TOPIC_SECONDS),
+        new Step.Command("process", words, Map.of("CLASSPATH", Java.classPath()), report));
+  }
+
+  private String summary() {
+    return "%d passed, %d failed, %d skipped"
+        .formatted(
+            counts.getOrDefault(PASSED, 0L),
+            counts.getOrDefault(FAILED, 0L),
+            counts.getOrDefault(SKIPPED, 0L));
   }
 
   private void finish() {
-    List<List<Object>> rows = new ArrayList<>();
-    topics.forEach((topic, counts) -> rows.add(List.of(topic, counts[0], counts[1], counts[2])));
     child.table(
         new Table(
-            "tests of " + child.suite.substring(child.suite.lastIndexOf('.') + 1) + " by topic",
-            List.of("topic", "passed", "failed", "skipped"),
+            "tests of %s by topic, each topic a process".formatted(child.suite),
+            List.of("topic", "result", "passed", "failed", "skipped", "seconds"),
             rows));
-    failures.stream().limit(MOST_NOTES).forEach(failure -> child.note("FAILED " + failure));
-    skips.forEach((reason, count) -> child.note("skipped " + count + ": " + reason));
+    boolean passed = bad.isEmpty() && counts.getOrDefault(PASSED, 0L) > 0;
     child.end(
-        failures.isEmpty() && passed > 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-        counted());
+        passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+        summary() + (bad.isEmpty() ? "" : "; not passed: " + String.join(", ", bad)));
   }
 }

@@ -43,6 +43,7 @@ public final class Evidence {
   private static final int FAILED = 1;
   private static final int BAD_ARGUMENTS = 2;
   private static final int LIMIT_SECONDS = 470;
+  private static final int TELLING_NAMES = 4;
 
   @Parameters(index = "0", paramLabel = "OUT", description = "the folder for the results")
   Path folder;
@@ -183,12 +184,12 @@ public final class Evidence {
   }
 
   private void write(Run run, Path work) throws IOException {
-    Redaction redaction = redaction(work);
+    Redaction redaction = redaction(work, run.machine());
     Files.writeString(folder.resolve("evidence.json"), redaction.apply(Json.text(run.tree())));
     Files.writeString(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
   }
 
-  private Redaction redaction(Path work) {
+  private Redaction redaction(Path work, Machine machine) {
     Redaction redaction =
         new Redaction().folder(work, "$WORK").folder(folder.toAbsolutePath(), "$OUT");
     String home = environment.get("NCCL4J_HOME");
@@ -199,11 +200,23 @@ public final class Evidence {
     if (tests != null && !tests.isBlank()) {
       redaction.folder(Path.of(tests), "$" + NcclTests.VARIABLE);
     }
+    for (String library : List.of(machine.ncclLibrary(), machine.cudartLibrary())) {
+      redaction.folder(outer(Path.of(library)), "...");
+    }
     return redaction
         .folder(Path.of(System.getProperty("java.home")), "$JAVA_HOME")
         .folder(Path.of("").toAbsolutePath(), "$PWD")
         .folder(Path.of(System.getProperty("user.home")), "~")
         .word(DeviceReport.hostName(), "$HOSTNAME");
+  }
+
+  /** Returns what is left of a library's path without the end that tells where it came from. */
+  private static Path outer(Path library) {
+    Path outer = library.toAbsolutePath();
+    for (int i = 0; i < TELLING_NAMES && outer.getNameCount() > 0; i++) {
+      outer = outer.getParent();
+    }
+    return outer;
   }
 
   private static void delete(Path folder) throws IOException {

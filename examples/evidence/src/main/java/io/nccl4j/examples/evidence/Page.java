@@ -6,6 +6,9 @@ import java.util.stream.Collectors;
 
 /** Writes a run as one Markdown page; it says nothing that is not in the outcomes. */
 final class Page {
+  private static final String PROGRAM = Child.class.getName();
+  private static final String JAVA = "$JAVA";
+
   private final StringBuilder text = new StringBuilder();
 
   private Page() {}
@@ -36,8 +39,13 @@ final class Page {
     line(
         "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
             .formatted(run.date(), run.build()));
-    line("The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay.");
+    line("The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay, and");
     line("");
+    run.outcomes().stream()
+        .flatMap(outcome -> outcome.step().commands().stream())
+        .filter(command -> command.words().contains(PROGRAM))
+        .reduce((first, second) -> second)
+        .ifPresent(command -> fenced(JAVA + ": " + words(command, 0, programAt(command) + 1)));
   }
 
   private void steps(List<Outcome> outcomes) {
@@ -104,7 +112,7 @@ final class Page {
     return Character.toUpperCase(words.charAt(0)) + words.substring(1);
   }
 
-  /** Returns a command as a person would type it. */
+  /** Returns a command as a person would type it; the Java that all have in common is named. */
   static String shell(Step.Command command) {
     String variables =
         command.environment().entrySet().stream()
@@ -112,7 +120,18 @@ final class Page {
             .sorted(Map.Entry.comparingByKey())
             .map(variable -> variable.getKey() + "=" + variable.getValue() + " ")
             .collect(Collectors.joining());
-    return variables + String.join(" ", command.words());
+    int program = programAt(command);
+    return variables
+        + (program < 0 ? "" : JAVA + " ")
+        + words(command, program + 1, command.words().size());
+  }
+
+  private static int programAt(Step.Command command) {
+    return command.words().indexOf(PROGRAM);
+  }
+
+  private static String words(Step.Command command, int from, int to) {
+    return String.join(" ", command.words().subList(from, to));
   }
 
   private void facts(Map<String, String> facts) {
@@ -126,7 +145,7 @@ final class Page {
   }
 
   private void table(Table table) {
-    line("%s:".formatted(sentence(escaped(table.title()))));
+    line("%s:".formatted(escaped(table.title())));
     line("");
     row(table.columns());
     rule(table.columns().size());

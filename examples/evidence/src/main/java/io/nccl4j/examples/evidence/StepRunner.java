@@ -259,11 +259,18 @@ final class StepRunner implements AutoCloseable {
   private void collect(Step step, Running one) throws IOException {
     String head = "==== %s, %s: %s%n".formatted(step.name(), one.command().label(), status(one));
     Files.writeString(log, head, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+    append(one.output());
+    // What a Java that crashed has left.
+    Path crash = work.resolve("hs_err.log");
+    if (Files.exists(crash)) {
+      append(crash);
+      Files.delete(crash);
+    }
+  }
+
+  private void append(Path file) throws IOException {
     Files.write(
-        log,
-        Files.readAllBytes(one.output()),
-        StandardOpenOption.CREATE,
-        StandardOpenOption.APPEND);
+        log, Files.readAllBytes(file), StandardOpenOption.CREATE, StandardOpenOption.APPEND);
   }
 
   private static String status(Running one) {

@@ -14,11 +14,11 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What the contract suite checks of communicators whose ranks are threads, here with ranks that are
- * processes: split, groups, graphs, non-blocking communicators. Each check is of the kind that
- * needs no other rank's answer to be verified.
+ * What the contract suite checks of communicators whose ranks are threads, here with ranks that may
+ * be processes: groups, graphs, split, non-blocking communicators. Each check is of the kind that
+ * needs no other rank's answer.
  */
-final class SeveralProcesses {
+final class OtherChecks {
   private static final int OPERATIONS = 8;
 
   private final Child child;
@@ -28,7 +28,7 @@ final class SeveralProcesses {
   private final List<List<Object>> rows = new ArrayList<>();
   private int failed;
 
-  SeveralProcesses(Child child, Peers peers, Backend backend, Endpoint endpoint) {
+  OtherChecks(Child child, Peers peers, Backend backend, Endpoint endpoint) {
     this.child = child;
     this.peers = peers;
     this.backend = backend;
