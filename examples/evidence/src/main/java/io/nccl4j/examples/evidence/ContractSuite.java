@@ -121,6 +121,9 @@ final class ContractSuite {
             "tests of %s by topic, each topic a process".formatted(child.suite),
             List.of("topic", "result", "passed", "failed", "skipped", "seconds"),
             rows));
+    if (child.quick) {
+      child.note("only these topics of the suite, since the run is a quick one");
+    }
     boolean passed = bad.isEmpty() && counts.getOrDefault(PASSED, 0L) > 0;
     child.end(
         passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,

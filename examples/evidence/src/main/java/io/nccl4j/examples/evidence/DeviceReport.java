@@ -23,6 +23,7 @@ import java.util.regex.Pattern;
 /** What the machine has: devices, driver, libraries, versions. */
 final class DeviceReport {
   static final String DEVICE = "device";
+  static final String DEVICES = "devices";
   static final String NCCL = "NCCL";
   static final String NCCL_LIBRARY = "NCCL library";
   static final String CUDART_LIBRARY = "CUDA runtime library";
@@ -52,7 +53,7 @@ final class DeviceReport {
       List<Device> devices = backend.devices();
       Map<String, String> versions = backend.versions();
       child.fact(DEVICE, devices.getFirst().name());
-      child.fact("devices", "" + devices.size());
+      child.fact(DEVICES, "" + devices.size());
       int capability = CudaDevices.computeCapability(0);
       child.fact("compute capability", capability / 10 + "." + capability % 10);
       child.fact("device memory", (devices.getFirst().memoryBytes() >> 20) + " MiB");

@@ -9,6 +9,7 @@ import java.util.Map;
  * @param usable whether collectives can be run at all
  * @param standIn whether the libraries are the tests' stand-in
  * @param device the first device's name
+ * @param devices how many there are
  * @param nccl the release of NCCL, such as 2.28.9
  * @param ncclLibrary the file that was loaded
  * @param cudartLibrary likewise
@@ -17,10 +18,11 @@ record Machine(
     boolean usable,
     boolean standIn,
     String device,
+    int devices,
     String nccl,
     String ncclLibrary,
     String cudartLibrary) {
-  static final Machine NONE = new Machine(false, false, "", "0", "", "");
+  static final Machine NONE = new Machine(false, false, "", 0, "0", "", "");
 
   static Machine of(Outcome devices) {
     Map<String, String> facts = devices.report().facts();
@@ -29,6 +31,7 @@ record Machine(
             true,
             facts.containsKey(DeviceReport.STAND_IN),
             facts.get(DeviceReport.DEVICE),
+            Integer.parseInt(facts.get(DeviceReport.DEVICES)),
             facts.get(DeviceReport.NCCL),
             facts.get(DeviceReport.NCCL_LIBRARY),
             facts.get(DeviceReport.CUDART_LIBRARY))

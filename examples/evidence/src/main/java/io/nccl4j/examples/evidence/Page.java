@@ -39,13 +39,14 @@ final class Page {
     line(
         "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
             .formatted(run.date(), run.build()));
-    line("The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay, and");
+    line(
+        "The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay, and `$JAVA` is:");
     line("");
     run.outcomes().stream()
         .flatMap(outcome -> outcome.step().commands().stream())
         .filter(command -> command.words().contains(PROGRAM))
         .reduce((first, second) -> second)
-        .ifPresent(command -> fenced(JAVA + ": " + words(command, 0, programAt(command) + 1)));
+        .ifPresent(command -> fenced(words(command, 0, programAt(command) + 1)));
   }
 
   private void steps(List<Outcome> outcomes) {

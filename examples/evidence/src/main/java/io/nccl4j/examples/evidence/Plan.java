@@ -114,9 +114,12 @@ final class Plan {
 
   private Step contract(Machine machine, int ranks, int seconds) {
     String name = "contract-" + ranks;
+    boolean share = ranks > machine.devices();
     String title =
-        "Contract suite, " + (ranks == 1 ? "1 rank" : ranks + " ranks in one process on one GPU");
-    if (ranks > 1 && !machine.standIn() && !machine.ncclAtLeast(2, 30)) {
+        "Contract suite, "
+            + (ranks == 1 ? "1 rank" : ranks + " ranks in one process")
+            + (share ? " on one GPU" : "");
+    if (share && !machine.ncclAtLeast(2, 30)) {
       return Step.notPossible(
           name,
           title,
@@ -126,7 +129,7 @@ final class Plan {
     Map<String, String> variables = new LinkedHashMap<>();
     if (machine.standIn()) {
       variables.put("NCCL4J_STANDIN_DEVICES", "" + ranks);
-    } else if (ranks > 1) {
+    } else if (share) {
       variables.putAll(RANKS_SHARE_A_GPU);
     }
     String suite = machine.standIn() ? "StandInContractTest" : "NcclContractTest";

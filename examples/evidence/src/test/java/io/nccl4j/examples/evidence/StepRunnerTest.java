@@ -1,0 +1,175 @@
+package io.nccl4j.examples.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What becomes of steps that do not do what they should. */
+class StepRunnerTest {
+  private static final Duration LONG = Duration.ofMinutes(1);
+
+  @TempDir Path folder;
+  private StepRunner runner;
+
+  @BeforeEach
+  void make() {
+    runner = new StepRunner(folder, folder.resolve("log"));
+  }
+
+  @AfterEach
+  void close() {
+    runner.close();
+  }
+
+  private static Step.Command shell(String label, String script) {
+    return new Step.Command(label, List.of("sh", "-c", script), Map.of(), null);
+  }
+
+  private Outcome run(Duration deadline, Step.Command... commands) {
+    return runner.run(Step.of("step", "A step", deadline, commands), LONG);
+  }
+
+  /** Whether a process runs; one that was killed may wait for ever for somebody to bury it. */
+  private boolean alive(String pidFile) throws IOException {
+    String pid = Files.readString(folder.resolve(pidFile)).strip();
+    try {
+      String stat = Files.readString(Path.of("/proc", pid, "stat"));
+      return !stat.substring(stat.lastIndexOf(')')).startsWith(") Z");
+    } catch (NoSuchFileException gone) {
+      return false;
+    }
+  }
+
+  @Test
+  void whatEndsWellHasPassed() {
+    Outcome outcome = run(LONG, shell("process", "echo all is well"));
+    assertEquals(Outcome.Status.PASSED, outcome.status());
+    assertEquals("all is well", outcome.report().summary());
+    assertEquals(Map.of(), outcome.tails());
+  }
+
+  @Test
+  void whatHangsIsKilledAtItsDeadlineWithAllThatItHasStarted() throws IOException {
+    String pids = "echo $$ > " + folder + "/parent; sleep 300 & echo $! > " + folder + "/child; ";
+    long start = System.nanoTime();
+    Outcome outcome = run(Duration.ofSeconds(2), shell("process", pids + "echo hello; wait"));
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertTrue(outcome.report().summary().startsWith("killed after 2 s: process"));
+    assertTrue(System.nanoTime() - start < Duration.ofSeconds(20).toNanos());
+    assertFalse(alive("parent"));
+    assertFalse(alive("child"));
+    assertEquals(Map.of("process", "hello"), outcome.tails());
+  }
+
+  @Test
+  void whatCrashesIsReportedWithItsSignal() {
+    Outcome outcome = run(LONG, shell("process", "echo before; kill -SEGV $$"));
+    assertEquals(Outcome.Status.CRASHED, outcome.status());
+    assertEquals("ended by signal 11; before", outcome.report().summary());
+  }
+
+  @Test
+  void whatFailsIsReportedWithTheEndOfItsOutput() throws IOException {
+    Outcome outcome = run(LONG, shell("process", "seq 1 100; echo no luck >&2; exit 3"));
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    List<String> tail = outcome.tails().get("process").lines().toList();
+    assertEquals(40, tail.size());
+    assertEquals("62", tail.getFirst());
+    assertEquals("no luck", tail.getLast());
+    String log = Files.readString(folder.resolve("log"));
+    assertTrue(log.startsWith("==== step, process: exit status 3\n1\n2\n"), log);
+  }
+
+  @Test
+  void whatCannotBeStartedIsAFailureAndNoException() {
+    Step.Command missing = new Step.Command("process", List.of("/no/such/program"), Map.of(), null);
+    Outcome outcome = run(LONG, missing);
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertTrue(outcome.report().summary().contains("/no/such/program"));
+  }
+
+  @Test
+  void whatGoesOnWithoutItsFailedPeerIsKilledSoon() {
+    long start = System.nanoTime();
+    Outcome outcome = run(LONG, shell("rank 0", "sleep 300"), shell("rank 1", "exit 1"));
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertTrue(
+        outcome.report().summary().startsWith("rank 0: killed, since it went on"),
+        outcome.report().summary());
+    assertTrue(System.nanoTime() - start < Duration.ofSeconds(40).toNanos());
+  }
+
+  @Test
+  void aCrashedPeerCountsAsACrashEvenIfTheOtherMustBeKilled() {
+    Outcome outcome = run(LONG, shell("rank 0", "sleep 300"), shell("rank 1", "kill -ABRT $$"));
+    assertEquals(Outcome.Status.CRASHED, outcome.status());
+    assertTrue(outcome.report().summary().contains("rank 1: ended by signal 6"));
+  }
+
+  @Test
+  void aProcessOfOursThatLeavesNoReportHasFailed() {
+    Step.Command silent =
+        new Step.Command("process", List.of("true"), Map.of(), folder.resolve("none.json"));
+    Outcome outcome = run(LONG, silent);
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertEquals("ended without a report", outcome.report().summary());
+  }
+
+  @Test
+  void aReportSaysHowTheStepWentAndWhatAKilledOneHadDone() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report report =
+        new Report(
+            Report.Verdict.UNFINISHED,
+            "3 of 5",
+            Map.of("fact", "value"),
+            List.of(new Table("a table", List.of("n", "x"), List.of(List.of(3L, 0.5)))),
+            List.of("a note"));
+    report.write(folder.resolve("written.json"));
+    String script = "cp " + folder + "/written.json " + file + "; sleep 300";
+    Step.Command ours = new Step.Command("process", List.of("sh", "-c", script), Map.of(), file);
+    Outcome outcome = run(Duration.ofSeconds(2), ours);
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertEquals("killed after 2 s: process; 3 of 5", outcome.report().summary());
+    assertEquals(report.facts(), outcome.report().facts());
+    assertEquals(report.tables(), outcome.report().tables());
+    assertEquals(report.notes(), outcome.report().notes());
+  }
+
+  @Test
+  void aStepThatCannotBeHereIsNotRunAndNotPassed() {
+    Outcome outcome = runner.run(Step.notPossible("step", "A step", "no GPU"), LONG);
+    assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
+    assertEquals("no GPU", outcome.report().summary());
+    assertFalse(outcome.status().bad());
+  }
+
+  @Test
+  void noStepIsStartedWhenTheTimeForAllIsUsedUp() {
+    Path trace = folder.resolve("trace");
+    Step step = Step.of("step", "A step", LONG, shell("process", "touch " + trace));
+    Outcome outcome = runner.run(step, Duration.ZERO);
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertFalse(Files.exists(trace));
+  }
+
+  @Test
+  void theTimeForAllStepsCutsOneOffToo() {
+    Step step = Step.of("step", "A step", LONG, shell("process", "sleep 300"));
+    Outcome outcome = runner.run(step, Duration.ofSeconds(1));
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertTrue(outcome.seconds() < 30);
+  }
+}
