@@ -41,6 +41,9 @@ public final class Hello {
         }
       }
     }
+    if (System.out.checkError()) {
+      throw new IllegalStateException("the results cannot be written to stdout");
+    }
   }
 
   private static String allReduce(Backend backend, UniqueId id, int worldSize, int rank) {

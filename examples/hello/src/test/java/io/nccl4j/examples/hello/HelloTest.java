@@ -42,19 +42,18 @@ class HelloTest {
     }
   }
 
+  private static final List<String> HELLO =
+      List.of(
+          Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+          "--enable-native-access=io.nccl4j",
+          "--module-path",
+          System.getProperty("jdk.module.path"),
+          "--module",
+          "io.nccl4j.examples.hello/io.nccl4j.examples.hello.Hello");
+
   private List<String> hello(Map<String, String> environment)
       throws IOException, InterruptedException {
-    return run(
-            environment,
-            List.of(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--enable-native-access=io.nccl4j",
-                "--module-path",
-                System.getProperty("jdk.module.path"),
-                "--module",
-                "io.nccl4j.examples.hello/io.nccl4j.examples.hello.Hello"))
-        .lines()
-        .toList();
+    return run(environment, HELLO).lines().toList();
   }
 
   private static List<String> lines(String backend, int ranks) {
@@ -72,6 +71,20 @@ class HelloTest {
     String backend = out.getFirst().startsWith("nccl") ? "nccl" : "reference";
     assertEquals(lines(backend, out.size()), out);
     assertTrue(out.size() >= (backend.equals("nccl") ? 1 : 2), out.toString());
+  }
+
+  @Test
+  void resultsThatCannotBeWrittenAreAFailure() throws IOException, InterruptedException {
+    Path full = Path.of("/dev/full");
+    assumeTrue(Files.exists(full), "no /dev/full");
+    Process process =
+        new ProcessBuilder(HELLO)
+            .redirectOutput(full.toFile())
+            .redirectError(folder.resolve("err").toFile())
+            .start();
+    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running");
+    assertEquals(1, process.exitValue());
+    assertTrue(errors().contains("the results cannot be written to stdout"), errors());
   }
 
   @Test
