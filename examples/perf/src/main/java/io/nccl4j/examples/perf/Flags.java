@@ -29,7 +29,7 @@ import picocli.CommandLine.TypeConversionException;
     footer = {
       "",
       "Ranks: with neither -t, -g nor --ranks, one for each GPU, or on the reference backend one for each",
-      "processor and at least two.",
+      "processor and at least two; there at most 128 for each processor.",
       "Exit status: 0 fine, 1 a library or a device failed, 2 bad arguments, 3 wrong data, 4 time-out."
     })
 final class Flags {

@@ -24,6 +24,7 @@ final class JsonReport {
 
   private final Path file;
   private final String start = now();
+  private volatile boolean written;
 
   private JsonReport(Path file) {
     this.file = file;
@@ -31,7 +32,7 @@ final class JsonReport {
 
   /**
    * Takes a file that does not exist yet: the one that is named, or with .0, .1 and so on behind
-   * it.
+   * it. It is given back where a signal ends the process before it is written.
    *
    * @throws IOException if none can be written
    */
@@ -40,9 +41,21 @@ final class JsonReport {
     for (int next = 0; ; next++) {
       try {
         Files.createFile(file);
-        return new JsonReport(file);
+        JsonReport report = new JsonReport(file);
+        Runtime.getRuntime().addShutdownHook(new Thread(report::giveBack, "perf-json"));
+        return report;
       } catch (FileAlreadyExistsException e) {
         file = wanted.resolveSibling(wanted.getFileName() + "." + next);
+      }
+    }
+  }
+
+  private void giveBack() {
+    if (!written) {
+      try {
+        Files.deleteIfExists(file);
+      } catch (IOException e) {
+        System.err.println(file + " is not written and cannot be removed: " + e.getMessage());
       }
     }
   }
@@ -86,6 +99,7 @@ final class JsonReport {
       json.writeStringField("end_time", now());
       json.writeEndObject();
     }
+    written = true;
   }
 
   private static void strings(JsonGenerator json, String name, List<String> values)

@@ -29,6 +29,12 @@ import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
 public final class Perf {
+  /** Beyond this, ranks of the reference mostly wait for a processor: minutes for a row. */
+  private static final int RANKS_PER_PROCESSOR = 128;
+
+  /** What the driver says to an allocation that it has no memory for. */
+  private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
+
   private final PrintStream out;
   private final PrintStream err;
   private final boolean terminal;
@@ -85,6 +91,7 @@ public final class Perf {
       commandLine.parseArgs(args);
       if (flags.help) {
         commandLine.usage(out);
+        checkRead();
         return ExitStatus.OK;
       }
       flags.check();
@@ -96,8 +103,11 @@ public final class Perf {
       return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
     } catch (NcclTimeoutException e) {
       return fail(flags, e, "time-out: " + e.getMessage(), ExitStatus.TIMED_OUT);
-    } catch (LibraryNotFoundException | CudaException e) {
-      return fail(flags, e, e.getMessage() + remedy(), ExitStatus.FAILED);
+    } catch (NoBackend e) {
+      return fail(flags, e.getCause(), e.getMessage() + remedy(), ExitStatus.FAILED);
+    } catch (CudaException e) {
+      String less = e.errorName().equals(NO_MEMORY) ? "; a smaller -e needs less memory" : "";
+      return fail(flags, e, e.getMessage() + less, ExitStatus.FAILED);
     } catch (NcclException e) {
       return fail(flags, e, e.getMessage(), ExitStatus.FAILED);
     } catch (OutOfMemoryError e) {
@@ -111,6 +121,12 @@ public final class Perf {
   private static String remedy() {
     return System.lineSeparator()
         + "Without a GPU, '--backend reference' runs the same in pure Java.";
+  }
+
+  private void checkRead() {
+    if (out.checkError()) {
+      throw new IllegalStateException("nobody reads the output any more");
+    }
   }
 
   private int fail(Flags flags, Throwable failure, String message, int status) {
@@ -132,9 +148,26 @@ public final class Perf {
     }
   }
 
+  /** NCCL cannot be used at all here. */
+  private static final class NoBackend extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    NoBackend(RuntimeException cause) {
+      super(cause.getMessage(), cause);
+    }
+  }
+
+  private static Backend nccl() {
+    try {
+      return Backend.nccl();
+    } catch (LibraryNotFoundException | CudaException e) {
+      throw new NoBackend(e);
+    }
+  }
+
   private static Backend open(Flags flags) {
     return switch (flags.backend) {
-      case NCCL -> Backend.nccl();
+      case NCCL -> nccl();
       case REFERENCE -> reference(flags);
       case AUTO -> NcclBackend.ifUsable().orElseGet(() -> reference(flags));
     };
@@ -142,7 +175,13 @@ public final class Perf {
 
   private static Backend reference(Flags flags) {
     int asked = flags.ranksAskedFor();
-    int devices = asked > 0 ? asked : Math.max(2, Runtime.getRuntime().availableProcessors());
+    int processors = Runtime.getRuntime().availableProcessors();
+    if (asked > RANKS_PER_PROCESSOR * processors) {
+      throw new Flags.BadArguments(
+          "%d ranks are asked for; on the reference backend each is a thread, and %d processors do for %d at most"
+              .formatted(asked, processors, RANKS_PER_PROCESSOR * processors));
+    }
+    int devices = asked > 0 ? asked : Math.max(2, processors);
     return ReferenceBackend.open(
         devices, ReferenceOptions.defaults().withAlgorithm(algorithmOf(flags)));
   }
@@ -210,7 +249,7 @@ public final class Perf {
 
     int run() throws IOException {
       // Not closed when it fails: closing would wait for ranks that may be stuck.
-      Bench bench = new Bench(settings, launching.apply(settings.collective()));
+      Bench bench = connected();
       boolean done = false;
       try {
         bench.run(this::row);
@@ -223,18 +262,30 @@ public final class Perf {
         }
       }
       table.footer(bench.failedChecks(), averageBusBw());
+      checkRead();
       writeJson(bench.failedChecks(), List.of());
       bench.close();
       return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
+    }
+
+    private Bench connected() throws IOException {
+      boolean connected = false;
+      try {
+        Bench bench = new Bench(settings, launching.apply(settings.collective()));
+        connected = true;
+        return bench;
+      } finally {
+        if (!connected) {
+          writeJson(0, List.of("the ranks could not be connected"));
+        }
+      }
     }
 
     private void row(Row row) {
       rows.add(row);
       progress.erase();
       table.row(row);
-      if (out.checkError()) {
-        throw new IllegalStateException("nobody reads the table any more");
-      }
+      checkRead();
       progress.rowDone();
     }
 

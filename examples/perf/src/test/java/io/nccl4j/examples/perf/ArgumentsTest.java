@@ -78,6 +78,18 @@ class ArgumentsTest {
   }
 
   @Test
+  void moreRanksThanThreadsThatCanRunAreRefused() {
+    int most = 128 * Runtime.getRuntime().availableProcessors();
+    Command command =
+        Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (most + 1));
+    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertEquals(
+        "all_reduce_perf: %d ranks are asked for; on the reference backend each is a thread, and %d processors do for %d at most"
+            .formatted(most + 1, most / 128, most),
+        command.err().strip());
+  }
+
+  @Test
   void noCollectiveIsABadArgumentToo() {
     Command command = Command.run();
     assertTrue(

@@ -36,20 +36,39 @@ class ProcessTest {
     return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
   }
 
+  private static String java() {
+    return Path.of(System.getProperty("java.home"), "bin", "java").toString();
+  }
+
   private Ended perf(Map<String, String> environment, String... args)
       throws IOException, InterruptedException {
+    return run(environment, command(List.of(args)));
+  }
+
+  private Ended perfTo(Path out, List<String> args) throws IOException, InterruptedException {
+    Path err = folder.resolve("err");
+    Process process =
+        new ProcessBuilder(command(args))
+            .redirectOutput(out.toFile())
+            .redirectError(err.toFile())
+            .start();
+    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + args);
+    return new Ended(process.exitValue(), "", Files.readString(err));
+  }
+
+  private static List<String> command(List<String> args) {
     List<String> command =
         new ArrayList<>(
             List.of(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                java(),
                 "--enable-native-access=io.nccl4j",
                 "--illegal-native-access=deny",
                 "--module-path",
                 System.getProperty("jdk.module.path"),
                 "--module",
                 "io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf"));
-    command.addAll(List.of(args));
-    return run(environment, command);
+    command.addAll(args);
+    return command;
   }
 
   /** Builds the stand-in, or skips the test where that cannot be. */
@@ -160,6 +179,60 @@ class ProcessTest {
     assertTrue(ended.err().contains("--backend reference"), ended.err());
     assertFalse(ended.err().contains("\tat "), ended.err());
     assertEquals("", ended.out());
+  }
+
+  @Test
+  void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
+    Map<String, String> environment = new java.util.HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertEquals(
+        "all_reduce_perf: cudaMalloc: out of memory (cudaErrorMemoryAllocation, code 2);"
+            + " a smaller -e needs less memory\n",
+        ended.err());
+  }
+
+  @Test
+  void outputThatCannotBeWrittenIsAFailure() throws IOException, InterruptedException {
+    Path full = Path.of("/dev/full");
+    assumeTrue(Files.exists(full), "no /dev/full");
+    for (List<String> args : List.of(List.of("--help"), List.of("all_reduce", "-b", "8"))) {
+      Ended ended = perfTo(full, args);
+      assertEquals(1, ended.status(), args + ended.err());
+      assertTrue(ended.err().contains("nobody reads the output any more"), ended.err());
+    }
+  }
+
+  @Test
+  void theVersionIsToldOnTheClassPathToo() throws IOException, InterruptedException {
+    String modules = System.getProperty("jdk.module.path");
+    assumeTrue(modules.contains("nccl4j-"), "nccl4j is not packaged in this build");
+    List<String> args = List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8");
+    List<String> onClassPath = new ArrayList<>(List.of(java(), "-cp", modules));
+    onClassPath.add(Perf.class.getName());
+    onClassPath.addAll(args);
+    String version =
+        perf(Map.of(), args.toArray(String[]::new)).out().lines().findFirst().orElseThrow();
+    assertTrue(version.startsWith("# nccl4j 0."), version);
+    assertEquals(version, run(Map.of(), onClassPath).out().lines().findFirst().orElseThrow());
+  }
+
+  @Test
+  void anInterruptedRunLeavesNoEmptyFile() throws IOException, InterruptedException {
+    Path json = folder.resolve("result.json");
+    List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
+    args.addAll(List.of("-b", "8M", "-e", "8M", "-N", "0", "-J", json.toString()));
+    Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
+    try (var lines = process.inputReader().lines()) {
+      assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
+      assertTrue(Files.exists(json), "the name is taken while it runs");
+      process.destroy();
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+    } finally {
+      process.destroyForcibly();
+    }
+    assertFalse(Files.exists(json), "the name is free again");
   }
 
   @Test
