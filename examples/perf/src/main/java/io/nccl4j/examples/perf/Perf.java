@@ -25,6 +25,7 @@ import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import org.apache.logging.log4j.LogManager;
 import picocli.CommandLine;
+import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
@@ -98,7 +99,8 @@ public final class Perf {
       return measure(flags, List.of(args));
     } catch (ParameterException e) {
       Throwable cause = e.getCause() instanceof Flags.BadArguments bad ? bad : e;
-      return fail(flags, cause, cause.getMessage(), ExitStatus.BAD_ARGUMENTS);
+      String message = withShortNames(commandLine, cause.getMessage());
+      return fail(flags, cause, message, ExitStatus.BAD_ARGUMENTS);
     } catch (Flags.BadArguments e) {
       return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
     } catch (NcclTimeoutException e) {
@@ -121,6 +123,15 @@ public final class Perf {
   private static String remedy() {
     return System.lineSeparator()
         + "Without a GPU, '--backend reference' runs the same in pure Java.";
+  }
+
+  /** Names options as all our own messages do; picocli takes the longest name. */
+  private static String withShortNames(CommandLine commandLine, String message) {
+    String text = message;
+    for (OptionSpec option : commandLine.getCommandSpec().options()) {
+      text = text.replace("'" + option.longestName() + "'", "'" + option.shortestName() + "'");
+    }
+    return text;
   }
 
   private void checkRead() {

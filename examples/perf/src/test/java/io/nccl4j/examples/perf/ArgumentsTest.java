@@ -25,7 +25,7 @@ class ArgumentsTest {
           all_reduce -b 8 -e 1M -f 1 -i 0 | it takes -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -i 0     | it takes -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -f -2    | -f is -2; it must be 2 or more
-          all_reduce -b 12Q              | '12Q' is no size; a size is a number of bytes, or one with K, M or G
+          all_reduce --minbytes 12Q      | for option '-b': '12Q' is no size; a size is a number of bytes, or one with K, M or G
           all_reduce -b -8               | '-8' is no size
           all_reduce -e eight            | 'eight' is no size
           all_reduce -b 99999999999G     | is too large
@@ -66,7 +66,7 @@ class ArgumentsTest {
           all_reduce -M 1                | -M is not supported
           all_reduce --bogus             | Unknown option: '--bogus'
           all_reduce all_gather          | Unmatched argument
-          all_reduce -n                  | Missing required parameter for option '--iters'
+          all_reduce -n                  | Missing required parameter for option '-n'
           allreduce                      | 'allreduce' is no collective; there are all_reduce, all_gather,
           """)
   void badArgumentsAreOneLineAndStatusTwo(String line, String expected) {
