@@ -1,6 +1,6 @@
 # Sourced, not run. Builds the programs under examples/ where that is needed, and starts one of them.
 #
-#   nccl4j_java hello|perf MAIN_CLASS [arguments]
+#   nccl4j_java hello|perf|doctor MAIN_CLASS [arguments]
 #
 # What is started lies in examples/target/run, a link to a folder of its own for each build: a program that is running
 # keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target folders (and
@@ -22,7 +22,7 @@ nccl4j_stale() {
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
   local examples=$nccl4j_root/examples
   [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$examples/pom.xml" \
-    "$examples"/{hello,perf}/{pom.xml,src/main} -newer "$nccl4j_run/java-home" -print -quit) ]]
+    "$examples"/{hello,perf,doctor}/{pom.xml,src/main} -newer "$nccl4j_run/java-home" -print -quit) ]]
 }
 
 nccl4j_build() {
@@ -32,7 +32,7 @@ nccl4j_build() {
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
   echo "building nccl4j (once) ..." >&2
-  mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects hello,perf --also-make \
+  mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects hello,perf,doctor --also-make \
     -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
     rm -rf "$fresh"
@@ -43,7 +43,7 @@ nccl4j_build() {
     nccl4j_die "the build failed; the end of its output is above, all of it in $log"
   fi
   local name
-  for name in hello perf; do
+  for name in hello perf doctor; do
     mkdir "$fresh/$name"
     cp "$nccl4j_root/examples/$name/target/modules"/*.jar "$nccl4j_root/examples/$name/target"/*.jar "$fresh/$name/"
   done

@@ -1,0 +1,58 @@
+package io.nccl4j.examples.doctor;
+
+import io.nccl4j.rendezvous.Launch;
+import java.util.List;
+
+/** How this process was launched: whether its host has a GPU for every rank. */
+final class RanksCheck implements Check {
+  private static final String SHARING = "NCCL_MULTI_RANK_GPU_ENABLE";
+
+  @Override
+  public String name() {
+    return "ranks";
+  }
+
+  @Override
+  public List<Finding> findings(Evidence evidence) {
+    if (evidence.launch().isEmpty()) {
+      return List.of(
+          Finding.error(
+              "the launcher's variables contradict each other: "
+                  + evidence.launchProblem().orElse(""),
+              "Launch.current() refuses them, because ranks would be numbered wrongly",
+              "unset those that are left over from another launcher"));
+    }
+    Launch launch = evidence.launch().get();
+    int visible = evidence.trial().gpus().size();
+    if (launch.localSize().isEmpty() || launch.localSize().getAsInt() <= visible || visible == 0) {
+      return List.of();
+    }
+    return List.of(
+        finding(evidence.machine(), launch.localSize().getAsInt(), visible, launch.toString()));
+  }
+
+  private static Finding finding(Machine machine, int ranks, int visible, String launch) {
+    int gpus = Math.max(visible, machine.gpusOfTheDriver());
+    if (ranks <= gpus) {
+      return Finding.unchecked(
+          "whether every rank has a GPU of its own",
+          "%d ranks are on this host, which has %d GPUs, but this rank sees only %d"
+              .formatted(ranks, gpus, visible),
+          "nothing, if the launcher gives each rank another CUDA_VISIBLE_DEVICES");
+    }
+    String what =
+        "%d ranks on this host share %d %s (%s)"
+            .formatted(ranks, gpus, gpus == 1 ? "GPU" : "GPUs", launch);
+    boolean shared =
+        Setting.of(SHARING, machine).filter(each -> !each.value().equals("0")).isPresent();
+    return shared
+        ? Finding.warning(
+            what,
+            "with " + SHARING + " NCCL 2.30 and later allow it; too many exhaust the GPU and hang",
+            "keep to two ranks a GPU, with NCCL_MAX_CTAS of 4 or less and NCCL_NVLS_ENABLE=0")
+        : Finding.error(
+            what,
+            "NCCL refuses two ranks on one GPU (Duplicate GPU detected)",
+            "start as many ranks as GPUs, or set " + SHARING + "=1 (NCCL 2.30 and later)");
+  }
+}
