@@ -10,6 +10,7 @@ import java.util.regex.Pattern;
 final class DriverCheck implements Check {
   private static final String CUDA_COMPATIBILITY =
       "CUDA 13 needs driver 580 or later, CUDA 12 needs 525 or later";
+  private static final String INSUFFICIENT = "cudaErrorInsufficientDriver";
   private static final Pattern MODULE_VERSION = Pattern.compile("\\b([0-9]{3}\\.[0-9.]+)\\b");
   private static final String NVIDIA = "0x10de";
   // Display controllers, of which 3D controllers are a kind.
@@ -36,8 +37,14 @@ final class DriverCheck implements Check {
       findings.add(noDriver(evidence.machine()));
     } else {
       tooOldForNccl(evidence, driver).ifPresent(findings::add);
-      runtime(trial, driver).ifPresent(findings::add);
-      trial.cudaFailure().flatMap(failure -> noDevice(failure, driver)).ifPresent(findings::add);
+      Optional<Finding> runtime = runtime(trial, driver);
+      runtime.ifPresent(findings::add);
+      trial
+          .cudaFailure()
+          // That is what a runtime which is too new answers, and then it has been said.
+          .filter(failure -> runtime.isEmpty() || !failure.error().equals(INSUFFICIENT))
+          .flatMap(failure -> noDevice(failure, driver))
+          .ifPresent(findings::add);
     }
     return findings;
   }
@@ -143,7 +150,7 @@ final class DriverCheck implements Check {
     }
     return Optional.of(
         switch (failure.error()) {
-          case "cudaErrorInsufficientDriver" -> tooOld("libcudart is newer", driver);
+          case INSUFFICIENT -> tooOld("libcudart is newer", driver);
           case "cudaErrorNoDevice" ->
               Finding.error(
                   "the driver is there, but shows no GPU",

@@ -85,11 +85,13 @@ class MachineChecksTest {
   void aDriverOlderThanTheRuntimeIsAnError() {
     Fixture machine = machine().withoutGpu(12080, "cudaErrorInsufficientDriver");
     machine.versions.put("cuda runtime", "13.0");
-    assertTrue(
-        machine
-            .said(new DriverCheck())
-            .contains("error: libcudart is of CUDA 13.0, the driver runs CUDA 12.8"),
-        machine.said(new DriverCheck()).toString());
+    assertEquals(
+        List.of("error: libcudart is of CUDA 13.0, the driver runs CUDA 12.8"),
+        machine.said(new DriverCheck()));
+    machine.versions.remove("cuda runtime");
+    assertEquals(
+        List.of("error: libcudart is newer, the driver runs CUDA 12.8"),
+        machine.said(new DriverCheck()));
   }
 
   @Test
