@@ -109,7 +109,7 @@ public final class Doctor {
 
   private static Evidence gather(Duration timeout) throws IOException, InterruptedException {
     Machine machine = Machine.current();
-    Trial trial = new TrialProcess(machine, timeout).run();
+    Trial trial = trial(machine, timeout);
     List<Path> packages = PythonPackages.folders();
     List<LibraryCopy> nccl = LibraryCopy.of(NativeLibraryName.NCCL, machine, packages);
     Optional<Launch> launch = Optional.empty();
@@ -119,15 +119,31 @@ public final class Doctor {
     } catch (IllegalArgumentException e) {
       problem = Optional.of(e.getMessage());
     }
+    Optional<LibraryFile> ncclFile = Optional.empty();
+    Optional<String> ncclProblem = Optional.empty();
+    try {
+      ncclFile = ncclFile(trial, nccl);
+    } catch (IOException e) {
+      ncclProblem = Optional.of(e.getMessage());
+    }
     return new Evidence(
         machine,
         trial,
         nccl,
         LibraryCopy.of(NativeLibraryName.CUDART, machine, packages),
-        ncclFile(trial, nccl),
+        ncclFile,
+        ncclProblem,
         launch,
         problem,
         ReferenceTrial.run(timeout));
+  }
+
+  private static Trial trial(Machine machine, Duration timeout) throws InterruptedException {
+    try {
+      return new TrialProcess(machine, timeout).run();
+    } catch (IOException e) {
+      return Trial.notStarted(e);
+    }
   }
 
   /** Reads the library that is loaded, or would be. */

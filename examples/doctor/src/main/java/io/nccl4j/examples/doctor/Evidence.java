@@ -14,6 +14,7 @@ import java.util.Optional;
  * @param cudartCopies those of libcudart
  * @param nccl what the file of the libnccl that is used says of itself; empty if there is none or
  *     it cannot be read
+ * @param ncclProblem why that file cannot be read
  * @param launch how this process was started; empty if the launcher's variables contradict each
  *     other
  * @param launchProblem that contradiction
@@ -25,6 +26,7 @@ record Evidence(
     List<LibraryCopy> ncclCopies,
     List<LibraryCopy> cudartCopies,
     Optional<LibraryFile> nccl,
+    Optional<String> ncclProblem,
     Optional<Launch> launch,
     Optional<String> launchProblem,
     Optional<String> reference) {

@@ -2,6 +2,7 @@ package io.nccl4j.examples.doctor;
 
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
 
@@ -23,6 +24,15 @@ final class LibrariesCheck implements Check {
               "the NCCL backend cannot be opened",
               remedy(NativeLibraryName.NCCL)));
     }
+    evidence
+        .ncclProblem()
+        .map(
+            problem ->
+                Finding.error(
+                    "libnccl cannot be read: " + problem,
+                    "what cannot be read cannot be loaded",
+                    remedy(NativeLibraryName.NCCL)))
+        .ifPresent(findings::add);
     if (evidence.standIn()) {
       findings.add(
           Finding.note(
@@ -33,7 +43,7 @@ final class LibrariesCheck implements Check {
     for (NativeLibraryName library : NativeLibraryName.values()) {
       mapped(library, evidence).ifPresent(findings::add);
     }
-    copies(evidence.ncclCopies()).ifPresent(findings::add);
+    copies(evidence).ifPresent(findings::add);
     return findings;
   }
 
@@ -78,7 +88,12 @@ final class LibrariesCheck implements Check {
             .with(files));
   }
 
-  private static Optional<Finding> copies(List<LibraryCopy> copies) {
+  private static Optional<Finding> copies(Evidence evidence) {
+    List<String> loaded = evidence.trial().mapped().getOrDefault("nccl", List.of());
+    List<LibraryCopy> copies =
+        evidence.ncclCopies().stream()
+            .sorted(Comparator.comparing(copy -> !loaded.contains(copy.path().toString())))
+            .toList();
     if (copies.size() < 2) {
       return Optional.empty();
     }

@@ -33,11 +33,13 @@ final class RanksCheck implements Check {
 
   private static Finding finding(Machine machine, int ranks, int visible, String launch) {
     int gpus = Math.max(visible, machine.gpusOfTheDriver());
-    if (ranks <= gpus) {
+    boolean parts =
+        machine.variable("CUDA_VISIBLE_DEVICES").filter(v -> v.contains("MIG-")).isPresent();
+    if (ranks <= gpus || parts) {
       return Finding.unchecked(
           "whether every rank has a GPU of its own",
-          "%d ranks are on this host, which has %d GPUs, but this rank sees only %d"
-              .formatted(ranks, gpus, visible),
+          "%d ranks are on this host, which has %d GPUs%s, but this rank sees only %d"
+              .formatted(ranks, gpus, parts ? " in parts (MIG)" : "", visible),
           "nothing, if the launcher gives each rank another CUDA_VISIBLE_DEVICES");
     }
     String what =

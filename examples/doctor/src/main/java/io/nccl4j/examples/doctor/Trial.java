@@ -58,6 +58,22 @@ record Trial(
   /** How many right sums came out, and how many milliseconds it took from the first call on. */
   record Sums(int count, long milliseconds) {}
 
+  /** Returns what is known of a trial that could not even be started. */
+  static Trial notStarted(Exception reason) {
+    return new Trial(
+        new End(End.Kind.CRASHED, "could not be started: " + reason),
+        "",
+        OptionalInt.empty(),
+        Map.of(),
+        List.of(),
+        Optional.empty(),
+        Optional.empty(),
+        Optional.empty(),
+        Map.of(),
+        Optional.empty(),
+        List.of());
+  }
+
   /** Reads what a trial has written down. */
   static Trial of(Diary diary, End end, List<String> output) {
     Map<String, String> versions = new LinkedHashMap<>();

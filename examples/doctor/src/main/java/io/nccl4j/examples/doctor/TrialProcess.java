@@ -14,6 +14,9 @@ import java.util.stream.Stream;
 /** Runs an {@link AllReduceTrial} in a process of its own, which is ended when its time is over. */
 final class TrialProcess {
   private static final Duration AFTER_KILL = Duration.ofSeconds(2);
+  private static final String CRASH = "crash";
+  // What Java prints of a crash from here on is about files that are gone when anybody reads it.
+  private static final String END_OF_CRASH = "CreateCoredumpOnCrash";
   private static final int OUTPUT_LINES = 16;
   private static final int FIRST_SIGNAL_STATUS = 129;
 
@@ -42,7 +45,7 @@ final class TrialProcess {
               .redirectOutput(output.toFile());
       // Else NCCL does not say why it fails.
       builder.environment().putIfAbsent("NCCL_DEBUG", "WARN");
-      Trial.End end = end(builder.start());
+      Trial.End end = end(builder.start(), folder.resolve(CRASH));
       return Trial.of(diary, end, lastLines(output));
     } finally {
       delete(folder);
@@ -58,7 +61,7 @@ final class TrialProcess {
             "-Xlog:all=error:stderr",
             "-XX:+UseSerialGC",
             "-XX:-CreateCoredumpOnCrash",
-            "-XX:ErrorFile=" + folder.resolve("crash")));
+            "-XX:ErrorFile=" + folder.resolve(CRASH)));
     if (machine.nativeAccess()) {
       Module library = io.nccl4j.Backend.class.getModule();
       command.add(
@@ -82,13 +85,16 @@ final class TrialProcess {
     return command;
   }
 
-  private Trial.End end(Process process) throws InterruptedException {
+  private Trial.End end(Process process, Path crash) throws InterruptedException {
     try {
       if (!process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS)) {
         return new Trial.End(
             Trial.End.Kind.TIMED_OUT, "did not end within " + timeout.toSeconds() + " s");
       }
       int status = process.exitValue();
+      if (Files.exists(crash)) {
+        return new Trial.End(Trial.End.Kind.CRASHED, "crashed");
+      }
       if (status == 0) {
         return new Trial.End(Trial.End.Kind.ENDED, "ended");
       }
@@ -111,6 +117,7 @@ final class TrialProcess {
         text.lines()
             .map(String::strip)
             .filter(line -> !line.isEmpty() && !line.equals("#"))
+            .takeWhile(line -> !line.contains(END_OF_CRASH))
             .toList();
     return lines.subList(Math.max(0, lines.size() - OUTPUT_LINES), lines.size());
   }

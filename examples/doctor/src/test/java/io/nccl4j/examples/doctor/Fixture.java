@@ -38,6 +38,7 @@ final class Fixture {
   Optional<String> failure = Optional.empty();
   Optional<Trial.Sums> sums = Optional.of(new Trial.Sums(1000, 100));
   Optional<LibraryFile> nccl = Optional.empty();
+  Optional<String> ncclProblem = Optional.empty();
   Optional<String> reference = Optional.empty();
 
   private final Path root;
@@ -143,6 +144,7 @@ final class Fixture {
         LibraryCopy.of(NativeLibraryName.NCCL, machine, List.of()),
         LibraryCopy.of(NativeLibraryName.CUDART, machine, List.of()),
         nccl,
+        ncclProblem,
         launch,
         problem,
         reference);

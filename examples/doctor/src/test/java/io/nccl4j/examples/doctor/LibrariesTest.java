@@ -117,6 +117,23 @@ class LibrariesTest {
   }
 
   @Test
+  void aLibncclThatCannotBeReadIsAnError() {
+    machine.ncclProblem = Optional.of("/opt/libnccl.so.2 is no 64-bit ELF file");
+    assertEquals(
+        List.of("error: libnccl cannot be read: /opt/libnccl.so.2 is no 64-bit ELF file"),
+        machine.said(new LibrariesCheck()));
+  }
+
+  @Test
+  void theCopyThatIsLoadedComesFirst() throws IOException {
+    Path conda = copy("conda/lib", "2.30.7");
+    machine.set("CONDA_PREFIX", "/conda").mapped.put("nccl", List.of(conda.toString()));
+    assertEquals(
+        "2.30.7: " + conda + " (CONDA_PREFIX)",
+        machine.only(new LibrariesCheck()).details().getFirst());
+  }
+
+  @Test
   void theStandInIsCalledSo() {
     machine.nccl = Optional.of(file(true));
     assertEquals(

@@ -3,6 +3,7 @@ package io.nccl4j.examples.doctor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
@@ -177,6 +178,61 @@ class ProcessTest {
             "error      the all-reduce on NCCL did not end within 3 s; it was stuck while loading"
                 + " libcudart"),
         ended.out());
+  }
+
+  @Test
+  void aLibraryThatCrashesTheProcessIsAFinding() throws Exception {
+    Map<String, String> environment = standIn();
+    Path source =
+        Files.writeString(
+            folder.resolve("crash.c"),
+            "__attribute__((constructor)) void crash(void) { __builtin_trap(); }");
+    Path library = folder.resolve("libcudart.so.13");
+    assertEquals(
+        0,
+        run(
+                Map.of(),
+                List.of("gcc", "-shared", "-fPIC", source.toString(), "-o", library.toString()))
+            .status());
+    environment.put("NCCL4J_CUDART_LIBRARY", library.toString());
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(
+        ended.says("error      the process of the all-reduce crashed while loading" + " libcudart"),
+        ended.out());
+    assertTrue(ended.out().contains("SIGILL"), "what Java printed is shown: " + ended.out());
+    assertTrue(ended.out().contains("[libcudart.so.13+"), ended.out());
+  }
+
+  @Test
+  void nvidiasOwnLibrariesAreReadWithoutAGpu() throws Exception {
+    Path libraries = ROOT.resolve("target/native/nvidia");
+    assumeTrue(Files.exists(libraries), "NVIDIA's libraries are not there");
+    assumeFalse(Files.exists(Path.of("/dev/nvidiactl")), "there is a GPU");
+    Ended ended =
+        doctor(
+            Map.of(
+                "NCCL4J_NCCL_LIBRARY", libraries.resolve("nccl/lib").toString(),
+                "NCCL4J_CUDART_LIBRARY", libraries.resolve("cu13/lib").toString(),
+                "NCCL_IB_TIMOUT", "22"));
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(
+        ended.says(
+            "warning    NCCL_IB_TIMOUT is not known to NCCL 2.30.7; did you mean"
+                + " NCCL_IB_TIMEOUT?"),
+        ended.out());
+    assertTrue(ended.out().contains("built for CUDA 13.3, code for sm_75 "), ended.out());
+  }
+
+  @Test
+  void aFileThatIsNoLibraryIsAFindingAndNotTheEnd() throws Exception {
+    Map<String, String> environment = standIn();
+    Path text = Files.writeString(folder.resolve("libnccl.so.2"), "not a library");
+    environment.put("NCCL4J_NCCL_LIBRARY", text.toString());
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.err());
+    assertTrue(ended.says("error      libnccl could not be loaded; tried:"), ended.out());
+    assertTrue(ended.out().contains("verdict    no collective can run on NCCL here"), ended.out());
   }
 
   @Test

@@ -103,6 +103,34 @@ class ReportTest {
   }
 
   @Test
+  void aTrialThatCannotBeStartedLeavesTheOtherChecks() {
+    Evidence evidence = machine.evidence();
+    Evidence without =
+        new Evidence(
+            evidence.machine(),
+            Trial.notStarted(new IOException("no space left")),
+            List.of(),
+            List.of(),
+            Optional.empty(),
+            Optional.empty(),
+            evidence.launch(),
+            Optional.empty(),
+            Optional.empty());
+    Report report = Examination.of(without, Examination.CHECKS);
+    assertEquals(Doctor.UNUSABLE, report.status());
+    assertTrue(
+        report.findings().stream()
+            .anyMatch(
+                each ->
+                    each.finding()
+                        .what()
+                        .equals(
+                            "the process of the all-reduce could not be started:"
+                                + " java.io.IOException: no space left before it began")),
+        report.toString());
+  }
+
+  @Test
   void theWorstComesFirstAndEveryFindingHasThreeLines() {
     machine.set("NCCL_DEBUG", "FOO").set("NCCL_SOCKET_IFNAME", "ib");
     List<String> lines = text(report(new ValuesCheck(), new NetworkCheck())).lines().toList();

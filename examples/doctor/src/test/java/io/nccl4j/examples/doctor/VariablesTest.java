@@ -229,6 +229,14 @@ class VariablesTest {
   }
 
   @Test
+  void ranksOnPartsOfAGpuAreUnchecked() {
+    launched(2).set("CUDA_VISIBLE_DEVICES", "MIG-0f3d2b1e");
+    Finding finding = machine.only(new RanksCheck());
+    assertEquals(Severity.UNCHECKED, finding.severity());
+    assertTrue(finding.meaning().contains("in parts (MIG)"), finding.meaning());
+  }
+
+  @Test
   void aRankForEachGpuIsNoFinding() {
     assertEquals(List.of(), machine.said(new RanksCheck()));
     assertEquals(List.of(), launched(1).said(new RanksCheck()));
