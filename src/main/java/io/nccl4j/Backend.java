@@ -102,7 +102,8 @@ public abstract sealed class Backend implements AutoCloseable
   /**
    * Makes one rank's end of a communicator. It returns when all ranks have come, within the
    * configured timeout; called in a {@link Group}, it returns at once and the communicator is
-   * usable when the group has ended. C: {@code ncclCommInitRankConfig}.
+   * usable when the group has ended. C: {@code ncclCommInitRankConfig}, which does what the older
+   * {@code ncclCommInitRank} does.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more

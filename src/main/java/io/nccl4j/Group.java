@@ -38,7 +38,7 @@ public final class Group {
 
   /**
    * Runs the calls of a group, then launches them together. Groups may be nested; the outermost one
-   * launches.
+   * launches. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
    *
    * @param body enqueues operations, or makes communicators, from this thread; what it throws comes
    *     out

@@ -85,7 +85,7 @@ public class NcclException extends RuntimeException {
     return code;
   }
 
-  /** {@return what went wrong, in the library's words} */
+  /** {@return what went wrong, in the library's words} C: {@code ncclGetErrorString}. */
   public final String text() {
     return text;
   }

@@ -3,6 +3,7 @@ package io.nccl4j.contract;
 import io.nccl4j.Backend;
 import io.nccl4j.natives.OnOlderStandIn;
 import io.nccl4j.natives.Releases;
+import java.util.List;
 import org.junit.jupiter.api.Nested;
 
 /**
@@ -24,6 +25,11 @@ class OlderReleaseContractTest {
         @Override
         public int maxRanks() {
           return 3;
+        }
+
+        @Override
+        public List<Integer> rankCounts(int... wished) {
+          return List.of(maxRanks());
         }
 
         @Override

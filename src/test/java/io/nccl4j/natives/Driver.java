@@ -4,10 +4,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /** Whether there is an NVIDIA driver, found out without nccl4j. */
-final class Driver {
+public final class Driver {
   private Driver() {}
 
-  static boolean present() {
+  /** Looks for the driver's devices. */
+  public static boolean present() {
     return Files.exists(Path.of("/dev/nvidiactl")) || Files.exists(Path.of("/dev/dxg"));
   }
 }

@@ -14,7 +14,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 @Target({ElementType.TYPE, ElementType.METHOD})
 @Retention(RetentionPolicy.RUNTIME)
 @Tag("gpu")
-@ExtendWith(OnGpu.Condition.class)
+@ExtendWith({OnGpu.Condition.class, Downcalls.class})
 public @interface OnGpu {
   /** Skips where there is no GPU. */
   final class Condition implements ExecutionCondition {

@@ -17,7 +17,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 @Target(ElementType.TYPE)
 @Retention(RetentionPolicy.RUNTIME)
 @Tag("real-libraries")
-@ExtendWith(OnRealLibraries.Condition.class)
+@ExtendWith({OnRealLibraries.Condition.class, Downcalls.class})
 public @interface OnRealLibraries {
   /** Skips where the libraries could not be fetched. */
   final class Condition implements ExecutionCondition {
