@@ -212,7 +212,7 @@ final class Plan {
         new Step.Command("rank 1 (Python)", python, host(1), null));
   }
 
-  private boolean onPath(String program) {
+  boolean onPath(String program) {
     return Pattern.compile(":")
         .splitAsStream(environment.getOrDefault("PATH", ""))
         .anyMatch(folder -> Files.isExecutable(Path.of(folder, program)));

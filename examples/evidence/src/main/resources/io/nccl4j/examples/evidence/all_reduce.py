@@ -110,11 +110,13 @@ def usable(name):
         if name == "cupy":
             from cupy.cuda import nccl
 
-            return nccl.available
+            nccl.get_version()
+            return True
         import torch
 
-        return torch.cuda.is_available() and hasattr(torch._C, "_nccl_init_rank")
-    except (ImportError, AttributeError, OSError) as reason:
+        torch.cuda.nccl.version()
+        return torch.cuda.is_available()
+    except Exception as reason:  # Whatever a package does when half of it is missing.
         print(f"{name} is not used: {reason}")
         return False
 

@@ -1,0 +1,152 @@
+package io.nccl4j.examples.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * The programs of steps that want several processes, with the one rank that the stand-in allows a
+ * process to have alone.
+ */
+class ProgramsTest {
+  @TempDir Path folder;
+
+  @BeforeAll
+  static void standIn() throws IOException, InterruptedException {
+    StandIn.build();
+  }
+
+  private Outcome run(String... arguments) {
+    Path report = folder.resolve("report.json");
+    List<String> words =
+        new ArrayList<>(
+            Java.command(
+                Child.class.getName(),
+                "-Dio.nccl4j.nccl.library=" + StandIn.NCCL,
+                "-Dio.nccl4j.cudart.library=" + StandIn.CUDART));
+    words.addAll(List.of(arguments));
+    words.addAll(List.of("--report", report.toString(), "--deadline", "60"));
+    Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
+    return run(new Step.Command("process", words, environment, report));
+  }
+
+  private Outcome run(Step.Command command) {
+    try (StepRunner runner = new StepRunner(folder, folder.resolve("log"))) {
+      Duration deadline = Duration.ofSeconds(60);
+      return runner.run(Step.of("step", "A step", deadline, command), deadline);
+    }
+  }
+
+  private static void assertPassed(Outcome outcome) {
+    assertEquals(
+        Outcome.Status.PASSED,
+        outcome.status(),
+        () -> outcome.report().summary() + outcome.report().notes() + outcome.tails());
+  }
+
+  @Test
+  void theCrossCheckComparesEveryCollectiveTypeAndOperator() {
+    Outcome outcome = run("cross-check", "--quick");
+    assertPassed(outcome);
+    Table table = outcome.report().tables().getLast();
+    assertEquals(13, table.columns().size());
+    assertEquals(3 * 6 + 6, table.rows().size());
+    for (List<Object> row : table.rows()) {
+      assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
+    }
+    // Per type and count: 18 reductions in both places, 4 moves in both, 2 out-of-place alone.
+    assertTrue(outcome.report().summary().startsWith(12 * 2 * (2 * 22 + 2) + " results"));
+  }
+
+  @Test
+  void everyOtherCheckHoldsForARankThatIsAlone() {
+    Table table = run("cross-check", "--quick").report().tables().getFirst();
+    assertEquals(
+        List.of("ok", "ok", "ok", "ok"), table.rows().stream().map(List::getLast).toList());
+  }
+
+  @Test
+  void theBandwidthBetweenProcessesHasATableForEachCollective() {
+    Outcome outcome = run("peer-bandwidth", "--quick");
+    assertPassed(outcome);
+    List<Table> tables = outcome.report().tables();
+    assertEquals(4, tables.size());
+    for (Table table : tables) {
+      assertEquals(List.of(8L, 4096L), table.rows().stream().map(List::getFirst).toList());
+      for (List<Object> row : table.rows()) {
+        assertTrue((double) row.get(1) > 0, table.title());
+      }
+    }
+  }
+
+  @Test
+  void theJavaRankPublishesItsIdAndFindsItsSumsRight() throws IOException {
+    Path id = folder.resolve("id");
+    Outcome outcome = run("interop", "--meet", id.toString());
+    assertPassed(outcome);
+    assertEquals(128, Files.size(id));
+    assertEquals(5, outcome.report().tables().getFirst().rows().size());
+  }
+
+  @Test
+  void thePythonRankTakesTheIdFromTheFileAndFindsItsSumsRight() throws IOException {
+    assumePython();
+    try (InputStream script = Interop.class.getResourceAsStream(Interop.SCRIPT)) {
+      Files.copy(script, folder.resolve(Interop.SCRIPT));
+    }
+    // The stand-in takes only ids of its own process, so the test makes this one there.
+    Path main = folder.resolve("main.py");
+    Files.writeString(
+        main,
+        """
+        import ctypes, sys
+        import all_reduce
+        cudart, nccl, path = sys.argv[1:4]
+        ctypes.CDLL(cudart, mode=ctypes.RTLD_GLOBAL)
+        unique_id = all_reduce.UniqueId()
+        assert ctypes.CDLL(nccl).ncclGetUniqueId(ctypes.byref(unique_id)) == 0
+        with open(path, "wb") as file:
+            file.write(bytes(unique_id))
+        sys.argv = [sys.argv[0], "--id", path, "--rank", "0", "--size", "1", "--deadline", "60",
+                    "--with", "ctypes", "--nccl", nccl, "--cudart", cudart]
+        sys.exit(all_reduce.main())
+        """);
+    Path id = folder.resolve("id");
+    Outcome outcome =
+        run(
+            new Step.Command(
+                "process",
+                List.of("python3", main + "", StandIn.CUDART + "", StandIn.NCCL + "", id + ""),
+                Map.of("PYTHONDONTWRITEBYTECODE", "1"),
+                null));
+    assertPassed(outcome);
+    assertEquals("sum of 1 int32: 0 wrong elements", outcome.report().notes().getFirst());
+    assertTrue(outcome.report().summary().endsWith("ctypes, NCCL 23007: 0 wrong elements"));
+  }
+
+  private static void assumePython() {
+    boolean there = new Plan(Path.of("/"), true, System.getenv()).onPath("python3");
+    assumeTrue(there || "1".equals(System.getenv("REQUIRE_NCCL")), "python3 is not on the PATH");
+  }
+
+  @Test
+  void aProgramThatFailsSaysWhyInItsReport() {
+    Outcome outcome = run("contract", "--suite", "no.such.Suite");
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertTrue(
+        outcome.report().summary().startsWith("ClassNotFoundException"),
+        outcome.report().summary());
+  }
+}
