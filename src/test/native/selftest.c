@@ -709,8 +709,8 @@ static void refusals(void) {
   SAME(ncclInvalidArgument, ncclBroadcast(value, value, 1, ncclInt32, 1, comms[0], stream));
   SAME(ncclInvalidArgument, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, NULL, stream));
   OK(ncclAllReduce(NULL, NULL, 0, ncclInt32, ncclSum, comms[0], stream));
-  SAME(ncclInvalidUsage, ncclCommRevoke(comms[0], 0));
-  CHECK(strcmp(ncclGetLastError(NULL), "nccl4j stand-in: ncclCommRevoke is not simulated yet") == 0);
+  SAME(ncclInvalidUsage, ncclCommWindowDeregister(comms[0], NULL));
+  CHECK(strcmp(ncclGetLastError(NULL), "nccl4j stand-in: ncclCommWindowDeregister is not simulated yet") == 0);
   nccl4j_standin_set_noop(1);
   OK(ncclAllReduce(&pageable, &pageable, 1000, ncclInt32, ncclSum, NULL, stream));
   nccl4j_standin_set_noop(0);
@@ -730,6 +730,229 @@ static void refusals(void) {
   OK(ncclCommDestroy(comms[1]));
   OK(ncclGroupEnd());
   nccl4j_standin_reset();
+}
+
+/* ---- communicators that change ---- */
+
+static int sum_of_ones(ncclComm_t comm, cudaStream_t stream) {
+  int one = 1, sum, *value;
+  OK(cudaMalloc((void **)&value, 4));
+  OK(cudaMemcpyAsync(value, &one, 4, cudaMemcpyHostToDevice, stream));
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, comm, stream));
+  OK(cudaMemcpyAsync(&sum, value, 4, cudaMemcpyDeviceToHost, stream));
+  OK(cudaStreamSynchronize(stream));
+  OK(cudaFree(value));
+  return sum;
+}
+
+static void shrinks(struct rank *r) {
+  ncclComm_t rest;
+  int number, excluded[] = {r->ranks - 1, 0}, self[] = {r->rank}, far[] = {r->ranks};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  SAME(ncclInvalidArgument, ncclCommShrink(r->comm, excluded, 0, &rest, NULL, NCCL_SHRINK_DEFAULT));
+  SAME(ncclInvalidArgument, ncclCommShrink(r->comm, NULL, 1, &rest, NULL, NCCL_SHRINK_DEFAULT));
+  SAME(ncclInvalidArgument, ncclCommShrink(r->comm, self, 1, &rest, NULL, NCCL_SHRINK_DEFAULT));
+  SAME(ncclInvalidArgument, ncclCommShrink(r->comm, far, 1, &rest, NULL, NCCL_SHRINK_DEFAULT));
+  for (int round = 0; round < 2 && r->rank > 0 && r->rank < r->ranks - 1; round++) {
+    config.commName = "rest";
+    OK(ncclCommShrink(r->comm, excluded, 2, &rest, &config, round ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT));
+    SAME(0, excluded[0]); /* sorted, in the caller's own array */
+    OK(ncclCommUserRank(rest, &number));
+    SAME(r->rank - 1, number);
+    SAME(r->ranks - 2, sum_of_ones(rest, r->stream));
+    OK(ncclCommDestroy(rest));
+  }
+  pthread_barrier_wait(r->barrier);
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream));
+}
+
+/* Rank 0 is silent; the others are stuck in a collective until their shrink ends it. */
+static void shrink_of_the_stuck(struct rank *r) {
+  ncclComm_t rest;
+  int excluded[] = {0}, *value;
+  if (r->rank > 0) {
+    OK(cudaMalloc((void **)&value, 4));
+    OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+    SAME(cudaErrorNotReady, cudaStreamQuery(r->stream));
+    OK(ncclCommShrink(r->comm, excluded, 1, &rest, NULL, NCCL_SHRINK_ABORT));
+    SAME(r->ranks - 1, sum_of_ones(rest, r->stream));
+    OK(ncclCommDestroy(rest));
+    OK(cudaFree(value));
+  }
+  pthread_barrier_wait(r->barrier);
+}
+
+static ncclUniqueId grow_id;
+
+static void *grow_main(void *argument) {
+  struct rank *r = argument;
+  int old = r->ranks - 2, number;
+  ncclComm_t grown, none;
+  ncclUniqueId id;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+  if (r->rank < old) OK(ncclCommInitRank(&r->comm, old, r->id, r->rank));
+  if (r->rank == 1) {
+    OK(ncclCommGetUniqueId(r->comm, &grow_id));
+    SAME(ncclInvalidUsage, ncclCommGetUniqueId(r->comm, &id)); /* the first is not consumed */
+    SAME(ncclInvalidArgument, ncclCommGrow(r->comm, r->ranks, &grow_id, 1, &none, NULL));
+    SAME(ncclInvalidArgument, ncclCommGrow(r->comm, old, &grow_id, -1, &none, NULL));
+  }
+  pthread_barrier_wait(r->barrier);
+  id = grow_id;
+  if (r->rank == old) {
+    SAME(ncclInvalidArgument, ncclCommGrow(NULL, r->ranks, NULL, r->rank, &none, NULL));
+    SAME(ncclInvalidArgument, ncclCommGrow(NULL, r->ranks, &id, -1, &none, NULL));
+    SAME(ncclInvalidArgument, ncclCommGrow(NULL, r->ranks, &id, 0, &none, NULL)); /* taken */
+    SAME(ncclInvalidArgument, ncclCommGrow(NULL, r->ranks, &r->id, r->rank, &none, NULL));
+  }
+  if (r->rank >= old) OK(ncclCommGrow(NULL, r->ranks, &id, r->rank, &grown, NULL));
+  else OK(ncclCommGrow(r->comm, r->ranks, r->rank == 1 ? &id : NULL, -1, &grown, NULL));
+  OK(ncclCommUserRank(grown, &number));
+  SAME(r->rank, number);
+  SAME(r->ranks, sum_of_ones(grown, r->stream));
+  pthread_barrier_wait(r->barrier);
+  if (r->rank == 1) OK(ncclCommGetUniqueId(r->comm, &id)); /* consumed: another one */
+  OK(ncclCommDestroy(grown));
+  if (r->rank < old) OK(ncclCommDestroy(r->comm));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+/* Rank 0 is silent; the others' operations end by the revoke. */
+static void *revoke_main(void *argument) {
+  struct rank *r = argument;
+  ncclComm_t child;
+  int *value;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+  OK(ncclCommInitRank(&r->comm, r->ranks, r->id, r->rank));
+  OK(cudaMalloc((void **)&value, 4));
+  if (r->rank > 0) OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclCommRevoke(r->comm, 1));
+  OK(ncclCommRevoke(r->comm, NCCL_REVOKE_DEFAULT));
+  OK(cudaStreamSynchronize(r->stream));
+  SAME(ncclInvalidArgument, ncclCommRevoke(r->comm, NCCL_REVOKE_DEFAULT));
+  SAME(ncclInvalidUsage, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclCommFinalize(r->comm));
+  OK(ncclCommSplit(r->comm, 0, 0, &child, NULL));
+  SAME(r->ranks, sum_of_ones(child, r->stream));
+  OK(ncclCommDestroy(child));
+  OK(ncclCommDestroy(r->comm));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+static void suspends(struct rank *r) {
+  uint64_t all, suspendable, persistent, suspended;
+  int *value;
+  OK(cudaMalloc((void **)&value, 4));
+  SAME(ncclInvalidUsage, ncclCommResume(r->comm));
+  OK(ncclCommSuspend(r->comm, 0)); /* nothing is named */
+  OK(ncclCommSuspend(r->comm, NCCL_SUSPEND_MEM));
+  SAME(ncclInvalidUsage, ncclCommSuspend(r->comm, NCCL_SUSPEND_MEM));
+  SAME(ncclInvalidUsage, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(ncclCommMemStats(r->comm, ncclStatGpuMemTotal, &all));
+  OK(ncclCommMemStats(r->comm, ncclStatGpuMemSuspend, &suspendable));
+  OK(ncclCommMemStats(r->comm, ncclStatGpuMemPersist, &persistent));
+  OK(ncclCommMemStats(r->comm, ncclStatGpuMemSuspended, &suspended));
+  SAME(all, suspendable + persistent);
+  SAME(1, suspended);
+  SAME(ncclInvalidArgument, ncclCommMemStats(r->comm, (ncclCommMemStat_t)4, &all));
+  SAME(ncclInvalidArgument, ncclCommMemStats(r->comm, ncclStatGpuMemTotal, NULL));
+  OK(ncclCommResume(r->comm));
+  OK(ncclCommMemStats(r->comm, ncclStatGpuMemSuspended, &suspended));
+  SAME(0, suspended);
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream));
+  OK(cudaFree(value));
+}
+
+static ncclUniqueId several_ids[2];
+
+static void *scalable_main(void *argument) {
+  struct rank *r = argument;
+  ncclUniqueId swapped[] = {several_ids[0], r->id}, own[] = {several_ids[0], several_ids[1]};
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+  SAME(ncclInvalidArgument, ncclCommInitRankScalable(&r->comm, r->ranks, r->rank, r->ranks + 1, own, NULL));
+  SAME(ncclInvalidArgument, ncclCommInitRankScalable(&r->comm, r->ranks, r->rank, 0, own, NULL));
+  if (r->rank == 1) {
+    while (nccl4j_standin_live("communicator") == 0) usleep(1000);
+    SAME(ncclInvalidUsage, ncclCommInitRankScalable(&r->comm, r->ranks, r->rank, 2, swapped, NULL));
+  }
+  OK(ncclCommInitRankScalable(&r->comm, r->ranks, r->rank, 2, own, NULL));
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream));
+  OK(ncclCommDestroy(r->comm));
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
+/* Trap 4 and 5: what is pending answers success, its pointer comes late, and nothing may be asked meanwhile. */
+static void *pending_main(void *argument) {
+  struct rank *r = argument;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  int excluded[] = {1}, number;
+  ncclComm_t child;
+  ncclUniqueId id;
+  config.blocking = 0;
+  OK(cudaSetDevice(r->rank));
+  ncclResult_t made = ncclCommInitRankConfig(&r->comm, r->ranks, r->id, r->rank, &config);
+  SAME(ncclInProgress, made);
+  OK(settled(r->comm));
+  if (r->rank == 0) {
+    OK(ncclCommShrink(r->comm, excluded, 1, &child, &config, NCCL_SHRINK_DEFAULT));
+    CHECK(child == NULL);
+    SAME(ncclInvalidArgument, ncclCommCount(r->comm, &number));
+    SAME(ncclInvalidArgument, ncclCommUserRank(r->comm, &number));
+    SAME(ncclInvalidArgument, ncclCommCuDevice(r->comm, &number));
+    OK(settled(r->comm));
+    CHECK(child != NULL);
+    OK(ncclCommGetUniqueId(child, &id));
+    ncclComm_t grown;
+    OK(ncclCommGrow(child, 2, &id, -1, &grown, &config)); /* nobody joins */
+    CHECK(grown != NULL);
+    SAME(ncclInvalidArgument, ncclCommCount(grown, &number));
+    OK(ncclCommCount(child, &number));
+    OK(ncclCommAbort(grown));
+    OK(ncclCommDestroy(child));
+  }
+  OK(ncclCommDestroy(r->comm));
+  return NULL;
+}
+
+static void *intruder(void *argument) {
+  struct rank *r = argument;
+  int *value;
+  usleep(10000);
+  OK(cudaSetDevice(0));
+  OK(cudaMalloc((void **)&value, 4));
+  SAME(ncclInternalError, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(cudaFree(value));
+  return NULL;
+}
+
+/* Trap 13. */
+static void two_threads_in_one_communicator(void) {
+  struct rank r = {.ranks = 1};
+  pthread_t thread;
+  int *value;
+  ncclResult_t state;
+  OK(cudaSetDevice(0));
+  OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
+  OK(ncclGetUniqueId(&r.id));
+  OK(ncclCommInitRank(&r.comm, 1, r.id, 0));
+  OK(cudaMalloc((void **)&value, 4));
+  OK(nccl4j_standin_trap(13, 1));
+  pthread_create(&thread, NULL, intruder, &r);
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
+  pthread_join(thread, NULL);
+  OK(ncclCommGetAsyncError(r.comm, &state));
+  SAME(ncclInternalError, state);
+  nccl4j_standin_reset();
+  OK(ncclCommAbort(r.comm));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(r.stream));
 }
 
 static void many_streams(void) {
@@ -774,6 +997,21 @@ int main(void) {
   say("arithmetic"), on_threads(2, rank_main, arithmetic, NULL), nothing_left(legacy);
   say("groups"), on_threads(7, rank_main, groups, NULL), nothing_left(legacy);
   say("split"), on_threads(7, rank_main, splits, NULL), nothing_left(legacy);
+  say("shrink"), on_threads(5, rank_main, shrinks, NULL), nothing_left(legacy);
+  say("shrink of the stuck"), on_threads(4, rank_main, shrink_of_the_stuck, NULL), nothing_left(legacy);
+  say("grow"), on_threads(5, grow_main, NULL, NULL), nothing_left(legacy);
+  say("revoke"), on_threads(3, revoke_main, NULL, NULL), nothing_left(legacy);
+  say("suspend and resume"), on_threads(3, rank_main, suspends, NULL), nothing_left(legacy);
+  OK(ncclGetUniqueId(&several_ids[0]));
+  OK(ncclGetUniqueId(&several_ids[1]));
+  say("several ids"), on_threads(3, scalable_main, NULL, NULL), nothing_left(legacy);
+  OK(nccl4j_standin_trap(4, 1));
+  nccl4j_standin_hold(50);
+  say("what is pending"), on_threads(2, pending_main, NULL, NULL), nothing_left(legacy);
+  nccl4j_standin_reset();
+  nccl4j_standin_set_devices(MAX_RANKS);
+  say("two threads in one communicator"), two_threads_in_one_communicator(), nothing_left(legacy);
+  nccl4j_standin_set_devices(MAX_RANKS);
   say("graphs"), on_threads(4, rank_main, graphs, NULL), nothing_left(legacy);
   say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);
   say("abort of a stuck collective"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);

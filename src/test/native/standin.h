@@ -55,7 +55,7 @@ void nccl4j_standin_reset(void);
 /* Collectives, send and receive answer success and do nothing, not even checks: what a call alone costs. */
 void nccl4j_standin_set_noop(int on);
 
-/* Switches one of NCCL's traps (see README.md): 3, 4, 8 and 14 are known. 0, or -1 for another number. */
+/* Switches one of NCCL's traps (see README.md): 3, 4, 8, 13 and 14 are known. 0, or -1 for another number. */
 int nccl4j_standin_trap(int number, int on);
 
 /* Operations of non-blocking communicators that begin from now on stay in progress for so long; -1 for ever; 0 off. */
@@ -64,6 +64,9 @@ void nccl4j_standin_hold(int milliseconds);
 /* The given rank of the communicator's clique falls silent: nothing it enqueues arrives at its peers any more, and its
  * asynchronous error becomes `asyncError` (0 leaves it alone). 0, or -1 for no such communicator or rank. */
 int nccl4j_standin_rank_fails(ncclComm_t comm, int rank, int asyncError);
+
+/* The configuration that an initialisation, split, shrink or grow was given last, as the library read it. */
+void nccl4j_standin_last_config(ncclConfig_t *config);
 
 /* From now on this rank never arrives at an initialisation; -1: every rank arrives. */
 void nccl4j_standin_absent(int rank);

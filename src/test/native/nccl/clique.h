@@ -71,17 +71,21 @@ struct registration;
 struct operation;
 struct slot;
 struct split;
+struct growth;
 
 struct clique {
   _Atomic int references;
   pthread_mutex_t lock;
-  ncclUniqueId id;
+  ncclUniqueId *ids; /* that the ranks join with; NULL for a child */
+  int id_count;
   int ranks, joined, leaving;
   bool complete;
   ncclResult_t failure; /* of the initialisation */
   struct slot *slots;
   struct operation *messages; /* sends and receives that wait for their counterpart */
   struct split *splits;
+  struct growth *growths;
+  uint64_t barrier_arrivals;
   struct clique *next; /* of those that ranks may still join */
   ncclComm_t *members; /* by rank; NULL before it joins and after it has gone */
 };
@@ -92,6 +96,7 @@ struct ncclComm {
   int rank, device;
   unsigned ordinal;
   bool check_pointers;
+  atomic_bool inside; /* trap 13 */
   ncclConfig_t config;
   char *net_name, *name_then; /* commName is not copied, as in the real library; this says what it was */
 
@@ -99,10 +104,11 @@ struct ncclComm {
   pthread_cond_t changed;
   int in_progress; /* operations under way that keep a non-blocking communicator from being used */
   ncclResult_t failure;
-  bool finalized, destroying, aborted, silent;
+  bool finalized, destroying, aborted, silent, revoked, suspended;
+  bool cutting; /* what runs and waits is to end, and nothing of it is done */
   int executions; /* of enqueued plans, begun and not ended */
   int running;    /* operations of this rank whose data moves right now */
-  uint64_t collectives, splits;
+  uint64_t collectives, splits, grows, barriers;
   uint64_t *sent, *received;
   struct redop *redops;
   int redop_count;
@@ -119,11 +125,26 @@ ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfi
 ncclResult_t comm_get(ncclComm_t handle, const char *function, ncclComm_t *comm);
 /* The same, and ready for use: nothing in progress, not failed, not finalised. */
 ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t *comm);
+/* The same, and neither revoked nor suspended. */
+ncclResult_t comm_get_carrying(ncclComm_t handle, const char *function, ncclComm_t *comm);
+/* The caller holds a reference. */
+void comm_abort(ncclComm_t comm);
+ncclResult_t wait_for_executions(ncclComm_t comm);
 ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited);
 void registrations_free(struct registration *list);
 
+void id_make(ncclUniqueId *id);
+bool id_spent(const ncclUniqueId *id);
+/* One rank's end of a new clique that ranks join by ids. */
+ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *ids, int id_count, int rank,
+                     const ncclConfig_t *given, int device);
+void splits_free(struct split *splits);
+void growths_free(struct growth *list);
+
 /* ---- groups ---- */
-enum job_kind { JOB_OPERATION, JOB_INIT, JOB_SPLIT, JOB_FINALIZE, JOB_DESTROY };
+enum job_kind {
+  JOB_OPERATION, JOB_INIT, JOB_SPLIT, JOB_FINALIZE, JOB_DESTROY, JOB_REVOKE, JOB_SUSPEND, JOB_RESUME
+};
 
 enum function {
   ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV
@@ -147,7 +168,8 @@ struct job {
   bool launched;
   struct request request;
   struct nccl4j_standin_stream *stream; /* with a reference */
-  int color, key; /* of a split */
+  int color, key; /* of a split, or a shrink */
+  int *excluded, excluded_count;
   struct split *split;
   ncclComm_t *out;
   ncclConfig_t config;
@@ -162,12 +184,23 @@ ncclResult_t group_end(void);
 /* What a failed initialisation does to the thread under trap 3. */
 void group_leak_depth(void);
 
+struct job *job_new(enum job_kind kind, ncclComm_t comm);
 ncclResult_t job_begin(struct job *job);
 ncclResult_t job_finish(struct job *job);
 /* Enqueues the operations of job->comm among this job and those after it. */
 ncclResult_t jobs_launch(struct job *job);
 
+ncclResult_t split_begin(struct job *job);
+ncclResult_t split_finish(struct job *job);
+ncclResult_t revoke_begin(ncclComm_t comm);
+ncclResult_t revoke_finish(ncclComm_t comm);
+ncclResult_t barrier_begin(ncclComm_t comm);
+ncclResult_t suspend_finish(ncclComm_t comm);
+ncclResult_t resume_finish(ncclComm_t comm);
+
 /* ---- operations ---- */
+/* Ends this rank's operations, enqueued and running, without doing what is not done. */
+void operations_cut(ncclComm_t comm);
 /* Under the clique's lock: takes back what this rank has posted and no peer has begun. */
 void operations_withdraw(ncclComm_t comm);
 void slots_free(struct slot *slots);
@@ -175,6 +208,10 @@ void slots_free(struct slot *slots);
 /* ---- switches (see faults.c) ---- */
 bool trap_on(int number);
 void device_changes(void); /* trap 14 */
+/* Trap 13: a thread in a communicator; false where another one is in it. */
+bool alone_begin(ncclComm_t comm);
+void alone_end(ncclComm_t comm);
+void config_note(const ncclConfig_t *config);
 int hold_milliseconds(void);
 int absent_rank(void);
 bool failing_rank(int *rank, int *result);

@@ -1,7 +1,7 @@
 /*
- * Communicators: how ranks meet, split off, finish and break off.
+ * Communicators: how ranks meet, finish and break off.
  *
- * A job (initialisation, split, finalise, destroy) has a begin that never waits and a finish that may, so that one
+ * A job (initialisation, split, finalise, destroy and their kin) has a begin that never waits and a finish that may, so that one
  * thread can carry several ranks through a group. Whatever waits here waits on its own rank's condition, and abort
  * wakes it.
  */
@@ -20,7 +20,6 @@ NCCL_FUNCTION(ncclCommInitRankScalable)
 NCCL_FUNCTION(ncclCommFinalize)
 NCCL_FUNCTION(ncclCommDestroy)
 NCCL_FUNCTION(ncclCommAbort)
-NCCL_FUNCTION(ncclCommSplit)
 NCCL_FUNCTION(ncclCommCount)
 NCCL_FUNCTION(ncclCommUserRank)
 NCCL_FUNCTION(ncclCommCuDevice)
@@ -44,7 +43,7 @@ static bool *spent; /* by the id's number */
 static uint64_t ids_made, spent_room;
 static atomic_uint last_ordinal;
 
-static void make_identity(ncclUniqueId *id) {
+void id_make(ncclUniqueId *id) {
   struct identity identity = {.mark = MARK};
   pthread_mutex_lock(&registry_lock);
   if (!process_known) process_known = getrandom(process, sizeof process, 0) == (ssize_t)sizeof process;
@@ -63,7 +62,7 @@ static void make_identity(ncclUniqueId *id) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId) {
   ENTER(ncclGetUniqueId);
   ncclResult_t result = argument_present(uniqueId, "GetUniqueId", "out");
-  if (result == ncclSuccess) make_identity(uniqueId);
+  if (result == ncclSuccess) id_make(uniqueId);
   return result;
 }
 
@@ -75,8 +74,6 @@ struct clique *clique_new(int ranks) {
   c->members = calloc((size_t)ranks, sizeof(ncclComm_t));
   return c;
 }
-
-static void splits_free(struct split *splits);
 
 static void close_registration(struct clique *c) {
   for (struct clique **at = &open_cliques; *at; at = &(*at)->next) {
@@ -94,8 +91,10 @@ void clique_put(struct clique *c) {
   if (!last) return;
   splits_free(c->splits);
   slots_free(c->slots);
+  growths_free(c->growths);
   pthread_mutex_destroy(&c->lock);
   free(c->members);
+  free(c->ids);
   free(c);
 }
 
@@ -104,22 +103,46 @@ void clique_wake(struct clique *c) {
     if (c->members[r]) pthread_cond_broadcast(&c->members[r]->changed);
 }
 
-/* The clique of an id, made by the first rank that asks. */
-static ncclResult_t clique_of(const ncclUniqueId *id, int ranks, struct clique **clique) {
+static struct identity identity_of(const ncclUniqueId *id) {
   struct identity identity;
   memcpy(&identity, id->internal, sizeof identity);
+  return identity;
+}
+
+/* Under the registry's lock. */
+static ncclResult_t id_check(const ncclUniqueId *id) {
+  struct identity identity = identity_of(id);
+  if (memcmp(identity.mark, MARK, sizeof MARK) != 0 || identity.number >= ids_made ||
+      memcmp(identity.process, process, sizeof process) != 0) {
+    warn("the unique id was not made by this process; ranks can only be threads of one process here");
+    return ncclInvalidArgument;
+  }
+  if (spent[identity.number]) {
+    warn("the unique id has been used: all ranks of its communicator have joined already");
+    return ncclSystemError;
+  }
+  return ncclSuccess;
+}
+
+bool id_spent(const ncclUniqueId *id) {
+  pthread_mutex_lock(&registry_lock);
+  bool answer = spent[identity_of(id).number];
+  pthread_mutex_unlock(&registry_lock);
+  return answer;
+}
+
+/* The clique of some ids, by the first of them, made by the first rank that asks. */
+static ncclResult_t clique_of(const ncclUniqueId *ids, int count, int ranks, struct clique **clique) {
   ncclResult_t result = ncclSuccess;
   pthread_mutex_lock(&registry_lock);
-  bool ours = memcmp(identity.mark, MARK, sizeof MARK) == 0 && identity.number < ids_made &&
-              memcmp(identity.process, process, sizeof process) == 0;
   struct clique *c = open_cliques;
-  while (c && memcmp(&c->id, id, sizeof *id) != 0) c = c->next;
-  if (!ours) {
-    warn("the unique id was not made by this process; ranks can only be threads of one process here");
-    result = ncclInvalidArgument;
-  } else if (spent[identity.number]) {
-    warn("the unique id has been used: all ranks of its communicator have joined already");
-    result = ncclSystemError;
+  while (c && memcmp(&c->ids[0], &ids[0], sizeof *ids) != 0) c = c->next;
+  for (int i = 0; i < count && result == ncclSuccess; i++) result = id_check(&ids[i]);
+  if (result != ncclSuccess) {
+    /* said above */
+  } else if (c && (c->id_count != count || memcmp(c->ids, ids, (size_t)count * sizeof *ids) != 0)) {
+    warn("ranks disagree on the unique ids, or on their order");
+    result = ncclInvalidUsage;
   } else if (c && c->ranks != ranks) {
     warn("ranks disagree on the number of ranks: %d here, %d elsewhere", ranks, c->ranks);
     result = ncclInvalidUsage;
@@ -127,7 +150,9 @@ static ncclResult_t clique_of(const ncclUniqueId *id, int ranks, struct clique *
     atomic_fetch_add(&c->references, 1);
   } else {
     c = clique_new(ranks);
-    c->id = *id;
+    c->ids = malloc((size_t)count * sizeof *ids);
+    memcpy(c->ids, ids, (size_t)count * sizeof *ids);
+    c->id_count = count;
     c->next = open_cliques;
     open_cliques = c;
   }
@@ -208,6 +233,18 @@ ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t 
   return result;
 }
 
+ncclResult_t comm_get_carrying(ncclComm_t handle, const char *function, ncclComm_t *comm) {
+  ncclResult_t result = comm_get_ready(handle, function, comm);
+  if (result != ncclSuccess) return result;
+  pthread_mutex_lock(&(*comm)->clique->lock);
+  const char *why = (*comm)->revoked ? "revoked" : (*comm)->suspended ? "suspended" : NULL;
+  pthread_mutex_unlock(&(*comm)->clique->lock);
+  if (!why) return ncclSuccess;
+  warn("%s : the communicator is %s", function, why);
+  object_put(*comm);
+  return ncclInvalidUsage;
+}
+
 /* ---- configuration ---- */
 
 static ncclResult_t check_range(const char *name, int value, int low, int high) {
@@ -222,9 +259,18 @@ static ncclResult_t config_check(const ncclConfig_t *c) {
   if (result == ncclSuccess) result = check_range("minCTAs", c->minCTAs, 1, INT_MAX);
   if (result == ncclSuccess) result = check_range("maxCTAs", c->maxCTAs, 1, INT_MAX);
   if (result == ncclSuccess) result = check_range("splitShare", c->splitShare, 0, 1);
+  if (result == ncclSuccess) result = check_range("collnetEnable", c->collnetEnable, 0, 1);
+  if (result == ncclSuccess) result = check_range("policy", c->CTAPolicy, 0, 3);
   if (result == ncclSuccess) result = check_range("shrinkShare", c->shrinkShare, 0, 1);
-  if (result == ncclSuccess && c->minCTAs != NCCL_CONFIG_UNDEF_INT && c->maxCTAs != NCCL_CONFIG_UNDEF_INT &&
-      c->minCTAs > c->maxCTAs) {
+  if (result == ncclSuccess) result = check_range("nvlsCTAs", c->nvlsCTAs, 1, INT_MAX);
+  if (result == ncclSuccess) result = check_range("nChannelsPerNetPeer", c->nChannelsPerNetPeer, 1, 64);
+  if (result == ncclSuccess) result = check_range("nvlinkCentricSched", c->nvlinkCentricSched, 0, 1);
+  if (result == ncclSuccess) result = check_range("graphUsageMode", c->graphUsageMode, 0, 2);
+  if (result == ncclSuccess) result = check_range("numRmaCtx", c->numRmaCtx, 0, INT_MAX);
+  if (result == ncclSuccess) result = check_range("maxP2pPeers", c->maxP2pPeers, 1, INT_MAX);
+  if (result == ncclSuccess) result = check_range("graphStreamOrdering", c->graphStreamOrdering, 0, 1);
+  /* Compared also where the maximum is not set, as in the real library: INT_MIN is less than any minimum. */
+  if (result == ncclSuccess && c->minCTAs > c->maxCTAs) {
     warn("Invalid config min/max channels attribute value %d/%d", c->minCTAs, c->maxCTAs);
     result = ncclInvalidArgument;
   }
@@ -241,6 +287,7 @@ ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncc
     }
     size_t known = release_config_bytes();
     memcpy(own, given, given->size < known ? given->size : known);
+    config_note(own);
     ncclResult_t result = config_check(own);
     if (result != ncclSuccess) return result;
   }
@@ -264,15 +311,15 @@ static ncclResult_t check_ranks(int ranks, int rank) {
   return ncclInvalidArgument;
 }
 
-static ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *given,
-                            int device) {
+ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *ids, int id_count, int rank,
+                     const ncclConfig_t *given, int device) {
   ncclConfig_t config;
   struct clique *clique;
   ncclResult_t result = argument_present(out, "CommInitRank", "newcomm");
   if (result == ncclSuccess) *out = NULL;
   if (result == ncclSuccess) result = config_take(&config, given, NULL);
   if (result == ncclSuccess) result = check_ranks(ranks, rank);
-  if (result == ncclSuccess) result = clique_of(id, ranks, &clique);
+  if (result == ncclSuccess) result = clique_of(ids, id_count, ranks, &clique);
   if (result != ncclSuccess) return group_refuse(result);
   ncclComm_t comm = comm_new(clique, rank, device, &config);
   *out = comm;
@@ -283,10 +330,11 @@ static ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *id, 
   return group_submit(job);
 }
 
-static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config) {
+static ncclResult_t init(ncclComm_t *out, int ranks, const ncclUniqueId *ids, int id_count, int rank,
+                         const ncclConfig_t *config) {
   ncclResult_t result = require_cuda();
   if (result != ncclSuccess) return group_refuse(result);
-  result = init_on(out, ranks, id, rank, config, nccl4j_standin_current_device());
+  result = init_on(out, ranks, ids, id_count, rank, config, nccl4j_standin_current_device());
   device_changes();
   return result;
 }
@@ -299,7 +347,7 @@ static ncclResult_t leaving_group_open(ncclResult_t result) {
 
 ncclResult_t ncclCommInitRank(ncclComm_t *newcomm, int nranks, ncclUniqueId commId, int rank) {
   ENTER_COLLECTED(ncclCommInitRank);
-  return init(newcomm, nranks, &commId, rank, NULL);
+  return init(newcomm, nranks, &commId, 1, rank, NULL);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *newcomm, int nranks, ncclUniqueId commId, int rank,
@@ -307,7 +355,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *newcomm, int nranks, ncclUniqueI
   int forced;
   if (nccl4j_standin_enter(&site_ncclCommInitRankConfig, &forced))
     return leaving_group_open(group_refuse(forced_failure("ncclCommInitRankConfig", forced)));
-  return leaving_group_open(init(newcomm, nranks, &commId, rank, config));
+  return leaving_group_open(init(newcomm, nranks, &commId, 1, rank, config));
 }
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds,
@@ -321,7 +369,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t *newcomm, int nranks, int myran
     result = ncclInvalidArgument;
   }
   if (result != ncclSuccess) return group_refuse(result);
-  return leaving_group_open(init(newcomm, nranks, &commIds[0], myrank, config));
+  return leaving_group_open(init(newcomm, nranks, commIds, nId, myrank, config));
 }
 
 static ncclResult_t check_devices(int count, const int *devices) {
@@ -352,9 +400,9 @@ ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ndev, const int *devlist) {
   if (result == ncclSuccess) result = check_devices(ndev, devlist);
   if (result != ncclSuccess) return result;
   ncclUniqueId id;
-  make_identity(&id);
+  id_make(&id);
   group_start();
-  for (int i = 0; i < ndev; i++) init_on(&comms[i], ndev, &id, i, NULL, devlist ? devlist[i] : i);
+  for (int i = 0; i < ndev; i++) init_on(&comms[i], ndev, &id, 1, i, NULL, devlist ? devlist[i] : i);
   return group_end();
 }
 
@@ -386,11 +434,9 @@ static void clique_complete(struct clique *c) {
 }
 
 static void close_open_clique(struct clique *c) {
-  struct identity identity;
-  memcpy(&identity, c->id.internal, sizeof identity);
   pthread_mutex_lock(&registry_lock);
   close_registration(c);
-  spent[identity.number] = true;
+  for (int i = 0; i < c->id_count; i++) spent[identity_of(&c->ids[i]).number] = true;
   pthread_mutex_unlock(&registry_lock);
 }
 
@@ -424,180 +470,9 @@ static ncclResult_t init_finish(ncclComm_t comm) {
   return result;
 }
 
-/* ---- split ---- */
-
-/* The number-th split of a clique, while its ranks come together. */
-struct split {
-  uint64_t number;
-  int ranks, arrived, left;
-  bool complete;
-  ncclComm_t *comms; /* by rank, from arriving to leaving */
-  int *colors, *keys, *new_ranks;
-  struct clique **children; /* by rank, a reference each; NULL without a colour */
-  struct split *next;
-};
-
-static struct split *split_numbered(struct clique *c, uint64_t number) {
-  for (struct split *s = c->splits; s; s = s->next)
-    if (s->number == number) return s;
-  struct split *s = calloc(1, sizeof *s);
-  size_t n = (size_t)c->ranks;
-  s->number = number;
-  s->ranks = c->ranks;
-  s->comms = calloc(n, sizeof(ncclComm_t));
-  s->colors = calloc(n, sizeof(int));
-  s->keys = calloc(n, sizeof(int));
-  s->new_ranks = calloc(n, sizeof(int));
-  s->children = calloc(n, sizeof(struct clique *));
-  s->next = c->splits;
-  c->splits = s;
-  return s;
-}
-
-static void split_free(struct split *split) {
-  free(split->comms);
-  free(split->colors);
-  free(split->keys);
-  free(split->new_ranks);
-  free(split->children);
-  free(split);
-}
-
-/* What ranks that were aborted in the middle have left behind. */
-static void splits_free(struct split *splits) {
-  while (splits) {
-    struct split *next = splits->next;
-    for (int r = 0; r < splits->ranks; r++)
-      if (splits->comms[r] && splits->children[r]) clique_put(splits->children[r]);
-    split_free(splits);
-    splits = next;
-  }
-}
-
-/* Under the lock: this rank has taken its child, or gives up. */
-static void split_leave(struct clique *c, struct split *s, int rank) {
-  s->comms[rank] = NULL;
-  if (!s->complete) s->arrived--;
-  else if (++s->left == c->ranks) {
-    struct split **at = &c->splits;
-    while (*at != s) at = &(*at)->next;
-    *at = s->next;
-    split_free(s);
-  }
-}
-
-/* Ranks of one colour, ordered by key and then by their old rank, get a clique of their own. */
-static void split_form(struct clique *c, struct split *s) {
-  for (int r = 0; r < c->ranks; r++) {
-    if (s->colors[r] == NCCL_SPLIT_NOCOLOR) continue;
-    int size = 0, before = 0, first = -1;
-    for (int q = 0; q < c->ranks; q++) {
-      if (s->colors[q] != s->colors[r]) continue;
-      if (first < 0) first = q;
-      size++;
-      before += s->keys[q] < s->keys[r] || (s->keys[q] == s->keys[r] && q < r);
-    }
-    s->new_ranks[r] = before;
-    s->children[r] = first == r ? clique_new(size) : s->children[first];
-    if (first == r) s->children[r]->complete = true;
-    else atomic_fetch_add(&s->children[r]->references, 1);
-  }
-}
-
-static ncclResult_t split_begin(struct job *job) {
-  ncclComm_t comm = job->comm;
-  struct clique *c = comm->clique;
-  pthread_mutex_lock(&c->lock);
-  struct split *s = job->split = split_numbered(c, comm->splits++);
-  s->colors[comm->rank] = job->color;
-  s->keys[comm->rank] = job->key;
-  if (!comm->silent && !comm->aborted) {
-    s->comms[comm->rank] = comm;
-    s->arrived++;
-  }
-  if (s->arrived == c->ranks) {
-    split_form(c, s);
-    s->complete = true;
-    clique_wake(c);
-  }
-  pthread_mutex_unlock(&c->lock);
-  return ncclSuccess;
-}
-
-/* With a reference for the caller. */
-static ncclComm_t split_child(struct job *job, struct clique *child, int rank) {
-  ncclComm_t comm = comm_new(child, rank, job->comm->device, &job->config);
-  object_hold(comm);
-  pthread_mutex_lock(&child->lock);
-  child->members[rank] = comm;
-  pthread_mutex_unlock(&child->lock);
-  return comm;
-}
-
-static void abort_comm(ncclComm_t comm);
-
-static ncclResult_t split_finish(struct job *job) {
-  ncclComm_t comm = job->comm;
-  struct clique *c = comm->clique;
-  pthread_mutex_lock(&c->lock);
-  struct split *s = job->split;
-  while (!comm->aborted && !s->complete) pthread_cond_wait(&comm->changed, &c->lock);
-  struct clique *child = s->complete ? s->children[comm->rank] : NULL;
-  int rank = s->new_ranks[comm->rank];
-  bool aborted = comm->aborted;
-  if (s->comms[comm->rank]) split_leave(c, s, comm->rank);
-  pthread_mutex_unlock(&c->lock);
-  if (aborted) {
-    if (child) clique_put(child);
-    warn("the split was aborted");
-    return ncclInternalError;
-  }
-  ncclComm_t made = child ? split_child(job, child, rank) : NULL;
-  pthread_mutex_lock(&c->lock);
-  if (!comm->aborted) *job->out = made; /* after an abort the memory may be gone */
-  else aborted = true;
-  pthread_mutex_unlock(&c->lock);
-  if (aborted && made) abort_comm(made);
-  if (made) object_put(made);
-  return ncclSuccess;
-}
-
-static ncclResult_t split_job(ncclComm_t comm, int color, int key, ncclComm_t *out, const ncclConfig_t *given,
-                              struct job **made) {
-  ncclConfig_t config;
-  ncclResult_t result = argument_present(out, "CommSplit", "newcomm");
-  if (result == ncclSuccess) *out = NULL;
-  if (result == ncclSuccess) result = config_take(&config, given, &comm->config);
-  if (result == ncclSuccess && color < 0 && color != NCCL_SPLIT_NOCOLOR) {
-    warn("CommSplit : invalid color %d", color);
-    result = ncclInvalidArgument;
-  }
-  if (result != ncclSuccess) return result;
-  struct job *job = calloc(1, sizeof *job);
-  *job = (struct job){.kind = JOB_SPLIT, .comm = comm, .color = color, .key = key, .out = out, .config = config};
-  *made = job;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config) {
-  ENTER_COLLECTED(ncclCommSplit);
-  ncclComm_t comm;
-  struct job *job;
-  ncclResult_t result = require_cuda();
-  if (result == ncclSuccess) result = comm_get_ready(handle, "CommSplit", &comm);
-  if (result != ncclSuccess) return group_refuse(result);
-  result = split_job(comm, color, key, newcomm, config, &job);
-  if (result != ncclSuccess) {
-    object_put(comm);
-    return group_refuse(result);
-  }
-  result = group_submit(job);
-  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
-}
-
 /* ---- the end of a communicator ---- */
 
-static ncclResult_t wait_for_executions(ncclComm_t comm) {
+ncclResult_t wait_for_executions(ncclComm_t comm) {
   struct clique *c = comm->clique;
   pthread_mutex_lock(&c->lock);
   while (!comm->aborted && comm->executions > 0) pthread_cond_wait(&comm->changed, &c->lock);
@@ -636,7 +511,7 @@ static void destroy_finish(ncclComm_t comm) {
   if (object_retire(comm, KIND_COMMUNICATOR)) object_put(comm);
 }
 
-static struct job *job_new(enum job_kind kind, ncclComm_t comm) {
+struct job *job_new(enum job_kind kind, ncclComm_t comm) {
   struct job *job = calloc(1, sizeof *job);
   job->kind = kind;
   job->comm = comm;
@@ -651,8 +526,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
   if (result != ncclSuccess) return group_refuse(result);
   pthread_mutex_lock(&comm->clique->lock);
   result = readiness(comm, "CommFinalize");
-  if (result == ncclSuccess && comm->finalized) {
-    warn("CommFinalize : the communicator has been finalized before");
+  if (result == ncclSuccess && (comm->finalized || comm->revoked)) {
+    warn("CommFinalize : the communicator has been finalized before, or revoked");
     result = ncclInvalidArgument;
   }
   if (result == ncclSuccess) comm->finalized = true;
@@ -689,7 +564,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
 }
 
 /* The caller holds a reference. */
-static void abort_comm(ncclComm_t comm) {
+void comm_abort(ncclComm_t comm) {
   bool first = object_retire(comm, KIND_COMMUNICATOR);
   struct clique *c = comm->clique;
   pthread_mutex_lock(&c->lock);
@@ -708,7 +583,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "CommAbort", &comm);
   if (result != ncclSuccess) return result;
-  abort_comm(comm);
+  comm_abort(comm);
   object_put(comm);
   return ncclSuccess;
 }
@@ -719,6 +594,9 @@ ncclResult_t job_begin(struct job *job) {
   switch (job->kind) {
     case JOB_INIT: return init_begin(job->comm);
     case JOB_SPLIT: return split_begin(job);
+    case JOB_REVOKE: return revoke_begin(job->comm);
+    case JOB_SUSPEND:
+    case JOB_RESUME: return barrier_begin(job->comm);
     case JOB_DESTROY: return destroy_begin(job->comm);
     default: return ncclSuccess;
   }
@@ -728,6 +606,9 @@ ncclResult_t job_finish(struct job *job) {
   switch (job->kind) {
     case JOB_INIT: return init_finish(job->comm);
     case JOB_SPLIT: return split_finish(job);
+    case JOB_REVOKE: return revoke_finish(job->comm);
+    case JOB_SUSPEND: return suspend_finish(job->comm);
+    case JOB_RESUME: return resume_finish(job->comm);
     case JOB_FINALIZE: return wait_for_executions(job->comm);
     case JOB_DESTROY: destroy_finish(job->comm); return ncclSuccess;
     default: return ncclSuccess;

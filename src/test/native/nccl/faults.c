@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TRAPS 32
 
@@ -42,7 +43,7 @@ __attribute__((constructor)) static void switches_first(void) {
 void nccl4j_standin_set_noop(int on) { atomic_store(&noop, on != 0); }
 
 int nccl4j_standin_trap(int number, int on) {
-  if (number != 3 && number != 4 && number != 8 && number != 14) return -1;
+  if (number != 3 && number != 4 && number != 8 && number != 13 && number != 14) return -1;
   atomic_store(&traps[number], on != 0);
   return 0;
 }
@@ -52,6 +53,47 @@ void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
 
 void device_changes(void) {
   if (trap_on(14)) nccl4j_standin_move_to_next_device();
+}
+
+/* Long enough for a second thread to come, short enough for a test. */
+#define INSIDE_MICROSECONDS 50000
+
+bool alone_begin(ncclComm_t comm) {
+  if (!trap_on(13)) return true;
+  if (!atomic_exchange(&comm->inside, true)) {
+    usleep(INSIDE_MICROSECONDS);
+    return true;
+  }
+  pthread_mutex_lock(&comm->clique->lock);
+  if (comm->failure == ncclSuccess) comm->failure = ncclInternalError;
+  pthread_mutex_unlock(&comm->clique->lock);
+  warn("two threads are in one communicator");
+  return false;
+}
+
+void alone_end(ncclComm_t comm) { atomic_store(&comm->inside, false); }
+
+static pthread_mutex_t config_lock = PTHREAD_MUTEX_INITIALIZER;
+static ncclConfig_t last_config;
+static char last_net[64], last_name[64];
+
+static const char *kept(char *room, size_t bytes, const char *text) {
+  if (text) snprintf(room, bytes, "%s", text);
+  return text ? room : NULL;
+}
+
+void config_note(const ncclConfig_t *config) {
+  pthread_mutex_lock(&config_lock);
+  last_config = *config;
+  last_config.netName = kept(last_net, sizeof last_net, config->netName);
+  last_config.commName = kept(last_name, sizeof last_name, config->commName);
+  pthread_mutex_unlock(&config_lock);
+}
+
+void nccl4j_standin_last_config(ncclConfig_t *config) {
+  pthread_mutex_lock(&config_lock);
+  *config = last_config;
+  pthread_mutex_unlock(&config_lock);
 }
 
 int nccl4j_standin_comm_name_intact(ncclComm_t handle) {

@@ -34,6 +34,7 @@ static void batch_free(struct batch batch) {
     struct job *next = job->next;
     if (job->stream) nccl4j_standin_stream_put(job->stream);
     object_put(job->comm);
+    free(job->excluded);
     free(job);
     job = next;
   }

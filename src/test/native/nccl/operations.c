@@ -352,7 +352,7 @@ static cudaError_t plan_start(void *execution) {
   if (e->unreachable && comm->failure == ncclSuccess) comm->failure = ncclUnhandledCudaError;
   for (size_t i = 0; i < e->plan->count && !e->unreachable; i++) {
     struct operation *o = &e->operations[i];
-    if (comm->aborted || comm->silent || gone(comm)) break; /* looked at each time: the lock is given up in between */
+    if (comm->aborted || comm->silent || comm->cutting || gone(comm)) break; /* looked at each time: the lock is given up in between */
     if (is_message(o)) post_message(c, o);
     else post_collective(c, o);
   }
@@ -372,7 +372,7 @@ static cudaError_t plan_finish(void *execution) {
   struct clique *c = comm->clique;
   cudaError_t error = cudaSuccess;
   pthread_mutex_lock(&c->lock);
-  while (!all_done(e) && !gone(comm)) pthread_cond_wait(&comm->changed, &c->lock);
+  while (!all_done(e) && !gone(comm) && !comm->cutting) pthread_cond_wait(&comm->changed, &c->lock);
   for (size_t i = 0; i < e->plan->count; i++)
     if (e->operations[i].result != ncclSuccess) error = cudaErrorLaunchFailure;
   pthread_mutex_unlock(&c->lock);
@@ -515,9 +515,14 @@ static ncclResult_t check_stream(ncclComm_t comm, cudaStream_t handle, struct nc
 static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
   ncclComm_t comm;
   struct nccl4j_standin_stream *stream = NULL;
-  ncclResult_t result = comm_get_ready(handle, names[r.function], &comm);
+  ncclResult_t result = comm_get_carrying(handle, names[r.function], &comm);
   if (result != ncclSuccess) return group_refuse(result);
+  if (!alone_begin(comm)) {
+    object_put(comm);
+    return group_refuse(ncclInternalError);
+  }
   result = check_request(comm, &r, op);
+  alone_end(comm);
   if (result == ncclSuccess && r.count > 0) result = check_stream(comm, stream_handle, &stream);
   if (result != ncclSuccess || r.count == 0) {
     object_put(comm);

@@ -14,43 +14,6 @@
 /* Arguments are of no use here. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-NCCL_FUNCTION(ncclCommRevoke)
-ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
-  NOT_SIMULATED(ncclCommRevoke);
-}
-
-NCCL_FUNCTION(ncclCommShrink)
-ncclResult_t ncclCommShrink(ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm,
-                            ncclConfig_t *config, int shrinkFlags) {
-  NOT_SIMULATED(ncclCommShrink);
-}
-
-NCCL_FUNCTION(ncclCommGetUniqueId)
-ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId *uniqueId) {
-  NOT_SIMULATED(ncclCommGetUniqueId);
-}
-
-NCCL_FUNCTION(ncclCommGrow)
-ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm,
-                          ncclConfig_t *config) {
-  NOT_SIMULATED(ncclCommGrow);
-}
-
-NCCL_FUNCTION(ncclCommSuspend)
-ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) {
-  NOT_SIMULATED(ncclCommSuspend);
-}
-
-NCCL_FUNCTION(ncclCommResume)
-ncclResult_t ncclCommResume(ncclComm_t comm) {
-  NOT_SIMULATED(ncclCommResume);
-}
-
-NCCL_FUNCTION(ncclCommMemStats)
-ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t *value) {
-  NOT_SIMULATED(ncclCommMemStats);
-}
-
 NCCL_FUNCTION(ncclCommWindowRegister)
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags) {
   NOT_SIMULATED(ncclCommWindowRegister);
