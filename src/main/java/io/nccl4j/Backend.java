@@ -120,8 +120,23 @@ public abstract sealed class Backend implements AutoCloseable
    */
   public final Communicator communicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
-    checkMakes("making a communicator");
     Objects.requireNonNull(id, "id");
+    int device = deviceOf(worldSize, rank, config);
+    Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
+    communicator.connectNowOrWithGroup(null);
+    return communicator;
+  }
+
+  /**
+   * For the backends: checks what a communicator is to be made of.
+   *
+   * @param worldSize the number of ranks
+   * @param rank this rank
+   * @param config the configuration
+   * @return the index of the device that the rank uses
+   */
+  protected final int deviceOf(int worldSize, int rank, CommunicatorConfig config) {
+    checkMakes("making a communicator");
     Objects.requireNonNull(config, "config");
     if (worldSize < 1) {
       throw new IllegalArgumentException("worldSize is " + worldSize + "; it must be 1 or more");
@@ -129,7 +144,34 @@ public abstract sealed class Backend implements AutoCloseable
     Arguments.rankWithin(rank, worldSize, "rank");
     int device = config.device().orElse(rank % devices().size());
     checkDevice(device);
-    Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
+    return device;
+  }
+
+  /**
+   * Makes a new rank's end of a communicator that grows; the ranks that it has call {@link
+   * Communicator#grow(int, UniqueId, CommunicatorConfig)}. It returns when all ranks have come,
+   * within the configured timeout; called in a {@link Group}, it returns at once and the
+   * communicator is usable when the group has ended. C: {@code ncclCommGrow} without a
+   * communicator, from NCCL 2.29.2 on.
+   *
+   * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
+   * @param newSize the number of ranks, old and new
+   * @param rank this rank, from the old number of ranks to {@code newSize - 1}
+   * @param config timeouts, device and name
+   * @return the communicator, for the caller to close
+   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws NcclTimeoutException if not all ranks came in time
+   * @throws NcclException if the library failed
+   * @throws UnsupportedNcclVersionException if the library is too old
+   * @throws IllegalStateException if the backend is closed, or this thread's group holds operations
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
+   */
+  public final Communicator join(
+      UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
+    Objects.requireNonNull(growId, "growId");
+    int device = deviceOf(newSize, rank, config);
+    Communicator communicator = newJoining(growId, newSize, rank, device, config);
     communicator.connectNowOrWithGroup(null);
     return communicator;
   }
@@ -287,6 +329,18 @@ public abstract sealed class Backend implements AutoCloseable
    */
   protected abstract Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config);
+
+  /**
+   * {@return an unconnected communicator that will join one that grows; the arguments are checked}
+   *
+   * @param growId the id of the grow
+   * @param newSize the number of ranks, old and new
+   * @param rank this rank
+   * @param device the index of the device that this rank uses
+   * @param config timeout, name and whether blocking
+   */
+  protected abstract Communicator newJoining(
+      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config);
 
   /**
    * Does what {@link #newStream} promises.

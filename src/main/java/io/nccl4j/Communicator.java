@@ -1,10 +1,16 @@
 package io.nccl4j;
 
 import java.time.Duration;
+import java.util.Collections;
 import java.util.List;
+import java.util.Locale;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.SortedSet;
+import java.util.TreeSet;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -43,8 +49,15 @@ public abstract sealed class Communicator implements AutoCloseable
   private enum State {
     UNCONNECTED,
     CONNECTED,
+    SUSPENDED,
+    REVOKED,
     ABORTED,
-    CLOSED
+    CLOSED;
+
+    /** Whether there is something to close. */
+    boolean open() {
+      return this == CONNECTED || this == SUSPENDED || this == REVOKED;
+    }
   }
 
   private final Backend backend;
@@ -57,6 +70,7 @@ public abstract sealed class Communicator implements AutoCloseable
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
   private volatile boolean stuck;
+  private UniqueId growId;
 
   /**
    * For the backends: makes a communicator that {@link #connect} will connect.
@@ -429,19 +443,40 @@ public abstract sealed class Communicator implements AutoCloseable
    *     it stays
    */
   public final Communicator split(int color, int key, CommunicatorConfig childConfig) {
-    checkConnected();
-    Objects.requireNonNull(childConfig, "childConfig");
+    checkSplit(color, childConfig);
+    Communicator child = newSplit(color, key, childConfig);
+    child.connectNowOrWithGroup(this);
+    return child;
+  }
+
+  /**
+   * For the backends: makes the checks of {@link #split(int, int, CommunicatorConfig)}.
+   *
+   * @param color 0 or more
+   * @param childConfig the new communicator's configuration
+   */
+  protected final void checkSplit(int color, CommunicatorConfig childConfig) {
+    checkDivisible();
     Arguments.notNegative(color, "color");
+    checkChild(childConfig, "split");
+    if (growId != null) {
+      throw new IllegalStateException(
+          "an id of newGrowId waits for its grow, and a split in between would spoil it: " + this);
+    }
+  }
+
+  private void checkChild(CommunicatorConfig childConfig, String call) {
+    Graph.checkNotCapturing("making a communicator");
+    Objects.requireNonNull(childConfig, "childConfig");
     if (childConfig.device().isPresent() && childConfig.device().getAsInt() != device) {
       throw new IllegalArgumentException(
           "childConfig has device "
               + childConfig.device().getAsInt()
-              + "; a split keeps the parent's, "
+              + "; a "
+              + call
+              + " keeps the parent's, "
               + device);
     }
-    Communicator child = newSplit(color, key, childConfig);
-    child.connectNowOrWithGroup(this);
-    return child;
   }
 
   /**
@@ -465,8 +500,179 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws NcclException as {@link #split(int, int, CommunicatorConfig)} does
    */
   public final void splitWithoutColor() {
-    checkConnected();
+    checkSplit(0, config);
     newSplit(NO_COLOR, 0, config).connectNowOrWithGroup(this);
+  }
+
+  /**
+   * Makes a new communicator of this one's ranks but some, which keep their order. The survivors
+   * call it, all with the same ranks and mode; the excluded ranks do not, and may be gone. This is
+   * how a program goes on after it has lost ranks: see {@link ShrinkMode#ABORT_FIRST}. C: {@code
+   * ncclCommShrink}, from NCCL 2.27 on.
+   *
+   * @param excludedRanks the ranks that are left out, at least one, not this one and not all; the
+   *     set is not kept
+   * @param mode what becomes of this communicator's operations
+   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
+   *     rank's is kept
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   * @throws IllegalArgumentException if a rank is out of its range, this rank is among them, there
+   *     is none, or the device is another
+   * @throws IllegalStateException if this communicator is not open, or this thread's group holds
+   *     operations or another child of this communicator
+   * @throws NcclTimeoutException if operations did not finish, or not all survivors called, in time
+   * @throws NcclException if the library failed
+   * @throws UnsupportedNcclVersionException if the library is too old
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
+   */
+  public final Communicator shrink(
+      Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
+    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childConfig);
+    Communicator child = newShrink(excluded, mode, childConfig);
+    child.connectNowOrWithGroup(this);
+    return child;
+  }
+
+  /**
+   * For the backends: makes the checks of {@link #shrink(Set, ShrinkMode, CommunicatorConfig)}.
+   *
+   * @param excludedRanks the ranks that are left out
+   * @param mode what becomes of this communicator's operations
+   * @param childConfig the new communicator's configuration
+   * @return a copy of the excluded ranks
+   */
+  protected final SortedSet<Integer> checkShrink(
+      Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
+    checkDivisible();
+    Objects.requireNonNull(mode, "mode");
+    checkChild(childConfig, "shrink");
+    Objects.requireNonNull(excludedRanks, "excludedRanks");
+    SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
+    if (excluded.isEmpty()) {
+      throw new IllegalArgumentException(
+          "excludedRanks is empty; a shrink leaves out at least one");
+    }
+    for (int left : excluded) {
+      Arguments.rankWithin(left, size, "excluded rank");
+      if (left == rank) {
+        throw new IllegalArgumentException(
+            "excludedRanks has " + rank + ", this rank itself; only the ranks that stay shrink");
+      }
+    }
+    return excluded;
+  }
+
+  /**
+   * Makes the id that new ranks need to join this communicator by {@link Backend#join}. One rank of
+   * this communicator calls it, gives the id to the new ranks (see {@code io.nccl4j.rendezvous}),
+   * and then to its own {@link #grow(int, UniqueId, CommunicatorConfig)}. An id is good for one
+   * grow, whether that succeeds or not, and there is only one at a time. It first waits until this
+   * rank's streams have passed this communicator's operations. C: {@code ncclCommGetUniqueId}, from
+   * NCCL 2.29.2 on.
+   *
+   * @return the id
+   * @throws IllegalStateException if this communicator carries no operations, or an id has not been
+   *     used yet
+   * @throws NcclTimeoutException if operations did not finish in time
+   * @throws NcclException if the library failed
+   * @throws UnsupportedNcclVersionException if the library is too old
+   */
+  public final UniqueId newGrowId() {
+    checkConnected();
+    if (growId != null) {
+      throw new IllegalStateException(
+          "an id of newGrowId waits for its grow; there is only one at a time: " + this);
+    }
+    growId = createGrowId();
+    return growId;
+  }
+
+  /**
+   * Makes a new communicator of this one's ranks, which keep their numbers, and new ones, on the
+   * rank that made the id. All other ranks of this communicator call {@link #grow(int,
+   * CommunicatorConfig)}, the new ones {@link Backend#join}. It first waits until this rank's
+   * streams have passed this communicator's operations; this communicator stays as it was. C:
+   * {@code ncclCommGrow}, from NCCL 2.29.2 on.
+   *
+   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param id what this communicator's {@link #newGrowId} gave last
+   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
+   *     rank's is kept
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   * @throws IllegalArgumentException if the size is too small, the id another, or the device
+   *     another
+   * @throws IllegalStateException if this communicator carries no operations, or this thread's
+   *     group holds operations or another child of this communicator
+   * @throws NcclTimeoutException if operations did not finish, or not all ranks came, in time
+   * @throws NcclException if the library failed
+   * @throws UnsupportedNcclVersionException if the library is too old
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
+   */
+  public final Communicator grow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
+    checkGrow(newSize, childConfig);
+    takeGrowId(id);
+    Communicator child = newGrown(newSize, id, childConfig);
+    child.connectNowOrWithGroup(this);
+    return child;
+  }
+
+  /**
+   * Makes a new communicator as {@link #grow(int, UniqueId, CommunicatorConfig)} does, on the ranks
+   * that did not make the id, and with what that throws. C: {@code ncclCommGrow}, from NCCL 2.29.2
+   * on.
+   *
+   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param childConfig the new communicator's configuration; a device is not allowed in it, this
+   *     rank's is kept
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   */
+  public final Communicator grow(int newSize, CommunicatorConfig childConfig) {
+    checkGrow(newSize, childConfig);
+    if (growId != null) {
+      throw new IllegalStateException(
+          "this rank made the id of the grow and calls grow with it: " + this);
+    }
+    Communicator child = newGrown(newSize, null, childConfig);
+    child.connectNowOrWithGroup(this);
+    return child;
+  }
+
+  /**
+   * For the backends: makes the checks of {@link #grow(int, CommunicatorConfig)}.
+   *
+   * @param newSize the number of ranks of the new communicator
+   * @param childConfig the new communicator's configuration
+   */
+  protected final void checkGrow(int newSize, CommunicatorConfig childConfig) {
+    checkConnected();
+    checkChild(childConfig, "grow");
+    if (newSize <= size) {
+      throw new IllegalArgumentException(
+          "newSize is " + newSize + "; it must be more than the communicator's size, " + size);
+    }
+  }
+
+  /**
+   * For the backends: takes the one id that is there for the one grow that it is good for.
+   *
+   * @param id what the caller of a grow gave
+   */
+  protected final void takeGrowId(UniqueId id) {
+    Objects.requireNonNull(id, "id");
+    if (!id.equals(growId)) {
+      throw new IllegalArgumentException(
+          "id is "
+              + id
+              + "; it must be the one that this communicator's newGrowId gave last, which is good"
+              + " for one grow: "
+              + (growId == null ? "there is none" : growId));
+    }
+    growId = null;
   }
 
   /** What a backend's {@link #newSplit} gets from a rank that is to have no new communicator. */
@@ -480,7 +686,9 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if the communicator is not connected yet, aborted or closed
    */
   public final Optional<NcclException> asyncError() {
-    checkConnected();
+    if (!open()) {
+      checkConnected();
+    }
     return findAsyncError();
   }
 
@@ -532,31 +740,47 @@ public abstract sealed class Communicator implements AutoCloseable
   @Override
   public final void close() {
     Graph.checkNotCapturing("closing a communicator");
-    State before;
-    synchronized (this) {
-      before = state;
-      if (before == State.CLOSED) {
-        return;
-      }
-      state = State.CLOSED;
+    if (beginClose()) {
+      closeNow();
     }
-    if (before == State.CONNECTED) {
-      try {
-        closeConnection();
-      } finally {
-        giveStreamsBack();
-      }
+  }
+
+  private void closeNow() {
+    try {
+      closeConnection();
+    } finally {
+      giveStreamsBack();
     }
+  }
+
+  /** Lets nobody use the communicator any more; returns whether there is a connection to close. */
+  private synchronized boolean beginClose() {
+    boolean connected = state.open();
+    state = State.CLOSED;
+    return connected;
+  }
+
+  /**
+   * For the backends: closes as {@link #close} does, the waiting in a thread of its own.
+   *
+   * @return a stage that nobody else can complete; it fails with what {@code close} would throw
+   */
+  protected final CompletionStage<Void> closeInBackground() {
+    Graph.checkNotCapturing("closing a communicator");
+    return beginClose()
+        ? inBackground("nccl4j-close", this::closeNow)
+        : CompletableFuture.completedStage(null);
   }
 
   /** {@return whether the communicator is connected and neither closed nor aborted} */
   public final boolean open() {
-    return state == State.CONNECTED;
+    return state.open();
   }
 
   /**
-   * {@return whether the communicator was aborted: by {@link #abort}, because connecting it failed,
-   * or, on NCCL, because closing it failed}
+   * {@return whether this communicator's operations were ended without being finished: by {@link
+   * #abort}, by a {@link ShrinkMode#ABORT_FIRST shrink}, because connecting it failed, or, on NCCL,
+   * because it was revoked or closing it failed}
    */
   public final boolean aborted() {
     return aborted;
@@ -565,6 +789,42 @@ public abstract sealed class Communicator implements AutoCloseable
   /** For the backends: says that the communicator has ended without finishing its operations. */
   protected final void markAborted() {
     aborted = true;
+  }
+
+  /**
+   * For the backends: says that the operations of this communicator are ended without being
+   * finished, and that it carries none any more, though it can be divided and closed.
+   */
+  protected final synchronized void markRevoked() {
+    if (state.open()) {
+      aborted = true;
+      state = State.REVOKED;
+    }
+  }
+
+  /** {@return whether the communicator carries no operations any more, but is not closed} */
+  protected final boolean revoked() {
+    return state == State.REVOKED;
+  }
+
+  /**
+   * For the backends: says that this communicator carries no operations for a while, or does again.
+   *
+   * @param suspended whether it is suspended
+   */
+  protected final synchronized void markSuspended(boolean suspended) {
+    if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
+      state = suspended ? State.SUSPENDED : State.CONNECTED;
+    }
+  }
+
+  /**
+   * For the backends: throws unless this communicator carries operations.
+   *
+   * @throws IllegalStateException if it is not connected, suspended, revoked, aborted or closed
+   */
+  protected final void checkCarries() {
+    checkConnected();
   }
 
   /** Remembers a stream that carries operations of this communicator. */
@@ -579,16 +839,17 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * For the backends, before they close the connection: waits until every stream has passed this
-   * communicator's operations.
+   * For the backends, before they close or divide the connection: waits until every stream has
+   * passed this communicator's operations.
    *
+   * @param function the function that waits, for messages
    * @throws NcclTimeoutException if one has not within the timeout, or had not when it was closed
    * @throws CudaException if work on one of them has failed
    */
-  protected final void awaitStreams() {
+  protected final void awaitStreams(String function) {
     if (stuck) {
       throw new NcclTimeoutException(
-          "close", timeout(), "a stream that was closed before its work was done");
+          function, timeout(), "a stream that was closed before its work was done");
     }
     for (Stream stream : streams) {
       if (stream.alive()) {
@@ -600,14 +861,47 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /** Connects at once, or when this thread's group ends; the parent of a split, or null. */
-  final void connectNowOrWithGroup(Communicator parent) {
+  /**
+   * For the backends: connects at once, or when this thread's group ends.
+   *
+   * @param parent the communicator that this one is made of, or null
+   */
+  protected final void connectNowOrWithGroup(Communicator parent) {
     Group group = Group.anyOpen() ? Group.current() : null;
     if (group != null) {
       group.add(this, parent);
     } else {
       connectNow();
     }
+  }
+
+  /**
+   * For the backends: connects in a thread of its own.
+   *
+   * @return a stage that nobody else can complete, and that fails with why there is no connection
+   * @throws IllegalStateException if this thread has a group open
+   */
+  protected final CompletionStage<Void> connectInBackground() {
+    if (Group.anyOpen() && Group.current() != null) {
+      throw new IllegalStateException(
+          "a communicator that connects in the background belongs to no group; end the group first");
+    }
+    return inBackground("nccl4j-connect", this::connectNow);
+  }
+
+  private static CompletionStage<Void> inBackground(String thread, Runnable wait) {
+    CompletableFuture<Void> end = new CompletableFuture<>();
+    Runnable run =
+        () -> {
+          try {
+            wait.run();
+            end.complete(null);
+          } catch (Throwable failure) {
+            end.completeExceptionally(failure);
+          }
+        };
+    Thread.ofPlatform().daemon().name(thread).start(run);
+    return end.minimalCompletionStage();
   }
 
   private void connectNow() {
@@ -855,7 +1149,14 @@ public abstract sealed class Communicator implements AutoCloseable
       throw unconnected();
     }
     if (now != State.CONNECTED) {
-      throw new IllegalStateException((now == State.CLOSED ? "closed: " : "aborted: ") + this);
+      throw new IllegalStateException(now.name().toLowerCase(Locale.ROOT) + ": " + this);
+    }
+  }
+
+  /** Throws unless others can be made of this communicator. */
+  private void checkDivisible() {
+    if (state != State.REVOKED) {
+      checkConnected();
     }
   }
 
@@ -900,6 +1201,33 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param childConfig the new communicator's configuration
    */
   protected abstract Communicator newSplit(int color, int key, CommunicatorConfig childConfig);
+
+  /**
+   * {@return an unconnected communicator whose {@link #connect} takes part in the shrink}
+   *
+   * @param excludedRanks the ranks that are left out
+   * @param mode what becomes of this communicator's operations
+   * @param childConfig the new communicator's configuration
+   */
+  protected abstract Communicator newShrink(
+      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig);
+
+  /**
+   * Does what {@link #newGrowId} promises.
+   *
+   * @return the id
+   */
+  protected abstract UniqueId createGrowId();
+
+  /**
+   * {@return an unconnected communicator whose {@link #connect} takes part in the grow}
+   *
+   * @param newSize the number of ranks of the new communicator
+   * @param id what {@link #createGrowId} gave on this rank, or null if another rank made it
+   * @param childConfig the new communicator's configuration
+   */
+  protected abstract Communicator newGrown(
+      int newSize, UniqueId id, CommunicatorConfig childConfig);
 
   /**
    * Launches one checked operation, outside any group.

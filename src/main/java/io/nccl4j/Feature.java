@@ -8,6 +8,10 @@ package io.nccl4j;
 public enum Feature {
   /** Communicators made from a part of another's ranks: {@link Communicator#split(int, int)}. */
   SPLIT,
+  /** Communicators that lose ranks: {@link Communicator#shrink}. */
+  SHRINK,
+  /** Communicators that gain ranks: {@link Communicator#newGrowId}. */
+  GROW,
   /**
    * Reductions of inputs that each rank has multiplied by a factor of its own: {@link
    * Communicator#preMulSum(DataType, double)}.

@@ -25,12 +25,12 @@ enum FirstRelease {
   // And devices that can.
   FLOAT8_REDUCTION(2, 24, 3, Feature.FLOAT8_REDUCTION),
   LOGGING_AGAIN(2, 24, 3, null, "ncclResetDebugInit"),
-  SHRINK(2, 27, 3, null, "ncclCommShrink"),
+  SHRINK(2, 27, 3, Feature.SHRINK, "ncclCommShrink"),
   WINDOWS(2, 27, 3, null, "ncclCommWindowRegister", "ncclCommWindowDeregister"),
   // Older releases do the same by sends and receives.
   EXCHANGES(2, 28, 3, null, "ncclAlltoAll", "ncclGather", "ncclScatter"),
   REVOKE(2, 28, 7, null, "ncclCommRevoke"),
-  GROW(2, 29, 2, null, "ncclCommGrow", "ncclCommGetUniqueId"),
+  GROW(2, 29, 2, Feature.GROW, "ncclCommGrow", "ncclCommGetUniqueId"),
   ONE_SIDED(2, 29, 2, null, "ncclPutSignal", "ncclSignal", "ncclWaitSignal"),
   WINDOW_MEMORY(2, 29, 2, null, "ncclWinGetUserPtr"),
   SUSPEND(2, 29, 7, null, "ncclCommSuspend", "ncclCommResume"),

@@ -1,15 +1,22 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
-/** A {@link CommunicatorConfig} as NCCL reads it: {@code ncclConfig_t}. */
+/**
+ * A {@link NcclConfig} as NCCL reads it, {@code ncclConfig_t}; and the gate for what the loaded
+ * library would not read, since it copies only as much of the struct as it knows.
+ */
 final class NativeConfig {
+  private static final NcclVersion NAMES_SINCE = NcclVersion.of(2, 27, 0);
+  private static final Logger LOG = LogManager.getLogger(NcclConfig.class);
+
   // NCCL never copies a communicator's name, and children inherit it: names stay for the life of
   // the process, each once.
   private static final Map<String, MemorySegment> NAMES = new ConcurrentHashMap<>();
@@ -17,10 +24,26 @@ final class NativeConfig {
   private NativeConfig() {}
 
   /**
-   * Returns the struct that {@code NCCL_CONFIG_INITIALIZER} makes, with what the configuration
-   * says; NCCL copies it.
+   * Throws where the library would refuse the configuration, or not read all of it.
+   *
+   * @throws IllegalArgumentException if settings do not go together
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
-  static MemorySegment of(CommunicatorConfig config, NcclVersion library, Arena arena) {
+  static void check(NcclConfig config, NcclVersion library) {
+    config.checkTogether();
+    if (config.unsupported() == UnsupportedSetting.REFUSE) {
+      config
+          .settings()
+          .forEach(
+              (setting, value) -> library.require(setting.since(value), describe(setting, value)));
+    }
+  }
+
+  /**
+   * Returns the struct that {@code NCCL_CONFIG_INITIALIZER} makes, with what the configuration
+   * says; NCCL copies it. The configuration has been checked.
+   */
+  static MemorySegment of(NcclConfig config, NcclVersion library, Arena arena) {
     MemorySegment struct = ncclConfig_t.allocate(arena);
     int undefined = nccl_h.NCCL_CONFIG_UNDEF_INT();
     // Every field of the struct is an int or a pointer whose unset value is NULL; the ints are set
@@ -29,31 +52,42 @@ final class NativeConfig {
     ncclConfig_t.size(struct, ncclConfig_t.sizeof());
     ncclConfig_t.magic(struct, nccl_h.NCCL_API_MAGIC());
     ncclConfig_t.version(struct, nccl_h.NCCL_VERSION_CODE());
-    ncclConfig_t.blocking(struct, config.blocking() ? 1 : 0);
-    ncclConfig_t.cgaClusterSize(struct, undefined);
-    ncclConfig_t.minCTAs(struct, undefined);
-    ncclConfig_t.maxCTAs(struct, undefined);
-    ncclConfig_t.netName(struct, MemorySegment.NULL);
-    ncclConfig_t.splitShare(struct, undefined);
-    ncclConfig_t.trafficClass(struct, undefined);
-    ncclConfig_t.commName(struct, name(config, library));
-    ncclConfig_t.collnetEnable(struct, undefined);
-    ncclConfig_t.CTAPolicy(struct, undefined);
-    ncclConfig_t.shrinkShare(struct, undefined);
-    ncclConfig_t.nvlsCTAs(struct, undefined);
-    ncclConfig_t.nChannelsPerNetPeer(struct, undefined);
-    ncclConfig_t.nvlinkCentricSched(struct, undefined);
-    ncclConfig_t.graphUsageMode(struct, undefined);
-    ncclConfig_t.numRmaCtx(struct, undefined);
-    ncclConfig_t.maxP2pPeers(struct, undefined);
-    ncclConfig_t.graphStreamOrdering(struct, undefined);
+    ncclConfig_t.blocking(struct, config.common().blocking() ? 1 : 0);
+    ncclConfig_t.commName(struct, name(config.common().name(), library));
+    config.netName().ifPresent(name -> ncclConfig_t.netName(struct, arena.allocateFrom(name)));
+    for (Setting setting : Setting.values()) {
+      setting.write(struct, undefined);
+    }
+    config.settings().forEach((setting, value) -> write(struct, setting, value, library));
     return struct;
   }
 
-  private static MemorySegment name(CommunicatorConfig config, NcclVersion library) {
-    if (config.name().isEmpty() || !library.atLeast(NcclVersion.V2_27)) {
+  private static void write(MemorySegment struct, Setting setting, int value, NcclVersion library) {
+    NcclVersion since = setting.since(value);
+    if (library.atLeast(since)) {
+      setting.write(struct, value);
+    } else {
+      LOG.warn(
+          "{} is left out: it needs NCCL {}, found {}", describe(setting, value), since, library);
+    }
+  }
+
+  private static String describe(Setting setting, int value) {
+    return "ncclConfig_t." + setting.field() + " = " + value;
+  }
+
+  private static MemorySegment name(String name, NcclVersion library) {
+    if (name.isEmpty()) {
       return MemorySegment.NULL;
     }
-    return NAMES.computeIfAbsent(config.name(), name -> Arena.global().allocateFrom(name));
+    if (!library.atLeast(NAMES_SINCE)) {
+      LOG.warn(
+          "the name {} is left out: ncclConfig_t.commName needs NCCL {}, found {}",
+          name,
+          NAMES_SINCE,
+          library);
+      return MemorySegment.NULL;
+    }
+    return NAMES.computeIfAbsent(name, text -> Arena.global().allocateFrom(text));
   }
 }

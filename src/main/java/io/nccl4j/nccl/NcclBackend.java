@@ -30,7 +30,10 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.CompletionStage;
 import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -138,6 +141,138 @@ public final class NcclBackend extends Backend {
     return code / 1000 + "." + code % 1000 / 10;
   }
 
+  /**
+   * Makes one rank's end of a communicator as {@link Backend#communicator} does, with what only
+   * NCCL can be told, and with what that throws. C: {@code ncclCommInitRankConfig}, from NCCL 2.14
+   * on.
+   *
+   * @param id the id that all ranks share
+   * @param worldSize the number of ranks; 1 or more
+   * @param rank this rank, from 0 to {@code worldSize - 1}
+   * @param config the configuration
+   * @return the communicator, for the caller to close
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
+   */
+  public NcclCommunicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(id, "id");
+    return of(new Making.Init(id, worldSize, rank), worldSize, rank, config).connected(null);
+  }
+
+  /**
+   * Makes one rank's end of a communicator as {@link #communicator(UniqueId, int, int, NcclConfig)}
+   * does, from several ids, among which NCCL shares out the work of bringing many ranks together.
+   * Where there are as many ids as nodes, say, one rank of each node makes one. C: {@code
+   * ncclCommInitRankScalable}, from NCCL 2.23 on.
+   *
+   * @param ids the ids, the same ones in the same order on all ranks; at least one, at most as many
+   *     as ranks
+   * @param worldSize the number of ranks; 1 or more
+   * @param rank this rank, from 0 to {@code worldSize - 1}
+   * @param config the configuration
+   * @return the communicator, for the caller to close
+   * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   */
+  public NcclCommunicator communicator(
+      List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
+    return of(scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
+  }
+
+  /**
+   * Makes one rank's end of a communicator as {@link #communicator(UniqueId, int, int, NcclConfig)}
+   * does, without waiting for the other ranks.
+   *
+   * @param id the id that all ranks share
+   * @param worldSize the number of ranks; 1 or more
+   * @param rank this rank, from 0 to {@code worldSize - 1}
+   * @param config the configuration
+   * @return a stage that completes with the communicator, for whoever takes it to close, or fails
+   *     as {@code communicator} does, after the configured timeout at the latest
+   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalStateException if the backend is closed, or this thread has a group open
+   */
+  public CompletionStage<NcclCommunicator> communicatorAsync(
+      UniqueId id, int worldSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(id, "id");
+    return of(new Making.Init(id, worldSize, rank), worldSize, rank, config).connectedAsync();
+  }
+
+  /**
+   * Makes one rank's end of a communicator as {@link #communicator(List, int, int, NcclConfig)}
+   * does, without waiting for the other ranks.
+   *
+   * @param ids the ids, the same ones in the same order on all ranks; at least one, at most as many
+   *     as ranks
+   * @param worldSize the number of ranks; 1 or more
+   * @param rank this rank, from 0 to {@code worldSize - 1}
+   * @param config the configuration
+   * @return a stage that completes with the communicator, for whoever takes it to close, or fails
+   *     as {@code communicator} does, after the configured timeout at the latest
+   * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
+   * @throws IllegalStateException if the backend is closed, or this thread has a group open
+   */
+  public CompletionStage<NcclCommunicator> communicatorAsync(
+      List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
+    return of(scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
+  }
+
+  /**
+   * Makes a new rank's end of a communicator that grows as {@link Backend#join} does, with what
+   * only NCCL can be told, and with what that throws. C: {@code ncclCommGrow} without a
+   * communicator, from NCCL 2.29.2 on.
+   *
+   * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
+   * @param newSize the number of ranks, old and new
+   * @param rank this rank, from the old number of ranks to {@code newSize - 1}
+   * @param config the configuration
+   * @return the communicator, for the caller to close
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   */
+  public NcclCommunicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(growId, "growId");
+    return of(new Making.Join(growId, newSize, rank), newSize, rank, config).connected(null);
+  }
+
+  /**
+   * Makes a new rank's end of a communicator that grows as {@link #join(UniqueId, int, int,
+   * NcclConfig)} does, without waiting for the other ranks.
+   *
+   * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
+   * @param newSize the number of ranks, old and new
+   * @param rank this rank, from the old number of ranks to {@code newSize - 1}
+   * @param config the configuration
+   * @return a stage that completes with the communicator, for whoever takes it to close, or fails
+   *     as {@code join} does, after the configured timeout at the latest
+   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalStateException if the backend is closed, or this thread has a group open
+   */
+  public CompletionStage<NcclCommunicator> joinAsync(
+      UniqueId growId, int newSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(growId, "growId");
+    return of(new Making.Join(growId, newSize, rank), newSize, rank, config).connectedAsync();
+  }
+
+  private static Making scalable(List<UniqueId> ids, int worldSize, int rank) {
+    List<UniqueId> copy = List.copyOf(Objects.requireNonNull(ids, "ids"));
+    if (copy.isEmpty() || copy.size() > worldSize) {
+      throw new IllegalArgumentException(
+          "ids has "
+              + copy.size()
+              + " ids; there must be from one to as many as ranks, "
+              + worldSize);
+    }
+    if (Set.copyOf(copy).size() != copy.size()) {
+      throw new IllegalArgumentException("ids has an id twice: " + copy);
+    }
+    return new Making.InitScalable(copy, worldSize, rank);
+  }
+
+  private NcclCommunicator of(Making making, int worldSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(config, "config");
+    int device = deviceOf(worldSize, rank, config.common());
+    return new NcclCommunicator(this, config, device, rank, worldSize, making);
+  }
+
   /** Returns the release of the NCCL library that was loaded. */
   NcclVersion version() {
     return version;
@@ -159,7 +294,15 @@ public final class NcclBackend extends Backend {
   @Override
   protected Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
-    return NcclCommunicator.ofRank(this, config, device, id, worldSize, rank);
+    Making making = new Making.Init(id, worldSize, rank);
+    return new NcclCommunicator(this, NcclConfig.of(config), device, rank, worldSize, making);
+  }
+
+  @Override
+  protected Communicator newJoining(
+      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
+    Making making = new Making.Join(growId, newSize, rank);
+    return new NcclCommunicator(this, NcclConfig.of(config), device, rank, newSize, making);
   }
 
   @Override

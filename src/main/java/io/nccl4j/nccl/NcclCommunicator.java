@@ -10,6 +10,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.OperationCall;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
@@ -23,7 +24,13 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
+import java.util.SortedSet;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -46,87 +53,419 @@ public final class NcclCommunicator extends Communicator {
   private static final Duration GRACE = Duration.ofSeconds(1);
 
   private final NcclBackend backend;
-  private final Maker maker;
+  private final NcclConfig settings;
+  private final Making making;
   private final CommunicatorHandle handle = new CommunicatorHandle(this);
+  // Children that were given up while NCCL was still making them.
+  private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
+  private volatile boolean revokedByNccl;
+  private volatile boolean memorySuspended;
+
+  NcclCommunicator(
+      NcclBackend backend, NcclConfig settings, int device, int rank, int size, Making making) {
+    super(backend, settings.common(), device, rank, size);
+    making.check(backend.version());
+    NativeConfig.check(settings, backend.version());
+    this.backend = backend;
+    this.settings = settings;
+    this.making = making;
+  }
 
   /**
-   * The native call that makes this rank's communicator; by the thread that is inside its handle.
+   * {@return a communicator with what only NCCL has}
+   *
+   * @param communicator a communicator of the NCCL backend
+   * @throws IllegalArgumentException if it is of another backend
    */
-  private interface Maker {
-    void make(NcclCommunicator made, MemorySegment config, Arena arena);
-
-    String function();
+  public static NcclCommunicator of(Communicator communicator) {
+    if (Objects.requireNonNull(communicator, "communicator") instanceof NcclCommunicator nccl) {
+      return nccl;
+    }
+    throw new IllegalArgumentException(
+        "communicator is "
+            + communicator
+            + " of the backend "
+            + communicator.backend().name()
+            + "; this needs one of the backend nccl");
   }
 
-  private NcclCommunicator(
-      NcclBackend backend, CommunicatorConfig config, int device, int rank, int size, Maker maker) {
-    super(backend, config, device, rank, size);
-    this.backend = backend;
-    this.maker = maker;
+  /** {@return the configuration that this communicator was made with, NCCL's part included} */
+  public NcclConfig settings() {
+    return settings;
   }
 
-  static NcclCommunicator ofRank(
-      NcclBackend backend, CommunicatorConfig config, int device, UniqueId id, int size, int rank) {
-    return new NcclCommunicator(backend, config, device, rank, size, new InitRank(id, size, rank));
+  /**
+   * Makes a new communicator as {@link Communicator#split(int, int, CommunicatorConfig)} does, with
+   * what only NCCL can be told, and with what that throws. C: {@code ncclCommSplit}, from NCCL 2.18
+   * on.
+   *
+   * @param color 0 or more: ranks of one color are together
+   * @param key orders the new ranks; equal keys keep the order of this communicator
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
+   *     usable when the group has ended
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
+   */
+  public NcclCommunicator split(int color, int key, NcclConfig childSettings) {
+    checkSplit(color, childSettings.common());
+    return child(childSettings, new Making.Split(this, color, key)).connected(this);
   }
 
-  private record InitRank(UniqueId id, int size, int rank) implements Maker {
-    @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment bytes =
-          ncclUniqueId.allocate(arena).copyFrom(MemorySegment.ofArray(id.toBytes()));
-      int result = nccl_h.ncclCommInitRankConfig(made.handle.cell(), size, bytes, rank, config);
-      made.settle(result, function());
-    }
+  /**
+   * Makes a new communicator as {@link Communicator#shrink} does, with what only NCCL can be told,
+   * and with what that throws. C: {@code ncclCommShrink}, from NCCL 2.27 on.
+   *
+   * @param excludedRanks the ranks that are left out, at least one, not this one and not all
+   * @param mode what becomes of this communicator's operations
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
+   *     usable when the group has ended
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   */
+  public NcclCommunicator shrink(
+      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
+    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
+    return child(childSettings, new Making.Shrink(this, excluded, mode)).connected(this);
+  }
 
-    @Override
-    public String function() {
-      return "ncclCommInitRankConfig";
+  /**
+   * Makes a new communicator as {@link Communicator#grow(int, UniqueId, CommunicatorConfig)} does,
+   * with what only NCCL can be told, and with what that throws. C: {@code ncclCommGrow}, from NCCL
+   * 2.29.2 on.
+   *
+   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param id what this communicator's {@link #newGrowId} gave last
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
+   *     usable when the group has ended
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   */
+  public NcclCommunicator grow(int newSize, UniqueId id, NcclConfig childSettings) {
+    checkGrow(newSize, childSettings.common());
+    takeGrowId(id);
+    return child(childSettings, new Making.Grow(this, newSize, id)).connected(this);
+  }
+
+  /**
+   * Makes a new communicator as {@link Communicator#grow(int, CommunicatorConfig)} does, with what
+   * only NCCL can be told, and with what that throws. C: {@code ncclCommGrow}, from NCCL 2.29.2 on.
+   *
+   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
+   *     usable when the group has ended
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   */
+  public NcclCommunicator grow(int newSize, NcclConfig childSettings) {
+    checkGrow(newSize, childSettings.common());
+    return child(childSettings, new Making.Grow(this, newSize, null)).connected(this);
+  }
+
+  /**
+   * Makes a new communicator as {@link #split(int, int, NcclConfig)} does, without waiting for it.
+   * Until the stage has completed, this communicator is in use.
+   *
+   * @param color 0 or more: ranks of one color are together
+   * @param key orders the new ranks; equal keys keep the order of this communicator
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return a stage that completes with the new communicator, for whoever takes it to close, or
+   *     fails as {@code split} does, after the configured timeout at the latest
+   * @throws IllegalStateException if this communicator is not open, or this thread has a group open
+   */
+  public CompletionStage<NcclCommunicator> splitAsync(
+      int color, int key, NcclConfig childSettings) {
+    checkSplit(color, childSettings.common());
+    return child(childSettings, new Making.Split(this, color, key)).connectedAsync();
+  }
+
+  /**
+   * Makes a new communicator as {@link #shrink(Set, ShrinkMode, NcclConfig)} does, without waiting
+   * for it. Until the stage has completed, this communicator is in use.
+   *
+   * @param excludedRanks the ranks that are left out, at least one, not this one and not all
+   * @param mode what becomes of this communicator's operations
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return a stage that completes with the new communicator, for whoever takes it to close, or
+   *     fails as {@code shrink} does, after the configured timeout at the latest
+   * @throws IllegalStateException if this communicator is not open, or this thread has a group open
+   */
+  public CompletionStage<NcclCommunicator> shrinkAsync(
+      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
+    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
+    return child(childSettings, new Making.Shrink(this, excluded, mode)).connectedAsync();
+  }
+
+  /**
+   * Makes a new communicator as {@link #grow(int, UniqueId, NcclConfig)} does, without waiting for
+   * it. Until the stage has completed, this communicator is in use.
+   *
+   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param id what this communicator's {@link #newGrowId} gave last
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return a stage that completes with the new communicator, for whoever takes it to close, or
+   *     fails as {@code grow} does, after the configured timeout at the latest
+   * @throws IllegalStateException if this communicator carries no operations, or this thread has a
+   *     group open
+   */
+  public CompletionStage<NcclCommunicator> growAsync(
+      int newSize, UniqueId id, NcclConfig childSettings) {
+    checkGrow(newSize, childSettings.common());
+    takeGrowId(id);
+    return child(childSettings, new Making.Grow(this, newSize, id)).connectedAsync();
+  }
+
+  /**
+   * Makes a new communicator as {@link #grow(int, NcclConfig)} does, without waiting for it. Until
+   * the stage has completed, this communicator is in use.
+   *
+   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param childSettings the new communicator's configuration; a device is not allowed in it
+   * @return a stage that completes with the new communicator, for whoever takes it to close, or
+   *     fails as {@code grow} does, after the configured timeout at the latest
+   * @throws IllegalStateException if this communicator carries no operations, or this thread has a
+   *     group open
+   */
+  public CompletionStage<NcclCommunicator> growAsync(int newSize, NcclConfig childSettings) {
+    checkGrow(newSize, childSettings.common());
+    return child(childSettings, new Making.Grow(this, newSize, null)).connectedAsync();
+  }
+
+  /**
+   * Closes as {@link #close} does, without waiting for it: from now on nothing can be done with
+   * this communicator.
+   *
+   * @return a stage that completes when the communicator is gone, or fails as {@code close} does,
+   *     within the same time
+   */
+  public CompletionStage<Void> closeAsync() {
+    return closeInBackground();
+  }
+
+  /**
+   * Ends all operations of this communicator that are enqueued or running here, without giving it
+   * up: afterwards it carries none, but can be split, shrunk and closed. Whoever waits for their
+   * streams is told as after an {@link #abort}. Idempotent. C: {@code ncclCommRevoke}, from NCCL
+   * 2.28.7 on.
+   *
+   * @throws IllegalStateException if the communicator is not connected, aborted, closed or
+   *     suspended
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   * @throws NcclTimeoutException if the operations did not end in time
+   * @throws NcclException if the library failed; then the communicator can only be aborted or
+   *     closed
+   */
+  public void revoke() {
+    backend.version().require("ncclCommRevoke");
+    if (revoked()) {
+      return;
+    }
+    checkCarries();
+    endOperations();
+    String function = "ncclCommRevoke";
+    inside(
+        function,
+        comm -> {
+          settle(nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), function);
+          revokedByNccl = true;
+        });
+  }
+
+  /**
+   * Gives back the GPU memory that NCCL can do without until {@link #resume}; see {@link
+   * #memoryStatistics}. Every rank calls it. It first waits until this rank's streams have passed
+   * this communicator's operations; until it is resumed, the communicator carries none. C: {@code
+   * ncclCommSuspend}, from NCCL 2.29.7 on.
+   *
+   * @throws IllegalStateException if the communicator carries no operations
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   * @throws NcclTimeoutException if operations did not finish, or not all ranks called, in time
+   * @throws NcclException if the library failed
+   */
+  public void suspend() {
+    backend.version().require("ncclCommSuspend");
+    checkCarries();
+    String function = "ncclCommSuspend";
+    finishOperations(function);
+    inside(
+        function,
+        comm -> {
+          settle(nccl_h.ncclCommSuspend(comm, nccl_h.NCCL_SUSPEND_MEM()), function);
+          memorySuspended = true;
+          markSuspended(true);
+        });
+  }
+
+  /**
+   * Takes back what {@link #suspend} gave, after which the communicator carries operations again.
+   * Every rank calls it. C: {@code ncclCommResume}, from NCCL 2.29.7 on.
+   *
+   * @throws IllegalStateException if the communicator is not suspended
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   * @throws NcclTimeoutException if not all ranks called in time
+   * @throws NcclException if the library failed, for want of memory for example
+   */
+  public void resume() {
+    backend.version().require("ncclCommResume");
+    if (!suspended()) {
+      checkCarries();
+      throw new IllegalStateException("not suspended: " + this);
+    }
+    inside("ncclCommResume", this::resume);
+    markSuspended(false);
+  }
+
+  private void resume(MemorySegment comm) {
+    settle(nccl_h.ncclCommResume(comm), "ncclCommResume");
+    memorySuspended = false;
+  }
+
+  /** {@return whether {@link #suspend} has given memory back that {@link #resume} has not taken} */
+  public boolean suspended() {
+    return memorySuspended && open();
+  }
+
+  /**
+   * {@return how much GPU memory NCCL holds for this communicator} C: {@code ncclCommMemStats},
+   * from NCCL 2.29.7 on.
+   *
+   * @throws IllegalStateException if the communicator is not connected, aborted, closed or revoked
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
+   * @throws NcclException if the library failed
+   */
+  public MemoryStatistics memoryStatistics() {
+    backend.version().require("ncclCommMemStats");
+    if (!suspended()) {
+      checkCarries();
+    }
+    MemorySegment comm = handle.enter("ncclCommMemStats");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
+      return new MemoryStatistics(
+          statistic(comm, nccl_h.ncclStatGpuMemTotal(), value),
+          statistic(comm, nccl_h.ncclStatGpuMemSuspend(), value),
+          statistic(comm, nccl_h.ncclStatGpuMemPersist(), value),
+          statistic(comm, nccl_h.ncclStatGpuMemSuspended(), value) != 0);
+    } finally {
+      handle.leave();
     }
   }
 
-  private record Split(NcclCommunicator parent, int color, int key) implements Maker {
-    @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment handle = parent.handle.enter(function());
-      try {
-        int result = nccl_h.ncclCommSplit(handle, color, key, made.handle.cell(), config);
-        // A pending split may answer success too, and writes the new pointer when the parent is
-        // done.
-        parent.settle(result, function());
-      } finally {
-        parent.handle.leave();
-      }
-    }
+  private static long statistic(MemorySegment comm, int kind, MemorySegment value) {
+    NcclResults.check(nccl_h.ncclCommMemStats(comm, kind, value), "ncclCommMemStats");
+    return value.get(ValueLayout.JAVA_LONG, 0);
+  }
 
-    @Override
-    public String function() {
-      return "ncclCommSplit";
-    }
+  /** A native call that waits for other ranks. */
+  private interface Waiting {
+    void call(MemorySegment communicator);
+  }
+
+  /** Makes a call that may wait for other ranks for ever, with the deadline. */
+  private void inside(String function, Waiting waiting) {
+    Deadline.run(
+        function,
+        limit(),
+        "the peers of " + this,
+        () -> {
+          CudaDevices.use(device());
+          MemorySegment comm = handle.enter(function);
+          try {
+            waiting.call(comm);
+          } finally {
+            handle.leave();
+          }
+        });
+  }
+
+  /** Says that this communicator's operations end, because the next call ends them. */
+  void endOperations() {
+    markRevoked();
+  }
+
+  /** Waits until this rank's streams have passed this communicator's operations. */
+  void finishOperations(String function) {
+    awaitStreams(function);
+  }
+
+  CommunicatorHandle handle() {
+    return handle;
+  }
+
+  /** Takes a child that was given up: NCCL may write its pointer yet, for this end to free. */
+  void adopt(NcclCommunicator child) {
+    late.add(child);
+  }
+
+  private void freeLateChildren() {
+    late.forEach(NcclCommunicator::freeIfNobodyInside);
+  }
+
+  private NcclCommunicator child(NcclConfig childSettings, Making childMaking) {
+    return new NcclCommunicator(backend, childSettings, device(), -1, -1, childMaking);
+  }
+
+  /** Returns this communicator, connected now or when this thread's group ends. */
+  NcclCommunicator connected(NcclCommunicator parent) {
+    connectNowOrWithGroup(parent);
+    return this;
+  }
+
+  /** Returns a stage that completes with this communicator when it is connected. */
+  CompletionStage<NcclCommunicator> connectedAsync() {
+    return connectInBackground().thenApply(nothing -> this);
+  }
+
+  /** A child that the contract makes keeps what only NCCL was told of its parent. */
+  private NcclCommunicator contractChild(CommunicatorConfig childConfig, Making childMaking) {
+    return child(settings.withCommon(childConfig), childMaking);
   }
 
   @Override
   protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
     int nativeColor = color == NO_COLOR ? nccl_h.NCCL_SPLIT_NOCOLOR() : color;
-    return new NcclCommunicator(
-        backend, childConfig, device(), -1, -1, new Split(this, nativeColor, key));
+    return contractChild(childConfig, new Making.Split(this, nativeColor, key));
+  }
+
+  @Override
+  protected Communicator newShrink(
+      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
+    return contractChild(childConfig, new Making.Shrink(this, excludedRanks, mode));
+  }
+
+  @Override
+  protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
+    return contractChild(childConfig, new Making.Grow(this, newSize, id));
+  }
+
+  @Override
+  protected UniqueId createGrowId() {
+    String function = "ncclCommGetUniqueId";
+    backend.version().require(function);
+    finishOperations(function);
+    // Not of a confined arena: where the time passes, the call goes on.
+    MemorySegment id = ncclUniqueId.allocate(Arena.ofAuto());
+    inside(function, comm -> NcclResults.check(nccl_h.ncclCommGetUniqueId(comm, id), function));
+    return UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
   }
 
   @Override
   protected void connect() {
-    String waitedFor = "all ranks to join " + this;
-    Duration limit = config().blocking() ? timeout() : timeout().plus(GRACE);
-    Deadline.run(maker.function(), limit, waitedFor, this::make);
+    making.prepare();
+    Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);
+  }
+
+  private Duration limit() {
+    return config().blocking() ? timeout() : timeout().plus(GRACE);
   }
 
   private void make() {
     CudaDevices.use(device());
-    handle.enter(maker.function());
+    handle.enter(making.function());
     try (Arena arena = Arena.ofConfined()) {
-      maker.make(this, NativeConfig.of(config(), backend.version(), arena), arena);
+      making.make(this, NativeConfig.of(settings, backend.version(), arena), arena);
       handle.publish();
       if (handle.made()) {
-        settle(nccl_h.ncclSuccess(), maker.function());
+        settle(nccl_h.ncclSuccess(), making.function());
         place(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
@@ -422,6 +761,7 @@ public final class NcclCommunicator extends Communicator {
   protected void abortConnection() {
     handle.end(ABORT_PATIENCE);
     freeIfNobodyInside();
+    freeLateChildren();
   }
 
   /**
@@ -452,14 +792,16 @@ public final class NcclCommunicator extends Communicator {
     if (!handle.made()) {
       return;
     }
+    if (aborted() && !revokedByNccl) {
+      // Its operations were ended by a shrink, or by a revoke that failed: there is nothing to
+      // finish.
+      abortConnection();
+      return;
+    }
     try {
-      // A stream on which an operation has failed never comes to its end.
-      findAsyncError()
-          .ifPresent(
-              failure -> {
-                throw failure;
-              });
-      awaitStreams();
+      if (!revokedByNccl) {
+        finishBeforeClose();
+      }
       Deadline.runUninterrupted(
           "ncclCommDestroy",
           timeout().plus(GRACE),
@@ -469,6 +811,17 @@ public final class NcclCommunicator extends Communicator {
       abortAfter(failure);
       throw failure;
     }
+  }
+
+  private void finishBeforeClose() {
+    // A stream on which an operation has failed never comes to its end.
+    findAsyncError()
+        .ifPresent(
+            failure -> {
+              throw failure;
+            });
+    awaitStreams("close");
+    freeLateChildren();
   }
 
   private void abortAfter(RuntimeException failure) {
@@ -482,13 +835,18 @@ public final class NcclCommunicator extends Communicator {
 
   /**
    * Ends the communicator when its streams are done, so that a blocking finalize has nothing to
-   * wait for.
+   * wait for. A revoked one must not be finalized.
    */
   private void finalizeAndDestroy() {
     CudaDevices.use(device());
     MemorySegment comm = handle.enter("ncclCommFinalize");
     try {
-      settle(nccl_h.ncclCommFinalize(comm), "ncclCommFinalize");
+      if (memorySuspended) {
+        resume(comm);
+      }
+      if (!revokedByNccl) {
+        settle(nccl_h.ncclCommFinalize(comm), "ncclCommFinalize");
+      }
       NcclResults.check(nccl_h.ncclCommDestroy(handle.takeInside()), "ncclCommDestroy");
     } finally {
       handle.leave();

@@ -8,8 +8,6 @@ import io.nccl4j.UnsupportedNcclVersionException;
  * @param code the number that {@code ncclGetVersion} gives, such as 23007
  */
 record NcclVersion(int code) implements Comparable<NcclVersion> {
-  static final NcclVersion V2_27 = new NcclVersion(22700);
-
   static NcclVersion of(int major, int minor, int patch) {
     return new NcclVersion(major * 10000 + minor * 100 + patch);
   }

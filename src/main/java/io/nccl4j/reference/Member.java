@@ -8,7 +8,9 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
 import java.time.Duration;
 import java.util.BitSet;
+import java.util.Map;
 import java.util.Optional;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
 
 /**
@@ -21,8 +23,15 @@ import java.util.concurrent.atomic.AtomicLong;
 final class Member {
   private enum Presence {
     HERE,
+    /** Its operations are ended, but it may still meet others to make a new world. */
+    REVOKED,
     CLOSED,
-    ABORTED
+    ABORTED;
+
+    /** Whether operations were ended without being finished. */
+    boolean cut() {
+      return this == REVOKED || this == ABORTED;
+    }
   }
 
   private final World world;
@@ -32,7 +41,7 @@ final class Member {
   private final Work single;
   private final AtomicLong launched = new AtomicLong();
   private final AtomicLong ended = new AtomicLong();
-  private final AtomicLong splits = new AtomicLong();
+  private final Map<Occasion, Long> meetings = new ConcurrentHashMap<>();
   private final Object turns = new Object();
   private volatile int waitingForTurn;
   private volatile Duration timeout = Duration.ofSeconds(30);
@@ -93,8 +102,17 @@ final class Member {
     return single;
   }
 
-  long nextSplit() {
-    return splits.getAndIncrement();
+  /** Returns what this rank's next call of a function is for, without counting it. */
+  Occasion upcoming(String function, BitSet excluded) {
+    Occasion kind = new Occasion(function, excluded, 0);
+    return new Occasion(function, excluded, meetings.getOrDefault(kind, 0L));
+  }
+
+  /** Returns what this rank's call of a function is for, and counts it. */
+  Occasion next(String function, BitSet excluded) {
+    Occasion now = upcoming(function, excluded);
+    meetings.put(new Occasion(function, excluded, 0), now.number() + 1);
+    return now;
   }
 
   /** Returns the place of a new operation in the order of this member's operations. */
@@ -108,7 +126,7 @@ final class Member {
       synchronized (turns) {
         waitingForTurn++;
         boolean interrupted = false;
-        while (ended.get() < ticket && presence != Presence.ABORTED) {
+        while (ended.get() < ticket && !presence.cut()) {
           try {
             turns.wait();
           } catch (InterruptedException e) {
@@ -193,7 +211,16 @@ final class Member {
 
   /** Leaves the world for good, and releases every wait of this member. */
   void abort() {
-    presence = Presence.ABORTED;
+    end(Presence.ABORTED);
+  }
+
+  /** Releases every wait of this member; it carries no operations any more, but does not leave. */
+  void revoke() {
+    end(Presence.REVOKED);
+  }
+
+  private void end(Presence how) {
+    presence = how;
     world.raiseAlarm();
     synchronized (turns) {
       turns.notifyAll();
@@ -206,15 +233,36 @@ final class Member {
     world.raiseAlarm();
   }
 
+  /** Returns whether no operation of this member can be waited for any more. */
   boolean gone() {
     return presence != Presence.HERE;
   }
 
+  /** Returns whether this member will meet nobody any more. */
+  boolean left() {
+    return presence == Presence.CLOSED || presence == Presence.ABORTED;
+  }
+
+  boolean revoked() {
+    return presence == Presence.REVOKED;
+  }
+
   private String how() {
-    return presence == Presence.ABORTED ? " aborted its communicator" : " closed its communicator";
+    return switch (presence) {
+      case ABORTED -> " aborted its communicator";
+      case REVOKED -> " ended its operations";
+      default -> " closed its communicator";
+    };
   }
 
   void checkNotAborted(String function) {
+    if (presence.cut()) {
+      throw new CommunicatorAbortedException(function, name);
+    }
+  }
+
+  /** Throws if this member has been aborted while it waits for a meeting. */
+  void checkStays(String function) {
     if (presence == Presence.ABORTED) {
       throw new CommunicatorAbortedException(function, name);
     }
@@ -248,7 +296,7 @@ final class Member {
     checkFault(function);
     checkNotAborted(function);
     Member peer = world.member(source);
-    if (peer.presence == Presence.ABORTED) {
+    if (peer.presence.cut()) {
       throw Fault.remote(function, "rank " + source + peer.how());
     }
   }
@@ -359,7 +407,7 @@ final class Member {
       return known;
     }
     NcclException typed;
-    if (presence == Presence.ABORTED) {
+    if (presence.cut()) {
       typed = new CommunicatorAbortedException(function, name);
     } else if (world.fault() != null) {
       typed = world.fault().seenBy(rank, function);
@@ -401,7 +449,7 @@ final class Member {
     }
     for (int peer = 0; peer < size; peer++) {
       Member other = world.member(peer);
-      if (other.presence == Presence.ABORTED) {
+      if (other.presence.cut()) {
         return Optional.of(Fault.remote("asyncError", "rank " + peer + other.how()));
       }
     }

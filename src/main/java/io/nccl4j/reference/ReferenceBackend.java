@@ -111,7 +111,7 @@ public final class ReferenceBackend extends Backend {
   @Override
   public boolean supports(Feature feature) {
     return switch (feature) {
-      case SPLIT, PRE_MUL_SUM, GRAPHS, FLOAT8_DATA, FLOAT8_REDUCTION -> true;
+      case SPLIT, SHRINK, GROW, PRE_MUL_SUM, GRAPHS, FLOAT8_DATA, FLOAT8_REDUCTION -> true;
     };
   }
 
@@ -126,6 +126,13 @@ public final class ReferenceBackend extends Backend {
     Gathering.checkId(id);
     checkMost(worldSize, "worldSize");
     return new ReferenceCommunicator(this, id, worldSize, rank, device, config);
+  }
+
+  @Override
+  protected Communicator newJoining(
+      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
+    Gathering.checkId(growId);
+    return ReferenceCommunicator.joining(this, growId, newSize, rank, device, config);
   }
 
   @Override

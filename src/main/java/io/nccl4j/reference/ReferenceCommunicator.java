@@ -8,13 +8,19 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.time.Duration;
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
+import java.util.SortedSet;
+import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 
 /**
  * One rank's end of a communicator whose ranks are threads of this process.
@@ -53,6 +59,8 @@ public final class ReferenceCommunicator extends Communicator {
   private volatile boolean aborted;
   private volatile Member member;
   private volatile Entry entry;
+  // That of the id that this rank made last.
+  private volatile Growth growth;
 
   /** Makes the end of a rank that will meet the others by a unique id. */
   ReferenceCommunicator(
@@ -85,31 +93,65 @@ public final class ReferenceCommunicator extends Communicator {
         };
   }
 
-  /** Makes the end of a rank that comes from a split. */
+  /** Makes the end of a rank that comes from a meeting. */
   private ReferenceCommunicator(
-      ReferenceCommunicator parent, int color, int key, CommunicatorConfig config) {
-    super(parent.backend, config, parent.device(), -1, -1);
-    this.backend = parent.backend;
-    Member place = parent.member;
+      ReferenceBackend backend, CommunicatorConfig config, int device, Meet meet) {
+    super(backend, config, device, -1, -1);
+    this.backend = backend;
     this.entry =
         new Entry() {
-          private volatile Split split;
+          private volatile Meeting meeting;
 
           @Override
           public Member await() {
-            // Counted only now: a split that its group forgets must not set the ranks apart.
-            split = place.world().split(place.nextSplit());
-            return split.join(place, color, key, config.timeout(), () -> aborted);
+            return meet.join(
+                now -> meeting = now, config.timeout(), () -> ReferenceCommunicator.this.aborted);
           }
 
           @Override
           public void wake() {
-            Split now = split;
+            Meeting now = meeting;
             if (now != null) {
               now.wake();
             }
           }
         };
+  }
+
+  /** How a rank comes to the others and waits for them. */
+  private interface Meet {
+    Member join(Consumer<Meeting> found, Duration timeout, BooleanSupplier aborted);
+  }
+
+  /** Makes the end of a new rank of a communicator that grows. */
+  static ReferenceCommunicator joining(
+      ReferenceBackend backend,
+      UniqueId id,
+      int newSize,
+      int rank,
+      int device,
+      CommunicatorConfig config) {
+    return new ReferenceCommunicator(
+        backend,
+        config,
+        device,
+        (found, timeout, aborted) -> {
+          Growth growth = Growth.of(id, backend.options());
+          growth.checkNew(rank);
+          return join(growth.meeting(newSize), rank, null, found, timeout, aborted);
+        });
+  }
+
+  /** Comes to a meeting where all are together and keep their order. */
+  private static Member join(
+      Meeting meeting,
+      int rank,
+      Member self,
+      Consumer<Meeting> found,
+      Duration timeout,
+      BooleanSupplier aborted) {
+    found.accept(meeting);
+    return meeting.join(rank, self, 0, rank, timeout, aborted);
   }
 
   @Override
@@ -128,10 +170,73 @@ public final class ReferenceCommunicator extends Communicator {
     }
   }
 
+  // A call is counted only when it meets the others: one that its group forgets must not set the
+  // ranks apart.
+
   @Override
   protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
-    int wanted = color == NO_COLOR ? Split.NO_COLOR : color;
-    return new ReferenceCommunicator(this, wanted, key, childConfig);
+    int wanted = color == NO_COLOR ? Meeting.NO_COLOR : color;
+    return new ReferenceCommunicator(
+        backend,
+        childConfig,
+        device(),
+        (found, timeout, aborted) -> {
+          Meeting meeting = member.world().meeting(member.next(Occasion.SPLIT, new BitSet()));
+          found.accept(meeting);
+          return meeting.join(rank(), member, wanted, key, timeout, aborted);
+        });
+  }
+
+  @Override
+  protected Communicator newShrink(
+      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
+    BitSet excluded = new BitSet();
+    excludedRanks.forEach(excluded::set);
+    return new ReferenceCommunicator(
+        backend,
+        childConfig,
+        device(),
+        (found, timeout, aborted) -> {
+          if (mode == ShrinkMode.ABORT_FIRST) {
+            markRevoked();
+            member.revoke();
+          } else {
+            finishOperations(Occasion.SHRINK);
+          }
+          Meeting meeting = member.world().meeting(member.next(Occasion.SHRINK, excluded));
+          return join(meeting, rank(), member, found, timeout, aborted);
+        });
+  }
+
+  @Override
+  protected UniqueId createGrowId() {
+    finishOperations(Occasion.GROW);
+    Growth upcoming = growth(member.upcoming(Occasion.GROW, new BitSet()));
+    UniqueId id = upcoming.newId(rank());
+    growth = upcoming;
+    return id;
+  }
+
+  @Override
+  protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
+    return new ReferenceCommunicator(
+        backend,
+        childConfig,
+        device(),
+        (found, timeout, aborted) -> {
+          finishOperations(Occasion.GROW);
+          Growth now = growth(member.next(Occasion.GROW, new BitSet()));
+          return join(now.meeting(newSize), rank(), member, found, timeout, aborted);
+        });
+  }
+
+  private Growth growth(Occasion occasion) {
+    return member.world().growth(occasion);
+  }
+
+  private void finishOperations(String function) {
+    awaitStreams(function);
+    member.checkUsable(function);
   }
 
   /** Returns this end's place among the ranks. */
@@ -223,8 +328,16 @@ public final class ReferenceCommunicator extends Communicator {
     }
     if (place != null) {
       place.abort();
+      forgetGrowth();
     } else {
       entry.wake();
+    }
+  }
+
+  private void forgetGrowth() {
+    Growth last = growth;
+    if (last != null) {
+      last.forget();
     }
   }
 
@@ -232,6 +345,11 @@ public final class ReferenceCommunicator extends Communicator {
   protected void closeConnection() {
     Member place = member;
     if (place == null) {
+      return;
+    }
+    forgetGrowth();
+    if (place.revoked()) {
+      place.abort();
       return;
     }
     boolean idle = place.awaitIdle(timeout());

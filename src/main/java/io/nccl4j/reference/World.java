@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import java.util.ArrayList;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
@@ -25,7 +26,8 @@ final class World {
   private final ReferenceOptions options;
   private final List<Member> members = new ArrayList<>();
   private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<Long, Split> splits = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<Occasion, Meeting> meetings = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<Occasion, Growth> growths = new ConcurrentHashMap<>();
   private final AtomicReference<Fault> fault = new AtomicReference<>();
   // Whether anything has happened that a waiting rank should know: one cheap look for it.
   private volatile boolean alarm;
@@ -60,13 +62,26 @@ final class World {
         key -> new MemoryLink(member(key.from), member(key.to)));
   }
 
-  /** Returns the split that every rank's call of this number takes part in. */
-  Split split(long number) {
-    return splits.computeIfAbsent(number, n -> new Split(this, n));
+  /** Returns where the ranks meet for a split or a shrink. */
+  Meeting meeting(Occasion occasion) {
+    return meetings.computeIfAbsent(
+        occasion,
+        o -> {
+          BitSet expected = new BitSet();
+          expected.set(0, size());
+          expected.andNot(o.excluded());
+          return new Meeting(o.function(), this, expected, () -> forget(o));
+        });
   }
 
-  void forgetSplit(long number) {
-    splits.remove(number);
+  /** Returns where the ranks meet for a grow. */
+  Growth growth(Occasion occasion) {
+    return growths.computeIfAbsent(occasion, o -> new Growth(this, o));
+  }
+
+  void forget(Occasion occasion) {
+    meetings.remove(occasion);
+    growths.remove(occasion);
   }
 
   Fault fault() {

@@ -1,0 +1,191 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.bindings.nccl.nccl_h;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import java.util.SortedSet;
+
+/**
+ * The native call that makes a rank's communicator. It writes the new pointer into the cell of the
+ * new communicator's handle, perhaps long after it has answered; who is to be asked whether it is
+ * done differs.
+ */
+sealed interface Making {
+  /** Returns the C function. */
+  String function();
+
+  /** Throws unless the library has the function. */
+  default void check(NcclVersion library) {
+    library.require(function());
+  }
+
+  /** Waits for what must be over before the call. */
+  default void prepare() {
+    // Most calls need nothing.
+  }
+
+  /** Makes the call, and waits for it; by the thread that is inside the new handle. */
+  void make(NcclCommunicator made, MemorySegment config, Arena arena);
+
+  /** Waits for a child that is made when its parent is done, and leaves what comes late to it. */
+  private static void settle(
+      NcclCommunicator parent, NcclCommunicator made, int result, String function) {
+    try {
+      // A pending call answers success too, and writes the new pointer when the parent is done.
+      parent.settle(result, function);
+    } catch (RuntimeException failure) {
+      parent.adopt(made);
+      throw failure;
+    }
+  }
+
+  private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
+    MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
+    for (int i = 0; i < ids.size(); i++) {
+      ncclUniqueId.asSlice(bytes, i).copyFrom(MemorySegment.ofArray(ids.get(i).toBytes()));
+    }
+    return bytes;
+  }
+
+  /** A rank of a communicator with one id. */
+  record Init(UniqueId id, int size, int rank) implements Making {
+    @Override
+    public String function() {
+      return "ncclCommInitRankConfig";
+    }
+
+    @Override
+    public void check(NcclVersion library) {
+      // Every release that is loaded has it.
+    }
+
+    @Override
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment cell = made.handle().cell();
+      MemorySegment bytes = bytes(List.of(id), arena);
+      made.settle(nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config), function());
+    }
+  }
+
+  /** A rank of a communicator with several ids. */
+  record InitScalable(List<UniqueId> ids, int size, int rank) implements Making {
+    @Override
+    public String function() {
+      return "ncclCommInitRankScalable";
+    }
+
+    @Override
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment cell = made.handle().cell();
+      MemorySegment bytes = bytes(ids, arena);
+      int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
+      made.settle(result, function());
+    }
+  }
+
+  /** A child of a split. */
+  record Split(NcclCommunicator parent, int color, int key) implements Making {
+    @Override
+    public String function() {
+      return "ncclCommSplit";
+    }
+
+    @Override
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment handle = parent.handle().enter(function());
+      try {
+        int result = nccl_h.ncclCommSplit(handle, color, key, made.handle().cell(), config);
+        settle(parent, made, result, function());
+      } finally {
+        parent.handle().leave();
+      }
+    }
+  }
+
+  /** A child of a shrink. */
+  record Shrink(NcclCommunicator parent, SortedSet<Integer> excluded, ShrinkMode mode)
+      implements Making {
+    @Override
+    public String function() {
+      return "ncclCommShrink";
+    }
+
+    @Override
+    public void prepare() {
+      if (mode == ShrinkMode.ABORT_FIRST) {
+        parent.endOperations();
+      } else {
+        parent.finishOperations(function());
+      }
+    }
+
+    @Override
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      int flags =
+          mode == ShrinkMode.ABORT_FIRST
+              ? nccl_h.NCCL_SHRINK_ABORT()
+              : nccl_h.NCCL_SHRINK_DEFAULT();
+      // NCCL sorts this array, which is why it is a copy.
+      int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
+      MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
+      MemorySegment cell = made.handle().cell();
+      MemorySegment handle = parent.handle().enter(function());
+      try {
+        int result = nccl_h.ncclCommShrink(handle, array, ranks.length, cell, config, flags);
+        settle(parent, made, result, function());
+      } finally {
+        parent.handle().leave();
+      }
+    }
+  }
+
+  /** The end of a rank that a growing communicator has already; the id is null but on one rank. */
+  record Grow(NcclCommunicator parent, int newSize, UniqueId id) implements Making {
+    private static final int KEEPS_ITS_RANK = -1;
+
+    @Override
+    public String function() {
+      return "ncclCommGrow";
+    }
+
+    @Override
+    public void prepare() {
+      parent.finishOperations(function());
+    }
+
+    @Override
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
+      MemorySegment cell = made.handle().cell();
+      MemorySegment handle = parent.handle().enter(function());
+      try {
+        int result = nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config);
+        // Here it is the new communicator that says when it is done; the old one is used till then.
+        made.settle(result, function());
+      } finally {
+        parent.handle().leave();
+      }
+    }
+  }
+
+  /** The end of a new rank of a growing communicator. */
+  record Join(UniqueId id, int newSize, int rank) implements Making {
+    @Override
+    public String function() {
+      return "ncclCommGrow";
+    }
+
+    @Override
+    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment none = MemorySegment.NULL;
+      MemorySegment cell = made.handle().cell();
+      MemorySegment bytes = bytes(List.of(id), arena);
+      made.settle(nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config), function());
+    }
+  }
+}

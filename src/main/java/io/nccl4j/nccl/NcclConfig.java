@@ -1,0 +1,341 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.UnsupportedNcclVersionException;
+import java.util.EnumMap;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+
+/**
+ * How a communicator of NCCL's is to be made: what every backend knows, and what only NCCL does.
+ * Immutable: each {@code with} method returns a changed copy. What is not set stays unset, and NCCL
+ * decides; where an environment variable says the same thing, it wins over what is set here.
+ *
+ * <p>A setting that the loaded library is too old for would be ignored by it. It is refused with an
+ * {@link UnsupportedNcclVersionException} when a communicator is made, or, after {@link
+ * #withUnsupported}, named in a warning. The name of a {@link CommunicatorConfig} only labels logs,
+ * so that one is always but a warning (it needs NCCL 2.27).
+ *
+ * <p>C: {@code ncclConfig_t}, which came with NCCL 2.14.
+ *
+ * @see <a
+ *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclconfig">ncclConfig_t</a>
+ */
+public final class NcclConfig {
+  private static final int MOST_CGAS = 8;
+  private static final int MOST_CHANNELS = 64;
+  private static final NcclConfig DEFAULTS = of(CommunicatorConfig.defaults());
+
+  private final CommunicatorConfig common;
+  private final Map<Setting, Integer> settings;
+  private final String netName;
+  private final UnsupportedSetting unsupported;
+
+  private NcclConfig(
+      CommunicatorConfig common,
+      Map<Setting, Integer> settings,
+      String netName,
+      UnsupportedSetting unsupported) {
+    this.common = common;
+    this.settings = settings;
+    this.netName = netName;
+    this.unsupported = unsupported;
+  }
+
+  /**
+   * {@return a configuration that leaves all that only NCCL knows to NCCL}
+   *
+   * @param common what every backend knows
+   */
+  public static NcclConfig of(CommunicatorConfig common) {
+    Objects.requireNonNull(common, "common");
+    return new NcclConfig(common, Map.of(), null, UnsupportedSetting.REFUSE);
+  }
+
+  /** {@return the configuration that suits most programs: {@link CommunicatorConfig#defaults}} */
+  public static NcclConfig defaults() {
+    return DEFAULTS;
+  }
+
+  /** {@return what every backend knows} */
+  public CommunicatorConfig common() {
+    return common;
+  }
+
+  /**
+   * {@return a copy with other settings of those that every backend knows}
+   *
+   * @param value the settings
+   */
+  public NcclConfig withCommon(CommunicatorConfig value) {
+    return new NcclConfig(Objects.requireNonNull(value, "common"), settings, netName, unsupported);
+  }
+
+  /**
+   * {@return a copy that is refused, or only warned of, where the loaded library is too old for a
+   * setting}
+   *
+   * @param value what becomes of such a setting
+   */
+  public NcclConfig withUnsupported(UnsupportedSetting value) {
+    return new NcclConfig(common, settings, netName, Objects.requireNonNull(value, "unsupported"));
+  }
+
+  /**
+   * {@return a copy whose kernels run in clusters of so many thread blocks} C: {@code
+   * ncclConfig_t.cgaClusterSize}, from NCCL 2.17 on.
+   *
+   * @param value how many, from 0 (no clusters) to 8
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withCgaClusterSize(int value) {
+    return with(Setting.CGA_CLUSTER_SIZE, inRange(value, "cgaClusterSize", 0, MOST_CGAS));
+  }
+
+  /**
+   * {@return a copy whose kernels have at least so many thread blocks; it needs {@link
+   * #withMaxCtas} too} C: {@code ncclConfig_t.minCTAs}, from NCCL 2.17 on.
+   *
+   * @param value how many, 1 or more; NCCL caps it at its number of channels
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withMinCtas(int value) {
+    return with(Setting.MIN_CTAS, atLeast(value, "minCtas", 1));
+  }
+
+  /**
+   * {@return a copy whose kernels have at most so many thread blocks} C: {@code
+   * ncclConfig_t.maxCTAs}, from NCCL 2.17 on.
+   *
+   * @param value how many, 1 or more; NCCL caps it at its number of channels
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withMaxCtas(int value) {
+    return with(Setting.MAX_CTAS, atLeast(value, "maxCtas", 1));
+  }
+
+  /**
+   * {@return a copy that uses a given network} C: {@code ncclConfig_t.netName}, from NCCL 2.17 on.
+   *
+   * @param value the name of NCCL's network module, such as {@code IB}, {@code Socket} or that of a
+   *     plugin, in any case
+   * @throws IllegalArgumentException if the name is blank or contains a NUL character
+   */
+  public NcclConfig withNetName(String value) {
+    Objects.requireNonNull(value, "netName");
+    if (value.isBlank() || value.indexOf('\0') >= 0) {
+      throw new IllegalArgumentException(
+          "netName is \"" + value + "\"; it must name a network and contain no NUL character");
+    }
+    return new NcclConfig(common, settings, value, unsupported);
+  }
+
+  /**
+   * {@return a copy that shares its resources with the children of a split, or does not; an abort
+   * of one then may end the others} C: {@code ncclConfig_t.splitShare}, from NCCL 2.18 on.
+   *
+   * @param value whether it shares
+   */
+  public NcclConfig withSplitShare(boolean value) {
+    return with(Setting.SPLIT_SHARE, flag(value));
+  }
+
+  /**
+   * {@return a copy whose network traffic is of a given class} C: {@code
+   * ncclConfig_t.trafficClass}, from NCCL 2.26 on.
+   *
+   * @param value the class, 0 or more; what it means is the network's affair
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withTrafficClass(int value) {
+    return with(Setting.TRAFFIC_CLASS, atLeast(value, "trafficClass", 0));
+  }
+
+  /**
+   * {@return a copy that lets the network reduce (SHARP), or does not} C: {@code
+   * ncclConfig_t.collnetEnable}, from NCCL 2.27 on.
+   *
+   * @param value whether it does
+   */
+  public NcclConfig withCollnetEnable(boolean value) {
+    return with(Setting.COLLNET_ENABLE, flag(value));
+  }
+
+  /**
+   * {@return a copy that spends thread blocks for a given aim} C: {@code ncclConfig_t.CTAPolicy},
+   * from NCCL 2.27 on.
+   *
+   * @param value the aim; {@link CtaPolicy#ZERO} needs NCCL 2.28
+   */
+  public NcclConfig withCtaPolicy(CtaPolicy value) {
+    return with(Setting.CTA_POLICY, value.code());
+  }
+
+  /**
+   * {@return a copy that shares its resources with the children of an orderly shrink, or does not}
+   * C: {@code ncclConfig_t.shrinkShare}, from NCCL 2.27 on.
+   *
+   * @param value whether it shares
+   */
+  public NcclConfig withShrinkShare(boolean value) {
+    return with(Setting.SHRINK_SHARE, flag(value));
+  }
+
+  /**
+   * {@return a copy whose NVLink SHARP kernels have so many thread blocks in all} C: {@code
+   * ncclConfig_t.nvlsCTAs}, from NCCL 2.27 on.
+   *
+   * @param value how many, 1 or more
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withNvlsCtas(int value) {
+    return with(Setting.NVLS_CTAS, atLeast(value, "nvlsCtas", 1));
+  }
+
+  /**
+   * {@return a copy that talks to each peer over so many network channels} C: {@code
+   * ncclConfig_t.nChannelsPerNetPeer}, from NCCL 2.28 on.
+   *
+   * @param value how many, from 1 to 64; NCCL takes the next power of two
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withChannelsPerNetPeer(int value) {
+    return with(
+        Setting.CHANNELS_PER_NET_PEER, inRange(value, "channelsPerNetPeer", 1, MOST_CHANNELS));
+  }
+
+  /**
+   * {@return a copy that schedules messages for the use of NVLink, or does not} C: {@code
+   * ncclConfig_t.nvlinkCentricSched}, from NCCL 2.28 on.
+   *
+   * @param value whether it does
+   */
+  public NcclConfig withNvlinkCentricScheduling(boolean value) {
+    return with(Setting.NVLINK_CENTRIC_SCHEDULING, flag(value));
+  }
+
+  /**
+   * {@return a copy whose operations meet CUDA graphs in a given way} C: {@code
+   * ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
+   *
+   * @param value the way
+   */
+  public NcclConfig withGraphUsage(GraphUsage value) {
+    return with(Setting.GRAPH_USAGE, value.code());
+  }
+
+  /**
+   * {@return a copy with so many contexts for one-sided operations} C: {@code
+   * ncclConfig_t.numRmaCtx}, from NCCL 2.29 on.
+   *
+   * @param value how many, 0 or more; 0 for none of these operations
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withRmaContexts(int value) {
+    return with(Setting.RMA_CONTEXTS, atLeast(value, "rmaContexts", 0));
+  }
+
+  /**
+   * {@return a copy in which no rank exchanges messages with more peers than that at the same time}
+   * C: {@code ncclConfig_t.maxP2pPeers}, from NCCL 2.30 on.
+   *
+   * @param value how many, 1 or more
+   * @throws IllegalArgumentException if the value is out of its range
+   */
+  public NcclConfig withMaxP2pPeers(int value) {
+    return with(Setting.MAX_P2P_PEERS, atLeast(value, "maxP2pPeers", 1));
+  }
+
+  /**
+   * {@return a copy for whose kernels in CUDA graphs NCCL keeps the order of capture, or leaves it
+   * to the program} C: {@code ncclConfig_t.graphStreamOrdering}, from NCCL 2.30.5 on.
+   *
+   * @param value whether NCCL does; without it, NCCL needs {@link #withGraphUsage} {@code NONE} or
+   *     {@code ONE_GRAPH}, and goes on as if it were true otherwise
+   */
+  public NcclConfig withGraphStreamOrdering(boolean value) {
+    return with(Setting.GRAPH_STREAM_ORDERING, flag(value));
+  }
+
+  private NcclConfig with(Setting setting, int value) {
+    Map<Setting, Integer> changed = new EnumMap<>(Setting.class);
+    changed.putAll(settings);
+    changed.put(setting, value);
+    return new NcclConfig(common, changed, netName, unsupported);
+  }
+
+  private static int flag(boolean value) {
+    return value ? 1 : 0;
+  }
+
+  private static int atLeast(int value, String argument, int least) {
+    if (value < least) {
+      throw new IllegalArgumentException(
+          argument + " is " + value + "; it must be " + least + " or more");
+    }
+    return value;
+  }
+
+  private static int inRange(int value, String argument, int least, int most) {
+    if (value < least || value > most) {
+      throw new IllegalArgumentException(
+          argument + " is " + value + "; it must be from " + least + " to " + most);
+    }
+    return value;
+  }
+
+  /** Returns the numbers that are set; not to be changed. */
+  Map<Setting, Integer> settings() {
+    return settings;
+  }
+
+  Optional<String> netName() {
+    return Optional.ofNullable(netName);
+  }
+
+  UnsupportedSetting unsupported() {
+    return unsupported;
+  }
+
+  /**
+   * Throws where two settings do not go together.
+   *
+   * @throws IllegalArgumentException if they do not
+   */
+  void checkTogether() {
+    Integer least = settings.get(Setting.MIN_CTAS);
+    Integer most = settings.get(Setting.MAX_CTAS);
+    if (least != null && most == null) {
+      throw new IllegalArgumentException(
+          "minCtas is " + least + " and maxCtas is not set; NCCL takes minCtas only with maxCtas");
+    }
+    if (least != null && least > most) {
+      throw new IllegalArgumentException(
+          "minCtas is " + least + "; it must be at most maxCtas, " + most);
+    }
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof NcclConfig that
+        && common.equals(that.common)
+        && settings.equals(that.settings)
+        && Objects.equals(netName, that.netName)
+        && unsupported == that.unsupported;
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(common, settings, netName, unsupported);
+  }
+
+  @Override
+  public String toString() {
+    StringBuilder text = new StringBuilder("NcclConfig[").append(common);
+    settings.forEach(
+        (setting, value) -> text.append(", ").append(setting.field()).append('=').append(value));
+    netName().ifPresent(name -> text.append(", netName=").append(name));
+    return text.append(", unsupported=").append(unsupported).append(']').toString();
+  }
+}
