@@ -56,6 +56,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class Grow extends GrowContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Lifecycle extends LifecycleContract {
     @Override
     BackendUnderTest underTest() {
@@ -81,6 +89,14 @@ abstract class ContractSuite {
 
   @Nested
   class PreMulSum extends PreMulSumContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Shrink extends ShrinkContract {
     @Override
     BackendUnderTest underTest() {
       return ContractSuite.this.underTest();

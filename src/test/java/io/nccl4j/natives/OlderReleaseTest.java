@@ -2,6 +2,7 @@ package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -13,11 +14,19 @@ import io.nccl4j.DataType;
 import io.nccl4j.Feature;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
+import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.NcclConfig;
+import io.nccl4j.nccl.UnsupportedSetting;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.SortedMap;
@@ -38,6 +47,9 @@ class OlderReleaseTest {
   private static final Set<String> DONE_OTHERWISE =
       Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
 
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+
   private Backend backend;
   private Communicator comm;
   private Stream stream;
@@ -47,12 +59,7 @@ class OlderReleaseTest {
   void open() {
     backend = Backend.nccl();
     found = backend.versions().get("nccl");
-    comm =
-        backend.communicator(
-            backend.newUniqueId(),
-            1,
-            0,
-            CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10)).withName("older"));
+    comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withName("older"));
     stream = comm.newStream();
     StandIn.reset();
   }
@@ -66,7 +73,35 @@ class OlderReleaseTest {
 
   /** How a program would come to call each function that some of the tested releases lack. */
   private Map<String, Executable> callers() {
-    return Map.of();
+    NcclCommunicator nccl = NcclCommunicator.of(comm);
+    List<UniqueId> ids = List.of(backend.newUniqueId());
+    return Map.of(
+        "ncclCommInitRankScalable",
+        () -> ((NcclBackend) backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)),
+        "ncclCommShrink",
+        this::shrinkTwoRanks,
+        "ncclCommGetUniqueId",
+        comm::newGrowId,
+        "ncclCommGrow",
+        () -> comm.grow(2, CONFIG),
+        "ncclCommRevoke",
+        nccl::revoke,
+        "ncclCommSuspend",
+        nccl::suspend,
+        "ncclCommResume",
+        nccl::resume,
+        "ncclCommMemStats",
+        nccl::memoryStatistics);
+  }
+
+  private void shrinkTwoRanks() {
+    List<Communicator> two = backend.communicators(CONFIG, 0, 1);
+    try {
+      two.getFirst().shrink(Set.of(1), ShrinkMode.ABORT_FIRST, CONFIG);
+    } finally {
+      assertFalse(two.getFirst().aborted(), "refused before anything was done");
+      two.forEach(Communicator::abort);
+    }
   }
 
   private boolean lacks(String release) {
@@ -174,12 +209,32 @@ class OlderReleaseTest {
   }
 
   @Test
+  void aSettingThatTheReleaseWouldIgnoreIsRefusedByNameOrLeftOut() {
+    NcclBackend nccl = (NcclBackend) backend;
+    NcclConfig config = NcclConfig.of(CONFIG).withMaxP2pPeers(2).withMaxCtas(3);
+    UnsupportedNcclVersionException refused =
+        assertThrows(
+            UnsupportedNcclVersionException.class,
+            () -> nccl.communicator(backend.newUniqueId(), 1, 0, config));
+    assertEquals("ncclConfig_t.maxP2pPeers = 2", refused.function());
+    assertEquals(found, refused.found());
+    assertEquals("2.30.0", refused.needed());
+    assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
+    NcclConfig warned = config.withUnsupported(UnsupportedSetting.WARN);
+    nccl.communicator(backend.newUniqueId(), 1, 0, warned).close();
+    assertEquals(Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig()));
+    assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig()));
+  }
+
+  @Test
   void supportsAgreesWithTheRelease() {
     Map<Feature, String> first = new TreeMap<>();
     SortedMap<String, String> releases = Releases.byFunction();
     first.put(Feature.GRAPHS, "2.9");
     first.put(Feature.PRE_MUL_SUM, releases.get("ncclRedOpCreatePreMulSum"));
     first.put(Feature.SPLIT, releases.get("ncclCommSplit"));
+    first.put(Feature.SHRINK, releases.get("ncclCommShrink"));
+    first.put(Feature.GROW, releases.get("ncclCommGrow"));
     first.put(Feature.FLOAT8_DATA, FIRST_WITH_FLOAT8);
     first.put(Feature.FLOAT8_REDUCTION, FIRST_WITH_FLOAT8);
     for (Feature feature : Feature.values()) {

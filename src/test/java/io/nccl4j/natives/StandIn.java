@@ -1,5 +1,6 @@
 package io.nccl4j.natives;
 
+import io.nccl4j.bindings.nccl.ncclConfig_t;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -80,6 +81,13 @@ final class StandIn {
   /** Lets operations of non-blocking communicators stay in progress; -1: until abort. */
   static void hold(int milliseconds) {
     call("nccl4j_standin_hold", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), milliseconds);
+  }
+
+  /** Returns the {@code ncclConfig_t} that a communicator was asked for with last. */
+  static MemorySegment lastConfig() {
+    MemorySegment struct = ncclConfig_t.allocate(Arena.ofAuto());
+    call("nccl4j_standin_last_config", FunctionDescriptor.ofVoid(ValueLayout.ADDRESS), struct);
+    return struct;
   }
 
   /** Takes back all that tests have set. */
