@@ -24,6 +24,11 @@ final class CommunicatorHandle {
   private static final VarHandle INSIDE;
   private static final long LOOK_NANOS = 50_000;
 
+  // What 'inside' says.
+  private static final int NOBODY = 0;
+  private static final int ENQUEUING = 1;
+  private static final int LASTING = 2;
+
   static {
     try {
       INSIDE = MethodHandles.lookup().findVarHandle(CommunicatorHandle.class, "inside", int.class);
@@ -43,6 +48,8 @@ final class CommunicatorHandle {
 
   @SuppressWarnings("UnusedVariable") // Through INSIDE.
   private int inside;
+
+  private volatile String lasting;
 
   CommunicatorHandle(NcclCommunicator owner) {
     this.owner = owner;
@@ -65,11 +72,22 @@ final class CommunicatorHandle {
    * @throws IllegalStateException if another thread is inside
    */
   MemorySegment enter(String function) {
-    if ((int) INSIDE.getOpaque(this) != 0) {
-      throw new IllegalStateException(
-          owner + " is in use by another thread; one thread at a time may use a communicator");
+    return enter(function, ENQUEUING);
+  }
+
+  /** Lets this thread in for a call that can last, and that others are told of meanwhile. */
+  MemorySegment enterForLong(String function) {
+    MemorySegment entered = enter(function, LASTING);
+    lasting = function;
+    return entered;
+  }
+
+  private MemorySegment enter(String function, int how) {
+    int other = (int) INSIDE.getOpaque(this);
+    if (other != NOBODY) {
+      throw occupied(other);
     }
-    INSIDE.setOpaque(this, 1);
+    INSIDE.setOpaque(this, how);
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
     if (ended) {
@@ -79,9 +97,18 @@ final class CommunicatorHandle {
     return pointer;
   }
 
+  private IllegalStateException occupied(int how) {
+    String by =
+        how == LASTING && lasting != null
+            ? " is in use by another thread, or by one that a time-out has left in " + lasting
+            : " is in use by another thread";
+    return new IllegalStateException(
+        owner + by + "; one thread at a time may use a communicator, and abort ends its call");
+  }
+
   /** Lets this thread out; if the communicator ended meanwhile, this thread frees it. */
   void leave() {
-    INSIDE.setRelease(this, 0);
+    INSIDE.setRelease(this, NOBODY);
     if (ended) {
       owner.freeIfNobodyInside();
     }
@@ -111,7 +138,8 @@ final class CommunicatorHandle {
     ended = true;
     ProcessBarrier.run();
     long start = System.nanoTime();
-    while ((int) INSIDE.getAcquire(this) != 0 && System.nanoTime() - start < patience.toNanos()) {
+    while ((int) INSIDE.getAcquire(this) != NOBODY
+        && System.nanoTime() - start < patience.toNanos()) {
       LockSupport.parkNanos(LOOK_NANOS);
     }
   }
@@ -122,7 +150,7 @@ final class CommunicatorHandle {
    */
   MemorySegment take() {
     synchronized (this) {
-      if (taken || (int) INSIDE.getAcquire(this) != 0 || !made()) {
+      if (taken || (int) INSIDE.getAcquire(this) != NOBODY || !made()) {
         return null;
       }
       taken = true;

@@ -97,7 +97,7 @@ sealed interface Making {
 
     @Override
     public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
-      MemorySegment handle = parent.handle().enter(function());
+      MemorySegment handle = parent.handle().enterForLong(function());
       try {
         int result = nccl_h.ncclCommSplit(handle, color, key, made.handle().cell(), config);
         settle(parent, made, result, function());
@@ -134,7 +134,7 @@ sealed interface Making {
       int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
       MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
       MemorySegment cell = made.handle().cell();
-      MemorySegment handle = parent.handle().enter(function());
+      MemorySegment handle = parent.handle().enterForLong(function());
       try {
         int result = nccl_h.ncclCommShrink(handle, array, ranks.length, cell, config, flags);
         settle(parent, made, result, function());
@@ -162,7 +162,7 @@ sealed interface Making {
     public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
       MemorySegment cell = made.handle().cell();
-      MemorySegment handle = parent.handle().enter(function());
+      MemorySegment handle = parent.handle().enterForLong(function());
       try {
         int result = nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config);
         // Here it is the new communicator that says when it is done; the old one is used till then.

@@ -368,7 +368,7 @@ public final class NcclCommunicator extends Communicator {
         "the peers of " + this,
         () -> {
           CudaDevices.use(device());
-          MemorySegment comm = handle.enter(function);
+          MemorySegment comm = handle.enterForLong(function);
           try {
             waiting.call(comm);
           } finally {
@@ -460,7 +460,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void make() {
     CudaDevices.use(device());
-    handle.enter(making.function());
+    handle.enterForLong(making.function());
     try (Arena arena = Arena.ofConfined()) {
       making.make(this, NativeConfig.of(settings, backend.version(), arena), arena);
       handle.publish();
@@ -839,7 +839,7 @@ public final class NcclCommunicator extends Communicator {
    */
   private void finalizeAndDestroy() {
     CudaDevices.use(device());
-    MemorySegment comm = handle.enter("ncclCommFinalize");
+    MemorySegment comm = handle.enterForLong("ncclCommFinalize");
     try {
       if (memorySuspended) {
         resume(comm);

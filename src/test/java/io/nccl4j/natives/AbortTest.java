@@ -158,6 +158,22 @@ class AbortTest {
   }
 
   @Test
+  void aSplitThatWasGivenUpIsNamedToWhoeverComesNext() {
+    List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
+    Communicator waiting = ranks.getFirst();
+    assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
+    try (Stream stream = waiting.newStream();
+        Buffer value = waiting.allocate(DataType.INT32, 1)) {
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () -> waiting.allReduce(value, value, ReduceOp.SUM, stream));
+      assertTrue(refused.getMessage().contains("left in ncclCommSplit"), refused::toString);
+    }
+    ranks.forEach(Communicator::abort);
+  }
+
+  @Test
   void closingACommunicatorThatHasFailedAbortsIt() {
     long before = StandIn.live("communicator");
     Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
