@@ -3,6 +3,7 @@ package io.nccl4j.examples.doctor;
 import io.nccl4j.rendezvous.Launch;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -66,6 +67,9 @@ public final class Doctor {
       return examine(flags);
     } catch (IOException e) {
       err.println("doctor: " + e);
+      return UNUSABLE;
+    } catch (UncheckedIOException e) {
+      err.println("doctor: " + e.getCause());
       return UNUSABLE;
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
