@@ -16,6 +16,7 @@ import java.util.stream.Collectors;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /**
  * {@code docs/api-coverage.md} is what would be made now. {@code -Dapi.coverage=write} makes it.
@@ -81,6 +82,23 @@ class ApiCoverageTest {
             .collect(Collectors.toCollection(TreeSet::new));
     assertEquals(declared, listed);
     assertEquals(64, declared.size());
+  }
+
+  @Test
+  void evidenceOfAGpuCountsAndThatOfTheStandInDoesNot(@TempDir Path folder) throws IOException {
+    Files.createDirectories(folder.resolve("2026-11"));
+    Files.writeString(
+        folder.resolve("2026-11/evidence.json"),
+        """
+        {"device": "NVIDIA H200", "steps": [{"facts": {"functionsCalled": "ncclSend ncclRecv"}},
+          {"facts": {"functionsCalled": "cudaMalloc"}}]}
+        """);
+    Files.writeString(
+        folder.resolve("stand-in.json"),
+        """
+        {"device": "nccl4j stand-in (no GPU)", "facts": {"functionsCalled": "ncclReduce"}}
+        """);
+    assertEquals(Set.of("ncclSend", "ncclRecv", "cudaMalloc"), ApiCoverage.calledOnGpu(folder));
   }
 
   @Test

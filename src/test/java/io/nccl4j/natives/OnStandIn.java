@@ -17,7 +17,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
 @Target(ElementType.TYPE)
 @Retention(RetentionPolicy.RUNTIME)
 @Tag("standin")
-@ExtendWith(OnStandIn.Condition.class)
+@ExtendWith({OnStandIn.Condition.class, Downcalls.class})
 public @interface OnStandIn {
   /** Skips where the stand-in could not be built. */
   final class Condition implements ExecutionCondition {

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeSet;
 
 /**
  * The library's own contract suite, topic by topic, each in a process of its own: an error that
@@ -24,6 +25,7 @@ final class ContractSuite {
   private static final List<String> FEW_TOPICS = List.of("Backends", "Groups", "PointToPoint");
   private static final int LONGEST_TOPIC_SECONDS = 60;
   private static final String LOG = "topic.log";
+  private static final String CALLED = "called.txt";
 
   private final Child child;
   private final StepRunner runner;
@@ -95,6 +97,9 @@ final class ContractSuite {
                 Child.class.getName(),
                 "-Dio.nccl4j.nccl.library=" + System.getProperty("io.nccl4j.nccl.library"),
                 "-Dio.nccl4j.cudart.library=" + System.getProperty("io.nccl4j.cudart.library"),
+                // The tests keep a list of the native functions that they call.
+                "-Djextract.trace.downcalls=true",
+                "-Dtest.downcalls=" + work.resolve(CALLED),
                 "-XX:ErrorFile=" + work.resolve("hs_err.log")));
     Path report = work.resolve(topic + ".json");
     words.addAll(List.of("contract-topic", "--suite", child.suite, "--topic", topic));
@@ -115,7 +120,12 @@ final class ContractSuite {
             counts.getOrDefault(SKIPPED, 0L));
   }
 
-  private void finish() {
+  private void finish() throws IOException {
+    if (Files.exists(work.resolve(CALLED))) {
+      child.fact(
+          "functionsCalled",
+          String.join(" ", new TreeSet<>(Files.readAllLines(work.resolve(CALLED)))));
+    }
     child.table(
         new Table(
             "tests of %s by topic, each topic a process".formatted(child.suite),
