@@ -709,8 +709,6 @@ static void refusals(void) {
   SAME(ncclInvalidArgument, ncclBroadcast(value, value, 1, ncclInt32, 1, comms[0], stream));
   SAME(ncclInvalidArgument, ncclAllReduce(value, value, 1, ncclInt32, ncclSum, NULL, stream));
   OK(ncclAllReduce(NULL, NULL, 0, ncclInt32, ncclSum, comms[0], stream));
-  SAME(ncclInvalidUsage, ncclCommWindowDeregister(comms[0], NULL));
-  CHECK(strcmp(ncclGetLastError(NULL), "nccl4j stand-in: ncclCommWindowDeregister is not simulated yet") == 0);
   nccl4j_standin_set_noop(1);
   OK(ncclAllReduce(&pageable, &pageable, 1000, ncclInt32, ncclSum, NULL, stream));
   nccl4j_standin_set_noop(0);
@@ -955,6 +953,141 @@ static void two_threads_in_one_communicator(void) {
   OK(cudaStreamDestroy(r.stream));
 }
 
+/* Every rank puts its number into its place in the next rank's window, and waits for the one before it. */
+static void windows(struct rank *r) {
+  int32_t *memory, mine, theirs;
+  void *user, *plain;
+  ncclWindow_t window = NULL;
+  int next = (r->rank + 1) % r->ranks, last = (r->rank + r->ranks - 1) % r->ranks;
+  size_t place = (size_t)(r->rank + 1) * sizeof mine;
+  ncclWaitSignalDesc_t from_last = {.opCnt = 1, .peer = last};
+  OK(ncclMemAlloc((void **)&memory, 4096));
+  OK(cudaMalloc(&plain, 4096));
+  SAME(ncclInvalidArgument, ncclCommWindowRegister(r->comm, NULL, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+  OK(ncclCommWindowRegister(r->comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+  OK(ncclWinGetUserPtr(r->comm, window, &user));
+  CHECK(user == memory);
+  mine = 100 + r->rank;
+  OK(cudaMemcpy(memory, &mine, sizeof mine, cudaMemcpyHostToDevice));
+  SAME(ncclInvalidArgument, ncclPutSignal(plain, 1, ncclInt32, next, window, place, 0, 0, 0, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclPutSignal(memory, 1, ncclInt32, next, window, place, 1, 0, 0, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclPutSignal(memory, 1, ncclInt32, next, window, place, 0, 1, 0, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclPutSignal(memory, 1, ncclInt32, next, window, place, 0, 0, 1, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclSignal(r->ranks, 0, 0, 0, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclWaitSignal(0, &from_last, r->comm, r->stream));
+  OK(ncclGroupStart());
+  OK(ncclPutSignal(memory, 1, ncclInt32, next, window, place, 0, 0, 0, r->comm, r->stream));
+  OK(ncclWaitSignal(1, &from_last, r->comm, r->stream));
+  OK(ncclGroupEnd());
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaMemcpy(&theirs, memory + last + 1, sizeof theirs, cudaMemcpyDeviceToHost));
+  SAME(100 + last, theirs);
+  OK(ncclSignal(next, 0, 0, 0, r->comm, r->stream));
+  OK(ncclSignal(next, 0, 0, 0, r->comm, r->stream));
+  from_last.opCnt = 2;
+  OK(ncclWaitSignal(1, &from_last, r->comm, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  OK(ncclCommWindowDeregister(r->comm, window));
+  SAME(ncclInternalError, ncclCommWindowDeregister(r->comm, window));
+  OK(ncclCommWindowDeregister(r->comm, NULL));
+  OK(cudaFree(plain));
+  OK(ncclMemFree(memory));
+}
+
+static void windows_on_demand(struct rank *r) {
+  void *memory;
+  ncclWindow_t window = (ncclWindow_t)&memory;
+  OK(ncclMemAlloc(&memory, 4096));
+  nccl4j_standin_windows(0);
+  OK(ncclCommWindowRegister(r->comm, memory, 4096, &window, 0));
+  CHECK(window == NULL);
+  nccl4j_standin_windows(1);
+  SAME(ncclInvalidArgument, ncclCommWindowRegister(r->comm, (char *)memory + 256, 256, &window, 0));
+  CHECK(window == NULL);
+  OK(ncclMemFree(memory));
+}
+
+/* A window's handle is written when the communicator is done, and not before, whatever the call answered. */
+static void late_window(void) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclUniqueId id;
+  ncclComm_t comm;
+  ncclWindow_t window;
+  void *memory;
+  config.blocking = 0;
+  OK(cudaSetDevice(0));
+  OK(ncclGetUniqueId(&id));
+  SAME(ncclInProgress, ncclCommInitRankConfig(&comm, 1, id, 0, &config));
+  OK(settled(comm));
+  OK(ncclMemAlloc(&memory, 4096));
+  nccl4j_standin_hold(100);
+  OK(nccl4j_standin_trap(4, 1));
+  OK(ncclCommWindowRegister(comm, memory, 4096, &window, NCCL_WIN_COLL_SYMMETRIC));
+  CHECK(window == NULL);
+  OK(settled(comm));
+  CHECK(window != NULL);
+  SAME(1, nccl4j_standin_live("window"));
+  nccl4j_standin_reset();
+  OK(ncclCommDestroy(comm));
+  OK(ncclMemFree(memory));
+}
+
+static void simulation(struct rank *r) {
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER, wrong = {.size = sizeof wrong};
+  int32_t *value, mine = 1;
+  OK(cudaMalloc((void **)&value, 4096));
+  OK(cudaMemcpy(value, &mine, sizeof mine, cudaMemcpyHostToDevice));
+  SAME(ncclInvalidUsage, ncclGroupSimulateEnd(&info));
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(value, value, 1024, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(&info));
+  CHECK(info.estimatedTime == 14);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(value, value, 1024, ncclInt32, ncclSum, r->comm, r->stream));
+  SAME(ncclInvalidArgument, ncclGroupSimulateEnd(&wrong));
+  SAME(ncclInvalidUsage, ncclGroupEnd());
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaMemcpy(&mine, value, sizeof mine, cudaMemcpyDeviceToHost));
+  SAME(1, mine); /* nothing was launched */
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(NULL)); /* launches */
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaMemcpy(&mine, value, sizeof mine, cudaMemcpyDeviceToHost));
+  SAME(r->ranks, mine);
+  OK(cudaFree(value));
+}
+
+static void parameters(void) {
+  const char **keys, *text;
+  ncclParamHandle_t h;
+  int count, length;
+  int8_t i8;
+  uint32_t u32;
+  uint64_t u64;
+  char bytes[16];
+  OK(ncclParamGetAllParameterKeys(&keys, &count));
+  SAME(6, count);
+  SAME(ncclInvalidArgument, ncclParamBind(&h, "NCCL_NO_SUCH_PARAMETER"));
+  SAME(ncclInvalidArgument, ncclParamGetParameter("NCCL_NO_SUCH_PARAMETER", &text, &length));
+  OK(ncclParamBind(&h, "NCCL_DEBUG_SUBSYS"));
+  SAME(ncclInvalidArgument, ncclParamGetU32(h, &u32));
+  OK(ncclParamGetU64(h, &u64));
+  SAME(0x1081, u64);
+  SAME(ncclInvalidArgument, ncclParamGetStr(h, &text));
+  SAME(ncclInvalidArgument, ncclParamGet(h, bytes, 7, &length));
+  SAME(0, length);
+  OK(ncclParamGet(h, bytes, 16, &length));
+  SAME(8, length);
+  OK(ncclParamBind(&h, "NCCL4J_STANDIN_I8"));
+  OK(ncclParamGetI8(h, &i8));
+  SAME(INT8_MIN, i8);
+  OK(ncclParamGetParameter("NCCL_DEBUG_TIMESTAMP_FORMAT", &text, &length));
+  SAME(8, length);
+  CHECK(strcmp(text, "[%F %T] ") == 0);
+  SAME(0, nccl4j_standin_param_overlaps());
+}
+
 static void many_streams(void) {
   cudaStream_t streams[300];
   atomic_int flag = 0;
@@ -966,7 +1099,7 @@ static void many_streams(void) {
 }
 
 static void nothing_left(int64_t threads) {
-  const char *kinds[] = {"memory", "pinned", "stream", "event", "communicator", "redop", "graph", "registration"};
+  const char *kinds[] = {"memory", "pinned", "stream", "event", "communicator", "redop", "graph", "registration", "window"};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     int64_t left = nccl4j_standin_live(kinds[k]);
     if (left != 0) fprintf(stderr, "of the kind %s: ", kinds[k]);
@@ -1022,6 +1155,11 @@ int main(void) {
   say("a rank that never comes"), a_rank_that_never_comes(), nothing_left(legacy);
   nccl4j_standin_absent(-1);
   say("a rank that fails"), a_rank_that_fails(), nothing_left(legacy);
+  say("windows and one-sided operations"), on_threads(4, rank_main, windows, NULL), nothing_left(legacy);
+  say("windows on demand"), on_threads(1, rank_main, windows_on_demand, NULL), nothing_left(legacy);
+  say("a window that comes late"), late_window(), nothing_left(legacy);
+  say("simulation"), on_threads(2, rank_main, simulation, NULL), nothing_left(legacy);
+  say("parameters"), parameters();
   say("memory"), memory_rules();
   nccl4j_standin_reset();
   say("what is refused"), refusals(), nothing_left(legacy);

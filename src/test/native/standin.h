@@ -34,8 +34,8 @@ int nccl4j_standin_fail(const char *function, int result, int nth);
 /* Calls of a function since the start or the last reset; -1 where no such function is known. */
 int64_t nccl4j_standin_calls(const char *function);
 
-/* Objects alive now, of the kind memory, pinned, stream, event, communicator, redop, graph, registration, or thread
- * (a thread of the stand-in, which may outlive its stream for a moment); -1 where no such kind is known. */
+/* Objects alive now, of the kind memory, pinned, stream, event, communicator, redop, graph, registration, window, or
+ * thread (a thread of the stand-in, which may outlive its stream for a moment); -1 where no such kind is known. */
 int64_t nccl4j_standin_live(const char *kind);
 
 /* Gives the stream a sticky error, as a failed kernel would: what is queued is skipped. 0, or -1 for no such stream. */
@@ -71,6 +71,12 @@ void nccl4j_standin_last_config(ncclConfig_t *config);
 /* From now on this rank never arrives at an initialisation; -1: every rank arrives. */
 void nccl4j_standin_absent(int rank);
 
+/* Whether communicators support windows and one-sided operations from now on; they do at first. */
+void nccl4j_standin_windows(int supported);
+
+/* How often two threads were inside ncclParamBind or ncclParamGetParameter at once, whose state NCCL does not lock. */
+int64_t nccl4j_standin_param_overlaps(void);
+
 /* 1 where the communicator's name, which NCCL does not copy, still reads as when it was made; 0 where it does not (or
  * worse: its memory is read); -1 for no such communicator. */
 int nccl4j_standin_comm_name_intact(ncclComm_t comm);
@@ -104,6 +110,7 @@ enum nccl4j_standin_kind {
   KIND_REDOP,
   KIND_GRAPH,
   KIND_REGISTRATION,
+  KIND_WINDOW,
   KIND_THREAD,
   KIND_GRAPH_EXEC, /* looked up apart, counted with KIND_GRAPH */
   KIND_COUNT
@@ -164,6 +171,8 @@ bool nccl4j_standin_reachable(const void *pointer, size_t bytes);
 int nccl4j_standin_memory_device(const void *pointer);
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device);
 cudaError_t nccl4j_standin_free(void *pointer);
+/* Are these bytes of one allocation made by nccl4j_standin_allocate? */
+bool nccl4j_standin_by_nccl(const void *pointer, size_t bytes);
 
 /* A detached thread that counts as alive while it runs; false where there is none to be had. */
 bool nccl4j_standin_thread(void *(*run)(void *), void *argument);

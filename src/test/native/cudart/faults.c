@@ -165,7 +165,7 @@ void nccl4j_standin_reset(void) {
 /* ---- live objects ---- */
 
 static const char *const kind_names[] = {"memory", "pinned", "stream",       "event", "communicator",
-                                         "redop",  "graph",  "registration", "thread"};
+                                         "redop",  "graph",  "registration", "window", "thread"};
 static _Atomic int64_t live[KIND_COUNT];
 
 void nccl4j_standin_count(enum nccl4j_standin_kind kind, int delta) {

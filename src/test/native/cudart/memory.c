@@ -165,6 +165,11 @@ cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device) {
   return allocate(pointer, r);
 }
 
+bool nccl4j_standin_by_nccl(const void *pointer, size_t bytes) {
+  struct region r;
+  return find(pointer, &r) && r.origin == BY_NCCL && bytes <= r.bytes - (size_t)((const char *)pointer - r.base);
+}
+
 cudaError_t nccl4j_standin_free(void *pointer) {
   cudaError_t error = nccl4j_standin_unsafe();
   return error == cudaSuccess ? release(pointer, false, true) : error;

@@ -68,6 +68,7 @@ void redops_free(struct redop *list);
 
 /* ---- communicators ---- */
 struct registration;
+struct meeting;
 struct operation;
 struct slot;
 struct split;
@@ -83,9 +84,11 @@ struct clique {
   ncclResult_t failure; /* of the initialisation */
   struct slot *slots;
   struct operation *messages; /* sends and receives that wait for their counterpart */
+  struct operation *waits;    /* for signals */
   struct split *splits;
   struct growth *growths;
   uint64_t barrier_arrivals;
+  struct meeting *meetings; /* registrations of windows that wait for ranks */
   struct clique *next; /* of those that ranks may still join */
   ncclComm_t *members; /* by rank; NULL before it joins and after it has gone */
 };
@@ -113,6 +116,18 @@ struct ncclComm {
   struct redop *redops;
   int redop_count;
   struct registration *registrations;
+  struct ncclWindow_vidmem *windows;
+  uint64_t registered_windows;
+  uint64_t *signals; /* by sender: arrived and not waited for yet */
+};
+
+/* Registered with every rank of the clique; the number is the same on all of them. */
+struct ncclWindow_vidmem {
+  void *base;
+  size_t bytes;
+  int flags;
+  uint64_t number;
+  struct ncclWindow_vidmem *next;
 };
 
 struct clique *clique_new(int ranks);
@@ -132,6 +147,8 @@ void comm_abort(ncclComm_t comm);
 ncclResult_t wait_for_executions(ncclComm_t comm);
 ncclResult_t config_take(ncclConfig_t *own, const ncclConfig_t *given, const ncclConfig_t *inherited);
 void registrations_free(struct registration *list);
+void windows_free(struct ncclWindow_vidmem *windows);
+void meetings_free(struct meeting *meetings);
 
 void id_make(ncclUniqueId *id);
 bool id_spent(const ncclUniqueId *id);
@@ -143,14 +160,15 @@ void growths_free(struct growth *list);
 
 /* ---- groups ---- */
 enum job_kind {
-  JOB_OPERATION, JOB_INIT, JOB_SPLIT, JOB_FINALIZE, JOB_DESTROY, JOB_REVOKE, JOB_SUSPEND, JOB_RESUME
+  JOB_OPERATION, JOB_INIT, JOB_SPLIT, JOB_WINDOW, JOB_FINALIZE, JOB_DESTROY, JOB_REVOKE, JOB_SUSPEND, JOB_RESUME
 };
 
 enum function {
-  ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV
+  ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SEND, RECV,
+  PUT_SIGNAL, SIGNAL, WAIT_SIGNAL
 };
 
-/* What one call of a collective, send or receive asks for. */
+/* What one call of a collective, a point-to-point or a one-sided operation asks for. */
 struct request {
   enum function function;
   const void *send;
@@ -159,6 +177,9 @@ struct request {
   ncclDataType_t type;
   struct reduction reduction;
   int peer; /* root, or the other end */
+  ncclWindow_t window; /* of a put: this rank's handle, and the byte in the peer's memory */
+  size_t offset;
+  uint64_t *expected; /* of a wait: signals by sender; of the job, then of the plan */
 };
 
 struct job {
@@ -172,6 +193,9 @@ struct job {
   int *excluded, excluded_count;
   struct split *split;
   ncclComm_t *out;
+  struct ncclWindow_vidmem *window; /* of a registration, until it is done */
+  struct meeting *meeting;
+  ncclWindow_t *window_out;
   ncclConfig_t config;
 };
 
@@ -198,7 +222,23 @@ ncclResult_t barrier_begin(ncclComm_t comm);
 ncclResult_t suspend_finish(ncclComm_t comm);
 ncclResult_t resume_finish(ncclComm_t comm);
 
+/* ---- windows; under the clique's lock, but for the jobs ---- */
+ncclResult_t window_begin(struct job *job);
+ncclResult_t window_finish(struct job *job);
+/* The window of a handle, of a number, around an address; NULL where this rank has none. */
+struct ncclWindow_vidmem *window_of(ncclComm_t comm, ncclWindow_t handle);
+struct ncclWindow_vidmem *window_numbered(ncclComm_t comm, uint64_t number);
+struct ncclWindow_vidmem *window_around(ncclComm_t comm, const void *pointer);
+
+/* ---- one-sided operations; under the clique's lock ---- */
+/* Puts or signals. */
+ncclResult_t onesided_run(ncclComm_t comm, const struct request *request);
+/* Takes the signals that are waited for, if they are all there. */
+bool signals_take(ncclComm_t comm, const struct request *request);
+
 /* ---- operations ---- */
+/* Launches what was checked, or refuses it with the result. Takes the reference and the request. */
+ncclResult_t operation_submit(ncclComm_t comm, struct request request, cudaStream_t stream, ncclResult_t checked);
 /* Ends this rank's operations, enqueued and running, without doing what is not done. */
 void operations_cut(ncclComm_t comm);
 /* Under the clique's lock: takes back what this rank has posted and no peer has begun. */
@@ -207,6 +247,7 @@ void slots_free(struct slot *slots);
 
 /* ---- switches (see faults.c) ---- */
 bool trap_on(int number);
+bool windows_supported(void);
 void device_changes(void); /* trap 14 */
 /* Trap 13: a thread in a communicator; false where another one is in it. */
 bool alone_begin(ncclComm_t comm);

@@ -90,6 +90,7 @@ void clique_put(struct clique *c) {
   pthread_mutex_unlock(&registry_lock);
   if (!last) return;
   splits_free(c->splits);
+  meetings_free(c->meetings);
   slots_free(c->slots);
   growths_free(c->growths);
   pthread_mutex_destroy(&c->lock);
@@ -167,10 +168,12 @@ static void comm_destroy(void *object) {
   ncclComm_t comm = object;
   redops_free(comm->redops);
   registrations_free(comm->registrations);
+  windows_free(comm->windows);
   pthread_cond_destroy(&comm->changed);
   clique_put(comm->clique);
   free(comm->sent);
   free(comm->received);
+  free(comm->signals);
   free(comm->net_name);
   free(comm->name_then);
   free(comm);
@@ -190,6 +193,7 @@ ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfi
   comm->check_pointers = check && atoi(check) != 0;
   comm->sent = calloc((size_t)clique->ranks, sizeof *comm->sent);
   comm->received = calloc((size_t)clique->ranks, sizeof *comm->received);
+  comm->signals = calloc((size_t)clique->ranks, sizeof *comm->signals);
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -597,6 +601,7 @@ ncclResult_t job_begin(struct job *job) {
     case JOB_REVOKE: return revoke_begin(job->comm);
     case JOB_SUSPEND:
     case JOB_RESUME: return barrier_begin(job->comm);
+    case JOB_WINDOW: return window_begin(job);
     case JOB_DESTROY: return destroy_begin(job->comm);
     default: return ncclSuccess;
   }
@@ -609,6 +614,7 @@ ncclResult_t job_finish(struct job *job) {
     case JOB_REVOKE: return revoke_finish(job->comm);
     case JOB_SUSPEND: return suspend_finish(job->comm);
     case JOB_RESUME: return resume_finish(job->comm);
+    case JOB_WINDOW: return window_finish(job);
     case JOB_FINALIZE: return wait_for_executions(job->comm);
     case JOB_DESTROY: destroy_finish(job->comm); return ncclSuccess;
     default: return ncclSuccess;

@@ -9,7 +9,7 @@
 #define TRAPS 32
 
 atomic_bool noop;
-static atomic_bool traps[TRAPS];
+static atomic_bool traps[TRAPS], windows = true;
 static atomic_int hold, absent = -1, failing = -1, failing_result;
 
 static int from_environment(const char *name, int otherwise) {
@@ -19,6 +19,7 @@ static int from_environment(const char *name, int otherwise) {
 
 static void switches_reset(void) {
   atomic_store(&noop, from_environment("NCCL4J_STANDIN_NOOP", 0) != 0);
+  atomic_store(&windows, true);
   for (int i = 0; i < TRAPS; i++) atomic_store(&traps[i], false);
   const char *given = getenv("NCCL4J_STANDIN_TRAPS"); /* "3,8" */
   for (char *end; given && *given; given = *end ? end + 1 : end) {
@@ -49,6 +50,8 @@ int nccl4j_standin_trap(int number, int on) {
 }
 
 void nccl4j_standin_hold(int milliseconds) { atomic_store(&hold, milliseconds); }
+void nccl4j_standin_windows(int supported) { atomic_store(&windows, supported != 0); }
+bool windows_supported(void) { return atomic_load(&windows); }
 void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
 
 void device_changes(void) {

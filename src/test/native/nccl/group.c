@@ -11,6 +11,7 @@
 
 NCCL_FUNCTION(ncclGroupStart)
 NCCL_FUNCTION(ncclGroupEnd)
+NCCL_FUNCTION(ncclGroupSimulateEnd)
 
 struct batch {
   struct job *first, *last;
@@ -33,6 +34,8 @@ static void batch_free(struct batch batch) {
   for (struct job *job = batch.first; job;) {
     struct job *next = job->next;
     if (job->stream) nccl4j_standin_stream_put(job->stream);
+    if (!job->launched) free(job->request.expected);
+    free(job->window);
     object_put(job->comm);
     free(job->excluded);
     free(job);
@@ -207,4 +210,56 @@ ncclResult_t ncclGroupEnd(void) {
   if (fails) group_refuse(forced_failure("ncclGroupEnd", forced));
   ncclResult_t result = group_end();
   return fails ? (ncclResult_t)forced : result;
+}
+
+/* ---- simulation ---- */
+
+#define SIM_INFO_MAGIC 0x74685283
+
+/* What README.md says: of the last collective alone. Messages and one-sided operations have no estimate. */
+static float estimate(struct batch batch) {
+  float time = NCCL_UNDEF_FLOAT;
+  for (struct job *job = batch.first; job; job = job->next)
+    if (job->kind == JOB_OPERATION && job->request.function < SEND)
+      time = 10 + (float)(job->request.count * type_size(job->request.type)) / 1024;
+  return time;
+}
+
+static bool simulable(struct batch batch) {
+  for (struct job *job = batch.first; job; job = job->next)
+    if (job->kind != JOB_OPERATION || job->comm->config.blocking == 0) return false;
+  return true;
+}
+
+/* Launches for non-blocking communicators, and without a struct, as in the real library. */
+static ncclResult_t simulate(ncclSimInfo_t *info) {
+  struct batch batch = group.batch;
+  if (!info || group.depth > 1 || group.error != ncclSuccess) return group_end();
+  if (info->magic != SIM_INFO_MAGIC) {
+    warn("ncclSimInfo_t argument not initialized via NCCL_SIM_INFO_INITIALIZER");
+    group_refuse(ncclInvalidArgument);
+    return group_end();
+  }
+  if (!simulable(batch)) return group_end();
+  bool blocking;
+  ncclResult_t result = check_mixture(batch, &blocking);
+  float time = estimate(batch);
+  if (batch.first && result == ncclSuccess) info->estimatedTime = time;
+  group.batch = (struct batch){NULL, NULL};
+  batch_free(batch);
+  group_refuse(result);
+  return group_end();
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t *simInfo) {
+  int forced;
+  bool fails = nccl4j_standin_enter(&site_ncclGroupSimulateEnd, &forced);
+  if (group.depth == 0) {
+    warn("ncclGroupEnd: not in a group call.");
+    return ncclInvalidUsage;
+  }
+  if (!fails) return simulate(simInfo);
+  group_refuse(forced_failure("ncclGroupSimulateEnd", forced));
+  group_end();
+  return (ncclResult_t)forced;
 }

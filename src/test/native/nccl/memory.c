@@ -44,6 +44,10 @@ ncclResult_t ncclCommRegister(const ncclComm_t handle, void *buff, size_t size, 
   if (result != ncclSuccess) return result;
   if (result == ncclSuccess) result = argument_present(out, "CommRegister", "handle");
   if (result == ncclSuccess) result = argument_present(buff, "CommRegister", "buff");
+  if (result == ncclSuccess && nccl4j_standin_memory_device(buff) == -1) {
+    object_put(comm); /* host memory is skipped, without a word and without a handle */
+    return ncclSuccess;
+  }
   if (result == ncclSuccess && (size == 0 || !nccl4j_standin_reachable(buff, size))) {
     warn("CommRegister : %zu bytes at %p are not memory of a device", size, buff);
     result = ncclInvalidArgument;
@@ -73,9 +77,10 @@ ncclResult_t ncclCommDeregister(const ncclComm_t handle, void *registration) {
   if (gone) *at = gone->next;
   pthread_mutex_unlock(&comm->clique->lock);
   object_put(comm);
+  if (!registration) return ncclSuccess; /* what a skipped registration has */
   if (!gone) {
-    warn("CommDeregister : handle %p is unknown to this communicator", registration);
-    return ncclInvalidArgument;
+    warn("Deregister: Could not find handle");
+    return ncclInvalidUsage;
   }
   gone->next = NULL;
   registrations_free(gone);

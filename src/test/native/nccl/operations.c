@@ -1,5 +1,5 @@
 /*
- * Collectives, send and receive: from the call to the moved bytes.
+ * Collectives, send and receive (and the way of the one-sided operations): from the call to the moved bytes.
  *
  * A call is checked and becomes a request; the requests of one communicator in a group become a plan, one thing for a
  * stream to do. When the stream gets there (again and again, for a captured one) it posts an operation per request: the
@@ -24,7 +24,8 @@ NCCL_FUNCTION(ncclSend)
 NCCL_FUNCTION(ncclRecv)
 
 static const char *const names[] = {"AllReduce", "Broadcast", "Reduce",  "AllGather", "ReduceScatter",
-                                    "AlltoAll",  "Gather",    "Scatter", "Send",      "Recv"};
+                                    "AlltoAll",  "Gather",    "Scatter", "Send",      "Recv",
+                                    "PutSignal", "Signal",    "WaitSignal"};
 
 enum state { WAITING, POSTED, RUNNING, DONE };
 
@@ -228,8 +229,51 @@ static void post_message(struct clique *c, struct operation *o) {
   set_done(other, result);
 }
 
+/* Whoever waits for signals that are there now goes on. */
+static void waits_settle(struct clique *c) {
+  for (struct operation **at = &c->waits; *at;) {
+    struct operation *o = *at;
+    if (signals_take(o->comm, o->request)) {
+      *at = o->next;
+      set_running(o);
+      set_done(o, ncclSuccess);
+    } else {
+      at = &o->next;
+    }
+  }
+}
+
+static void post_one_sided(struct clique *c, struct operation *o) {
+  if (o->request->function == WAIT_SIGNAL) {
+    struct operation **at = &c->waits;
+    while (*at) at = &(*at)->next;
+    o->state = POSTED;
+    o->next = NULL;
+    *at = o;
+  } else {
+    set_running(o);
+    set_done(o, onesided_run(o->comm, o->request));
+  }
+  waits_settle(c);
+}
+
+static bool one_sided(enum function f) { return f == PUT_SIGNAL || f == SIGNAL || f == WAIT_SIGNAL; }
+
 static bool is_message(const struct operation *o) {
   return o->request->function == SEND || o->request->function == RECV;
+}
+
+static void withdraw_listed(struct operation **at, ncclComm_t comm, const struct operation *from,
+                            const struct operation *to) {
+  while (*at) {
+    struct operation *o = *at;
+    if (o->comm == comm && (!from || (o >= from && o < to))) {
+      o->state = WAITING;
+      *at = o->next;
+    } else {
+      at = &o->next;
+    }
+  }
 }
 
 /* Of the operations in [from, to), or of all for NULL. */
@@ -250,15 +294,8 @@ static void withdraw(ncclComm_t comm, const struct operation *from, const struct
       at = &s->next;
     }
   }
-  for (struct operation **at = &c->messages; *at;) {
-    struct operation *o = *at;
-    if (o->comm == comm && (!from || (o >= from && o < to))) {
-      o->state = WAITING;
-      *at = o->next;
-    } else {
-      at = &o->next;
-    }
-  }
+  withdraw_listed(&c->messages, comm, from, to);
+  withdraw_listed(&c->waits, comm, from, to);
 }
 
 void operations_withdraw(ncclComm_t comm) { withdraw(comm, NULL, NULL); }
@@ -304,7 +341,8 @@ static size_t output_count(const struct request *r, const ncclComm_t comm) {
     case ALL_TO_ALL: return r->count * ranks;
     case GATHER: return comm->rank == r->peer ? r->count * ranks : 0;
     case REDUCE: return comm->rank == r->peer ? r->count : 0;
-    case SEND: return 0;
+    case SEND:
+    case PUT_SIGNAL: return 0;
     default: return r->count;
   }
 }
@@ -322,6 +360,7 @@ static bool reachable(const struct request *r, const ncclComm_t comm) {
 static uint64_t number_of(ncclComm_t comm, const struct request *r) {
   if (r->function == SEND) return comm->sent[r->peer]++;
   if (r->function == RECV) return comm->received[r->peer]++;
+  if (one_sided(r->function)) return 0;
   return comm->collectives++;
 }
 
@@ -353,7 +392,8 @@ static cudaError_t plan_start(void *execution) {
   for (size_t i = 0; i < e->plan->count && !e->unreachable; i++) {
     struct operation *o = &e->operations[i];
     if (comm->aborted || comm->silent || comm->cutting || gone(comm)) break; /* looked at each time: the lock is given up in between */
-    if (is_message(o)) post_message(c, o);
+    if (one_sided(o->request->function)) post_one_sided(c, o);
+    else if (is_message(o)) post_message(c, o);
     else post_collective(c, o);
   }
   pthread_mutex_unlock(&c->lock);
@@ -396,6 +436,7 @@ static void plan_end(void *execution) {
 
 static void plan_release(void *spec) {
   struct plan *plan = spec;
+  for (size_t i = 0; i < plan->count; i++) free(plan->requests[i].expected);
   object_put(plan->comm);
   free(plan);
 }
@@ -514,7 +555,6 @@ static ncclResult_t check_stream(ncclComm_t comm, cudaStream_t handle, struct nc
 
 static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, cudaStream_t stream_handle) {
   ncclComm_t comm;
-  struct nccl4j_standin_stream *stream = NULL;
   ncclResult_t result = comm_get_carrying(handle, names[r.function], &comm);
   if (result != ncclSuccess) return group_refuse(result);
   if (!alone_begin(comm)) {
@@ -523,8 +563,16 @@ static ncclResult_t submit(struct request r, ncclRedOp_t op, ncclComm_t handle, 
   }
   result = check_request(comm, &r, op);
   alone_end(comm);
-  if (result == ncclSuccess && r.count > 0) result = check_stream(comm, stream_handle, &stream);
-  if (result != ncclSuccess || r.count == 0) {
+  if (result == ncclSuccess && r.count > 0) return operation_submit(comm, r, stream_handle, result);
+  object_put(comm);
+  return group_refuse(result);
+}
+
+ncclResult_t operation_submit(ncclComm_t comm, struct request r, cudaStream_t handle, ncclResult_t result) {
+  struct nccl4j_standin_stream *stream = NULL;
+  if (result == ncclSuccess) result = check_stream(comm, handle, &stream);
+  if (result != ncclSuccess) {
+    free(r.expected);
     object_put(comm);
     return group_refuse(result);
   }

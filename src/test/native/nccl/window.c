@@ -1,0 +1,199 @@
+/*
+ * Windows: memory that all ranks of a communicator register together, so that peers may write to it.
+ *
+ * The k-th registration of every rank meets, as splits do; a rank that fails in between leaves its peers waiting, as in
+ * the real library. A window's handle is good in the communicator that made it, on the rank that made it.
+ */
+#include "clique.h"
+
+#include <stdlib.h>
+
+NCCL_FUNCTION(ncclCommWindowRegister)
+NCCL_FUNCTION(ncclCommWindowDeregister)
+NCCL_FUNCTION(ncclWinGetUserPtr)
+
+/* The number-th registration of a clique, while its ranks come together. */
+struct meeting {
+  uint64_t number;
+  int arrived, left;
+  bool complete;
+  struct meeting *next;
+};
+
+static struct meeting *meeting_numbered(struct clique *c, uint64_t number) {
+  for (struct meeting *m = c->meetings; m; m = m->next)
+    if (m->number == number) return m;
+  struct meeting *m = calloc(1, sizeof *m);
+  m->number = number;
+  m->next = c->meetings;
+  c->meetings = m;
+  return m;
+}
+
+static void meeting_remove(struct clique *c, struct meeting *gone) {
+  struct meeting **at = &c->meetings;
+  while (*at != gone) at = &(*at)->next;
+  *at = gone->next;
+  free(gone);
+}
+
+void meetings_free(struct meeting *meetings) {
+  while (meetings) {
+    struct meeting *next = meetings->next;
+    free(meetings);
+    meetings = next;
+  }
+}
+
+void windows_free(struct ncclWindow_vidmem *windows) {
+  while (windows) {
+    struct ncclWindow_vidmem *next = windows->next;
+    free(windows);
+    nccl4j_standin_count(KIND_WINDOW, -1);
+    windows = next;
+  }
+}
+
+struct ncclWindow_vidmem *window_of(ncclComm_t comm, ncclWindow_t handle) {
+  struct ncclWindow_vidmem *window = comm->windows;
+  while (window && window != handle) window = window->next;
+  return window;
+}
+
+struct ncclWindow_vidmem *window_numbered(ncclComm_t comm, uint64_t number) {
+  struct ncclWindow_vidmem *window = comm->windows;
+  while (window && window->number != number) window = window->next;
+  return window;
+}
+
+struct ncclWindow_vidmem *window_around(ncclComm_t comm, const void *pointer) {
+  uintptr_t at = (uintptr_t)pointer;
+  for (struct ncclWindow_vidmem *window = comm->windows; window; window = window->next)
+    if (at >= (uintptr_t)window->base && at - (uintptr_t)window->base < window->bytes) return window;
+  return NULL;
+}
+
+/* ---- registering: a job of a group, like a split ---- */
+
+static ncclResult_t window_check(const struct ncclWindow_vidmem *window) {
+  if (!nccl4j_standin_by_nccl(window->base, window->bytes)) {
+    warn("CommWindowRegister : %zu bytes at %p are not memory of ncclMemAlloc", window->bytes, window->base);
+    return ncclUnhandledCudaError;
+  }
+  if ((uintptr_t)window->base % NCCL_WIN_REQUIRED_ALIGNMENT != 0) {
+    warn("Window address must be suitably aligned.");
+    return ncclInvalidArgument;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t window_begin(struct job *job) {
+  ncclComm_t comm = job->comm;
+  struct clique *c = comm->clique;
+  ncclResult_t result = window_check(job->window);
+  pthread_mutex_lock(&c->lock);
+  job->window->number = comm->registered_windows++;
+  if (result == ncclSuccess && !comm->silent && !comm->aborted) {
+    job->meeting = meeting_numbered(c, job->window->number);
+    job->meeting->complete = ++job->meeting->arrived == c->ranks;
+    if (job->meeting->complete) clique_wake(c);
+  }
+  pthread_mutex_unlock(&c->lock);
+  return result;
+}
+
+/* Under the lock: this rank has its window, or gives up. */
+static void meeting_leave(struct clique *c, struct meeting *m) {
+  if (!m->complete) m->arrived--;
+  else m->left++;
+  if (m->complete ? m->left == c->ranks : m->arrived == 0) meeting_remove(c, m);
+}
+
+ncclResult_t window_finish(struct job *job) {
+  ncclComm_t comm = job->comm;
+  struct clique *c = comm->clique;
+  pthread_mutex_lock(&c->lock);
+  while (!comm->aborted && !(job->meeting && job->meeting->complete)) pthread_cond_wait(&comm->changed, &c->lock);
+  bool aborted = comm->aborted;
+  if (job->meeting) meeting_leave(c, job->meeting);
+  if (!aborted) {
+    job->window->next = comm->windows;
+    comm->windows = job->window;
+    nccl4j_standin_count(KIND_WINDOW, 1);
+    *job->window_out = job->window; /* after an abort the memory may be gone */
+    job->window = NULL;
+  }
+  pthread_mutex_unlock(&c->lock);
+  if (aborted) warn("the registration of a window was aborted");
+  return aborted ? ncclInternalError : ncclSuccess;
+}
+
+ncclResult_t ncclCommWindowRegister(ncclComm_t handle, void *buff, size_t size, ncclWindow_t *win, int winFlags) {
+  ENTER_COLLECTED(ncclCommWindowRegister);
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "ncclCommWindowRegister", &comm);
+  if (result != ncclSuccess) return result;
+  result = argument_present(win, "ncclCommWindowRegister", "win");
+  if (result == ncclSuccess) *win = NULL;
+  if (result == ncclSuccess && (!buff || size == 0)) {
+    warn("invalid pointer %p / size %zu", buff, size);
+    result = ncclInvalidArgument;
+  }
+  object_put(comm);
+  if (result != ncclSuccess || !windows_supported()) return result;
+  result = comm_get_ready(handle, "ncclCommWindowRegister", &comm);
+  if (result != ncclSuccess) return group_refuse(result);
+  struct job *job = calloc(1, sizeof *job);
+  job->kind = JOB_WINDOW;
+  job->comm = comm;
+  job->window = calloc(1, sizeof *job->window);
+  *job->window = (struct ncclWindow_vidmem){.base = buff, .bytes = size, .flags = winFlags};
+  job->window_out = win;
+  result = group_submit(job);
+  return result == ncclInProgress && trap_on(4) ? ncclSuccess : result;
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
+  ENTER(ncclCommWindowDeregister);
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "ncclCommWindowDeregister", &comm);
+  if (result != ncclSuccess) return result;
+  pthread_mutex_lock(&comm->clique->lock);
+  struct ncclWindow_vidmem **at = &comm->windows;
+  while (*at && *at != win) at = &(*at)->next;
+  struct ncclWindow_vidmem *gone = *at;
+  if (gone) *at = gone->next;
+  pthread_mutex_unlock(&comm->clique->lock);
+  object_put(comm);
+  if (!win) return ncclSuccess;
+  if (!gone) {
+    warn("Device object does not exist in shadow pool.");
+    return ncclInternalError;
+  }
+  gone->next = NULL;
+  windows_free(gone);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclWinGetUserPtr(ncclComm_t handle, ncclWindow_t win, void **outUserPtr) {
+  ENTER(ncclWinGetUserPtr);
+  ncclComm_t comm;
+  ncclResult_t result = comm_get(handle, "ncclWinGetUserPtr", &comm);
+  if (result != ncclSuccess) return result;
+  result = argument_present(outUserPtr, "ncclWinGetUserPtr", "outUserPtr");
+  if (result == ncclSuccess && !windows_supported()) {
+    *outUserPtr = NULL;
+  } else if (result == ncclSuccess) {
+    result = argument_present(win, "ncclWinGetUserPtr", "win");
+    pthread_mutex_lock(&comm->clique->lock);
+    struct ncclWindow_vidmem *window = window_of(comm, win);
+    if (window) *outUserPtr = window->base;
+    pthread_mutex_unlock(&comm->clique->lock);
+    if (result == ncclSuccess && !window) {
+      warn("Device object does not exist in shadow pool.");
+      result = ncclInternalError;
+    }
+  }
+  object_put(comm);
+  return result;
+}
