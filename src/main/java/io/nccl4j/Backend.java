@@ -17,7 +17,7 @@ import java.util.Objects;
  */
 public abstract sealed class Backend implements AutoCloseable
     permits NcclBackend, ReferenceBackend {
-  private static final String LIBRARY_VERSION = libraryVersion();
+  private static final String LIBRARY_VERSION = findLibraryVersion();
 
   private volatile boolean closed;
 
@@ -73,9 +73,9 @@ public abstract sealed class Backend implements AutoCloseable
 
   /**
    * {@return the versions of everything that takes part, by name: {@code nccl4j}, {@code java}, and
-   * for NCCL {@code nccl}, {@code nccl library}, {@code cuda runtime}, {@code cuda runtime library}
-   * (paths) and {@code cuda driver}} C: {@code ncclGetVersion}, {@code cudaRuntimeGetVersion},
-   * {@code cudaDriverGetVersion}.
+   * for NCCL {@code nccl}, {@code nccl library}, {@code nccl headers}, {@code cuda runtime}, {@code
+   * cuda runtime library} (paths) and {@code cuda driver}} C: {@code ncclGetVersion}, {@code
+   * cudaRuntimeGetVersion}, {@code cudaDriverGetVersion}.
    */
   public abstract Map<String, String> versions();
 
@@ -303,7 +303,12 @@ public abstract sealed class Backend implements AutoCloseable
     Graph.checkNotCapturing(call);
   }
 
-  private static String libraryVersion() {
+  /** {@return nccl4j's own version, or {@code unpackaged} where its classes come from no jar} */
+  public static String libraryVersion() {
+    return LIBRARY_VERSION;
+  }
+
+  private static String findLibraryVersion() {
     Module module = Backend.class.getModule();
     String fromModule = module.isNamed() ? module.getDescriptor().rawVersion().orElse(null) : null;
     String fromManifest = Backend.class.getPackage().getImplementationVersion();

@@ -11,6 +11,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
 import java.util.function.IntSupplier;
 
 /**
@@ -19,7 +21,22 @@ import java.util.function.IntSupplier;
 public final class CudaMemory {
   private static final Duration FREE_TIMEOUT = Duration.ofSeconds(30);
 
+  // The runtime does not say how memory was allocated, and NCCL finds out only when its ranks
+  // already wait for each other. By address, with the byte after the last.
+  private static final ConcurrentSkipListMap<Long, Long> ALLOCATED = new ConcurrentSkipListMap<>();
+
   private CudaMemory() {}
+
+  /**
+   * {@return whether a buffer's memory comes from {@link #allocate}, and so cannot be shared as
+   * NCCL shares windows}
+   *
+   * @param buffer the buffer
+   */
+  public static boolean allocated(Buffer buffer) {
+    Map.Entry<Long, Long> below = ALLOCATED.floorEntry(buffer.address());
+    return below != null && buffer.address() < below.getValue();
+  }
 
   /**
    * Allocates memory of a device, for the caller to close. C: {@code cudaMalloc}, {@code cudaFree}.
@@ -38,12 +55,16 @@ public final class CudaMemory {
       return Buffer.ofDeviceAddress(0, type, 0, device);
     }
     MemorySegment memory = CudaDevices.on(device, () -> allocate(bytes));
+    ALLOCATED.put(memory.address(), memory.address() + bytes);
     return Buffer.ofDeviceAddress(
         memory.address(),
         type,
         count,
         device,
-        () -> free("cudaFree", device, () -> cudart_h.cudaFree(memory)));
+        () -> {
+          ALLOCATED.remove(memory.address());
+          free("cudaFree", device, () -> cudart_h.cudaFree(memory));
+        });
   }
 
   private static MemorySegment allocate(long bytes) {

@@ -33,6 +33,7 @@ enum FirstRelease {
   GROW(2, 29, 2, Feature.GROW, "ncclCommGrow", "ncclCommGetUniqueId"),
   ONE_SIDED(2, 29, 2, null, "ncclPutSignal", "ncclSignal", "ncclWaitSignal"),
   WINDOW_MEMORY(2, 29, 2, null, "ncclWinGetUserPtr"),
+  STRICT_ORDERING(2, 29, 7, null),
   SUSPEND(2, 29, 7, null, "ncclCommSuspend", "ncclCommResume"),
   MEMORY_STATISTICS(2, 29, 7, null, "ncclCommMemStats"),
   PARAMETERS(

@@ -11,9 +11,12 @@ import io.nccl4j.Event;
 import io.nccl4j.Feature;
 import io.nccl4j.GroupCall;
 import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
@@ -27,6 +30,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -121,9 +125,10 @@ public final class NcclBackend extends Backend {
     Map<String, String> versions = new LinkedHashMap<>(libraryVersions());
     versions.put("nccl", version.toString());
     versions.put("nccl library", nccl.path().toString());
-    versions.put("cuda runtime", cudaVersion(cudart.version()));
+    versions.put("nccl headers", new NcclVersion(nccl_h.NCCL_VERSION_CODE()).toString());
+    versions.put("cuda runtime", VersionReport.cudaVersion(cudart.version()));
     versions.put("cuda runtime library", cudart.path().toString());
-    versions.put("cuda driver", cudaVersion(CudaDevices.driverVersion()));
+    versions.put("cuda driver", VersionReport.cudaVersion(CudaDevices.driverVersion()));
     return versions;
   }
 
@@ -137,8 +142,86 @@ public final class NcclBackend extends Backend {
         : released;
   }
 
-  private static String cudaVersion(int code) {
-    return code / 1000 + "." + code % 1000 / 10;
+  /**
+   * {@return which versions have come together} {@link VersionReport#load} tells it without a GPU.
+   *
+   * @throws java.io.UncheckedIOException if NCCL's file cannot be read
+   */
+  public VersionReport versionReport() {
+    return VersionReport.load();
+  }
+
+  /**
+   * {@return the parameters that NCCL runs with} From NCCL 2.30.4 on; {@link NcclParameters#load}
+   * gives them without a GPU.
+   *
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   */
+  public NcclParameters parameters() {
+    return NcclParameters.load();
+  }
+
+  /**
+   * Allocates device memory that every registration and every window can use, for the caller to
+   * close; NCCL may take more than is asked for, 2 MiB or a multiple of it. Its contents are
+   * undefined. C: {@code ncclMemAlloc}, {@code ncclMemFree}, from NCCL 2.19 on.
+   *
+   * @param device the index of the device whose memory it is, from 0
+   * @param type the type of the elements
+   * @param count how many elements; 0 or more
+   * @return the buffer, which owns its memory; its address is a multiple of 4096
+   * @throws IllegalArgumentException if device or count is out of its range
+   * @throws IllegalStateException if the backend is closed
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws NcclException if there is not enough memory on the device
+   */
+  public Buffer allocateRegistrable(int device, DataType type, long count) {
+    checkOpen();
+    checkDevice(device);
+    Objects.requireNonNull(type, "type").byteSize(count);
+    version.require("ncclMemAlloc");
+    return NcclMemory.allocate(device, type, count);
+  }
+
+  /**
+   * Estimates how long a group of collectives would take, without launching it. Every rank
+   * estimates the same group, as it would launch it, because NCCL may connect the ranks for it. The
+   * estimate is of the last collective alone, not of the whole group, in microseconds or parts of
+   * them. C: {@code ncclGroupSimulateEnd}, from NCCL 2.22 on.
+   *
+   * @param body enqueues collectives, from this thread, on blocking communicators of two ranks or
+   *     more; only reductions, broadcasts and all-gathers
+   * @return the estimate, or nothing if NCCL makes none
+   * @throws IllegalArgumentException if the group is empty, or one that NCCL would launch (of a
+   *     non-blocking communicator or of a single rank), or has other operations
+   * @throws IllegalStateException if this thread has a group open, if the lambda makes
+   *     communicators or closes what its operations use, if a stream is being captured, or another
+   *     thread uses a communicator
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws NcclTimeoutException if the peers have not come within the longest timeout of the
+   *     communicators, which must then be aborted
+   * @throws NcclException if the library failed
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
+   */
+  public Optional<Duration> estimate(Runnable body) {
+    checkOpen();
+    version.require("ncclGroupSimulateEnd");
+    return NcclGroup.estimate(record(body));
+  }
+
+  /**
+   * Makes NCCL read {@code NCCL_DEBUG} and its kin again. C: {@code ncclResetDebugInit}, from NCCL
+   * 2.24 on.
+   *
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @deprecated NCCL calls this function no supported part of its interface, which will go; it is
+   *     here because {@code nccl.h} declares it. Set the variables before the process starts
+   */
+  @Deprecated
+  public void resetDebugInit() {
+    version.require("ncclResetDebugInit");
+    nccl_h.ncclResetDebugInit();
   }
 
   /**

@@ -13,9 +13,11 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.Deadline;
@@ -24,6 +26,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
+import java.util.Collections;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -31,6 +35,10 @@ import java.util.Set;
 import java.util.SortedSet;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
+import java.util.function.IntSupplier;
+import java.util.function.ToIntFunction;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -56,6 +64,8 @@ public final class NcclCommunicator extends Communicator {
   private final NcclConfig settings;
   private final Making making;
   private final CommunicatorHandle handle = new CommunicatorHandle(this);
+  private final Registrations registrations = new Registrations(this);
+  private final List<Window> windows = new CopyOnWriteArrayList<>();
   // Children that were given up while NCCL was still making them.
   private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
   private volatile boolean revokedByNccl;
@@ -528,6 +538,69 @@ public final class NcclCommunicator extends Communicator {
   }
 
   /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
+  void enqueue(OneSided call) {
+    int result = make(call);
+    if (result != nccl_h.ncclInProgress()) {
+      NcclResults.check(result, call.function());
+    }
+  }
+
+  /** Launches a one-sided operation outside any group. */
+  void launch(OneSided call) {
+    enter(call.function());
+    try {
+      int result = make(call);
+      if (result != 0) {
+        settle(result, call.function());
+      }
+    } finally {
+      leave();
+    }
+  }
+
+  private int make(OneSided call) {
+    return guarded(() -> call.call(handle.pointer(), ((CudaStream) call.stream()).pointer()));
+  }
+
+  /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
+  private int guarded(IntSupplier call) {
+    if (config().blocking()) {
+      return call.getAsInt();
+    }
+    synchronized (handle) {
+      return call.getAsInt();
+    }
+  }
+
+  /**
+   * Makes a call that may wait for the peers, inside this communicator, and waits for its end; in a
+   * thread of its own, with a deadline.
+   */
+  void callWithDeadline(String function, String waitedFor, ToIntFunction<MemorySegment> call) {
+    Deadline.run(
+        function,
+        limit(),
+        waitedFor,
+        () -> inside(function, comm -> settle(guarded(() -> call.applyAsInt(comm)), function)));
+  }
+
+  /** Does inside this communicator what must not be left half-way; with a deadline. */
+  void finishWithDeadline(String function, Consumer<MemorySegment> work) {
+    Deadline.runUninterrupted(
+        function, timeout(), "NCCL to finish with " + this, () -> runInside(function, work));
+  }
+
+  private void runInside(String function, Consumer<MemorySegment> work) {
+    CudaDevices.use(device());
+    MemorySegment comm = handle.enter(function);
+    try {
+      work.accept(comm);
+    } finally {
+      handle.leave();
+    }
+  }
+
+  /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
   void enqueue(OperationCall call) {
     MemorySegment stream = ((CudaStream) call.stream()).pointer();
     int result =
@@ -690,6 +763,252 @@ public final class NcclCommunicator extends Communicator {
     }
   }
 
+  /**
+   * Tells this rank's communicator of memory that collectives will use, so that NCCL can do without
+   * its own buffers. The peers need not do the same. C: {@code ncclCommRegister}, from NCCL 2.19
+   * on.
+   *
+   * @param buffer the memory, of this rank's device, 1 element or more; {@link
+   *     NcclBackend#allocateRegistrable} makes some that suits all of NCCL's transports. Its owner
+   *     cannot be closed before the registration
+   * @return the registration, for the caller to close before the communicator, which otherwise ends
+   *     it
+   * @throws IllegalArgumentException if the buffer is empty or of another device
+   * @throws IllegalStateException if the buffer or the communicator is not open, or another thread
+   *     uses the communicator
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws NcclException if the library failed, or the configured timeout has passed
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
+   */
+  public Registration register(Buffer buffer) {
+    backend.version().require("ncclCommRegister");
+    checkRegistrable(buffer);
+    Registered made = registrations.make(Registration.KIND, buffer, "NCCL to register " + buffer);
+    return new Registration(this, registrations, made);
+  }
+
+  /**
+   * Registers memory together with the other ranks', so that peers reach it directly. Every rank
+   * calls this, in the same order, with the same options; it returns when all have, within the
+   * configured timeout. It is done at once, also within a group; a thread that drives several ranks
+   * uses {@link #registerWindowAsync}. C: {@code ncclCommWindowRegister}, from NCCL 2.27 on.
+   *
+   * <p>After a timeout the ranks abort their communicators; until then the memory stays held.
+   *
+   * @param buffer this rank's memory, from {@link NcclBackend#allocateRegistrable} or CUDA's
+   *     virtual-memory functions, 1 element or more, at a multiple of 4096 bytes; not in another
+   *     open symmetric window of this communicator. Sizes may differ between ranks. Its owner
+   *     cannot be closed before the window
+   * @param options how it is registered
+   * @return the window, for the caller to close before the communicator, which otherwise ends it
+   * @throws IllegalArgumentException if the memory cannot be in a window
+   * @throws IllegalStateException if the buffer or the communicator is not open, or another thread
+   *     uses the communicator
+   * @throws UnsupportedNcclVersionException if NCCL is older, or older than an option
+   * @throws WindowsUnsupportedException if this communicator has no windows
+   * @throws NcclException if the library failed, or not all ranks came in time
+   * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
+   *     it stays
+   */
+  public Window registerWindow(Buffer buffer, WindowOption... options) {
+    return makeWindow(buffer, checkedOptions(buffer, options));
+  }
+
+  /**
+   * Registers memory as {@link #registerWindow} does, without waiting for it; for ranks whose calls
+   * all come from one thread, and for non-blocking communicators. C: {@code
+   * ncclCommWindowRegister}, from NCCL 2.27 on.
+   *
+   * @param buffer as for {@link #registerWindow}
+   * @param options as for {@link #registerWindow}
+   * @return a stage with the window, for its user to close, or with what {@code registerWindow}
+   *     throws after its checks. It ends within the configured timeout, and until then nobody else
+   *     may use the communicator; dependents run in a thread of nccl4j's own, or, if it has
+   *     completed already, in the one that adds them
+   * @throws IllegalArgumentException if the memory cannot be in a window
+   * @throws IllegalStateException if the buffer or the communicator is not open
+   * @throws UnsupportedNcclVersionException if NCCL is older, or older than an option
+   */
+  public CompletionStage<Window> registerWindowAsync(Buffer buffer, WindowOption... options) {
+    Set<WindowOption> checked = checkedOptions(buffer, options);
+    CompletableFuture<Window> stage = new CompletableFuture<>();
+    Runnable work =
+        () -> {
+          try {
+            stage.complete(makeWindow(buffer, checked));
+          } catch (Throwable failure) {
+            stage.completeExceptionally(failure);
+          }
+        };
+    Thread.ofPlatform().daemon().name("nccl4j-registerWindow").start(work);
+    return stage.minimalCompletionStage();
+  }
+
+  private Window makeWindow(Buffer buffer, Set<WindowOption> options) {
+    Registered made =
+        registrations.make(
+            Window.kind(options), buffer, "all ranks to register a window with " + this);
+    if (made.handle().address() == 0) {
+      registrations.drop(made);
+      throw new WindowsUnsupportedException(toString());
+    }
+    Window window = new Window(this, registrations, made, options);
+    windows.add(window);
+    return window;
+  }
+
+  private Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
+    backend.version().require("ncclCommWindowRegister");
+    Set<WindowOption> set = EnumSet.noneOf(WindowOption.class);
+    Collections.addAll(set, options);
+    set.forEach(option -> option.require(backend.version()));
+    checkRegistrable(buffer);
+    if (buffer.space() != Buffer.Space.DEVICE || CudaMemory.allocated(buffer)) {
+      throw new IllegalArgumentException(
+          "buffer is "
+              + buffer
+              + ", which CUDA cannot share as a window; allocate it with"
+              + " NcclBackend.allocateRegistrable");
+    }
+    if (buffer.address() % Window.ALIGNMENT != 0) {
+      throw new IllegalArgumentException(
+          "buffer is at 0x%x; a window begins at a multiple of %d"
+              .formatted(buffer.address(), Window.ALIGNMENT));
+    }
+    if (set.contains(WindowOption.SYMMETRIC)) {
+      checkInNoOtherWindow(buffer);
+    }
+    return Collections.unmodifiableSet(set);
+  }
+
+  private void checkInNoOtherWindow(Buffer buffer) {
+    symmetricWindows()
+        .filter(window -> window.overlaps(buffer))
+        .findFirst()
+        .ifPresent(
+            window -> {
+              throw new IllegalArgumentException(
+                  "buffer " + buffer + " is in another symmetric window already: " + window);
+            });
+  }
+
+  private java.util.stream.Stream<Window> symmetricWindows() {
+    windows.removeIf(window -> !window.open());
+    return windows.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
+  }
+
+  private void checkRegistrable(Buffer buffer) {
+    check(buffer, "buffer");
+    if (buffer.count() == 0) {
+      throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
+    }
+  }
+
+  /** Throws unless this rank can use the buffer now. */
+  void checkUsable(Buffer buffer, String argument) {
+    check(buffer, argument);
+  }
+
+  /** Throws unless the memory can be put into that window of the peers. */
+  void checkPut(Buffer source, Window window) {
+    Objects.requireNonNull(window, "window");
+    window.checkOpen("window");
+    if (window.communicator() != this) {
+      throw new IllegalArgumentException(
+          "window is of " + window.communicator() + "; it must be this rank's own, of " + this);
+    }
+    if (!window.options().contains(WindowOption.SYMMETRIC)) {
+      throw new IllegalArgumentException("window is " + window + "; it must be a symmetric one");
+    }
+    if (symmetricWindows().noneMatch(own -> own.contains(source))) {
+      throw new IllegalArgumentException(
+          "source is " + source + "; it must lie in a symmetric window of " + this);
+    }
+  }
+
+  /** Asks NCCL where this rank's memory of a window lies. */
+  long userPointer(MemorySegment window) {
+    backend.version().require("ncclWinGetUserPtr");
+    checkConnected();
+    MemorySegment comm = handle.enter("ncclWinGetUserPtr");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
+      NcclResults.check(nccl_h.ncclWinGetUserPtr(comm, window, pointer), "ncclWinGetUserPtr");
+      return pointer.get(ValueLayout.ADDRESS, 0).address();
+    } finally {
+      handle.leave();
+    }
+  }
+
+  /**
+   * Writes data into a peer's window, which that peer need not take part in, and signals it. The
+   * peer finds the data when it has waited for the signal with {@link #waitSignal}; puts and
+   * signals to one peer arrive in the order of this rank's calls. The source may be written again
+   * when the stream has passed. It takes part in groups and captures like a collective. C: {@code
+   * ncclPutSignal}, from NCCL 2.29.2 on.
+   *
+   * <p>The first one-sided operation of a communicator is collective: every rank makes one, or all
+   * wait.
+   *
+   * @param source the data, 1 element or more, in a symmetric window of this communicator
+   * @param peer the rank to write to
+   * @param window the symmetric window to write to, as this rank registered it
+   * @param offset the first element that is written in the peer's window, counted in elements of
+   *     the source's type. It is checked against this rank's window; where the peer's is smaller,
+   *     it must fit there too
+   * @param stream the stream that orders the operation, of this rank's device
+   * @throws IllegalArgumentException if an argument does not fit
+   * @throws IllegalStateException if anything is closed, or another thread uses the communicator
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws NcclException if the library failed, as where the ranks cannot reach each other's
+   *     memory
+   */
+  public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
+    backend.version().require("ncclPutSignal");
+    submit(OneSided.Put.checked(this, source, peer, window, offset, stream));
+  }
+
+  /**
+   * Signals a peer without data, after this rank's earlier puts and signals to it. It takes part in
+   * groups and captures like a collective; the first of a communicator is collective, as with
+   * {@link #putSignal}. C: {@code ncclSignal}, from NCCL 2.29.2 on.
+   *
+   * @param peer the rank to signal
+   * @param stream the stream that orders the operation, of this rank's device
+   * @throws IllegalArgumentException if there is no such rank, or the stream does not fit
+   * @throws IllegalStateException if anything is closed, or another thread uses the communicator
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws NcclException if the library failed, as where the ranks cannot reach each other's
+   *     memory
+   */
+  public void signal(int peer, Stream stream) {
+    backend.version().require("ncclSignal");
+    checkConnected();
+    submit(OneSided.Signal.checked(this, peer, stream));
+  }
+
+  /**
+   * Lets the stream wait for signals of peers, each of which ends one wait. What they have put
+   * before is visible to the stream's later work. It takes part in groups and captures like a
+   * collective; the first of a communicator is collective, as with {@link #putSignal}. C: {@code
+   * ncclWaitSignal}, from NCCL 2.29.2 on.
+   *
+   * @param signals how many signals of which peers, each peer once
+   * @param stream the stream that waits, of this rank's device
+   * @throws IllegalArgumentException if there is no such rank, none at all, or one twice
+   * @throws IllegalStateException if anything is closed, or another thread uses the communicator
+   * @throws UnsupportedNcclVersionException if NCCL is older
+   * @throws NcclException if the library failed, as where the ranks cannot reach each other's
+   *     memory
+   */
+  public void waitSignal(List<ExpectedSignals> signals, Stream stream) {
+    backend.version().require("ncclWaitSignal");
+    checkConnected();
+    Objects.requireNonNull(signals, "signals");
+    submit(OneSided.Wait.checked(this, signals, stream));
+  }
+
   @Override
   protected void checkFloat8(Operation operation, DataType type) {
     backend.version().require(FirstRelease.FLOAT8_DATA, operation.function() + " of " + type);
@@ -780,7 +1099,9 @@ public final class NcclCommunicator extends Communicator {
           "NCCL to free " + this,
           () -> {
             CudaDevices.use(device());
-            NcclResults.check(nccl_h.ncclCommAbort(comm), "ncclCommAbort");
+            int result = nccl_h.ncclCommAbort(comm);
+            registrations.forgetAll();
+            NcclResults.check(result, "ncclCommAbort");
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
@@ -841,6 +1162,7 @@ public final class NcclCommunicator extends Communicator {
     CudaDevices.use(device());
     MemorySegment comm = handle.enterForLong("ncclCommFinalize");
     try {
+      registrations.closeAll(comm);
       if (memorySuspended) {
         resume(comm);
       }

@@ -1,19 +1,42 @@
 package io.nccl4j.nccl;
 
+import io.nccl4j.BackendCall;
 import io.nccl4j.GroupCall;
+import io.nccl4j.Operation;
 import io.nccl4j.OperationCall;
+import io.nccl4j.bindings.nccl.ncclSimInfo_t;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.EnumSet;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
+import java.util.function.IntSupplier;
 
 /**
  * The launching of a group that has been recorded and checked: {@code ncclGroupStart}, the calls,
  * {@code ncclGroupEnd}.
  */
 final class NcclGroup {
+  // NCCL_SIM_INFO_INITIALIZER's, which has no name of its own.
+  private static final int SIM_INFO_MAGIC = 0x74685283;
+  private static final double NANOS_PER_MICROSECOND = 1_000;
+  // NCCL makes sends and receives of the others. A simulation that has any leaves its communicator
+  // noted as if it were being connected, and later ones never are.
+  private static final Set<Operation> ESTIMABLE =
+      EnumSet.of(
+          Operation.ALL_REDUCE,
+          Operation.BROADCAST,
+          Operation.REDUCE,
+          Operation.ALL_GATHER,
+          Operation.REDUCE_SCATTER);
+
   private NcclGroup() {}
 
   /**
@@ -24,25 +47,93 @@ final class NcclGroup {
     checkOneKind(calls);
     Set<NcclCommunicator> communicators = new LinkedHashSet<>();
     try {
-      for (GroupCall call : calls) {
-        if (!communicators.contains(communicator(call))) {
-          communicator(call).enter("ncclGroupStart");
-          communicators.add(communicator(call));
-        }
-      }
-      int result = launchInside(calls);
-      settle(communicators, result);
+      enter(calls, communicators);
+      settle(communicators, callTogether(calls, nccl_h::ncclGroupEnd));
     } finally {
       communicators.forEach(NcclCommunicator::leave);
     }
   }
 
-  private static int launchInside(List<GroupCall> calls) {
+  /**
+   * Estimates how long the last collective takes, without launching anything. It is done in a
+   * thread of its own: connecting for it may wait for the peers, and whatever fails leaves the
+   * caller's group depth as it was.
+   */
+  static Optional<Duration> estimate(List<GroupCall> calls) {
+    checkEstimable(calls);
+    float[] microseconds = new float[1];
+    Duration limit =
+        calls.stream()
+            .map(call -> call.communicator().config().timeout())
+            .max(Duration::compareTo)
+            .orElseThrow();
+    Deadline.run(
+        "ncclGroupSimulateEnd",
+        limit,
+        "the peers, which must estimate the same group",
+        () -> microseconds[0] = simulate(calls));
+    return microseconds[0] == nccl_h.NCCL_UNDEF_FLOAT()
+        ? Optional.empty()
+        : Optional.of(Duration.ofNanos(Math.round(microseconds[0] * NANOS_PER_MICROSECOND)));
+  }
+
+  private static float simulate(List<GroupCall> calls) {
+    CudaDevices.use(calls.getFirst().communicator().device());
+    Set<NcclCommunicator> communicators = new LinkedHashSet<>();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment info = ncclSimInfo_t.allocate(arena);
+      ncclSimInfo_t.size(info, ncclSimInfo_t.sizeof());
+      ncclSimInfo_t.magic(info, SIM_INFO_MAGIC);
+      ncclSimInfo_t.version(info, nccl_h.NCCL_VERSION_CODE());
+      ncclSimInfo_t.estimatedTime(info, nccl_h.NCCL_UNDEF_FLOAT());
+      enter(calls, communicators);
+      int result = callTogether(calls, () -> nccl_h.ncclGroupSimulateEnd(info));
+      NcclResults.check(result, "ncclGroupSimulateEnd");
+      return ncclSimInfo_t.estimatedTime(info);
+    } finally {
+      communicators.forEach(NcclCommunicator::leave);
+    }
+  }
+
+  /** Throws for what NCCL would launch, or would spoil its communicator with. */
+  private static void checkEstimable(List<GroupCall> calls) {
+    if (calls.isEmpty()) {
+      throw new IllegalArgumentException("the group is empty; there must be a collective in it");
+    }
+    for (GroupCall call : calls) {
+      if (!(call instanceof OperationCall one) || !ESTIMABLE.contains(one.operation())) {
+        throw new IllegalArgumentException(
+            "the group has a call that NCCL cannot estimate; it can only estimate " + ESTIMABLE);
+      }
+      if (!one.communicator().config().blocking()) {
+        throw new IllegalArgumentException(
+            "NCCL would launch the group instead of estimating it, because it is of non-blocking "
+                + one.communicator());
+      }
+      if (one.communicator().size() == 1) {
+        throw new IllegalArgumentException(
+            "NCCL would launch the group instead of estimating it, because it is of one rank: "
+                + one.communicator());
+      }
+    }
+  }
+
+  /** Enters each communicator of the calls once, noting it in the set for the caller to leave. */
+  private static void enter(List<GroupCall> calls, Set<NcclCommunicator> entered) {
+    for (GroupCall call : calls) {
+      if (!entered.contains(communicator(call))) {
+        communicator(call).enter("ncclGroupStart");
+        entered.add(communicator(call));
+      }
+    }
+  }
+
+  private static int callTogether(List<GroupCall> calls, IntSupplier end) {
     NcclResults.check(nccl_h.ncclGroupStart(), "ncclGroupStart");
     boolean complete = false;
     try {
       for (GroupCall call : calls) {
-        communicator(call).enqueue((OperationCall) call);
+        enqueue(call);
       }
       complete = true;
     } finally {
@@ -52,7 +143,15 @@ final class NcclGroup {
         nccl_h.ncclGroupEnd();
       }
     }
-    return nccl_h.ncclGroupEnd();
+    return end.getAsInt();
+  }
+
+  private static void enqueue(GroupCall call) {
+    switch (call) {
+      case OperationCall operation -> communicator(call).enqueue(operation);
+      // The only calls of its own that this backend submits.
+      case BackendCall own -> communicator(call).enqueue((OneSided) own);
+    }
   }
 
   /** Makes a call that NCCL must refuse, after which the group's end launches nothing. */

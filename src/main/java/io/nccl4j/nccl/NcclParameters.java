@@ -1,0 +1,338 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.NcclException;
+import io.nccl4j.Result;
+import io.nccl4j.UnsupportedNcclVersionException;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.NcclResults;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.math.BigInteger;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Function;
+
+/**
+ * The parameters that NCCL runs with, by the names of their environment variables: what is in
+ * force, wherever it was set. From NCCL 2.30.4 on; it takes no GPU.
+ *
+ * <p>NCCL gives a parameter as its own type only, so there is a method for each; {@link #text} and
+ * {@link #bytes} take any. It knows the parameters of this interface alone, which are few so far:
+ * {@link #keys} lists those that NCCL documents, private ones can be asked for by name, and more
+ * may come when plugins are loaded.
+ *
+ * <p>Any thread may ask. NCCL does not guard its own state here, so all calls of this process are
+ * made one at a time; other code that calls these functions must not run meanwhile.
+ *
+ * <p>Setting a variable in the running process reaches NCCL only before it first reads that
+ * variable, and Java cannot set one: set them before the process starts. {@code NCCL_NO_CACHE}
+ * names variables that NCCL reads anew each time.
+ */
+public final class NcclParameters {
+  // Guards NCCL's unlocked registry state, which is one per process.
+  private static final Object LOCK = new Object();
+  private static final int SMALLEST_ROOM = 64;
+  private static final int LARGEST_ROOM = 1 << 20;
+
+  /** One of NCCL's typed getters. */
+  private interface Getter {
+    int get(MemorySegment handle, MemorySegment value);
+  }
+
+  private NcclParameters() {}
+
+  /**
+   * {@return the parameters of the NCCL library of this process, which is loaded if it is not yet}
+   *
+   * @throws LibraryNotFoundException if no usable {@code libnccl} is found
+   * @throws UnsupportedNcclVersionException if NCCL is older than 2.30.4
+   * @throws IllegalCallerException if nccl4j has no native access
+   */
+  public static NcclParameters load() {
+    new NcclVersion(NativeLibrary.NCCL.load().version())
+        .require("ncclParamGetParameter");
+    return new NcclParameters();
+  }
+
+  /**
+   * {@return the names of the parameters that NCCL documents, sorted; with {@code
+   * NCCL_PARAM_DUMP_ALL=1} set, of all} C: {@code ncclParamGetAllParameterKeys}.
+   *
+   * @throws NcclException if the library failed
+   */
+  public List<String> keys() {
+    synchronized (LOCK) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment table = arena.allocate(ValueLayout.ADDRESS);
+        MemorySegment length = arena.allocate(ValueLayout.JAVA_INT);
+        NcclResults.check(
+            nccl_h.ncclParamGetAllParameterKeys(table, length), "ncclParamGetAllParameterKeys");
+        return strings(table.get(ValueLayout.ADDRESS, 0), length.get(ValueLayout.JAVA_INT, 0));
+      }
+    }
+  }
+
+  @SuppressWarnings("restricted") // NCCL has just told how many pointers lie there.
+  private static List<String> strings(MemorySegment table, int length) {
+    MemorySegment pointers = table.reinterpret(length * ValueLayout.ADDRESS.byteSize());
+    List<String> strings = new ArrayList<>();
+    for (int i = 0; i < length; i++) {
+      strings.add(string(pointers.getAtIndex(ValueLayout.ADDRESS, i)));
+    }
+    strings.sort(null);
+    return List.copyOf(strings);
+  }
+
+  /**
+   * {@return a parameter's value as text, whatever its type} C: {@code ncclParamGetParameter}.
+   *
+   * @param key the name, such as {@code NCCL_DEBUG}
+   * @throws IllegalArgumentException if NCCL has no such parameter
+   * @throws NcclException if the library failed
+   */
+  public String text(String key) {
+    synchronized (LOCK) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment value = arena.allocate(ValueLayout.ADDRESS);
+        MemorySegment length = arena.allocate(ValueLayout.JAVA_INT);
+        int result = nccl_h.ncclParamGetParameter(arena.allocateFrom(key), value, length);
+        checkKnown(result, "ncclParamGetParameter", key);
+        return string(value.get(ValueLayout.ADDRESS, 0));
+      }
+    }
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code const char *}} One that is not set reads
+   * as an empty string. C: {@code ncclParamBind}, {@code ncclParamGetStr}.
+   *
+   * @param key the name, such as {@code NCCL_DEBUG_FILE}
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public String string(String key) {
+    return typed(
+        key,
+        "const char *",
+        "ncclParamGetStr",
+        nccl_h::ncclParamGetStr,
+        value -> string(value.get(ValueLayout.ADDRESS, 0)));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code int8_t}} C: {@code ncclParamBind},
+   * {@code ncclParamGetI8}.
+   *
+   * @param key the name
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public byte int8(String key) {
+    return typed(
+        key,
+        "int8_t",
+        "ncclParamGetI8",
+        nccl_h::ncclParamGetI8,
+        value -> value.get(ValueLayout.JAVA_BYTE, 0));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code int16_t}} C: {@code ncclParamBind},
+   * {@code ncclParamGetI16}.
+   *
+   * @param key the name
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public short int16(String key) {
+    return typed(
+        key,
+        "int16_t",
+        "ncclParamGetI16",
+        nccl_h::ncclParamGetI16,
+        value -> value.get(ValueLayout.JAVA_SHORT, 0));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code int32_t}} C: {@code ncclParamBind},
+   * {@code ncclParamGetI32}.
+   *
+   * @param key the name
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public int int32(String key) {
+    return typed(
+        key,
+        "int32_t",
+        "ncclParamGetI32",
+        nccl_h::ncclParamGetI32,
+        value -> value.get(ValueLayout.JAVA_INT, 0));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code int64_t}} C: {@code ncclParamBind},
+   * {@code ncclParamGetI64}.
+   *
+   * @param key the name
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public long int64(String key) {
+    return typed(
+        key,
+        "int64_t",
+        "ncclParamGetI64",
+        nccl_h::ncclParamGetI64,
+        value -> value.get(ValueLayout.JAVA_LONG, 0));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code uint8_t}, from 0 to 255} C: {@code
+   * ncclParamBind}, {@code ncclParamGetU8}.
+   *
+   * @param key the name
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public int uint8(String key) {
+    return typed(
+        key,
+        "uint8_t",
+        "ncclParamGetU8",
+        nccl_h::ncclParamGetU8,
+        value -> Byte.toUnsignedInt(value.get(ValueLayout.JAVA_BYTE, 0)));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code uint16_t}, from 0 to 65535} C: {@code
+   * ncclParamBind}, {@code ncclParamGetU16}.
+   *
+   * @param key the name
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public int uint16(String key) {
+    return typed(
+        key,
+        "uint16_t",
+        "ncclParamGetU16",
+        nccl_h::ncclParamGetU16,
+        value -> Short.toUnsignedInt(value.get(ValueLayout.JAVA_SHORT, 0)));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code uint32_t}, from 0 to 2^32 - 1} C: {@code
+   * ncclParamBind}, {@code ncclParamGetU32}.
+   *
+   * @param key the name, such as {@code NCCL_DEBUG_TIMESTAMP_LEVELS}
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public long uint32(String key) {
+    return typed(
+        key,
+        "uint32_t",
+        "ncclParamGetU32",
+        nccl_h::ncclParamGetU32,
+        value -> Integer.toUnsignedLong(value.get(ValueLayout.JAVA_INT, 0)));
+  }
+
+  /**
+   * {@return the value of a parameter of the C type {@code uint64_t}, from 0 to 2^64 - 1} C: {@code
+   * ncclParamBind}, {@code ncclParamGetU64}.
+   *
+   * @param key the name, such as {@code NCCL_DEBUG_SUBSYS}
+   * @throws IllegalArgumentException if NCCL has no such parameter, or of another type
+   * @throws NcclException if the library failed
+   */
+  public BigInteger uint64(String key) {
+    return typed(
+        key,
+        "uint64_t",
+        "ncclParamGetU64",
+        nccl_h::ncclParamGetU64,
+        value -> new BigInteger(Long.toUnsignedString(value.get(ValueLayout.JAVA_LONG, 0))));
+  }
+
+  private static <T> T typed(
+      String key, String type, String function, Getter getter, Function<MemorySegment, T> read) {
+    synchronized (LOCK) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
+        int result = getter.get(bind(key, arena), value);
+        if (result == Result.INVALID_ARGUMENT.code()) {
+          throw new IllegalArgumentException(
+              "key is %s, a parameter of another type than %s; NCCL gives it as its own type only"
+                  .formatted(key, type));
+        }
+        NcclResults.check(result, function);
+        return read.apply(value);
+      }
+    }
+  }
+
+  /**
+   * {@return the bytes of a parameter's value as NCCL keeps it, in the machine's byte order; of a
+   * string its characters and a NUL} C: {@code ncclParamBind}, {@code ncclParamGet}.
+   *
+   * @param key the name, such as {@code NCCL_SET_THREAD_NAME}
+   * @throws IllegalArgumentException if NCCL has no such parameter
+   * @throws NcclException if the library failed
+   */
+  public byte[] bytes(String key) {
+    synchronized (LOCK) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment handle = bind(key, arena);
+        MemorySegment length = arena.allocate(ValueLayout.JAVA_INT);
+        int room = SMALLEST_ROOM;
+        MemorySegment value = arena.allocate(room);
+        int result = nccl_h.ncclParamGet(handle, value, room, length);
+        // Too little room is an invalid argument, and nothing says how much it takes.
+        while (result == Result.INVALID_ARGUMENT.code() && room < LARGEST_ROOM) {
+          room *= 2;
+          value = arena.allocate(room);
+          result = nccl_h.ncclParamGet(handle, value, room, length);
+        }
+        NcclResults.check(result, "ncclParamGet");
+        return Arrays.copyOf(
+            value.toArray(ValueLayout.JAVA_BYTE), length.get(ValueLayout.JAVA_INT, 0));
+      }
+    }
+  }
+
+  /**
+   * Prints all that {@link #keys} lists to the standard output of the process, each with its type,
+   * value, origin and what it accepts. The text passes Java's {@code System.out} by, and C's buffer
+   * keeps it for a while where that is no terminal. C: {@code ncclParamDumpAll}.
+   */
+  public void dump() {
+    synchronized (LOCK) {
+      nccl_h.ncclParamDumpAll();
+    }
+  }
+
+  private static MemorySegment bind(String key, Arena arena) {
+    MemorySegment handle = arena.allocate(ValueLayout.ADDRESS);
+    checkKnown(nccl_h.ncclParamBind(handle, arena.allocateFrom(key)), "ncclParamBind", key);
+    return handle.get(ValueLayout.ADDRESS, 0);
+  }
+
+  private static void checkKnown(int result, String function, String key) {
+    if (result == Result.INVALID_ARGUMENT.code()) {
+      throw new IllegalArgumentException(
+          "key is " + key + "; NCCL has no such parameter, or has not loaded what brings it");
+    }
+    NcclResults.check(result, function);
+  }
+
+  /** Copies a string that NCCL overwrites at this thread's next call. */
+  @SuppressWarnings("restricted") // A C string has no known size; it ends at its NUL.
+  private static String string(MemorySegment pointer) {
+    return pointer.address() == 0 ? "" : pointer.reinterpret(Long.MAX_VALUE).getString(0);
+  }
+}

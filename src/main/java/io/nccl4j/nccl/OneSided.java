@@ -1,0 +1,199 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.BackendCall;
+import io.nccl4j.Buffer;
+import io.nccl4j.Stream;
+import io.nccl4j.bindings.nccl.ncclWaitSignalDesc_t;
+import io.nccl4j.bindings.nccl.nccl_h;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * The operations by which one rank reaches another's memory without the other's call. Signal index,
+ * context and flags must be 0 in this release of NCCL, and are.
+ */
+sealed interface OneSided extends BackendCall {
+  @Override
+  NcclCommunicator communicator();
+
+  /** Returns the name of NCCL's function. */
+  String function();
+
+  /** Calls NCCL, by the thread inside the communicator. */
+  int call(MemorySegment comm, MemorySegment onStream);
+
+  @Override
+  default void launch() {
+    communicator().launch(this);
+  }
+
+  /**
+   * A write into a peer's window, and a signal.
+   *
+   * @param offset where in the peer's window, in bytes
+   */
+  record Put(
+      NcclCommunicator communicator,
+      Buffer source,
+      int peer,
+      Window window,
+      long offset,
+      Stream stream)
+      implements OneSided {
+
+    /** Checks the arguments of {@link NcclCommunicator#putSignal}. */
+    static Put checked(
+        NcclCommunicator communicator,
+        Buffer source,
+        int peer,
+        Window window,
+        long offset,
+        Stream stream) {
+      communicator.checkUsable(source, "source");
+      checkPeer(communicator, peer);
+      communicator.checkPut(source, window);
+      if (source.count() == 0) {
+        throw new IllegalArgumentException(
+            "source has count 0; a put needs data, and signal() tells a peer without any");
+      }
+      Buffer target = window.buffer();
+      int bytes = source.type().bytes();
+      if (offset < 0 || offset > (target.byteSize() - source.byteSize()) / bytes) {
+        throw new IllegalArgumentException(
+            "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
+                .formatted(offset, source.count(), source.type(), target.byteSize()));
+      }
+      return new Put(communicator, source, peer, window, offset * bytes, stream);
+    }
+
+    @Override
+    public String function() {
+      return "ncclPutSignal";
+    }
+
+    @Override
+    public int call(MemorySegment comm, MemorySegment onStream) {
+      return nccl_h.ncclPutSignal(
+          source.pointer(),
+          source.count(),
+          source.type().code(),
+          peer,
+          window.registered().handle(),
+          offset,
+          0,
+          0,
+          0,
+          comm,
+          onStream);
+    }
+
+    @Override
+    public List<Buffer> operands() {
+      return List.of(source);
+    }
+
+    @Override
+    public Put on(Stream other) {
+      return new Put(communicator, source, peer, window, offset, other);
+    }
+
+    @Override
+    public void checkOperandsOpen() {
+      communicator.checkUsable(source, "source");
+      communicator.checkPut(source, window);
+    }
+  }
+
+  /** A signal alone. */
+  record Signal(NcclCommunicator communicator, int peer, Stream stream) implements OneSided {
+    /** Checks the arguments of {@link NcclCommunicator#signal}. */
+    static Signal checked(NcclCommunicator communicator, int peer, Stream stream) {
+      checkPeer(communicator, peer);
+      return new Signal(communicator, peer, stream);
+    }
+
+    @Override
+    public String function() {
+      return "ncclSignal";
+    }
+
+    @Override
+    public int call(MemorySegment comm, MemorySegment onStream) {
+      return nccl_h.ncclSignal(peer, 0, 0, 0, comm, onStream);
+    }
+
+    @Override
+    public Signal on(Stream other) {
+      return new Signal(communicator, peer, other);
+    }
+
+    @Override
+    public void checkOperandsOpen() {
+      // It uses nothing but its communicator.
+    }
+  }
+
+  /** A wait for peers' signals. */
+  record Wait(NcclCommunicator communicator, List<ExpectedSignals> signals, Stream stream)
+      implements OneSided {
+
+    /** Checks the arguments of {@link NcclCommunicator#waitSignal}. */
+    static Wait checked(
+        NcclCommunicator communicator, List<ExpectedSignals> signals, Stream stream) {
+      List<ExpectedSignals> kept = List.copyOf(signals);
+      if (kept.isEmpty()) {
+        throw new IllegalArgumentException("signals is empty; there must be a peer to wait for");
+      }
+      Set<Integer> peers = new HashSet<>();
+      for (ExpectedSignals expected : kept) {
+        checkPeer(communicator, expected.peer());
+        if (!peers.add(expected.peer())) {
+          throw new IllegalArgumentException(
+              "signals names peer " + expected.peer() + " twice; each peer has one count");
+        }
+      }
+      return new Wait(communicator, kept, stream);
+    }
+
+    @Override
+    public String function() {
+      return "ncclWaitSignal";
+    }
+
+    @Override
+    public int call(MemorySegment comm, MemorySegment onStream) {
+      // NCCL copies the descriptors before it returns, also into a group.
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment descriptors = ncclWaitSignalDesc_t.allocateArray(signals.size(), arena);
+        for (int i = 0; i < signals.size(); i++) {
+          MemorySegment descriptor = ncclWaitSignalDesc_t.asSlice(descriptors, i);
+          ncclWaitSignalDesc_t.opCnt(descriptor, signals.get(i).count());
+          ncclWaitSignalDesc_t.peer(descriptor, signals.get(i).peer());
+          ncclWaitSignalDesc_t.sigIdx(descriptor, 0);
+          ncclWaitSignalDesc_t.ctx(descriptor, 0);
+        }
+        return nccl_h.ncclWaitSignal(signals.size(), descriptors, comm, onStream);
+      }
+    }
+
+    @Override
+    public Wait on(Stream other) {
+      return new Wait(communicator, signals, other);
+    }
+
+    @Override
+    public void checkOperandsOpen() {
+      // It uses nothing but its communicator.
+    }
+  }
+
+  private static void checkPeer(NcclCommunicator communicator, int peer) {
+    if (peer < 0 || peer >= communicator.size()) {
+      throw new IllegalArgumentException(
+          "peer is " + peer + "; it must be from 0 to " + (communicator.size() - 1));
+    }
+  }
+}

@@ -1,0 +1,80 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.internal.NcclResults;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * Memory that a communicator knows, and the handle that NCCL gave for it: what {@link Registration}
+ * and {@link Window} have in common.
+ *
+ * <p>The buffer is held, so that its owner is not closed before this; NCCL would not notice.
+ */
+final class Registered {
+  /** The native call that registers; it writes the handle into the cell. */
+  interface Call {
+    int make(MemorySegment communicator, MemorySegment memory, long bytes, MemorySegment cell);
+  }
+
+  /** The native call that gives a handle back. */
+  interface Undo {
+    int make(MemorySegment communicator, MemorySegment handle);
+  }
+
+  /**
+   * The functions of one kind of registration.
+   *
+   * @param registering the name of the function that registers
+   * @param register that function
+   * @param deregistering the name of the function that takes it back
+   * @param deregister that function
+   */
+  record Kind(String registering, Call register, String deregistering, Undo deregister) {}
+
+  private final Kind kind;
+  private final Buffer buffer;
+  private final Buffer.Hold hold;
+  // NCCL may write the handle after the call has answered, or was given up: the cell lives until
+  // that is known to be over.
+  private final Arena arena = Arena.ofShared();
+  private final MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
+
+  Registered(Kind kind, Buffer buffer, String holder) {
+    this.kind = kind;
+    this.hold = buffer.hold(holder);
+    this.buffer = buffer.slice(0, buffer.count());
+  }
+
+  Kind kind() {
+    return kind;
+  }
+
+  /** Returns a view of the memory. */
+  Buffer buffer() {
+    return buffer;
+  }
+
+  int register(MemorySegment communicator) {
+    return kind.register().make(communicator, buffer.pointer(), buffer.byteSize(), cell);
+  }
+
+  /** Returns the handle that NCCL has written; NULL where it has not, or will not. */
+  MemorySegment handle() {
+    return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+  }
+
+  /** Gives the handle back, by the thread inside the communicator. */
+  void deregister(MemorySegment communicator) {
+    if (handle().address() != 0) {
+      NcclResults.check(kind.deregister().make(communicator, handle()), kind.deregistering());
+    }
+  }
+
+  /** Lets the buffer go; when NCCL knows the memory no more. */
+  void release() {
+    hold.close();
+    arena.close();
+  }
+}

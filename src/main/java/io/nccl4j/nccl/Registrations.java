@@ -1,0 +1,104 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.NcclTimeoutException;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+
+/** The memory that one communicator knows, until it is given back or the communicator ends. */
+final class Registrations {
+  private final NcclCommunicator communicator;
+  private final List<Registered> known = new ArrayList<>();
+  private boolean over;
+
+  Registrations(NcclCommunicator communicator) {
+    this.communicator = communicator;
+  }
+
+  /**
+   * Registers memory, which is held from before NCCL knows it.
+   *
+   * @param waitedFor what a time-out message says was waited for
+   */
+  Registered make(Registered.Kind kind, Buffer buffer, String waitedFor) {
+    Registered made = new Registered(kind, buffer, "a registration with " + communicator);
+    add(made);
+    try {
+      communicator.callWithDeadline(kind.registering(), waitedFor, made::register);
+      return made;
+    } catch (NcclTimeoutException | CancellationException | CommunicatorAbortedException e) {
+      // The call goes on and NCCL may still come to know the memory: it ends with the communicator.
+      throw e;
+    } catch (RuntimeException refused) {
+      drop(made);
+      throw refused;
+    }
+  }
+
+  /** Gives memory back, unless it has been, or has ended with the communicator. */
+  void close(Registered registered) {
+    if (communicator.open() && knows(registered)) {
+      communicator.finishWithDeadline(
+          registered.kind().deregistering(), comm -> deregister(registered, comm));
+    }
+  }
+
+  private void deregister(Registered registered, MemorySegment comm) {
+    if (knows(registered)) {
+      registered.deregister(comm);
+      drop(registered);
+    }
+  }
+
+  /** Gives everything back, the last first; by the thread inside the communicator. */
+  void closeAll(MemorySegment comm) {
+    for (Registered registered : all().reversed()) {
+      deregister(registered, comm);
+    }
+  }
+
+  /** Lets go of everything, since NCCL has freed the communicator with all that it knew. */
+  void forgetAll() {
+    List<Registered> all;
+    synchronized (this) {
+      over = true;
+      all = all();
+      known.clear();
+    }
+    all.forEach(Registered::release);
+  }
+
+  private void add(Registered registered) {
+    synchronized (this) {
+      if (!over) {
+        known.add(registered);
+        return;
+      }
+    }
+    registered.release();
+    throw new CommunicatorAbortedException(
+        registered.kind().registering(), communicator.toString());
+  }
+
+  /** Forgets memory that NCCL does not know, or knows no more. */
+  void drop(Registered registered) {
+    boolean mine;
+    synchronized (this) {
+      mine = known.remove(registered);
+    }
+    if (mine) {
+      registered.release();
+    }
+  }
+
+  synchronized boolean knows(Registered registered) {
+    return known.contains(registered);
+  }
+
+  private synchronized List<Registered> all() {
+    return List.copyOf(known);
+  }
+}
