@@ -90,6 +90,20 @@ final class StandIn {
     return struct;
   }
 
+  /** Says whether communicators have windows. */
+  static void windows(boolean supported) {
+    call(
+        "nccl4j_standin_windows",
+        FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT),
+        supported ? 1 : 0);
+  }
+
+  /** Returns how often two threads were at once in state of the parameters that is not locked. */
+  static long parameterOverlaps() {
+    return (long)
+        call("nccl4j_standin_param_overlaps", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
+  }
+
   /** Takes back all that tests have set. */
   static void reset() {
     call("nccl4j_standin_reset", FunctionDescriptor.ofVoid());
