@@ -53,8 +53,7 @@ public final class NcclParameters {
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static NcclParameters load() {
-    new NcclVersion(NativeLibrary.NCCL.load().version())
-        .require("ncclParamGetParameter");
+    new NcclVersion(NativeLibrary.NCCL.load().version()).require("ncclParamGetParameter");
     return new NcclParameters();
   }
 

@@ -208,8 +208,7 @@ class WindowTest {
           () -> buffers.get(0).close(),
           "NCCL may still come to know the memory");
       Window peers =
-          Pair.await(
-              two.rank(1).registerWindowAsync(buffers.get(1), WindowOption.SYMMETRIC));
+          Pair.await(two.rank(1).registerWindowAsync(buffers.get(1), WindowOption.SYMMETRIC));
       awaitNobodyInside(two, buffers.get(0));
       peers.close();
       two.rank(0).close();
