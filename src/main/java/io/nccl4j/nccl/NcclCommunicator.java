@@ -581,7 +581,7 @@ public final class NcclCommunicator extends Communicator {
         function,
         limit(),
         waitedFor,
-        () -> inside(function, comm -> settle(guarded(() -> call.applyAsInt(comm)), function)));
+        () -> runInside(function, comm -> settle(guarded(() -> call.applyAsInt(comm)), function)));
   }
 
   /** Does inside this communicator what must not be left half-way; with a deadline. */

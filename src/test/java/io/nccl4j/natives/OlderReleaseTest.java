@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
@@ -24,6 +25,8 @@ import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
 import io.nccl4j.nccl.UnsupportedSetting;
+import io.nccl4j.nccl.Window;
+import io.nccl4j.nccl.WindowOption;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;
@@ -49,6 +52,14 @@ class OlderReleaseTest {
 
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final String PARAMETERS = "ncclParam";
+  // What a program only comes to by way of another function.
+  private static final Map<String, String> COMES_AFTER =
+      Map.of(
+          "ncclMemFree", "ncclMemAlloc",
+          "ncclCommDeregister", "ncclCommRegister",
+          "ncclCommWindowDeregister", "ncclCommWindowRegister",
+          "ncclWinGetUserPtr", "ncclCommWindowRegister");
 
   private Backend backend;
   private Communicator comm;
@@ -73,25 +84,28 @@ class OlderReleaseTest {
 
   /** How a program would come to call each function that some of the tested releases lack. */
   private Map<String, Executable> callers() {
-    NcclCommunicator nccl = NcclCommunicator.of(comm);
+    Map<String, Executable> callers = new TreeMap<>();
+    NcclCommunicator rank = NcclCommunicator.of(comm);
+    addCommunicatorsThatChange(callers, rank);
+    addMemory(callers, (NcclBackend) backend, rank);
+    addOneSided(callers, rank);
+    addTheRest(callers, (NcclBackend) backend);
+    return callers;
+  }
+
+  private void addCommunicatorsThatChange(
+      Map<String, Executable> callers, NcclCommunicator rank) {
     List<UniqueId> ids = List.of(backend.newUniqueId());
-    return Map.of(
+    callers.put(
         "ncclCommInitRankScalable",
-        () -> ((NcclBackend) backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)),
-        "ncclCommShrink",
-        this::shrinkTwoRanks,
-        "ncclCommGetUniqueId",
-        comm::newGrowId,
-        "ncclCommGrow",
-        () -> comm.grow(2, CONFIG),
-        "ncclCommRevoke",
-        nccl::revoke,
-        "ncclCommSuspend",
-        nccl::suspend,
-        "ncclCommResume",
-        nccl::resume,
-        "ncclCommMemStats",
-        nccl::memoryStatistics);
+        () -> ((NcclBackend) backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)));
+    callers.put("ncclCommShrink", this::shrinkTwoRanks);
+    callers.put("ncclCommGetUniqueId", comm::newGrowId);
+    callers.put("ncclCommGrow", () -> comm.grow(2, CONFIG));
+    callers.put("ncclCommRevoke", rank::revoke);
+    callers.put("ncclCommSuspend", rank::suspend);
+    callers.put("ncclCommResume", rank::resume);
+    callers.put("ncclCommMemStats", rank::memoryStatistics);
   }
 
   private void shrinkTwoRanks() {
@@ -102,6 +116,52 @@ class OlderReleaseTest {
       assertFalse(two.getFirst().aborted(), "refused before anything was done");
       two.forEach(Communicator::abort);
     }
+  }
+
+  /** The release is looked at before the arguments, so most of these give none. */
+  private void addMemory(Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
+    callers.put("ncclMemAlloc", () -> nccl.allocateRegistrable(0, DataType.INT8, 1).close());
+    callers.put("ncclMemFree", () -> nccl.allocateRegistrable(0, DataType.INT8, 1).close());
+    callers.put("ncclCommRegister", () -> rank.register(null));
+    callers.put("ncclCommDeregister", () -> rank.register(null).close());
+    callers.put("ncclCommWindowRegister", () -> rank.registerWindow(null));
+    callers.put("ncclCommWindowDeregister", () -> rank.registerWindow(null).close());
+    callers.put(
+        "ncclWinGetUserPtr",
+        lacks(Releases.byFunction().get("ncclCommWindowRegister"))
+            ? () -> rank.registerWindow(null)
+            : () -> askAWindowForItsMemory(nccl, rank));
+  }
+
+  private static void askAWindowForItsMemory(NcclBackend nccl, NcclCommunicator rank) {
+    try (Buffer memory = nccl.allocateRegistrable(0, DataType.INT8, 1);
+        Window window = rank.registerWindow(memory)) {
+      window.userBuffer();
+    }
+  }
+
+  private void addOneSided(Map<String, Executable> callers, NcclCommunicator rank) {
+    callers.put("ncclPutSignal", () -> rank.putSignal(null, 0, null, 0, stream));
+    callers.put("ncclSignal", () -> rank.signal(0, stream));
+    callers.put("ncclWaitSignal", () -> rank.waitSignal(null, stream));
+  }
+
+  @SuppressWarnings("deprecation") // As its C function.
+  private static void addTheRest(Map<String, Executable> callers, NcclBackend nccl) {
+    callers.put("ncclGroupSimulateEnd", () -> nccl.estimate(() -> {}));
+    callers.put("ncclResetDebugInit", nccl::resetDebugInit);
+    Releases.byFunction().keySet().stream()
+        .filter(function -> function.startsWith(PARAMETERS))
+        .forEach(function -> callers.put(function, nccl::parameters));
+  }
+
+  /** Returns the function whose lack is told where a program wants another one. */
+  private String refused(String function) {
+    String first =
+        function.startsWith(PARAMETERS)
+            ? "ncclParamGetParameter"
+            : COMES_AFTER.getOrDefault(function, function);
+    return lacks(Releases.byFunction().get(first)) ? first : function;
   }
 
   private boolean lacks(String release) {
@@ -125,10 +185,25 @@ class OlderReleaseTest {
         new TreeSet<>(lacking.stream().filter(f -> !callers.containsKey(f)).toList()),
         "nccl4j calls these, and this test does not know how a program comes to that");
     for (String function : lacking) {
-      assertRefused(function, releases.get(function), callers.get(function));
+      String refused = refused(function);
+      assertRefused(refused, releases.get(refused), callers.get(function));
       assertEquals(0, StandIn.calls(function), function);
     }
     noGroupIsLeftOpen();
+  }
+
+  @Test
+  void anOptionOfALaterReleaseIsRefusedBeforeTheCall() {
+    NcclCommunicator rank = (NcclCommunicator) comm;
+    assumeFalse(lacks(Releases.byFunction().get("ncclCommWindowRegister")), "it has no windows");
+    try (Buffer memory = ((NcclBackend) backend).allocateRegistrable(0, DataType.INT8, 1)) {
+      assertRefused(
+          "WindowOption.STRICT_ORDERING",
+          "2.29.7",
+          () -> rank.registerWindow(memory, WindowOption.STRICT_ORDERING));
+      rank.registerWindow(memory, WindowOption.SYMMETRIC).close();
+      assertEquals(1, StandIn.calls("ncclCommWindowRegister"));
+    }
   }
 
   private void assertRefused(String function, String needed, Executable caller) {
