@@ -93,8 +93,7 @@ class OlderReleaseTest {
     return callers;
   }
 
-  private void addCommunicatorsThatChange(
-      Map<String, Executable> callers, NcclCommunicator rank) {
+  private void addCommunicatorsThatChange(Map<String, Executable> callers, NcclCommunicator rank) {
     List<UniqueId> ids = List.of(backend.newUniqueId());
     callers.put(
         "ncclCommInitRankScalable",
