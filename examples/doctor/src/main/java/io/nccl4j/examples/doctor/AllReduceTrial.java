@@ -11,6 +11,7 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.nccl.VersionReport;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -67,22 +68,38 @@ public final class AllReduceTrial {
   private void run() {
     diary.write(Diary.STEP, "loading libcudart");
     diary.write(Diary.DRIVER, CudaDevices.driverVersion());
-    diary.write(Diary.STEP, "looking for devices and loading libnccl");
+    diary.write(Diary.STEP, "loading libnccl");
     long start = System.nanoTime();
-    try (Backend backend = Backend.nccl()) {
-      backend.versions().forEach((name, value) -> diary.write(Diary.VERSION, name, value));
-      for (Device device : backend.devices()) {
-        int capability = CudaDevices.computeCapability(device.index());
-        diary.write(Diary.DEVICE, device.index(), device.name(), capability);
-      }
-      allReduce(backend, start);
+    boolean loaded = load();
+    diary.write(Diary.STEP, "looking for devices");
+    for (Device device : CudaDevices.list()) {
+      int capability = CudaDevices.computeCapability(device.index());
+      diary.write(Diary.DEVICE, device.index(), device.name(), capability);
+    }
+    if (loaded) {
+      allReduce(start);
     }
   }
 
-  private void allReduce(Backend backend, long start) {
+  /** A libnccl that is missing does not keep the devices from being looked for. */
+  private boolean load() {
+    try {
+      VersionReport report = VersionReport.load();
+      diary.write(Diary.VERSION, Trial.NCCL, report.nccl());
+      diary.write(Diary.VERSION, Trial.NCCL_LIBRARY, report.ncclLibrary());
+      diary.write(Diary.VERSION, Trial.RUNTIME, report.cudaRuntime());
+      return true;
+    } catch (LibraryNotFoundException e) {
+      missing(e);
+      return false;
+    }
+  }
+
+  private void allReduce(long start) {
     diary.write(Diary.STEP, "making a communicator of one rank");
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
     try (Arena arena = Arena.ofConfined();
+        Backend backend = Backend.nccl();
         Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, config);
         Stream stream = comm.newStream();
         Buffer send = comm.allocate(DataType.FLOAT32, COUNT);

@@ -37,7 +37,7 @@ record Diary(Path file) {
   /** The newest CUDA that the driver runs, such as 13000; 0 for no driver. */
   static final String DRIVER = "driver";
 
-  /** A version, by name, as the backend reports it. */
+  /** Of a library that was loaded: release or file, by name. */
   static final String VERSION = "version";
 
   /** A device: index, name, compute capability. */

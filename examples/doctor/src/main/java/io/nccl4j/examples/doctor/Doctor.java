@@ -153,7 +153,7 @@ public final class Doctor {
   /** Reads the library that is loaded, or would be. */
   private static Optional<LibraryFile> ncclFile(Trial trial, List<LibraryCopy> copies)
       throws IOException {
-    String loaded = trial.versions().get("nccl library");
+    String loaded = trial.versions().get(Trial.NCCL_LIBRARY);
     Optional<Path> file =
         loaded != null
             ? Optional.of(Path.of(loaded))

@@ -13,7 +13,7 @@ import java.util.OptionalInt;
  * @param lastStep what it had begun last; empty if it did not even start
  * @param driver the newest CUDA that the driver runs, such as 13000, 0 for no driver; empty if the
  *     trial did not come so far
- * @param versions what the backend says of versions and files, by name
+ * @param versions the libraries that were loaded: their releases, and the file of libnccl, by name
  * @param gpus the devices
  * @param missing the library that was not found, and everything that was tried
  * @param cudaFailure the call of the CUDA runtime that failed
@@ -34,6 +34,15 @@ record Trial(
     Map<String, List<String>> mapped,
     Optional<Sums> sums,
     List<String> output) {
+
+  /** The name of NCCL's release among the versions. */
+  static final String NCCL = "nccl";
+
+  /** The name of NCCL's file among the versions. */
+  static final String NCCL_LIBRARY = "nccl library";
+
+  /** The name of the CUDA runtime's release among the versions. */
+  static final String RUNTIME = "cuda runtime";
 
   /**
    * How a process ended.
@@ -133,11 +142,11 @@ record Trial(
 
   /** Returns the release of the NCCL that was loaded, such as 2.30.7. */
   Optional<String> ncclVersion() {
-    return Optional.ofNullable(versions.get("nccl"));
+    return Optional.ofNullable(versions.get(NCCL));
   }
 
   /** Returns the CUDA runtime's version, such as 13.0. */
   Optional<String> runtimeVersion() {
-    return Optional.ofNullable(versions.get("cuda runtime"));
+    return Optional.ofNullable(versions.get(RUNTIME));
   }
 }

@@ -222,6 +222,7 @@ class ProcessTest {
                 + " NCCL_IB_TIMEOUT?"),
         ended.out());
     assertTrue(ended.out().contains("built for CUDA 13.3, code for sm_75 "), ended.out());
+    assertFalse(ended.out().contains("not loaded"), ended.out());
   }
 
   @Test
