@@ -1015,6 +1015,7 @@ public abstract sealed class Communicator implements AutoCloseable
     } else {
       stream.carries(send, recv, op);
       launch(operation, send, recv, count, op, peer, stream);
+      stream.launched();
     }
   }
 
@@ -1055,6 +1056,8 @@ public abstract sealed class Communicator implements AutoCloseable
     }
     if (stream.captured()) {
       stream.keep(List.of(call));
+    } else {
+      stream.launched();
     }
   }
 

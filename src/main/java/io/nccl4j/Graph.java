@@ -151,6 +151,7 @@ public abstract sealed class Graph implements AutoCloseable
       }
     }
     replay(stream);
+    stream.launched();
   }
 
   /**

@@ -196,6 +196,11 @@ public final class Group {
       }
     }
     launchPerBackend(launched);
+    for (GroupCall call : launched) {
+      if (!call.stream().captured()) {
+        call.stream().launched();
+      }
+    }
     captured.forEach(Stream::keep);
   }
 

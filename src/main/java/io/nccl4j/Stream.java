@@ -330,20 +330,23 @@ public abstract sealed class Stream implements AutoCloseable
     }
   }
 
-  /** Remembers what a call that is enqueued next uses. */
+  /** Remembers what a call uses that is enqueued next; {@link #launched} follows. */
   final void carries(GroupCall call) {
     long ticket = progress.next();
     call.operands().forEach(operand -> operand.usedBy(progress, ticket));
-    progress.collective();
   }
 
-  /** Remembers what a collective that is enqueued next uses. */
+  /** Remembers what an operation uses that is enqueued next; {@link #launched} follows. */
   final void carries(Buffer send, Buffer recv, ReduceOp op) {
     uses(send, recv);
-    progress.collective();
     if (op instanceof ReduceOp.PreMulSum created && created.scalar() != null) {
       uses(created.scalar(), null);
     }
+  }
+
+  /** Remembers that what was enqueued last is a collective; one that was refused is none. */
+  final void launched() {
+    progress.collective();
   }
 
   /** Waits for copies, which end by themselves. */

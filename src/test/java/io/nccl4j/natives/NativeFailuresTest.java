@@ -1,6 +1,7 @@
 package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -84,6 +85,19 @@ class NativeFailuresTest {
     int[] values = new int[(int) buffer.count()];
     buffer.copyTo(MemorySegment.ofArray(values), stream);
     return values;
+  }
+
+  @Test
+  void aCollectiveThatWasRefusedDoesNotKeepItsBufferFromBeingClosed() {
+    for (int i = 0; i < 50; i++) {
+      Buffer large = comm.allocate(DataType.INT32, 1 << 20);
+      large.fill((byte) i, stream);
+      StandIn.fail("ncclAllReduce", 5, 1);
+      assertThrows(
+          NcclInvalidUsageException.class,
+          () -> comm.allReduce(large, large, ReduceOp.SUM, stream));
+      assertDoesNotThrow(large::close);
+    }
   }
 
   @ParameterizedTest
