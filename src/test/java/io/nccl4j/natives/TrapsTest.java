@@ -19,9 +19,12 @@ import io.nccl4j.Result;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.cudart.cudaPointerAttributes;
+import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -366,6 +369,49 @@ class TrapsTest {
       assertEquals(1, StandIn.calls("ncclCommAbort"), "freed once");
     }
     comm.close();
+  }
+
+  @Test
+  void trap14WhatIsMadeLiesOnItsOwnDeviceWhicheverNcclLeavesCurrent() {
+    StandIn.trap(14);
+    List<Communicator> ranks = backend.communicators(CONFIG, 2, 5);
+    try {
+      for (int i = 0; i < 3; i++) {
+        List<Stream> streams = new ArrayList<>();
+        List<Buffer> values = new ArrayList<>();
+        for (Communicator rank : ranks) {
+          streams.add(rank.newStream());
+          values.add(rank.allocate(DataType.INT32, 1));
+          values.getLast().copyFrom(MemorySegment.ofArray(new int[] {3}), streams.getLast());
+          assertEquals(rank.device(), deviceOf(values.getLast()), "where CUDA says it lies");
+        }
+        Group.run(
+            () -> {
+              for (int rank = 0; rank < 2; rank++) {
+                Buffer value = values.get(rank);
+                ranks.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
+              }
+            });
+        for (int rank = 0; rank < 2; rank++) {
+          int[] got = new int[1];
+          values.get(rank).copyTo(MemorySegment.ofArray(got), streams.get(rank));
+          assertArrayEquals(new int[] {6}, got);
+        }
+        values.forEach(Buffer::close);
+        streams.forEach(Stream::close);
+      }
+    } finally {
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  private static int deviceOf(Buffer buffer) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment attributes = cudaPointerAttributes.allocate(arena);
+      MemorySegment address = MemorySegment.ofAddress(buffer.address());
+      assertEquals(0, cudart_h.cudaPointerGetAttributes(attributes, address));
+      return cudaPointerAttributes.device(attributes);
+    }
   }
 
   private Communicator alone(CommunicatorConfig config) {
