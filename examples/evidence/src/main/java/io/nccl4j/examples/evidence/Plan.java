@@ -72,7 +72,7 @@ final class Plan {
   List<Step> rest(Machine machine) {
     List<Step> steps = new ArrayList<>();
     steps.add(alone("cross-check-1", "Cross-check, 1 rank", 60, machine, "cross-check"));
-    steps.add(contract(machine, 1, 90));
+    steps.add(contract(machine, 1, 150));
     steps.add(
         inTwoProcesses(
             "cross-check-2-processes",
@@ -90,8 +90,8 @@ final class Plan {
             machine,
             "peer-bandwidth"));
     steps.add(alone("latency", "Call latency, 1 rank", 30, machine, "latency"));
-    steps.add(contract(machine, 2, 90));
-    steps.add(contract(machine, 4, 90));
+    steps.add(contract(machine, 2, 120));
+    steps.add(contract(machine, 4, 120));
     steps.add(ncclTests(machine));
     return machine.usable()
         ? steps

@@ -88,6 +88,16 @@ class BundleTest {
   }
 
   @Test
+  void theDoctorFindsTheStandIn() throws IOException, InterruptedException {
+    StandIn.build();
+    Ended ended = run(standIn(), script("doctor"), "--json");
+    assertEquals(0, ended.status(), ended.output());
+    Map<?, ?> json = (Map<?, ?>) Json.parse(ended.output());
+    assertEquals(true, json.get("usable"));
+    assertTrue(json.toString().contains(StandIn.NCCL.toString()), ended.output());
+  }
+
+  @Test
   void theBandwidthCommandRuns() throws IOException, InterruptedException {
     Ended ended =
         run(
