@@ -85,7 +85,9 @@ public abstract sealed class Backend implements AutoCloseable
    *
    * @param feature what it is to do
    */
-  public abstract boolean supports(Feature feature);
+  public final boolean supports(Feature feature) {
+    return has(Objects.requireNonNull(feature, "feature"));
+  }
 
   /**
    * {@return a new id for one communicator} One rank calls this; all ranks need its result. C:
@@ -315,6 +317,14 @@ public abstract sealed class Backend implements AutoCloseable
     return Objects.requireNonNullElse(
         fromModule, Objects.requireNonNullElse(fromManifest, "unpackaged"));
   }
+
+  /**
+   * Does what {@link #supports} promises.
+   *
+   * @param feature what the backend is to do
+   * @return whether it can
+   */
+  protected abstract boolean has(Feature feature);
 
   /**
    * Does what {@link #newUniqueId} promises.

@@ -13,6 +13,45 @@ public enum Feature {
   /** Communicators that gain ranks: {@link Communicator#newGrowId}. */
   GROW,
   /**
+   * Communicators made from several ids, which share the work of the meeting: {@link
+   * io.nccl4j.nccl.NcclBackend#communicator(java.util.List, int, int, io.nccl4j.nccl.NcclConfig)}.
+   */
+  SEVERAL_IDS,
+  /**
+   * Communicators stopped for good but not freed: {@link io.nccl4j.nccl.NcclCommunicator#revoke}.
+   */
+  REVOKE,
+  /**
+   * Communicators that give their memory back for a while: {@link
+   * io.nccl4j.nccl.NcclCommunicator#suspend}.
+   */
+  SUSPEND,
+  /** What a communicator holds: {@link io.nccl4j.nccl.NcclCommunicator#memoryStatistics}. */
+  MEMORY_STATISTICS,
+  /**
+   * Buffers registered with a communicator, and memory made for that: {@link
+   * io.nccl4j.nccl.NcclCommunicator#register}, {@link
+   * io.nccl4j.nccl.NcclBackend#allocateRegistrable}.
+   */
+  REGISTRATION,
+  /**
+   * Memory that all ranks register together: {@link
+   * io.nccl4j.nccl.NcclCommunicator#registerWindow}. Whether a communicator's devices and memory
+   * allow it, only the registration tells.
+   */
+  WINDOWS,
+  /** Where a window's memory is: {@link io.nccl4j.nccl.Window#userBuffer}. */
+  WINDOW_ADDRESSES,
+  /**
+   * Writing into a peer's window without its help: {@link
+   * io.nccl4j.nccl.NcclCommunicator#putSignal}.
+   */
+  ONE_SIDED,
+  /** How long a group would take: {@link io.nccl4j.nccl.NcclBackend#estimate}. */
+  GROUP_ESTIMATES,
+  /** The settings that the library runs with: {@link io.nccl4j.nccl.NcclBackend#parameters}. */
+  PARAMETERS,
+  /**
    * Reductions of inputs that each rank has multiplied by a factor of its own: {@link
    * Communicator#preMulSum(DataType, double)}.
    */

@@ -133,7 +133,7 @@ public final class NcclBackend extends Backend {
   }
 
   @Override
-  public boolean supports(Feature feature) {
+  protected boolean has(Feature feature) {
     boolean released = version.has(FirstRelease.of(feature));
     return feature == Feature.FLOAT8_REDUCTION
         ? released

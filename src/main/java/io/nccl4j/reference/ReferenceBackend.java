@@ -109,9 +109,20 @@ public final class ReferenceBackend extends Backend {
   }
 
   @Override
-  public boolean supports(Feature feature) {
+  protected boolean has(Feature feature) {
     return switch (feature) {
       case SPLIT, SHRINK, GROW, PRE_MUL_SUM, GRAPHS, FLOAT8_DATA, FLOAT8_REDUCTION -> true;
+      case SEVERAL_IDS,
+          REVOKE,
+          SUSPEND,
+          MEMORY_STATISTICS,
+          REGISTRATION,
+          WINDOWS,
+          WINDOW_ADDRESSES,
+          ONE_SIDED,
+          GROUP_ESTIMATES,
+          PARAMETERS ->
+          false;
     };
   }
 

@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Event;
+import io.nccl4j.Feature;
 import io.nccl4j.Stream;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -39,6 +40,18 @@ abstract class BackendContract {
       assertEquals(Runtime.version().toString(), backend.versions().get("java"));
       assertFalse(backend.versions().get("nccl4j").isBlank());
       assertTrue(backend.toString().contains(backend.name()));
+    }
+  }
+
+  @Test
+  void whatEveryBackendCanAndWhatThisOneIsKnownToDoIsSupported() {
+    try (Backend backend = underTest().open(1)) {
+      assertTrue(backend.supports(Feature.SPLIT));
+      assertTrue(backend.supports(Feature.PRE_MUL_SUM));
+      assertTrue(backend.supports(Feature.GRAPHS));
+      assertEquals(underTest().movesFloat8(), backend.supports(Feature.FLOAT8_DATA));
+      assertEquals(underTest().reducesFloat8(), backend.supports(Feature.FLOAT8_REDUCTION));
+      assertThrows(NullPointerException.class, () -> backend.supports(null));
     }
   }
 

@@ -309,6 +309,16 @@ class OlderReleaseTest {
     first.put(Feature.SPLIT, releases.get("ncclCommSplit"));
     first.put(Feature.SHRINK, releases.get("ncclCommShrink"));
     first.put(Feature.GROW, releases.get("ncclCommGrow"));
+    first.put(Feature.SEVERAL_IDS, releases.get("ncclCommInitRankScalable"));
+    first.put(Feature.REVOKE, releases.get("ncclCommRevoke"));
+    first.put(Feature.SUSPEND, releases.get("ncclCommSuspend"));
+    first.put(Feature.MEMORY_STATISTICS, releases.get("ncclCommMemStats"));
+    first.put(Feature.REGISTRATION, releases.get("ncclCommRegister"));
+    first.put(Feature.WINDOWS, releases.get("ncclCommWindowRegister"));
+    first.put(Feature.WINDOW_ADDRESSES, releases.get("ncclWinGetUserPtr"));
+    first.put(Feature.ONE_SIDED, releases.get("ncclPutSignal"));
+    first.put(Feature.GROUP_ESTIMATES, releases.get("ncclGroupSimulateEnd"));
+    first.put(Feature.PARAMETERS, releases.get("ncclParamBind"));
     first.put(Feature.FLOAT8_DATA, FIRST_WITH_FLOAT8);
     first.put(Feature.FLOAT8_REDUCTION, FIRST_WITH_FLOAT8);
     for (Feature feature : Feature.values()) {
