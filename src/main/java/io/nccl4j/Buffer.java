@@ -54,26 +54,32 @@ public final class Buffer implements AutoCloseable {
     final Runnable release;
     // Who must let go before the memory may; under the owner's lock.
     final List<Hold> holds = new ArrayList<>();
-    // Read plainly on the hot path; written once, before the memory goes.
-    boolean open = true;
+    // Where the memory is, or nowhere once it is closed. Read plainly on the hot path; written once
+    // more, before the memory goes.
+    int place;
     // The stream that used the memory last: most buffers know but one.
     private Use last = new Use(null);
     private final List<Use> uses = new CopyOnWriteArrayList<>();
 
-    Owner(Runnable release) {
+    Owner(Runnable release, int place) {
       this.release = release;
+      this.place = place;
+    }
+
+    boolean open() {
+      return place != Platform.NOWHERE;
     }
 
     /** Returns whether the caller is the one to release the memory. */
     synchronized boolean end(Buffer buffer) {
-      if (!open) {
+      if (!open()) {
         return false;
       }
       if (!holds.isEmpty()) {
         throw new IllegalStateException(
             buffer + " cannot be closed: " + holds.getFirst().holder + " still uses its memory");
       }
-      open = false;
+      place = Platform.NOWHERE;
       return true;
     }
 
@@ -159,6 +165,7 @@ public final class Buffer implements AutoCloseable {
   private final long address;
   private final DataType type;
   private final long count;
+  private final long byteSize;
   private final int device;
 
   private Buffer(
@@ -177,6 +184,7 @@ public final class Buffer implements AutoCloseable {
     this.pointer = space == Space.HOST ? memory : MemorySegment.ofAddress(address);
     this.type = type;
     this.count = count;
+    this.byteSize = count * type.bytes();
     this.device = device;
   }
 
@@ -300,7 +308,8 @@ public final class Buffer implements AutoCloseable {
           "address is 0x%x; it must be a multiple of %d, the size of %s"
               .formatted(address, type.bytes(), type));
     }
-    return new Buffer(new Owner(release), false, space, memory, type, count, device);
+    Owner owner = new Owner(release, space.platform.place(device));
+    return new Buffer(owner, false, space, memory, type, count, device);
   }
 
   /** {@return the type of the elements} */
@@ -315,7 +324,7 @@ public final class Buffer implements AutoCloseable {
 
   /** {@return the size in bytes: {@code count() * type().bytes()}} */
   public long byteSize() {
-    return count * type.bytes();
+    return byteSize;
   }
 
   /** {@return the device that the memory belongs to, or {@link #ANY_DEVICE}} */
@@ -501,13 +510,18 @@ public final class Buffer implements AutoCloseable {
     }
   }
 
+  /** Returns whether the buffer is open and of this very place. */
+  boolean isAt(int place) {
+    return owner.place == place;
+  }
+
   /** Returns whether work on a device can use this memory; the owner's state is not looked at. */
   boolean usableOn(Platform platform, int user) {
     return space.platform == platform && (device == user || device == ANY_DEVICE);
   }
 
   boolean open() {
-    return owner.open;
+    return owner.open();
   }
 
   /** Remembers that work on a stream uses this memory until the stream has passed a ticket. */
@@ -516,7 +530,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   void checkOpen(String argument) {
-    if (!owner.open) {
+    if (!owner.open()) {
       throw new IllegalStateException(argument + " is closed: " + this);
     }
   }
@@ -538,6 +552,14 @@ public final class Buffer implements AutoCloseable {
    */
   public MemorySegment pointer() {
     return pointer;
+  }
+
+  /**
+   * {@return the first element's address, like {@link #pointer} without looking at the owner's
+   * state}
+   */
+  public long pointerAddress() {
+    return address;
   }
 
   /**

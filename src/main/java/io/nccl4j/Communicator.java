@@ -64,6 +64,7 @@ public abstract sealed class Communicator implements AutoCloseable
   private final CommunicatorConfig config;
   private final Platform platform;
   private final int device;
+  private final int place;
   private int rank;
   private int size;
   private final Set<Stream> streams = ConcurrentHashMap.newKeySet();
@@ -87,6 +88,7 @@ public abstract sealed class Communicator implements AutoCloseable
     this.config = config;
     this.platform = backend.platform();
     this.device = device;
+    this.place = platform.place(device);
     this.rank = rank;
     this.size = size;
   }
@@ -176,7 +178,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     check(send, "send");
-    check(recv, "recv");
+    checkUsable(recv, "recv");
     checkSameCount(send, recv);
     checkOperator(op, send.type());
     if (send != recv) {
@@ -1063,8 +1065,8 @@ public abstract sealed class Communicator implements AutoCloseable
 
   private void checkStream(Stream stream) {
     Objects.requireNonNull(stream, "stream");
-    stream.checkOpen();
-    if (stream.device() != device || stream.platform() != platform) {
+    if (!stream.isAt(place)) {
+      stream.checkOpen();
       throw new IllegalArgumentException(
           "stream is "
               + stream
@@ -1084,10 +1086,19 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalArgumentException if this rank's device cannot use the buffer
    */
   protected final void check(Buffer buffer, String argument) {
-    if (state != State.CONNECTED) {
-      checkConnected();
-    }
+    checkConnected();
+    checkUsable(buffer, argument);
+  }
+
+  private void checkUsable(Buffer buffer, String argument) {
     Objects.requireNonNull(buffer, argument);
+    if (!buffer.isAt(place)) {
+      checkElsewhere(buffer, argument);
+    }
+  }
+
+  /** Tells a buffer that is closed from one of any device, which is all right, and of another. */
+  private void checkElsewhere(Buffer buffer, String argument) {
     buffer.checkOpen(argument);
     if (!buffer.usableOn(platform, device)) {
       throw new IllegalArgumentException(
@@ -1148,11 +1159,10 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   protected final void checkConnected() {
     State now = state;
-    if (now == State.UNCONNECTED) {
-      throw unconnected();
-    }
     if (now != State.CONNECTED) {
-      throw new IllegalStateException(now.name().toLowerCase(Locale.ROOT) + ": " + this);
+      throw now == State.UNCONNECTED
+          ? unconnected()
+          : new IllegalStateException(now.name().toLowerCase(Locale.ROOT) + ": " + this);
     }
   }
 

@@ -180,7 +180,7 @@ public final class Group {
       return;
     }
     Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
-    List<GroupCall> launched = new ArrayList<>();
+    List<GroupCall> launched = new ArrayList<>(calls.size());
     for (GroupCall call : calls) {
       Stream stream = call.stream();
       checkStillOpen(call);
@@ -206,10 +206,23 @@ public final class Group {
 
   /** Launches checked calls together, as far as they are of one backend. */
   static void launchPerBackend(List<GroupCall> calls) {
+    if (ofOneBackend(calls)) {
+      calls.getFirst().communicator().backend().launchGroup(calls);
+      return;
+    }
     Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
     for (GroupCall call : calls) {
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
     perBackend.forEach(Backend::launchGroup);
+  }
+
+  private static boolean ofOneBackend(List<GroupCall> calls) {
+    for (GroupCall call : calls) {
+      if (call.communicator().backend() != calls.getFirst().communicator().backend()) {
+        return false;
+      }
+    }
+    return !calls.isEmpty();
   }
 }

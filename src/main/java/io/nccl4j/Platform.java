@@ -6,7 +6,26 @@ package io.nccl4j;
  */
 public enum Platform {
   /** NVIDIA GPUs, through the CUDA runtime. */
-  CUDA,
+  CUDA(0),
   /** The host's own processors and memory. */
-  HOST
+  HOST(1);
+
+  /** What {@link #place} returns for no device of any platform. */
+  static final int NOWHERE = -1;
+
+  private static final int DEVICE_BITS = 24;
+
+  private final int number;
+
+  Platform(int number) {
+    this.number = number;
+  }
+
+  /**
+   * Returns platform and device as one number, so that the hot path compares both at once. What is
+   * closed is {@link #NOWHERE}.
+   */
+  int place(int device) {
+    return (number << DEVICE_BITS) | (device & ((1 << DEVICE_BITS) - 1));
+  }
 }

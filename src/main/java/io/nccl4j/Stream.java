@@ -44,8 +44,9 @@ public abstract sealed class Stream implements AutoCloseable
 
   private final Progress progress = new Progress(this);
   private final AtomicBoolean closing = new AtomicBoolean();
-  // Read plainly on the hot path; written once.
-  private boolean open = true;
+  // Where its work runs, or nowhere once it is closed. Read plainly on the hot path; written once
+  // more.
+  private int place;
   // Closed with work on it: whoever ends the last communicator of that work gives the stream back.
   private volatile boolean abandoned;
 
@@ -58,6 +59,7 @@ public abstract sealed class Stream implements AutoCloseable
   protected Stream(Platform platform, int device) {
     this.platform = platform;
     this.device = device;
+    this.place = platform.place(device);
   }
 
   /** {@return the platform of the stream's backend} */
@@ -72,7 +74,12 @@ public abstract sealed class Stream implements AutoCloseable
 
   /** {@return whether the stream has not been closed} */
   public final boolean open() {
-    return open;
+    return place != Platform.NOWHERE;
+  }
+
+  /** Returns whether the stream is open and of this very place. */
+  final boolean isAt(int there) {
+    return place == there;
   }
 
   /**
@@ -299,14 +306,14 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   final void checkOpen() {
-    if (!open) {
+    if (!open()) {
       throw new IllegalStateException("stream is closed: " + this);
     }
   }
 
   /** Returns whether the stream has not been given back yet, although it may be closed. */
   final boolean alive() {
-    return open || abandoned;
+    return open() || abandoned;
   }
 
   /** Returns whether the stream is closed but not given back, because of pending work. */
@@ -332,6 +339,10 @@ public abstract sealed class Stream implements AutoCloseable
 
   /** Remembers what a call uses that is enqueued next; {@link #launched} follows. */
   final void carries(GroupCall call) {
+    if (call instanceof OperationCall one) {
+      carries(one.send(), one.recv(), one.op());
+      return;
+    }
     long ticket = progress.next();
     call.operands().forEach(operand -> operand.usedBy(progress, ticket));
   }
@@ -571,12 +582,12 @@ public abstract sealed class Stream implements AutoCloseable
     }
     if (!foreign() && carriesPendingCollective()) {
       abandoned = true;
-      open = false;
+      place = Platform.NOWHERE;
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
               .formatted(lastUser, this));
     }
-    open = false;
+    place = Platform.NOWHERE;
     giveBack();
   }
 

@@ -38,6 +38,7 @@ public final class CudaStream extends Stream {
   private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
 
   private final MemorySegment handle;
+  private final long address;
   private final boolean foreign;
   private final Staging staging = new Staging(this);
   private boolean destroyed;
@@ -45,6 +46,7 @@ public final class CudaStream extends Stream {
   private CudaStream(MemorySegment handle, int device, boolean foreign) {
     super(Platform.CUDA, device);
     this.handle = handle;
+    this.address = handle.address();
     this.foreign = foreign;
   }
 
@@ -101,7 +103,7 @@ public final class CudaStream extends Stream {
    * stream is closed.
    */
   public long address() {
-    return handle.address();
+    return address;
   }
 
   /** {@return the {@code cudaStream_t} as native calls take it, a pointer of the global scope} */

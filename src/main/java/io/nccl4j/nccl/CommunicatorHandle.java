@@ -43,6 +43,7 @@ final class CommunicatorHandle {
   private final NcclCommunicator owner;
 
   private MemorySegment pointer = MemorySegment.NULL;
+  private long address;
   private volatile boolean ended;
   private boolean taken;
 
@@ -83,18 +84,35 @@ final class CommunicatorHandle {
   }
 
   private MemorySegment enter(String function, int how) {
-    int other = (int) INSIDE.getOpaque(this);
-    if (other != NOBODY) {
-      throw occupied(other);
+    if (!tryEnter(how)) {
+      throw refusal(function);
+    }
+    return pointer;
+  }
+
+  /** Lets this thread in to enqueue; false where {@link #refusal} says why not. */
+  boolean tryEnter() {
+    return tryEnter(ENQUEUING);
+  }
+
+  private boolean tryEnter(int how) {
+    if ((int) INSIDE.getOpaque(this) != NOBODY) {
+      return false;
     }
     INSIDE.setOpaque(this, how);
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
     if (ended) {
       leave();
-      throw new CommunicatorAbortedException(function, owner.toString());
+      return false;
     }
-    return pointer;
+    return true;
+  }
+
+  RuntimeException refusal(String function) {
+    return ended
+        ? new CommunicatorAbortedException(function, owner.toString())
+        : occupied((int) INSIDE.getOpaque(this));
   }
 
   private IllegalStateException occupied(int how) {
@@ -121,12 +139,18 @@ final class CommunicatorHandle {
   void publish() {
     synchronized (this) {
       pointer = (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+      address = pointer.address();
     }
   }
 
   /** Returns the pointer; for the thread inside. */
   MemorySegment pointer() {
     return pointer;
+  }
+
+  /** Returns the pointer as a number; for the thread inside. */
+  long address() {
+    return address;
   }
 
   boolean ended() {

@@ -52,6 +52,8 @@ import org.apache.logging.log4j.Logger;
  */
 public final class NcclCommunicator extends Communicator {
   private static final Logger LOG = LogManager.getLogger(NcclCommunicator.class);
+  // From this code on an operator multiplies.
+  private static final int FIRST_SCALING = ReduceOp.AVG.code();
   static final int FLOAT8_COMPUTE_CAPABILITY = 90;
 
   // How long an abort waits for a call in flight before it leaves the freeing to that call's
@@ -70,6 +72,8 @@ public final class NcclCommunicator extends Communicator {
   private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
   private volatile boolean revokedByNccl;
   private volatile boolean memorySuspended;
+  // Whether operations need no condition of callSafely; known once NCCL has told the size.
+  private boolean direct;
 
   NcclCommunicator(
       NcclBackend backend, NcclConfig settings, int device, int rank, int size, Making making) {
@@ -479,6 +483,7 @@ public final class NcclCommunicator extends Communicator {
         place(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
+        direct = config().blocking() && size() > 1;
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
       }
     } finally {
@@ -516,10 +521,15 @@ public final class NcclCommunicator extends Communicator {
       ReduceOp op,
       int peer,
       Stream stream) {
-    enter(operation.function());
+    if (!handle.tryEnter()) {
+      throw handle.refusal(operation.function());
+    }
     try {
-      MemorySegment to = ((CudaStream) stream).pointer();
-      int result = callSafely(operation, send, recv, count, op, peer, to);
+      long queue = ((CudaStream) stream).address();
+      int result =
+          direct
+              ? call(operation, send, recv, count, op, peer, queue)
+              : callSafely(operation, send, recv, count, op, peer, queue);
       if (result != 0) {
         settle(result, operation.function());
       }
@@ -602,7 +612,7 @@ public final class NcclCommunicator extends Communicator {
 
   /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
   void enqueue(OperationCall call) {
-    MemorySegment stream = ((CudaStream) call.stream()).pointer();
+    long stream = ((CudaStream) call.stream()).address();
     int result =
         callSafely(
             call.operation(),
@@ -629,8 +639,8 @@ public final class NcclCommunicator extends Communicator {
       long count,
       ReduceOp op,
       int peer,
-      MemorySegment stream) {
-    if (size() == 1 && op != null && op.code() >= ReduceOp.AVG.code()) {
+      long stream) {
+    if (size() == 1 && op != null && op.code() >= FIRST_SCALING) {
       return CudaDevices.on(
           device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
     }
@@ -646,12 +656,13 @@ public final class NcclCommunicator extends Communicator {
       long count,
       ReduceOp op,
       int peer,
-      MemorySegment stream) {
+      long stream) {
     synchronized (handle) {
       return call(operation, send, recv, count, op, peer, stream);
     }
   }
 
+  /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
   private int call(
       Operation operation,
       Buffer send,
@@ -659,25 +670,46 @@ public final class NcclCommunicator extends Communicator {
       long count,
       ReduceOp op,
       int peer,
-      MemorySegment stream) {
+      long stream) {
+    if (operation == Operation.ALL_REDUCE) {
+      return EnqueueCalls.allReduce(
+          send.pointerAddress(),
+          recv.pointerAddress(),
+          count,
+          send.type().code(),
+          op.code(),
+          handle.address(),
+          stream);
+    }
+    return callOther(operation, send, recv, count, op, peer, stream);
+  }
+
+  private int callOther(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      long stream) {
     // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
     // in-place call.
-    MemorySegment from = (send == null ? recv : send).pointer();
-    MemorySegment to = (recv == null ? send : recv).pointer();
+    long from = (send == null ? recv : send).pointerAddress();
+    long to = (recv == null ? send : recv).pointerAddress();
     int type = (send == null ? recv : send).type().code();
-    MemorySegment comm = handle.pointer();
+    long comm = handle.address();
     return switch (operation) {
-      case ALL_REDUCE -> nccl_h.ncclAllReduce(from, to, count, type, op.code(), comm, stream);
+      case ALL_REDUCE -> throw new AssertionError(operation);
       case BROADCAST ->
           send == recv
-              ? nccl_h.ncclBcast(to, count, type, peer, comm, stream)
-              : nccl_h.ncclBroadcast(from, to, count, type, peer, comm, stream);
-      case REDUCE -> nccl_h.ncclReduce(from, to, count, type, op.code(), peer, comm, stream);
-      case ALL_GATHER -> nccl_h.ncclAllGather(from, to, count, type, comm, stream);
+              ? EnqueueCalls.bcast(to, count, type, peer, comm, stream)
+              : EnqueueCalls.broadcast(from, to, count, type, peer, comm, stream);
+      case REDUCE -> EnqueueCalls.reduce(from, to, count, type, op.code(), peer, comm, stream);
+      case ALL_GATHER -> EnqueueCalls.allGather(from, to, count, type, comm, stream);
       case REDUCE_SCATTER ->
-          nccl_h.ncclReduceScatter(from, to, count, type, op.code(), comm, stream);
-      case SEND -> nccl_h.ncclSend(from, count, type, peer, comm, stream);
-      case RECV -> nccl_h.ncclRecv(to, count, type, peer, comm, stream);
+          EnqueueCalls.reduceScatter(from, to, count, type, op.code(), comm, stream);
+      case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
+      case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
           backend.version().has(FirstRelease.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
@@ -687,17 +719,17 @@ public final class NcclCommunicator extends Communicator {
 
   private static int exchange(
       Operation operation,
-      MemorySegment from,
-      MemorySegment to,
+      long from,
+      long to,
       long count,
       int type,
       int root,
-      MemorySegment comm,
-      MemorySegment stream) {
+      long comm,
+      long stream) {
     return switch (operation) {
-      case ALL_TO_ALL -> nccl_h.ncclAlltoAll(from, to, count, type, comm, stream);
-      case GATHER -> nccl_h.ncclGather(from, to, count, type, root, comm, stream);
-      default -> nccl_h.ncclScatter(from, to, count, type, root, comm, stream);
+      case ALL_TO_ALL -> EnqueueCalls.allToAll(from, to, count, type, comm, stream);
+      case GATHER -> EnqueueCalls.gather(from, to, count, type, root, comm, stream);
+      default -> EnqueueCalls.scatter(from, to, count, type, root, comm, stream);
     };
   }
 
@@ -706,37 +738,32 @@ public final class NcclCommunicator extends Communicator {
    * receives.
    */
   private int exchangeByPeers(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      int type,
-      int root,
-      MemorySegment stream) {
+      Operation operation, Buffer send, Buffer recv, long count, int type, int root, long stream) {
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL || (operation == Operation.SCATTER && rank() == root);
     boolean receivesAll =
         operation == Operation.ALL_TO_ALL || (operation == Operation.GATHER && rank() == root);
+    long comm = handle.address();
     int result = nccl_h.ncclGroupStart();
     if (result != 0) {
       return result;
     }
     for (int peer = 0; peer < size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
-        MemorySegment from = slice(send, sendsAll ? peer * count : 0);
-        result = nccl_h.ncclSend(from, count, type, peer, handle.pointer(), stream);
+        long from = slice(send, sendsAll ? peer * count : 0);
+        result = EnqueueCalls.send(from, count, type, peer, comm, stream);
       }
       if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
-        MemorySegment to = slice(recv, receivesAll ? peer * count : 0);
-        result = nccl_h.ncclRecv(to, count, type, peer, handle.pointer(), stream);
+        long to = slice(recv, receivesAll ? peer * count : 0);
+        result = EnqueueCalls.recv(to, count, type, peer, comm, stream);
       }
     }
     int ended = nccl_h.ncclGroupEnd();
     return result == 0 ? ended : result;
   }
 
-  private static MemorySegment slice(Buffer buffer, long offset) {
-    return MemorySegment.ofAddress(buffer.pointer().address() + offset * buffer.type().bytes());
+  private static long slice(Buffer buffer, long offset) {
+    return buffer.pointerAddress() + offset * buffer.type().bytes();
   }
 
   /**

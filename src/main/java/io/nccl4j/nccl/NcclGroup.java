@@ -120,11 +120,14 @@ final class NcclGroup {
 
   /** Enters each communicator of the calls once, noting it in the set for the caller to leave. */
   private static void enter(List<GroupCall> calls, Set<NcclCommunicator> entered) {
+    NcclCommunicator last = null;
     for (GroupCall call : calls) {
-      if (!entered.contains(communicator(call))) {
+      // Mostly it is that of the call before.
+      if (communicator(call) != last && !entered.contains(communicator(call))) {
         communicator(call).enter("ncclGroupStart");
         entered.add(communicator(call));
       }
+      last = communicator(call);
     }
   }
 
