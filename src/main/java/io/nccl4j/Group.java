@@ -180,21 +180,17 @@ public final class Group {
       return;
     }
     Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
-    List<GroupCall> launched = new ArrayList<>(calls.size());
     for (GroupCall call : calls) {
       Stream stream = call.stream();
       checkStillOpen(call);
       stream.usedBy(call.communicator());
       if (stream.captured()) {
         captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
-      }
-      if (!stream.captured()) {
+      } else {
         stream.carries(call);
       }
-      if (!stream.captured() || stream.capturesNatively()) {
-        launched.add(call);
-      }
     }
+    List<GroupCall> launched = captured.isEmpty() ? calls : launchable();
     launchPerBackend(launched);
     for (GroupCall call : launched) {
       if (!call.stream().captured()) {
@@ -202,6 +198,13 @@ public final class Group {
       }
     }
     captured.forEach(Stream::keep);
+  }
+
+  /** Returns the calls that are not only recorded. */
+  private List<GroupCall> launchable() {
+    return calls.stream()
+        .filter(call -> !call.stream().captured() || call.stream().capturesNatively())
+        .toList();
   }
 
   /** Launches checked calls together, as far as they are of one backend. */

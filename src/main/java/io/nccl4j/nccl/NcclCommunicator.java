@@ -526,10 +526,7 @@ public final class NcclCommunicator extends Communicator {
     }
     try {
       long queue = ((CudaStream) stream).address();
-      int result =
-          direct
-              ? call(operation, send, recv, count, op, peer, queue)
-              : callSafely(operation, send, recv, count, op, peer, queue);
+      int result = callAsNeeded(operation, send, recv, count, op, peer, queue);
       if (result != 0) {
         settle(result, operation.function());
       }
@@ -614,7 +611,7 @@ public final class NcclCommunicator extends Communicator {
   void enqueue(OperationCall call) {
     long stream = ((CudaStream) call.stream()).address();
     int result =
-        callSafely(
+        callAsNeeded(
             call.operation(),
             call.send(),
             call.recv(),
@@ -625,6 +622,19 @@ public final class NcclCommunicator extends Communicator {
     if (result != nccl_h.ncclInProgress()) {
       NcclResults.check(result, call.operation().function());
     }
+  }
+
+  private int callAsNeeded(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      long stream) {
+    return direct
+        ? call(operation, send, recv, count, op, peer, stream)
+        : callSafely(operation, send, recv, count, op, peer, stream);
   }
 
   /**
