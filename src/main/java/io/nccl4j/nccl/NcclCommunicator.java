@@ -45,9 +45,9 @@ import org.apache.logging.log4j.Logger;
 /**
  * One rank's {@code ncclComm_t}.
  *
- * <p>The way of a collective: {@link Communicator} checks the arguments, {@link #launch} calls the
- * generated binding with the buffers' addresses, and {@link NcclResults} turns anything but success
- * into an exception. Addresses are of the global scope, so the call acquires no session and
+ * <p>The way of a collective: {@link Communicator} checks the arguments, {@link #launch} makes the
+ * call of {@link EnqueueCalls} with the buffers' addresses, and {@link NcclResults} turns anything
+ * but success into an exception. Addresses are plain numbers, so the call acquires no session and
  * allocates nothing.
  */
 public final class NcclCommunicator extends Communicator {

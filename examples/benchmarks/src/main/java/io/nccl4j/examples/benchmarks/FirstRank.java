@@ -14,9 +14,9 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 
 /**
- * The first of two ranks, with what an all-reduce needs; the other one is idle. The peers take its addresses, so that
- * every way to call hands over the same arguments; all but the contract's make up a communicator
- * pointer, which a library that does nothing never reads.
+ * The first of two ranks, with what an all-reduce needs; the other one is idle. The peers take its
+ * addresses, so that every way to call hands over the same arguments; all but the contract's make
+ * up a communicator pointer, which a library that does nothing never reads.
  */
 @State(Scope.Thread)
 public abstract class FirstRank {
