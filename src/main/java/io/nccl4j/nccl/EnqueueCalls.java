@@ -8,6 +8,8 @@ import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 
 /**
  * NCCL's collectives, send and receive, for addresses that are plain numbers: the generated
@@ -22,7 +24,8 @@ final class EnqueueCalls {
 
   private static final class AllReduce {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclAllReduce$address(), nccl_h.ncclAllReduce$descriptor());
+        linkWithLongs(
+            "ncclAllReduce", nccl_h.ncclAllReduce$address(), nccl_h.ncclAllReduce$descriptor());
   }
 
   static int allReduce(long send, long recv, long count, int type, int op, long comm, long stream) {
@@ -35,7 +38,10 @@ final class EnqueueCalls {
 
   private static final class ReduceScatter {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclReduceScatter$address(), nccl_h.ncclReduceScatter$descriptor());
+        linkWithLongs(
+            "ncclReduceScatter",
+            nccl_h.ncclReduceScatter$address(),
+            nccl_h.ncclReduceScatter$descriptor());
   }
 
   static int reduceScatter(
@@ -49,7 +55,7 @@ final class EnqueueCalls {
 
   private static final class Reduce {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclReduce$address(), nccl_h.ncclReduce$descriptor());
+        linkWithLongs("ncclReduce", nccl_h.ncclReduce$address(), nccl_h.ncclReduce$descriptor());
   }
 
   static int reduce(
@@ -63,7 +69,8 @@ final class EnqueueCalls {
 
   private static final class Broadcast {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclBroadcast$address(), nccl_h.ncclBroadcast$descriptor());
+        linkWithLongs(
+            "ncclBroadcast", nccl_h.ncclBroadcast$address(), nccl_h.ncclBroadcast$descriptor());
   }
 
   static int broadcast(
@@ -77,7 +84,7 @@ final class EnqueueCalls {
 
   private static final class Bcast {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclBcast$address(), nccl_h.ncclBcast$descriptor());
+        linkWithLongs("ncclBcast", nccl_h.ncclBcast$address(), nccl_h.ncclBcast$descriptor());
   }
 
   static int bcast(long buffer, long count, int type, int root, long comm, long stream) {
@@ -90,7 +97,8 @@ final class EnqueueCalls {
 
   private static final class AllGather {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclAllGather$address(), nccl_h.ncclAllGather$descriptor());
+        linkWithLongs(
+            "ncclAllGather", nccl_h.ncclAllGather$address(), nccl_h.ncclAllGather$descriptor());
   }
 
   static int allGather(long send, long recv, long count, int type, long comm, long stream) {
@@ -103,7 +111,8 @@ final class EnqueueCalls {
 
   private static final class AllToAll {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclAlltoAll$address(), nccl_h.ncclAlltoAll$descriptor());
+        linkWithLongs(
+            "ncclAlltoAll", nccl_h.ncclAlltoAll$address(), nccl_h.ncclAlltoAll$descriptor());
   }
 
   static int allToAll(long send, long recv, long count, int type, long comm, long stream) {
@@ -116,7 +125,7 @@ final class EnqueueCalls {
 
   private static final class Gather {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclGather$address(), nccl_h.ncclGather$descriptor());
+        linkWithLongs("ncclGather", nccl_h.ncclGather$address(), nccl_h.ncclGather$descriptor());
   }
 
   static int gather(long send, long recv, long count, int type, int root, long comm, long stream) {
@@ -129,7 +138,7 @@ final class EnqueueCalls {
 
   private static final class Scatter {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclScatter$address(), nccl_h.ncclScatter$descriptor());
+        linkWithLongs("ncclScatter", nccl_h.ncclScatter$address(), nccl_h.ncclScatter$descriptor());
   }
 
   static int scatter(long send, long recv, long count, int type, int root, long comm, long stream) {
@@ -142,7 +151,7 @@ final class EnqueueCalls {
 
   private static final class Send {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclSend$address(), nccl_h.ncclSend$descriptor());
+        linkWithLongs("ncclSend", nccl_h.ncclSend$address(), nccl_h.ncclSend$descriptor());
   }
 
   static int send(long buffer, long count, int type, int peer, long comm, long stream) {
@@ -155,7 +164,7 @@ final class EnqueueCalls {
 
   private static final class Recv {
     static final MethodHandle HANDLE =
-        linkWithLongs(nccl_h.ncclRecv$address(), nccl_h.ncclRecv$descriptor());
+        linkWithLongs("ncclRecv", nccl_h.ncclRecv$address(), nccl_h.ncclRecv$descriptor());
   }
 
   static int recv(long buffer, long count, int type, int peer, long comm, long stream) {
@@ -166,15 +175,39 @@ final class EnqueueCalls {
     }
   }
 
-  @SuppressWarnings(
-      "restricted") // The same function and the same bits as in the generated binding.
-  private static MethodHandle linkWithLongs(MemorySegment function, FunctionDescriptor generated) {
+  @SuppressWarnings("restricted") // The function and the bits of the generated binding.
+  private static MethodHandle linkWithLongs(
+      String name, MemorySegment function, FunctionDescriptor generated) {
+    if (Boolean.getBoolean("jextract.trace.downcalls")) {
+      return traced(name, generated.toMethodType());
+    }
     MemoryLayout[] arguments =
         generated.argumentLayouts().stream()
             .map(layout -> layout instanceof AddressLayout ? ValueLayout.JAVA_LONG : layout)
             .toArray(MemoryLayout[]::new);
     MemoryLayout result = generated.returnLayout().orElseThrow();
     return Linker.nativeLinker().downcallHandle(function, FunctionDescriptor.of(result, arguments));
+  }
+
+  /** Returns the generated method, which under that property tells of each call. */
+  private static MethodHandle traced(String name, MethodType type) {
+    try {
+      MethodHandles.Lookup lookup = MethodHandles.lookup();
+      MethodHandle segment =
+          lookup.findStatic(
+              MemorySegment.class,
+              "ofAddress",
+              MethodType.methodType(MemorySegment.class, long.class));
+      MethodHandle method = lookup.findStatic(nccl_h.class, name, type);
+      for (int i = 0; i < type.parameterCount(); i++) {
+        if (type.parameterType(i) == MemorySegment.class) {
+          method = MethodHandles.filterArguments(method, i, segment);
+        }
+      }
+      return method;
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
   }
 
   /** A native function throws nothing; what comes is the virtual machine's own. */
