@@ -114,7 +114,7 @@ public final class Group {
     }
     if (parent != null && parents.contains(parent)) {
       throw new IllegalStateException(
-          "a group holds one split of a communicator; end the group before the next split of "
+          "a group holds one split, shrink or grow of a communicator; end the group before the next of "
               + parent);
     }
     unconnected.add(communicator);

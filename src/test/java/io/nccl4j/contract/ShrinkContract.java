@@ -19,7 +19,10 @@ import io.nccl4j.ShrinkMode;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
@@ -194,6 +197,32 @@ abstract class ShrinkContract {
                     NcclTimeoutException.class,
                     () -> shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST)));
     assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+    ranks.abort();
+    ranks.close();
+  }
+
+  @Test
+  void anInterruptEndsAShrinkAndIsKept() throws Exception {
+    assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
+    Ranks ranks = Ranks.of(underTest(), 3, underTest().config().withBlocking(false));
+    CompletableFuture<Boolean> kept = new CompletableFuture<>();
+    Thread thread =
+        Thread.ofPlatform()
+            .daemon()
+            .start(
+                () -> {
+                  try {
+                    shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST);
+                    kept.completeExceptionally(new AssertionError("rank 2 never came"));
+                  } catch (CancellationException interrupted) {
+                    kept.complete(Thread.interrupted());
+                  } catch (RuntimeException another) {
+                    kept.completeExceptionally(another);
+                  }
+                });
+    Thread.sleep(100);
+    thread.interrupt();
+    assertTrue(kept.get(SOON.toSeconds(), TimeUnit.SECONDS));
     ranks.abort();
     ranks.close();
   }

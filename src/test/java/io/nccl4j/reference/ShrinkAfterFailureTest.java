@@ -1,0 +1,77 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+
+/** That ranks whose communicator has failed can go on without the one that is to blame. */
+class ShrinkAfterFailureTest {
+  private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+
+  @Test
+  void survivorsOfARankThatCalledSomethingElseGoOn() {
+    Ranks.run(
+        3,
+        OPTIONS,
+        CONFIG,
+        (comm, stream) -> {
+          fails(comm, stream, comm.rank() == 2 ? 5 : 4);
+          goOnWithoutRank2(comm);
+        });
+  }
+
+  @Test
+  void survivorsOfARankThatTheyGaveUpWaitingForGoOn() {
+    Ranks.run(
+        3,
+        OPTIONS,
+        CONFIG.withTimeout(Duration.ofMillis(500)),
+        (comm, stream) -> {
+          if (comm.rank() != 2) {
+            fails(comm, stream, 4);
+          }
+          goOnWithoutRank2(comm);
+        });
+  }
+
+  private static void fails(Communicator comm, Stream stream, int count) {
+    Buffer value = comm.allocate(DataType.INT32, count);
+    value.fill((byte) 0, stream);
+    comm.allReduce(value, value, ReduceOp.SUM, stream);
+    assertThrows(NcclException.class, () -> stream.synchronize(Duration.ofSeconds(20)));
+    value.close();
+  }
+
+  private static void goOnWithoutRank2(Communicator comm) {
+    if (comm.rank() == 2) {
+      return;
+    }
+    NcclException refused =
+        assertThrows(
+            NcclException.class, () -> comm.shrink(Set.of(2), ShrinkMode.FINISH_FIRST, CONFIG));
+    assertEquals("shrink", refused.function(), "what has failed cannot be finished");
+    try (Communicator rest = comm.shrink(Set.of(2), ShrinkMode.ABORT_FIRST, CONFIG);
+        Stream stream = rest.newStream();
+        Buffer value = rest.allocate(DataType.INT32, 1)) {
+      value.copyFrom(MemorySegment.ofArray(new int[] {comm.rank() + 1}), stream);
+      rest.allReduce(value, value, ReduceOp.SUM, stream);
+      int[] sum = new int[1];
+      value.copyTo(MemorySegment.ofArray(sum), stream);
+      assertEquals(3, sum[0]);
+    }
+  }
+}
