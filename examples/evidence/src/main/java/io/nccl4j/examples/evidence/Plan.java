@@ -77,7 +77,7 @@ final class Plan {
         inTwoProcesses(
             "cross-check-2-processes",
             "Cross-check, 2 ranks in 2 processes on one GPU, through sockets",
-            90,
+            110,
             machine,
             "cross-check"));
     steps.add(interop(machine));
