@@ -16,6 +16,7 @@ import io.nccl4j.Event;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
@@ -237,12 +238,12 @@ abstract class StreamsContract {
 
   @Test
   void aDependentStageThatWaitsDoesNotStopTheStream() throws Exception {
-    try (Ranks ranks = Ranks.of(underTest(), 1)) {
-      Rank rank = ranks.rank(0);
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      Rank rank = stuck.rank();
       CompletableFuture<Void> release = new CompletableFuture<>();
       CompletableFuture<Thread> waiting = new CompletableFuture<>();
       CompletableFuture<Void> dependent =
-          rank.stream()
+          stuck.stream()
               .completion()
               .thenRun(
                   () -> {
@@ -250,9 +251,13 @@ abstract class StreamsContract {
                     release.join();
                   })
               .toCompletableFuture();
+      stuck.join();
       assertNotSame(Thread.currentThread(), waiting.get(20, TimeUnit.SECONDS));
       Buffer value = rank.ints(4);
-      assertArrayEquals(new int[] {4}, rank.downloadInts(value));
+      rank.stream().synchronize();
+      int[] got = new int[1];
+      value.copyTo(MemorySegment.ofArray(got), stuck.stream());
+      assertArrayEquals(new int[] {4}, got);
       release.complete(null);
       dependent.get(20, TimeUnit.SECONDS);
     }
