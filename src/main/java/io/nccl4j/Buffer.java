@@ -2,9 +2,9 @@ package io.nccl4j;
 
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Objects;
-import java.util.concurrent.CopyOnWriteArrayList;
 
 /**
  * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
@@ -59,7 +59,8 @@ public final class Buffer implements AutoCloseable {
     int place;
     // The stream that used the memory last: most buffers know but one.
     private Use last = new Use(null);
-    private final List<Use> uses = new CopyOnWriteArrayList<>();
+    // Replaced under the owner's lock, never changed.
+    private volatile Use[] uses = {};
 
     Owner(Runnable release, int place) {
       this.release = release;
@@ -91,17 +92,26 @@ public final class Buffer implements AutoCloseable {
       use.ticket = ticket;
     }
 
-    private synchronized Use useBy(Progress progress) {
-      uses.removeIf(use -> !use.progress.stream().alive());
-      last =
-          uses.stream()
-              .filter(use -> use.progress == progress)
-              .findFirst()
-              .orElseGet(() -> new Use(progress));
-      if (!uses.contains(last)) {
-        uses.add(last);
+    private Use useBy(Progress progress) {
+      // Buffers that take turns on two streams come here each time: nothing is allocated.
+      for (Use use : uses) {
+        if (use.progress == progress) {
+          last = use;
+          return use;
+        }
       }
-      return last;
+      return firstUseBy(progress);
+    }
+
+    private synchronized Use firstUseBy(Progress progress) {
+      Use use = new Use(progress);
+      uses =
+          java.util.stream.Stream.concat(
+                  Arrays.stream(uses).filter(earlier -> earlier.progress.stream().alive()),
+                  java.util.stream.Stream.of(use))
+              .toArray(Use[]::new);
+      last = use;
+      return use;
     }
 
     /** Returns a use that is not over, or null. */
@@ -406,8 +416,11 @@ public final class Buffer implements AutoCloseable {
   public void copyFrom(MemorySegment source, Stream stream) {
     checkAccessible(source, "source");
     checkCopy(stream, source.byteSize(), "source");
-    stream.uses(this, null);
-    stream.upload(source, this);
+    try {
+      stream.upload(source, this);
+    } finally {
+      stream.uses(this, null);
+    }
   }
 
   /**
@@ -428,8 +441,11 @@ public final class Buffer implements AutoCloseable {
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");
     }
-    stream.uses(this, null);
-    stream.telling(() -> stream.download(this, target));
+    try {
+      stream.telling(() -> stream.download(this, target));
+    } finally {
+      stream.uses(this, null);
+    }
   }
 
   /**
@@ -466,8 +482,11 @@ public final class Buffer implements AutoCloseable {
     if (source.overlaps(source.byteSize(), this, byteSize())) {
       throw new IllegalArgumentException("source " + source + " overlaps " + this);
     }
-    stream.uses(source, this);
-    stream.copy(source, this);
+    try {
+      stream.copy(source, this);
+    } finally {
+      stream.uses(source, this);
+    }
   }
 
   /**
@@ -481,8 +500,11 @@ public final class Buffer implements AutoCloseable {
    */
   public void fill(byte value, Stream stream) {
     checkCopy(stream, byteSize(), "buffer");
-    stream.uses(this, null);
-    stream.fill(this, value);
+    try {
+      stream.fill(this, value);
+    } finally {
+      stream.uses(this, null);
+    }
   }
 
   private static void checkAccessible(MemorySegment memory, String argument) {
@@ -587,20 +609,27 @@ public final class Buffer implements AutoCloseable {
    * told, and the memory is given back when nccl4j next sees that the stream has passed: at its
    * {@link Stream#synchronize}, say, or its close. C: {@code cudaFree}, {@code cudaFreeHost}.
    *
-   * @throws IllegalStateException if a collective is pending that uses the memory; or if it is held
-   *     by what must be closed before it, such as a registration, and nothing is done then
+   * @throws IllegalStateException if a collective is pending that uses the memory; or, and nothing
+   *     is done then, if this thread is capturing a graph, or the memory is held by what must be
+   *     closed before it, such as a registration
    * @throws NcclTimeoutException if CUDA has not freed the memory within 30 seconds, because work
    *     on its device hangs; it is freed when that ends
    * @throws CudaException if CUDA refuses
    */
   @Override
   public void close() {
+    Graph.checkNotCapturing("closing a buffer");
     if (view || !owner.end(this)) {
       return;
     }
     Use use = owner.pending();
-    while (use != null && !use.progress.awaitsCollective()) {
-      use.progress.stream().drainCopies();
+    while (use != null && !use.progress.awaitsCollective() && !use.progress.stream().captured()) {
+      try {
+        use.progress.stream().drainCopies();
+      } catch (NcclException | CudaException failure) {
+        owner.releaseWhenUnused();
+        throw failure;
+      }
       use = owner.pending();
     }
     if (use == null) {
@@ -609,7 +638,7 @@ public final class Buffer implements AutoCloseable {
     }
     owner.releaseWhenUnused();
     throw new IllegalStateException(
-        "buffer is closed while a collective on "
+        "buffer is closed while a collective or a capture on "
             + use.progress.stream()
             + " is pending; synchronize that stream, or an event after the collective, first: "
             + this);

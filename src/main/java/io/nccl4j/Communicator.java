@@ -1015,9 +1015,29 @@ public abstract sealed class Communicator implements AutoCloseable
       stream.checkCapturedHere();
       capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
     } else {
-      stream.carries(send, recv, op);
+      launchAndCount(operation, send, recv, count, op, peer, stream);
+    }
+  }
+
+  /** Launches an operation; unless it was refused, its stream now carries it. */
+  private void launchAndCount(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    boolean refused = false;
+    try {
       launch(operation, send, recv, count, op, peer, stream);
-      stream.launched();
+    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
+      refused = true;
+      throw e;
+    } finally {
+      if (!refused) {
+        stream.carries(send, recv, op);
+      }
     }
   }
 
@@ -1050,8 +1070,6 @@ public abstract sealed class Communicator implements AutoCloseable
     stream.usedBy(this);
     if (stream.captured()) {
       stream.checkCapturedHere();
-    } else {
-      stream.carries(call);
     }
     if (!stream.captured() || stream.capturesNatively()) {
       call.launch();
@@ -1059,7 +1077,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (stream.captured()) {
       stream.keep(List.of(call));
     } else {
-      stream.launched();
+      stream.carries(call);
     }
   }
 
@@ -1167,7 +1185,7 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /** Throws unless others can be made of this communicator. */
-  private void checkDivisible() {
+  final void checkDivisible() {
     if (state != State.REVOKED) {
       checkConnected();
     }
@@ -1303,6 +1321,14 @@ public abstract sealed class Communicator implements AutoCloseable
    * @return what has failed, or nothing; also after {@link #abort}, when it may be nothing
    */
   protected abstract Optional<NcclException> findAsyncError();
+
+  /**
+   * {@return whether the library may still enqueue what a launch that was given up has left}
+   * Whatever its streams say, its memory is in use.
+   */
+  protected boolean launching() {
+    return false;
+  }
 
   /**
    * Does what {@link #abort} promises; called at most once, possibly while {@link #connect} runs.

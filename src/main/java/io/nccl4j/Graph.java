@@ -147,11 +147,13 @@ public abstract sealed class Graph implements AutoCloseable
         call.communicator().checkConnected();
         call.checkOperandsOpen();
         stream.usedBy(call.communicator());
-        stream.carries(call);
       }
     }
-    replay(stream);
-    stream.launched();
+    try {
+      replay(stream);
+    } finally {
+      launches.forEach(together -> together.forEach(stream::carries));
+    }
   }
 
   /**

@@ -126,6 +126,19 @@ public final class Group {
         "a group holds either operations or the making of communicators; end one group before the other begins");
   }
 
+  /** Throws, and aborts what was begun, if a parent has ended between the call and here. */
+  private void checkParents() {
+    boolean open = false;
+    try {
+      parents.stream().filter(Objects::nonNull).forEach(Communicator::checkDivisible);
+      open = true;
+    } finally {
+      if (!open) {
+        unconnected.forEach(Communicator::abort);
+      }
+    }
+  }
+
   private void forget(int keptCalls, int keptUnconnected) {
     calls.subList(keptCalls, calls.size()).clear();
     List<Communicator> dropped = unconnected.subList(keptUnconnected, unconnected.size());
@@ -176,6 +189,7 @@ public final class Group {
 
   private void launch() {
     if (!unconnected.isEmpty()) {
+      checkParents();
       Communicator.connectTogether(unconnected);
       return;
     }
@@ -185,19 +199,30 @@ public final class Group {
       checkStillOpen(call);
       stream.usedBy(call.communicator());
       if (stream.captured()) {
+        stream.checkCapturedHere();
         captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
-      } else {
-        stream.carries(call);
       }
     }
-    List<GroupCall> launched = captured.isEmpty() ? calls : launchable();
-    launchPerBackend(launched);
-    for (GroupCall call : launched) {
-      if (!call.stream().captured()) {
-        call.stream().launched();
-      }
-    }
+    launchAndCount(captured.isEmpty() ? calls : launchable());
     captured.forEach(Stream::keep);
+  }
+
+  /** Launches calls; unless all of them were refused, the streams now carry them. */
+  private static void launchAndCount(List<GroupCall> launched) {
+    boolean refused = false;
+    try {
+      launchPerBackend(launched);
+    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
+      refused = ofOneBackend(launched);
+      throw e;
+    } finally {
+      for (int i = 0; !refused && i < launched.size(); i++) {
+        GroupCall call = launched.get(i);
+        if (!call.stream().captured()) {
+          call.stream().carries(call);
+        }
+      }
+    }
   }
 
   /** Returns the calls that are not only recorded. */

@@ -10,7 +10,7 @@ import org.apache.logging.log4j.LogManager;
  * How far a stream has come, as far as anybody has looked: so that memory which work still uses is
  * not given back beneath it.
  *
- * <p>Whatever uses a buffer takes a ticket when it is enqueued. A wait that has succeeded has
+ * <p>Whatever uses a buffer takes a ticket when it has been enqueued. A wait that has succeeded has
  * passed the tickets that were out when it began. Only where no wait tells is the stream itself
  * asked.
  */

@@ -326,7 +326,7 @@ public abstract sealed class Stream implements AutoCloseable
     return progress;
   }
 
-  /** Remembers that what is enqueued next uses these buffers, each of which may be null. */
+  /** Remembers that what has been enqueued uses these buffers, each of which may be null. */
   final void uses(Buffer one, Buffer another) {
     long ticket = progress.next();
     if (one != null) {
@@ -337,26 +337,19 @@ public abstract sealed class Stream implements AutoCloseable
     }
   }
 
-  /** Remembers what a call uses that is enqueued next; {@link #launched} follows. */
+  /** Remembers what a call uses that has been enqueued. */
   final void carries(GroupCall call) {
-    if (call instanceof OperationCall one) {
-      carries(one.send(), one.recv(), one.op());
-      return;
-    }
     long ticket = progress.next();
     call.operands().forEach(operand -> operand.usedBy(progress, ticket));
+    progress.collective();
   }
 
-  /** Remembers what an operation uses that is enqueued next; {@link #launched} follows. */
+  /** Remembers what an operation uses that has been enqueued. */
   final void carries(Buffer send, Buffer recv, ReduceOp op) {
     uses(send, recv);
     if (op instanceof ReduceOp.PreMulSum created && created.scalar() != null) {
       uses(created.scalar(), null);
     }
-  }
-
-  /** Remembers that what was enqueued last is a collective; one that was refused is none. */
-  final void launched() {
     progress.collective();
   }
 
@@ -382,7 +375,7 @@ public abstract sealed class Stream implements AutoCloseable
         leaving = false;
         return true;
       }
-      return idle();
+      return users.stream().noneMatch(user -> user.open() && user.launching()) && idle();
     } catch (NcclTimeoutException stays) {
       return false;
     } catch (CudaException broken) {

@@ -110,9 +110,12 @@ final class CommunicatorHandle {
   }
 
   RuntimeException refusal(String function) {
-    return ended
+    if (!ended) {
+      return occupied((int) INSIDE.getOpaque(this));
+    }
+    return owner.aborted()
         ? new CommunicatorAbortedException(function, owner.toString())
-        : occupied((int) INSIDE.getOpaque(this));
+        : new IllegalStateException("closed: " + owner);
   }
 
   private IllegalStateException occupied(int how) {
@@ -182,10 +185,11 @@ final class CommunicatorHandle {
     }
   }
 
-  /** Takes the pointer for the one thread that is inside, which then frees it. */
+  /** Takes the pointer for the one thread that is inside, which then frees it; nobody follows. */
   MemorySegment takeInside() {
     synchronized (this) {
       taken = true;
+      ended = true;
       return pointer;
     }
   }

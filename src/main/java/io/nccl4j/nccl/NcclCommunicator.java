@@ -36,6 +36,7 @@ import java.util.SortedSet;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import java.util.function.IntSupplier;
 import java.util.function.ToIntFunction;
@@ -72,6 +73,7 @@ public final class NcclCommunicator extends Communicator {
   private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
   private volatile boolean revokedByNccl;
   private volatile boolean memorySuspended;
+  private final AtomicBoolean makesChild = new AtomicBoolean();
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
   private boolean direct;
 
@@ -189,7 +191,7 @@ public final class NcclCommunicator extends Communicator {
   public CompletionStage<NcclCommunicator> splitAsync(
       int color, int key, NcclConfig childSettings) {
     checkSplit(color, childSettings.common());
-    return child(childSettings, new Making.Split(this, color, key)).connectedAsync();
+    return child(childSettings, new Making.Split(this, color, key)).connectedAsync(this);
   }
 
   /**
@@ -206,7 +208,7 @@ public final class NcclCommunicator extends Communicator {
   public CompletionStage<NcclCommunicator> shrinkAsync(
       Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
     SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
-    return child(childSettings, new Making.Shrink(this, excluded, mode)).connectedAsync();
+    return child(childSettings, new Making.Shrink(this, excluded, mode)).connectedAsync(this);
   }
 
   /**
@@ -225,7 +227,7 @@ public final class NcclCommunicator extends Communicator {
       int newSize, UniqueId id, NcclConfig childSettings) {
     checkGrow(newSize, childSettings.common());
     takeGrowId(id);
-    return child(childSettings, new Making.Grow(this, newSize, id)).connectedAsync();
+    return child(childSettings, new Making.Grow(this, newSize, id)).connectedAsync(this);
   }
 
   /**
@@ -241,7 +243,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public CompletionStage<NcclCommunicator> growAsync(int newSize, NcclConfig childSettings) {
     checkGrow(newSize, childSettings.common());
-    return child(childSettings, new Making.Grow(this, newSize, null)).connectedAsync();
+    return child(childSettings, new Making.Grow(this, newSize, null)).connectedAsync(this);
   }
 
   /**
@@ -427,6 +429,28 @@ public final class NcclCommunicator extends Communicator {
   /** Returns a stage that completes with this communicator when it is connected. */
   CompletionStage<NcclCommunicator> connectedAsync() {
     return connectInBackground().thenApply(nothing -> this);
+  }
+
+  /**
+   * Does so for a child. Only one at a time: which of two threads came to NCCL first would be
+   * another question on every rank.
+   */
+  private CompletionStage<NcclCommunicator> connectedAsync(NcclCommunicator parent) {
+    if (!parent.makesChild.compareAndSet(false, true)) {
+      throw new IllegalStateException(
+          parent + " is in use until the stage of an earlier child has completed");
+    }
+    boolean begun = false;
+    try {
+      CompletionStage<NcclCommunicator> connected =
+          connectedAsync().whenComplete((child, failure) -> parent.makesChild.set(false));
+      begun = true;
+      return connected;
+    } finally {
+      if (!begun) {
+        parent.makesChild.set(false);
+      }
+    }
   }
 
   /** A child that the contract makes keeps what only NCCL was told of its parent. */
@@ -1111,6 +1135,11 @@ public final class NcclCommunicator extends Communicator {
     return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()
         ? Optional.empty()
         : Optional.of(NcclResults.failure(state, "ncclCommGetAsyncError"));
+  }
+
+  @Override
+  protected boolean launching() {
+    return !config().blocking() && handle.state() == nccl_h.ncclInProgress();
   }
 
   @Override

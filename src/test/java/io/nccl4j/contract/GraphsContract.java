@@ -187,6 +187,7 @@ abstract class GraphsContract {
                   refusedInCapture("making a stream", rank.comm()::newStream);
                   refusedInCapture("making an event", rank.comm()::newEvent);
                   refusedInCapture("closing a communicator", rank.comm()::close);
+                  refusedInCapture("closing a buffer", value::close);
                   rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
                 };
             capture(rank, refusals).close();

@@ -158,6 +158,40 @@ class AbortTest {
   }
 
   @Test
+  void aCommunicatorThatWasClosedInItsChildsGroupIsNotHandedToNccl() {
+    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    IllegalStateException refused =
+        assertThrows(
+            IllegalStateException.class,
+            () ->
+                Group.run(
+                    () -> {
+                      comm.split(0, 0);
+                      comm.close();
+                    }));
+    assertTrue(refused.getMessage().startsWith("closed: "), refused::toString);
+    assertEquals(0, StandIn.calls("ncclCommSplit"));
+  }
+
+  @Test
+  void memoryOfALaunchThatWasGivenUpIsKeptUntilItsCommunicatorEnds() {
+    Communicator comm =
+        backend.communicator(backend.newUniqueId(), 1, 0, IMPATIENT.withBlocking(false));
+    Stream stream = comm.newStream();
+    Buffer value = comm.allocate(DataType.INT32, 1);
+    long memory = StandIn.live("memory");
+    StandIn.hold(-1);
+    assertThrows(
+        NcclTimeoutException.class, () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+    assertThrows(IllegalStateException.class, value::close);
+    assertEquals(memory, StandIn.live("memory"), "NCCL may still enqueue it");
+    StandIn.hold(0);
+    comm.abort();
+    stream.close();
+    assertEquals(memory - 1, StandIn.live("memory"));
+  }
+
+  @Test
   void aSplitThatWasGivenUpIsNamedToWhoeverComesNext() {
     List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
     Communicator waiting = ranks.getFirst();

@@ -64,6 +64,7 @@ class NativeFailuresTest {
     comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
     stream = comm.newStream();
     value = ints(5);
+    stream.synchronize();
   }
 
   @AfterEach
