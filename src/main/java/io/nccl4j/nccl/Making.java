@@ -99,7 +99,8 @@ sealed interface Making {
     public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment handle = parent.handle().enterForLong(function());
       try {
-        int result = nccl_h.ncclCommSplit(handle, color, key, made.handle().cell(), config);
+        MemorySegment cell = made.handle().cell();
+        int result = parent.guarded(() -> nccl_h.ncclCommSplit(handle, color, key, cell, config));
         settle(parent, made, result, function());
       } finally {
         parent.handle().leave();
@@ -117,9 +118,7 @@ sealed interface Making {
 
     @Override
     public void prepare() {
-      if (mode == ShrinkMode.ABORT_FIRST) {
-        parent.endOperations();
-      } else {
+      if (mode != ShrinkMode.ABORT_FIRST) {
         parent.finishOperations(function());
       }
     }
@@ -136,7 +135,12 @@ sealed interface Making {
       MemorySegment cell = made.handle().cell();
       MemorySegment handle = parent.handle().enterForLong(function());
       try {
-        int result = nccl_h.ncclCommShrink(handle, array, ranks.length, cell, config, flags);
+        if (mode == ShrinkMode.ABORT_FIRST) {
+          parent.endOperations();
+        }
+        int result =
+            parent.guarded(
+                () -> nccl_h.ncclCommShrink(handle, array, ranks.length, cell, config, flags));
         settle(parent, made, result, function());
       } finally {
         parent.handle().leave();
@@ -164,7 +168,9 @@ sealed interface Making {
       MemorySegment cell = made.handle().cell();
       MemorySegment handle = parent.handle().enterForLong(function());
       try {
-        int result = nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config);
+        int result =
+            parent.guarded(
+                () -> nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config));
         // Here it is the new communicator that says when it is done; the old one is used till then.
         made.settle(result, function());
       } finally {

@@ -267,21 +267,24 @@ public final class NcclCommunicator extends Communicator {
    *     suspended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    * @throws NcclTimeoutException if the operations did not end in time
-   * @throws NcclException if the library failed; then the communicator can only be aborted or
-   *     closed
+   * @throws NcclException if the library failed; then the communicator carries no operations, but
+   *     this can be called again
    */
   public void revoke() {
     backend.version().require("ncclCommRevoke");
-    if (revoked()) {
+    if (revokedByNccl) {
       return;
     }
-    checkCarries();
-    endOperations();
+    if (!revoked()) {
+      checkCarries();
+    }
     String function = "ncclCommRevoke";
     inside(
         function,
+        peers(),
         comm -> {
-          settle(nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), function);
+          endOperations();
+          callAndSettle(function, () -> nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()));
           revokedByNccl = true;
         });
   }
@@ -304,8 +307,9 @@ public final class NcclCommunicator extends Communicator {
     finishOperations(function);
     inside(
         function,
+        peers(),
         comm -> {
-          settle(nccl_h.ncclCommSuspend(comm, nccl_h.NCCL_SUSPEND_MEM()), function);
+          callAndSettle(function, () -> nccl_h.ncclCommSuspend(comm, nccl_h.NCCL_SUSPEND_MEM()));
           memorySuspended = true;
           markSuspended(true);
         });
@@ -326,13 +330,14 @@ public final class NcclCommunicator extends Communicator {
       checkCarries();
       throw new IllegalStateException("not suspended: " + this);
     }
-    inside("ncclCommResume", this::resume);
-    markSuspended(false);
+    inside("ncclCommResume", peers(), this::resume);
   }
 
+  /** Resumes, also where the caller waits no more; by the thread inside. */
   private void resume(MemorySegment comm) {
-    settle(nccl_h.ncclCommResume(comm), "ncclCommResume");
+    callAndSettle("ncclCommResume", () -> nccl_h.ncclCommResume(comm));
     memorySuspended = false;
+    markSuspended(false);
   }
 
   /** {@return whether {@link #suspend} has given memory back that {@link #resume} has not taken} */
@@ -366,31 +371,14 @@ public final class NcclCommunicator extends Communicator {
     }
   }
 
-  private static long statistic(MemorySegment comm, int kind, MemorySegment value) {
-    NcclResults.check(nccl_h.ncclCommMemStats(comm, kind, value), "ncclCommMemStats");
+  private long statistic(MemorySegment comm, int kind, MemorySegment value) {
+    NcclResults.check(
+        guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)), "ncclCommMemStats");
     return value.get(ValueLayout.JAVA_LONG, 0);
   }
 
-  /** A native call that waits for other ranks. */
-  private interface Waiting {
-    void call(MemorySegment communicator);
-  }
-
-  /** Makes a call that may wait for other ranks for ever, with the deadline. */
-  private void inside(String function, Waiting waiting) {
-    Deadline.run(
-        function,
-        limit(),
-        "the peers of " + this,
-        () -> {
-          CudaDevices.use(device());
-          MemorySegment comm = handle.enterForLong(function);
-          try {
-            waiting.call(comm);
-          } finally {
-            handle.leave();
-          }
-        });
+  private String peers() {
+    return "the peers of " + this;
   }
 
   /** Says that this communicator's operations end, because the next call ends them. */
@@ -412,6 +400,7 @@ public final class NcclCommunicator extends Communicator {
     late.add(child);
   }
 
+  /** Frees them when NCCL, with the parent freed, writes no pointer any more. */
   private void freeLateChildren() {
     late.forEach(NcclCommunicator::freeIfNobodyInside);
   }
@@ -482,7 +471,10 @@ public final class NcclCommunicator extends Communicator {
     finishOperations(function);
     // Not of a confined arena: where the time passes, the call goes on.
     MemorySegment id = ncclUniqueId.allocate(Arena.ofAuto());
-    inside(function, comm -> NcclResults.check(nccl_h.ncclCommGetUniqueId(comm, id), function));
+    inside(
+        function,
+        peers(),
+        comm -> NcclResults.check(guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)), function));
     return UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
   }
 
@@ -594,7 +586,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
-  private int guarded(IntSupplier call) {
+  int guarded(IntSupplier call) {
     if (config().blocking()) {
       return call.getAsInt();
     }
@@ -603,16 +595,22 @@ public final class NcclCommunicator extends Communicator {
     }
   }
 
-  /**
-   * Makes a call that may wait for the peers, inside this communicator, and waits for its end; in a
-   * thread of its own, with a deadline.
-   */
+  /** Makes a call by the thread inside, and waits for the end of what it began. */
+  private void callAndSettle(String function, IntSupplier call) {
+    settle(guarded(call), function);
+  }
+
+  /** Makes a call that may wait for the peers, and waits for its end, as {@link #inside} does. */
   void callWithDeadline(String function, String waitedFor, ToIntFunction<MemorySegment> call) {
-    Deadline.run(
-        function,
-        limit(),
-        waitedFor,
-        () -> runInside(function, comm -> settle(guarded(() -> call.applyAsInt(comm)), function)));
+    inside(function, waitedFor, comm -> callAndSettle(function, () -> call.applyAsInt(comm)));
+  }
+
+  /**
+   * Does inside this communicator what may wait for the peers for ever; in a thread of its own,
+   * with a deadline.
+   */
+  private void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
+    Deadline.run(function, limit(), waitedFor, () -> runInside(function, work));
   }
 
   /** Does inside this communicator what must not be left half-way; with a deadline. */
@@ -623,7 +621,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void runInside(String function, Consumer<MemorySegment> work) {
     CudaDevices.use(device());
-    MemorySegment comm = handle.enter(function);
+    MemorySegment comm = handle.enterForLong(function);
     try {
       work.accept(comm);
     } finally {
@@ -819,7 +817,7 @@ public final class NcclCommunicator extends Communicator {
         return;
       }
       if (!backoff.pause()) {
-        throw new NcclTimeoutException(function, timeout(), "the peers of " + this);
+        throw new NcclTimeoutException(function, timeout(), peers());
       }
     }
   }
@@ -995,7 +993,8 @@ public final class NcclCommunicator extends Communicator {
     MemorySegment comm = handle.enter("ncclWinGetUserPtr");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
-      NcclResults.check(nccl_h.ncclWinGetUserPtr(comm, window, pointer), "ncclWinGetUserPtr");
+      NcclResults.check(
+          guarded(() -> nccl_h.ncclWinGetUserPtr(comm, window, pointer)), "ncclWinGetUserPtr");
       return pointer.get(ValueLayout.ADDRESS, 0).address();
     } finally {
       handle.leave();
@@ -1108,7 +1107,10 @@ public final class NcclCommunicator extends Communicator {
     MemorySegment comm = handle.enter("ncclRedOpCreatePreMulSum");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment operator = arena.allocate(ValueLayout.JAVA_INT);
-      int result = nccl_h.ncclRedOpCreatePreMulSum(operator, scalar, type.code(), residence, comm);
+      int result =
+          guarded(
+              () ->
+                  nccl_h.ncclRedOpCreatePreMulSum(operator, scalar, type.code(), residence, comm));
       NcclResults.check(result, "ncclRedOpCreatePreMulSum");
       return operator.get(ValueLayout.JAVA_INT, 0);
     } finally {
@@ -1123,7 +1125,7 @@ public final class NcclCommunicator extends Communicator {
     }
     MemorySegment comm = handle.enter("ncclRedOpDestroy");
     try {
-      NcclResults.check(nccl_h.ncclRedOpDestroy(code, comm), "ncclRedOpDestroy");
+      NcclResults.check(guarded(() -> nccl_h.ncclRedOpDestroy(code, comm)), "ncclRedOpDestroy");
     } finally {
       handle.leave();
     }
@@ -1146,7 +1148,6 @@ public final class NcclCommunicator extends Communicator {
   protected void abortConnection() {
     handle.end(ABORT_PATIENCE);
     freeIfNobodyInside();
-    freeLateChildren();
   }
 
   /**
@@ -1168,6 +1169,7 @@ public final class NcclCommunicator extends Communicator {
             int result = nccl_h.ncclCommAbort(comm);
             registrations.forgetAll();
             NcclResults.check(result, "ncclCommAbort");
+            freeLateChildren();
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
@@ -1192,8 +1194,11 @@ public final class NcclCommunicator extends Communicator {
       Deadline.runUninterrupted(
           "ncclCommDestroy",
           timeout().plus(GRACE),
-          "the peers of " + this,
-          this::finalizeAndDestroy);
+          peers(),
+          () -> {
+            finalizeAndDestroy();
+            freeLateChildren();
+          });
     } catch (RuntimeException failure) {
       abortAfter(failure);
       throw failure;
@@ -1208,7 +1213,6 @@ public final class NcclCommunicator extends Communicator {
               throw failure;
             });
     awaitStreams("close");
-    freeLateChildren();
   }
 
   private void abortAfter(RuntimeException failure) {
@@ -1233,9 +1237,10 @@ public final class NcclCommunicator extends Communicator {
         resume(comm);
       }
       if (!revokedByNccl) {
-        settle(nccl_h.ncclCommFinalize(comm), "ncclCommFinalize");
+        callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
       }
       NcclResults.check(nccl_h.ncclCommDestroy(handle.takeInside()), "ncclCommDestroy");
+      registrations.forgetAll();
     } finally {
       handle.leave();
     }

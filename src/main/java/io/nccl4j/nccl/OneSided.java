@@ -61,7 +61,8 @@ sealed interface OneSided extends BackendCall {
       }
       Buffer target = window.buffer();
       int bytes = source.type().bytes();
-      if (offset < 0 || offset > (target.byteSize() - source.byteSize()) / bytes) {
+      long room = target.byteSize() - source.byteSize();
+      if (offset < 0 || room < 0 || offset > room / bytes) {
         throw new IllegalArgumentException(
             "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));

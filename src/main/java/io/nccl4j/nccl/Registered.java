@@ -1,7 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
-import io.nccl4j.internal.NcclResults;
+import io.nccl4j.bindings.nccl.nccl_h;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -40,6 +40,7 @@ final class Registered {
   // that is known to be over.
   private final Arena arena = Arena.ofShared();
   private final MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
+  private volatile boolean givenUp;
 
   Registered(Kind kind, Buffer buffer, String holder) {
     this.kind = kind;
@@ -65,11 +66,22 @@ final class Registered {
     return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
   }
 
-  /** Gives the handle back, by the thread inside the communicator. */
-  void deregister(MemorySegment communicator) {
-    if (handle().address() != 0) {
-      NcclResults.check(kind.deregister().make(communicator, handle()), kind.deregistering());
-    }
+  /** Gives the handle back, where there is one, by the thread inside the communicator. */
+  int deregister(MemorySegment communicator) {
+    MemorySegment handle = handle();
+    return handle.address() == 0
+        ? nccl_h.ncclSuccess()
+        : kind.deregister().make(communicator, handle);
+  }
+
+  /** Notes that nobody waits for the call any more, which NCCL may still be at. */
+  void giveUp() {
+    givenUp = true;
+  }
+
+  /** Returns whether NCCL may still write the handle, as long as the communicator lives. */
+  boolean givenUp() {
+    return givenUp;
   }
 
   /** Lets the buffer go; when NCCL knows the memory no more. */

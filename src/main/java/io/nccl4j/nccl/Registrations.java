@@ -3,6 +3,7 @@ package io.nccl4j.nccl;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -31,6 +32,7 @@ final class Registrations {
       return made;
     } catch (NcclTimeoutException | CancellationException | CommunicatorAbortedException e) {
       // The call goes on and NCCL may still come to know the memory: it ends with the communicator.
+      made.giveUp();
       throw e;
     } catch (RuntimeException refused) {
       drop(made);
@@ -48,15 +50,22 @@ final class Registrations {
 
   private void deregister(Registered registered, MemorySegment comm) {
     if (knows(registered)) {
-      registered.deregister(comm);
+      NcclResults.check(
+          communicator.guarded(() -> registered.deregister(comm)),
+          registered.kind().deregistering());
       drop(registered);
     }
   }
 
-  /** Gives everything back, the last first; by the thread inside the communicator. */
+  /**
+   * Gives everything back, the last first, but what NCCL may still be at, which it frees with the
+   * communicator; by the thread inside the communicator.
+   */
   void closeAll(MemorySegment comm) {
     for (Registered registered : all().reversed()) {
-      deregister(registered, comm);
+      if (!registered.givenUp()) {
+        deregister(registered, comm);
+      }
     }
   }
 

@@ -1,0 +1,257 @@
+package io.nccl4j.natives;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.Window;
+import io.nccl4j.nccl.WindowOption;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/**
+ * What remains of calls that were refused, given up or interrupted before NCCL was done with them,
+ * and of those at which a second thread looks.
+ */
+@OnStandIn
+class UnfinishedCallsTest {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final CommunicatorConfig NON_BLOCKING = CONFIG.withBlocking(false);
+  private static final CommunicatorConfig IMPATIENT =
+      NON_BLOCKING.withTimeout(Duration.ofMillis(400));
+  private static final int PAGE_INTS = 1024;
+
+  private long before;
+
+  @BeforeEach
+  void count() {
+    StandIn.reset();
+    before = StandIn.live("communicator");
+  }
+
+  @AfterEach
+  void countAgain() {
+    StandIn.reset();
+    assertEquals(before, StandIn.live("communicator"), "everything was given back");
+  }
+
+  @Test
+  void aResumeWhoseCallerWasInterruptedResumesAllTheSame() throws Exception {
+    try (Pair pair = new Pair(CONFIG)) {
+      together(() -> pair.rank(0).suspend(), () -> pair.rank(1).suspend());
+      CompletableFuture<Throwable> end = new CompletableFuture<>();
+      Thread first = Thread.ofPlatform().start(() -> end.complete(thrown(pair.rank(0)::resume)));
+      await(() -> StandIn.calls("ncclCommResume") == 1);
+      first.interrupt();
+      assertEquals(CancellationException.class, end.get(20, TimeUnit.SECONDS).getClass());
+      pair.rank(1).resume();
+      await(() -> thrown(pair.rank(0)::memoryStatistics) == null);
+      assertFalse(pair.rank(0).suspended());
+      assertArrayEquals(new int[] {2}, sumOfOnes(pair));
+    }
+  }
+
+  @Test
+  void aRevokeThatWasNotLetInHasRevokedNothing() throws Exception {
+    try (Pair pair = new Pair(NON_BLOCKING)) {
+      NcclCommunicator comm = pair.rank(0);
+      Buffer value = comm.allocate(DataType.INT32, 1);
+      StandIn.hold(1_000);
+      Thread user =
+          Thread.ofPlatform().start(() -> comm.broadcast(value, value, 0, pair.stream(0)));
+      await(() -> user.getState() == Thread.State.TIMED_WAITING);
+      IllegalStateException refused = assertThrows(IllegalStateException.class, comm::revoke);
+      assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
+      assertFalse(comm.aborted());
+      assertEquals(0, StandIn.calls("ncclCommRevoke"));
+      user.join();
+      StandIn.hold(0);
+      comm.revoke();
+      comm.revoke();
+      assertTrue(comm.aborted());
+      assertEquals(1, StandIn.calls("ncclCommRevoke"));
+      pair.abort();
+      value.close();
+    }
+  }
+
+  @Test
+  void aRevokeThatTheLibraryRefusedIsMadeAgain() {
+    try (Pair pair = new Pair(CONFIG)) {
+      StandIn.fail("ncclCommRevoke", 3, 1);
+      assertThrows(NcclException.class, pair.rank(0)::revoke);
+      pair.rank(0).revoke();
+      pair.rank(1).revoke();
+      assertEquals(3, StandIn.calls("ncclCommRevoke"));
+    }
+    assertEquals(0, StandIn.calls("ncclCommFinalize"), "they are revoked");
+    assertEquals(0, StandIn.calls("ncclCommAbort"));
+  }
+
+  @Test
+  void aSourceThatIsLargerThanTheWindowIsRefused() {
+    try (Pair pair = new Pair(CONFIG)) {
+      List<Buffer> small = pair.registrable(DataType.INT8, 10);
+      List<Buffer> large = pair.registrable(DataType.FLOAT32, 3);
+      List<Window> targets = pair.register(small, WindowOption.SYMMETRIC);
+      List<Window> sources = pair.register(large, WindowOption.SYMMETRIC);
+      IllegalArgumentException refused =
+          assertThrows(
+              IllegalArgumentException.class,
+              () -> pair.rank(0).putSignal(large.get(0), 1, targets.get(0), 0, pair.stream(0)));
+      assertEquals(
+          "offset is 0; 3 elements of FLOAT32 from there on do not lie within the window's 10 bytes",
+          refused.getMessage());
+      assertEquals(0, StandIn.calls("ncclPutSignal"));
+      targets.forEach(Window::close);
+      sources.forEach(Window::close);
+      small.forEach(Buffer::close);
+      large.forEach(Buffer::close);
+    }
+  }
+
+  @Test
+  void theMemoryOfAWindowThatWasGivenUpIsHeldUntilItsCommunicatorIsGone() {
+    try (Pair pair = new Pair(IMPATIENT)) {
+      List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+      StandIn.trap(4);
+      StandIn.hold(-1);
+      CompletionStage<Window> stage = pair.rank(0).registerWindowAsync(buffers.get(0));
+      assertThrows(NcclTimeoutException.class, () -> Pair.await(stage));
+      CompletionStage<Void> closing = pair.rank(0).closeAsync();
+      await(() -> StandIn.calls("ncclCommFinalize") == 1);
+      assertThrows(IllegalStateException.class, buffers.get(0)::close);
+      assertThrows(RuntimeException.class, () -> Pair.await(closing));
+      pair.abort();
+      buffers.forEach(Buffer::close);
+    }
+  }
+
+  @Test
+  void nobodyAsksForTheStateWhileACallIsMade() {
+    StandIn.trap(13);
+    try (Pair pair = new Pair(NON_BLOCKING)) {
+      try (Poller poller = new Poller(pair.rank(0))) {
+        together(() -> pair.rank(0).suspend(), () -> pair.rank(1).suspend());
+        together(() -> pair.rank(0).resume(), () -> pair.rank(1).resume());
+        together(() -> pair.rank(0).split(0, 0).close(), () -> pair.rank(1).split(0, 0).close());
+        pair.rank(0).newGrowId();
+        pair.rank(0).revoke();
+        poller.check();
+      }
+      pair.rank(1).revoke();
+    }
+  }
+
+  /** Asks for the state again and again, in a thread of its own. */
+  private static final class Poller implements AutoCloseable {
+    private final AtomicReference<Object> found = new AtomicReference<>();
+    private final CompletableFuture<Void> end;
+    private volatile boolean over;
+
+    Poller(Communicator comm) {
+      end =
+          CompletableFuture.runAsync(
+              () -> poll(comm), task -> Thread.ofPlatform().daemon().start(task));
+    }
+
+    private void poll(Communicator comm) {
+      while (!over && found.get() == null) {
+        try {
+          comm.asyncError().ifPresent(found::set);
+        } catch (RuntimeException failure) {
+          found.set(failure);
+        }
+      }
+    }
+
+    void check() {
+      assertEquals(null, found.get());
+    }
+
+    @Override
+    public void close() {
+      over = true;
+      end.join();
+    }
+  }
+
+  @Test
+  void aChildThatComesLateIsFreedWithItsRevokedParent() {
+    try (Pair pair = new Pair(IMPATIENT)) {
+      StandIn.trap(4);
+      StandIn.hold(1_000);
+      NcclCommunicator comm = pair.rank(0);
+      together(
+          () -> assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0)),
+          () -> assertThrows(NcclTimeoutException.class, () -> pair.rank(1).split(0, 0)));
+      StandIn.hold(0);
+      await(() -> StandIn.live("communicator") == before + 4);
+      comm.revoke();
+      comm.close();
+    }
+  }
+
+  private static int[] sumOfOnes(Pair pair) {
+    List<Buffer> values = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      Buffer value = pair.rank(rank).allocate(DataType.INT32, 1);
+      values.add(value);
+      value.copyFrom(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
+      pair.rank(rank).allReduce(value, value, ReduceOp.SUM, pair.stream(rank));
+    }
+    int[] sum = pair.download(0, values.getFirst());
+    pair.stream(1).synchronize();
+    values.forEach(Buffer::close);
+    return sum;
+  }
+
+  private static void together(Runnable... actions) {
+    List<CompletableFuture<Void>> ends = new ArrayList<>();
+    for (Runnable action : actions) {
+      ends.add(
+          CompletableFuture.runAsync(action, task -> Thread.ofPlatform().daemon().start(task)));
+    }
+    ends.forEach(end -> end.orTimeout(20, TimeUnit.SECONDS).join());
+  }
+
+  private static Throwable thrown(Runnable action) {
+    try {
+      action.run();
+      return null;
+    } catch (RuntimeException e) {
+      return e;
+    }
+  }
+
+  private static void await(BooleanSupplier condition) {
+    long start = System.nanoTime();
+    while (!condition.getAsBoolean()) {
+      assertTrue(System.nanoTime() - start < 20_000_000_000L, "it does not come about");
+      LockSupport.parkNanos(1_000_000);
+    }
+  }
+}
