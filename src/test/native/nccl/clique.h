@@ -252,6 +252,8 @@ void device_changes(void); /* trap 14 */
 /* Trap 13: a thread in a communicator; false where another one is in it. */
 bool alone_begin(ncclComm_t comm);
 void alone_end(ncclComm_t comm);
+/* Breaks a non-blocking communicator that is asked for its state during a call. */
+void unlooked_at(ncclComm_t comm);
 void config_note(const ncclConfig_t *config);
 int hold_milliseconds(void);
 int absent_rank(void);

@@ -233,6 +233,10 @@ ncclResult_t comm_get_ready(ncclComm_t handle, const char *function, ncclComm_t 
     result = ncclInvalidUsage;
   }
   pthread_mutex_unlock(&(*comm)->clique->lock);
+  if (result == ncclSuccess) {
+    if (alone_begin(*comm)) alone_end(*comm);
+    else result = ncclInternalError;
+  }
   if (result != ncclSuccess) object_put(*comm);
   return result;
 }
@@ -669,6 +673,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t handle, ncclResult_t *asyncError) 
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "ncclGetAsyncError", &comm);
   if (result != ncclSuccess) return result;
+  unlooked_at(comm);
   result = argument_present(asyncError, "ncclGetAsyncError", "asyncError");
   if (result == ncclSuccess) {
     pthread_mutex_lock(&comm->clique->lock);

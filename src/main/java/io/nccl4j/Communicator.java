@@ -71,7 +71,7 @@ public abstract sealed class Communicator implements AutoCloseable
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
   private volatile boolean stuck;
-  private UniqueId growId;
+  private volatile UniqueId growId;
 
   /**
    * For the backends: makes a communicator that {@link #connect} will connect.
@@ -570,9 +570,9 @@ public abstract sealed class Communicator implements AutoCloseable
    * Makes the id that new ranks need to join this communicator by {@link Backend#join}. One rank of
    * this communicator calls it, gives the id to the new ranks (see {@code io.nccl4j.rendezvous}),
    * and then to its own {@link #grow(int, UniqueId, CommunicatorConfig)}. An id is good for one
-   * grow, whether that succeeds or not, and there is only one at a time. It first waits until this
-   * rank's streams have passed this communicator's operations. C: {@code ncclCommGetUniqueId}, from
-   * NCCL 2.29.2 on.
+   * grow that has begun, whether that succeeds or not, and there is only one at a time. It first
+   * waits until this rank's streams have passed this communicator's operations; if it is
+   * interrupted, it can be called again. C: {@code ncclCommGetUniqueId}, from NCCL 2.29.2 on.
    *
    * @return the id
    * @throws IllegalStateException if this communicator carries no operations, or an id has not been
@@ -615,8 +615,7 @@ public abstract sealed class Communicator implements AutoCloseable
    *     it stays
    */
   public final Communicator grow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
-    checkGrow(newSize, childConfig);
-    takeGrowId(id);
+    checkGrow(newSize, id, childConfig);
     Communicator child = newGrown(newSize, id, childConfig);
     child.connectNowOrWithGroup(this);
     return child;
@@ -635,10 +634,6 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final Communicator grow(int newSize, CommunicatorConfig childConfig) {
     checkGrow(newSize, childConfig);
-    if (growId != null) {
-      throw new IllegalStateException(
-          "this rank made the id of the grow and calls grow with it: " + this);
-    }
     Communicator child = newGrown(newSize, null, childConfig);
     child.connectNowOrWithGroup(this);
     return child;
@@ -651,6 +646,26 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param childConfig the new communicator's configuration
    */
   protected final void checkGrow(int newSize, CommunicatorConfig childConfig) {
+    checkGrowth(newSize, childConfig);
+    if (growId != null) {
+      throw new IllegalStateException(
+          "this rank made the id of the grow and calls grow with it: " + this);
+    }
+  }
+
+  /**
+   * For the backends: makes the checks of {@link #grow(int, UniqueId, CommunicatorConfig)}.
+   *
+   * @param newSize the number of ranks of the new communicator
+   * @param id what the caller gave
+   * @param childConfig the new communicator's configuration
+   */
+  protected final void checkGrow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
+    checkGrowth(newSize, childConfig);
+    checkGrowId(id);
+  }
+
+  private void checkGrowth(int newSize, CommunicatorConfig childConfig) {
     checkConnected();
     checkChild(childConfig, "grow");
     if (newSize <= size) {
@@ -659,22 +674,30 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /**
-   * For the backends: takes the one id that is there for the one grow that it is good for.
-   *
-   * @param id what the caller of a grow gave
-   */
-  protected final void takeGrowId(UniqueId id) {
+  private void checkGrowId(UniqueId id) {
     Objects.requireNonNull(id, "id");
-    if (!id.equals(growId)) {
+    UniqueId there = growId;
+    if (!id.equals(there)) {
       throw new IllegalArgumentException(
           "id is "
               + id
               + "; it must be the one that this communicator's newGrowId gave last, which is good"
               + " for one grow: "
-              + (growId == null ? "there is none" : growId));
+              + (there == null ? "there is none" : there));
     }
-    growId = null;
+  }
+
+  /**
+   * For the backends: uses up the one id that is there, just before the grow begins.
+   *
+   * @param id what the caller of the grow gave, or null where another rank made the id
+   * @throws IllegalArgumentException if another grow has used it meanwhile
+   */
+  protected final synchronized void useGrowId(UniqueId id) {
+    if (id != null) {
+      checkGrowId(id);
+      growId = null;
+    }
   }
 
   /** What a backend's {@link #newSplit} gets from a rank that is to have no new communicator. */

@@ -10,7 +10,8 @@ import java.util.OptionalInt;
  * @param blocking whether calls return only when NCCL has finished their host side. A non-blocking
  *     communicator waits for the same state, but in nccl4j, with the deadline of {@code timeout} at
  *     each step and so that {@link Communicator#abort} can end it; NCCL pays for that with a thread
- *     per launch. C: {@code ncclConfig_t.blocking}
+ *     per launch. With NCCL, {@code NCCL_COMM_BLOCKING=0} or {@code 1} in the environment wins over
+ *     it. C: {@code ncclConfig_t.blocking}
  * @param timeout the longest wait for a silent peer: making, splitting, aborting and closing a
  *     communicator, closing a stream that carries its operations, each call of a non-blocking one,
  *     and on the reference backend each wait inside an operation. Positive

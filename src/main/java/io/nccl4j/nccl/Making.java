@@ -168,6 +168,7 @@ sealed interface Making {
       MemorySegment cell = made.handle().cell();
       MemorySegment handle = parent.handle().enterForLong(function());
       try {
+        parent.spendGrowId(id);
         int result =
             parent.guarded(
                 () -> nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config));

@@ -2,6 +2,7 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NativeEnvironment;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
@@ -22,6 +23,18 @@ final class NativeConfig {
   private static final Map<String, MemorySegment> NAMES = new ConcurrentHashMap<>();
 
   private NativeConfig() {}
+
+  /**
+   * Returns whether NCCL makes a blocking communicator of the configuration: the environment wins
+   * over it.
+   */
+  static boolean blocking(NcclConfig config) {
+    return switch (NativeEnvironment.get("NCCL_COMM_BLOCKING").orElse("").strip()) {
+      case "0" -> false;
+      case "1" -> true;
+      default -> config.common().blocking();
+    };
+  }
 
   /**
    * Throws where the library would refuse the configuration, or not read all of it.

@@ -73,7 +73,11 @@ public final class NcclCommunicator extends Communicator {
   private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
   private volatile boolean revokedByNccl;
   private volatile boolean memorySuspended;
+  // NCCL makes only one at a time: one whose caller was interrupted is for the next.
+  private volatile UniqueId madeGrowId;
   private final AtomicBoolean makesChild = new AtomicBoolean();
+  // As NCCL has it; what the configuration says may not be what it is.
+  private boolean blocking;
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
   private boolean direct;
 
@@ -85,6 +89,12 @@ public final class NcclCommunicator extends Communicator {
     this.backend = backend;
     this.settings = settings;
     this.making = making;
+    this.blocking = NativeConfig.blocking(settings);
+  }
+
+  /** Returns whether NCCL has made this communicator a blocking one. */
+  boolean blocking() {
+    return blocking;
   }
 
   /**
@@ -157,8 +167,7 @@ public final class NcclCommunicator extends Communicator {
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
   public NcclCommunicator grow(int newSize, UniqueId id, NcclConfig childSettings) {
-    checkGrow(newSize, childSettings.common());
-    takeGrowId(id);
+    checkGrow(newSize, id, childSettings.common());
     return child(childSettings, new Making.Grow(this, newSize, id)).connected(this);
   }
 
@@ -225,8 +234,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public CompletionStage<NcclCommunicator> growAsync(
       int newSize, UniqueId id, NcclConfig childSettings) {
-    checkGrow(newSize, childSettings.common());
-    takeGrowId(id);
+    checkGrow(newSize, id, childSettings.common());
     return child(childSettings, new Making.Grow(this, newSize, id)).connectedAsync(this);
   }
 
@@ -469,13 +477,27 @@ public final class NcclCommunicator extends Communicator {
     String function = "ncclCommGetUniqueId";
     backend.version().require(function);
     finishOperations(function);
-    // Not of a confined arena: where the time passes, the call goes on.
-    MemorySegment id = ncclUniqueId.allocate(Arena.ofAuto());
-    inside(
-        function,
-        peers(),
-        comm -> NcclResults.check(guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)), function));
-    return UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
+    inside(function, peers(), this::makeGrowId);
+    UniqueId id = madeGrowId;
+    madeGrowId = null;
+    return id;
+  }
+
+  /** Makes an id, unless there is one whose caller did not wait for it; by the thread inside. */
+  private void makeGrowId(MemorySegment comm) {
+    if (madeGrowId == null) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment id = ncclUniqueId.allocate(arena);
+        NcclResults.check(
+            guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)), "ncclCommGetUniqueId");
+        madeGrowId = UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
+      }
+    }
+  }
+
+  /** Notes that the next call uses the id up, if there is one. */
+  void spendGrowId(UniqueId id) {
+    useGrowId(id);
   }
 
   @Override
@@ -485,7 +507,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private Duration limit() {
-    return config().blocking() ? timeout() : timeout().plus(GRACE);
+    return blocking() ? timeout() : timeout().plus(GRACE);
   }
 
   private void make() {
@@ -493,13 +515,15 @@ public final class NcclCommunicator extends Communicator {
     handle.enterForLong(making.function());
     try (Arena arena = Arena.ofConfined()) {
       making.make(this, NativeConfig.of(settings, backend.version(), arena), arena);
+      // NCCL's configuration files may have set the variable meanwhile.
+      blocking = NativeConfig.blocking(settings);
       handle.publish();
       if (handle.made()) {
         settle(nccl_h.ncclSuccess(), making.function());
         place(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
-        direct = config().blocking() && size() > 1;
+        direct = blocking() && size() > 1;
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
       }
     } finally {
@@ -587,7 +611,7 @@ public final class NcclCommunicator extends Communicator {
 
   /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
   int guarded(IntSupplier call) {
-    if (config().blocking()) {
+    if (blocking()) {
       return call.getAsInt();
     }
     synchronized (handle) {
@@ -676,7 +700,7 @@ public final class NcclCommunicator extends Communicator {
       return CudaDevices.on(
           device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
     }
-    return config().blocking()
+    return blocking()
         ? call(operation, send, recv, count, op, peer, stream)
         : lockedCall(operation, send, recv, count, op, peer, stream);
   }
@@ -1141,7 +1165,7 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected boolean launching() {
-    return !config().blocking() && handle.state() == nccl_h.ncclInProgress();
+    return !blocking() && handle.state() == nccl_h.ncclInProgress();
   }
 
   @Override

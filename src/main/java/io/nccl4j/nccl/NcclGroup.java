@@ -105,7 +105,7 @@ final class NcclGroup {
         throw new IllegalArgumentException(
             "the group has a call that NCCL cannot estimate; it can only estimate " + ESTIMABLE);
       }
-      if (!one.communicator().config().blocking()) {
+      if (!communicator(one).blocking()) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of non-blocking "
                 + one.communicator());
@@ -187,9 +187,9 @@ final class NcclGroup {
   }
 
   private static void checkOneKind(List<GroupCall> calls) {
-    boolean blocking = communicator(calls.getFirst()).config().blocking();
+    boolean blocking = communicator(calls.getFirst()).blocking();
     for (GroupCall call : calls) {
-      if (call.communicator().config().blocking() != blocking) {
+      if (communicator(call).blocking() != blocking) {
         throw new IllegalArgumentException(
             "the group mixes blocking and non-blocking communicators, which NCCL cannot launch together: "
                 + calls.getFirst().communicator()

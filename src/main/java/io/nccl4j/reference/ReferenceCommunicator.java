@@ -225,6 +225,7 @@ public final class ReferenceCommunicator extends Communicator {
         device(),
         (found, timeout, aborted) -> {
           finishOperations(Occasion.GROW);
+          useGrowId(id);
           Growth now = growth(member.next(Occasion.GROW, new BitSet()));
           return join(now.meeting(newSize), rank(), member, found, timeout, aborted);
         });

@@ -12,6 +12,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Feature;
+import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.UniqueId;
@@ -110,6 +111,33 @@ abstract class GrowContract {
       IllegalArgumentException used =
           assertThrows(IllegalArgumentException.class, () -> rank.comm().grow(2, id, config));
       assertTrue(used.getMessage().endsWith("there is none"), used::toString);
+    }
+  }
+
+  @Test
+  void anIdWhoseGrowHasNotBegunIsStillGood() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Communicator comm = ranks.rank(0).comm();
+      CommunicatorConfig config = underTest().config();
+      UniqueId id = comm.newGrowId();
+      IllegalStateException thrown = new IllegalStateException("thrown by the lambda");
+      refused(
+          "thrown by the lambda",
+          () ->
+              Group.run(
+                  () -> {
+                    comm.grow(2, id, config);
+                    throw thrown;
+                  }));
+      RankThreads.run(
+          2,
+          r ->
+              (r == 0
+                      ? comm.grow(2, id, config)
+                      : ranks.backend().join(id, 2, 1, onDevice(ranks, 1)))
+                  .close(),
+          ranks::abort);
     }
   }
 

@@ -104,6 +104,32 @@ final class StandIn {
         call("nccl4j_standin_param_overlaps", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
   }
 
+  /** Sets a variable in the environment of C code, until it is set to null. */
+  static void setEnvironment(String name, String value) {
+    Linker linker = Linker.nativeLinker();
+    FunctionDescriptor set =
+        FunctionDescriptor.of(
+            ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
+    FunctionDescriptor unset = FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment variable = arena.allocateFrom(name);
+      int result =
+          value == null
+              ? (int) libc(linker, "unsetenv", unset).invokeExact(variable)
+              : (int)
+                  libc(linker, "setenv", set).invokeExact(variable, arena.allocateFrom(value), 1);
+      check("variable " + name, result);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private static MethodHandle libc(Linker linker, String function, FunctionDescriptor type) {
+    return linker.downcallHandle(linker.defaultLookup().findOrThrow(function), type);
+  }
+
   /** Takes back all that tests have set. */
   static void reset() {
     call("nccl4j_standin_reset", FunctionDescriptor.ofVoid());

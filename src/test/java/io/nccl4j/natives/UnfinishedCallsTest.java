@@ -10,16 +10,20 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.UniqueId;
 import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.NcclConfig;
 import io.nccl4j.nccl.Window;
 import io.nccl4j.nccl.WindowOption;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -164,6 +168,82 @@ class UnfinishedCallsTest {
       }
       pair.rank(1).revoke();
     }
+  }
+
+  @Test
+  void theEnvironmentDecidesWhatBlocksAsItDoesInNccl() {
+    StandIn.setEnvironment("NCCL_COMM_BLOCKING", "0");
+    try (Pair pair = new Pair(CONFIG)) {
+      IllegalArgumentException refused =
+          assertThrows(IllegalArgumentException.class, () -> estimate(pair));
+      assertTrue(refused.getMessage().contains("of non-blocking"), refused::toString);
+      assertEquals(0, StandIn.calls("ncclGroupSimulateEnd"));
+      StandIn.trap(13);
+      try (Poller poller = new Poller(pair.rank(0))) {
+        pair.rank(0).memoryStatistics();
+        poller.check();
+      }
+      StandIn.reset();
+    }
+    StandIn.setEnvironment("NCCL_COMM_BLOCKING", "1");
+    try (Pair pair = new Pair(NON_BLOCKING)) {
+      assertTrue(estimate(pair).isPresent());
+    } finally {
+      StandIn.setEnvironment("NCCL_COMM_BLOCKING", null);
+    }
+  }
+
+  private static Optional<Duration> estimate(Pair pair) {
+    List<Buffer> values = pair.registrable(DataType.INT32, 1);
+    try {
+      return pair.backend()
+          .estimate(
+              () -> {
+                for (int rank = 0; rank < 2; rank++) {
+                  Buffer value = values.get(rank);
+                  pair.rank(rank).allReduce(value, value, ReduceOp.SUM, pair.stream(rank));
+                }
+              });
+    } finally {
+      values.forEach(Buffer::close);
+    }
+  }
+
+  @Test
+  void anIdOfAGrowThatItsConfigurationForbidsIsStillGood() {
+    try (Pair pair = new Pair(CONFIG)) {
+      UniqueId id = pair.rank(0).newGrowId();
+      NcclConfig forbidden = NcclConfig.of(CONFIG).withMinCtas(2);
+      assertThrows(IllegalArgumentException.class, () -> pair.rank(0).grow(3, id, forbidden));
+      assertThrows(IllegalStateException.class, () -> pair.rank(0).grow(3, NcclConfig.of(CONFIG)));
+      grow(pair, id);
+    }
+  }
+
+  @Test
+  void anIdWhoseCallerWasInterruptedIsForTheNext() {
+    try (Pair pair = new Pair(CONFIG)) {
+      Thread.currentThread().interrupt();
+      assertThrows(CancellationException.class, pair.rank(0)::newGrowId);
+      assertTrue(Thread.interrupted());
+      await(() -> StandIn.calls("ncclCommGetUniqueId") == 1);
+      await(() -> thrown(pair.rank(0)::memoryStatistics) == null);
+      UniqueId id = pair.rank(0).newGrowId();
+      assertEquals(1, StandIn.calls("ncclCommGetUniqueId"), "NCCL makes one at a time");
+      grow(pair, id);
+    }
+  }
+
+  private static void grow(Pair pair, UniqueId id) {
+    List<Communicator> grown = new ArrayList<>();
+    Group.run(
+        () -> {
+          grown.add(pair.rank(0).grow(3, id, CONFIG));
+          grown.add(pair.rank(1).grow(3, CONFIG));
+          grown.add(pair.backend().join(id, 3, 2, CONFIG));
+        });
+    assertEquals(List.of(0, 1, 2), grown.stream().map(Communicator::rank).toList());
+    together(grown.get(0)::close, grown.get(1)::close, grown.get(2)::close);
   }
 
   /** Asks for the state again and again, in a thread of its own. */
