@@ -15,6 +15,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import org.apache.logging.log4j.LogManager;
 
 /**
@@ -793,7 +794,7 @@ public abstract sealed class Communicator implements AutoCloseable
   protected final CompletionStage<Void> closeInBackground() {
     Graph.checkNotCapturing("closing a communicator");
     return beginClose()
-        ? inBackground("nccl4j-close", this::closeNow)
+        ? inBackground("nccl4j-close", nothing(this::closeNow))
         : CompletableFuture.completedStage(null);
   }
 
@@ -911,16 +912,30 @@ public abstract sealed class Communicator implements AutoCloseable
       throw new IllegalStateException(
           "a communicator that connects in the background belongs to no group; end the group first");
     }
-    return inBackground("nccl4j-connect", this::connectNow);
+    return inBackground("nccl4j-connect", nothing(this::connectNow));
   }
 
-  private static CompletionStage<Void> inBackground(String thread, Runnable wait) {
-    CompletableFuture<Void> end = new CompletableFuture<>();
+  private static Supplier<Void> nothing(Runnable work) {
+    return () -> {
+      work.run();
+      return null;
+    };
+  }
+
+  /**
+   * For the backends: does what waits in a thread of its own.
+   *
+   * @param <T> what it makes
+   * @param thread the thread's name
+   * @param work what is to be done
+   * @return a stage that nobody else can complete, and that fails with what the work throws
+   */
+  protected static <T> CompletionStage<T> inBackground(String thread, Supplier<T> work) {
+    CompletableFuture<T> end = new CompletableFuture<>();
     Runnable run =
         () -> {
           try {
-            wait.run();
-            end.complete(null);
+            end.complete(work.get());
           } catch (Throwable failure) {
             end.completeExceptionally(failure);
           }

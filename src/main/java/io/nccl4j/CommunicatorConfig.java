@@ -18,7 +18,8 @@ import java.util.OptionalInt;
  * @param device which device of the backend the rank uses; if empty, {@code rank % deviceCount}, or
  *     where {@code io.nccl4j.rendezvous} knows the rank's number on its host, what that implies
  * @param name what the communicator is called in logs and traces, or an empty string. C: {@code
- *     ncclConfig_t.commName}, from NCCL 2.27 on
+ *     ncclConfig_t.commName}, from NCCL 2.27 on; an older one is made without, and a warning says
+ *     so
  */
 public record CommunicatorConfig(
     boolean blocking, Duration timeout, OptionalInt device, String name) {

@@ -12,9 +12,10 @@ public enum ShrinkMode {
 
   /**
    * They are ended first, as {@link Communicator#abort} ends them: for when a rank has failed or
-   * fallen silent. The communicator carries no operations any more; it can only be shrunk again,
-   * aborted or closed. A rank whose {@link Communicator#asyncError} tells of a failure can still
-   * shrink on the reference; NCCL up to 2.30.7 refuses it there. C: {@code NCCL_SHRINK_ABORT}.
+   * fallen silent. The communicator carries no operations any more; it can only be split, shrunk
+   * again, aborted or closed. A rank whose {@link Communicator#asyncError} tells of a failure can
+   * still shrink on the reference; NCCL up to 2.30.7 refuses it there. C: {@code
+   * NCCL_SHRINK_ABORT}.
    */
   ABORT_FIRST
 }

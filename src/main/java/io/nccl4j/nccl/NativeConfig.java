@@ -53,6 +53,19 @@ final class NativeConfig {
   }
 
   /**
+   * Throws where the library would not read the name. A caller who gave no more than a {@link
+   * io.nccl4j.CommunicatorConfig} is only warned.
+   *
+   * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a name
+   */
+  static void checkName(NcclConfig config, NcclVersion library) {
+    String name = config.common().name();
+    if (!name.isEmpty() && config.unsupported() == UnsupportedSetting.REFUSE) {
+      library.require(NAMES_SINCE, "ncclConfig_t.commName = " + name);
+    }
+  }
+
+  /**
    * Returns the struct that {@code NCCL_CONFIG_INITIALIZER} makes, with what the configuration
    * says; NCCL copies it. The configuration has been checked.
    */

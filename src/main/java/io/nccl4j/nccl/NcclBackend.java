@@ -353,6 +353,7 @@ public final class NcclBackend extends Backend {
   private NcclCommunicator of(Making making, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
     int device = deviceOf(worldSize, rank, config.common());
+    NativeConfig.checkName(config, version);
     return new NcclCommunicator(this, config, device, rank, worldSize, making);
   }
 

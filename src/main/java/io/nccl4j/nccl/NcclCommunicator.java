@@ -33,7 +33,6 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SortedSet;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -414,6 +413,11 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private NcclCommunicator child(NcclConfig childSettings, Making childMaking) {
+    NativeConfig.checkName(childSettings, backend.version());
+    return newChild(childSettings, childMaking);
+  }
+
+  private NcclCommunicator newChild(NcclConfig childSettings, Making childMaking) {
     return new NcclCommunicator(backend, childSettings, device(), -1, -1, childMaking);
   }
 
@@ -452,7 +456,7 @@ public final class NcclCommunicator extends Communicator {
 
   /** A child that the contract makes keeps what only NCCL was told of its parent. */
   private NcclCommunicator contractChild(CommunicatorConfig childConfig, Making childMaking) {
-    return child(settings.withCommon(childConfig), childMaking);
+    return newChild(settings.withCommon(childConfig), childMaking);
   }
 
   @Override
@@ -915,17 +919,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public CompletionStage<Window> registerWindowAsync(Buffer buffer, WindowOption... options) {
     Set<WindowOption> checked = checkedOptions(buffer, options);
-    CompletableFuture<Window> stage = new CompletableFuture<>();
-    Runnable work =
-        () -> {
-          try {
-            stage.complete(makeWindow(buffer, checked));
-          } catch (Throwable failure) {
-            stage.completeExceptionally(failure);
-          }
-        };
-    Thread.ofPlatform().daemon().name("nccl4j-registerWindow").start(work);
-    return stage.minimalCompletionStage();
+    return inBackground("nccl4j-registerWindow", () -> makeWindow(buffer, checked));
   }
 
   private Window makeWindow(Buffer buffer, Set<WindowOption> options) {

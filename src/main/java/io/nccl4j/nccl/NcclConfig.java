@@ -14,8 +14,8 @@ import java.util.Optional;
  *
  * <p>A setting that the loaded library is too old for would be ignored by it. It is refused with an
  * {@link UnsupportedNcclVersionException} when a communicator is made, or, after {@link
- * #withUnsupported}, named in a warning. The name of a {@link CommunicatorConfig} only labels logs,
- * so that one is always but a warning (it needs NCCL 2.27).
+ * #withUnsupported}, named in a warning. So is the name (it needs NCCL 2.27), which is only a
+ * warning where a communicator is made with a {@link CommunicatorConfig} alone.
  *
  * <p>C: {@code ncclConfig_t}, which came with NCCL 2.14.
  *

@@ -56,8 +56,9 @@ public final class Registration implements AutoCloseable {
   }
 
   /**
-   * Makes the communicator forget the memory; does nothing when it has already, or has ended. C:
-   * {@code ncclCommDeregister}, from NCCL 2.19 on.
+   * Makes the communicator forget the memory; does nothing when it has already, or has ended or is
+   * being closed, which ends the registration too: {@link #open} tells when. C: {@code
+   * ncclCommDeregister}, from NCCL 2.19 on.
    *
    * @throws IllegalStateException if another thread uses the communicator
    * @throws NcclException if the library failed, or the configured timeout has passed

@@ -79,12 +79,12 @@ public record VersionReport(
   }
 
   /** Looks for what NCCL prints at its start, such as {@code NCCL version 2.30.7+cuda13.3}. */
-  private static Optional<String> cudaOf(Path library) {
+  static Optional<String> cudaOf(Path library) {
     try (FileChannel file = FileChannel.open(library);
         Arena arena = Arena.ofConfined()) {
       MemorySegment bytes = file.map(FileChannel.MapMode.READ_ONLY, 0, file.size(), arena);
       byte[] mark = MARK.getBytes(StandardCharsets.US_ASCII);
-      for (long at = 0; at < bytes.byteSize() - LONGEST_VERSION; at++) {
+      for (long at = 0; at <= bytes.byteSize() - mark.length; at++) {
         if (bytes.get(ValueLayout.JAVA_BYTE, at) == mark[0] && startsWith(bytes, at, mark)) {
           Optional<String> cuda = cudaAfter(bytes, at + mark.length);
           if (cuda.isPresent()) {
@@ -103,7 +103,8 @@ public record VersionReport(
   }
 
   private static Optional<String> cudaAfter(MemorySegment bytes, long at) {
-    byte[] version = bytes.asSlice(at, LONGEST_VERSION).toArray(ValueLayout.JAVA_BYTE);
+    long length = Math.min(LONGEST_VERSION, bytes.byteSize() - at);
+    byte[] version = bytes.asSlice(at, length).toArray(ValueLayout.JAVA_BYTE);
     String text = new String(version, StandardCharsets.ISO_8859_1);
     int cuda = text.indexOf(CUDA_MARK);
     int end = text.indexOf('\0');

@@ -301,6 +301,30 @@ class OlderReleaseTest {
   }
 
   @Test
+  void aNameThatTheReleaseWouldIgnoreIsRefusedAsASettingIs() {
+    NcclConfig named = NcclConfig.of(CONFIG.withName("older"));
+    if (!lacks("2.27")) {
+      nccl(named).close();
+      assertEquals("older", ncclConfig_t.commName(StandIn.lastConfig()).getString(0));
+      return;
+    }
+    UnsupportedNcclVersionException refused =
+        assertThrows(UnsupportedNcclVersionException.class, () -> nccl(named));
+    assertEquals("ncclConfig_t.commName = older", refused.function());
+    assertEquals("2.27.0", refused.needed());
+    assertThrows(
+        UnsupportedNcclVersionException.class, () -> NcclCommunicator.of(comm).split(0, 0, named));
+    assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
+    nccl(named.withUnsupported(UnsupportedSetting.WARN)).close();
+    comm.split(0, 0, named.common()).close();
+    assertEquals(1, StandIn.calls("ncclCommSplit"), "a plain configuration is only warned of");
+  }
+
+  private NcclCommunicator nccl(NcclConfig config) {
+    return ((NcclBackend) backend).communicator(backend.newUniqueId(), 1, 0, config);
+  }
+
+  @Test
   void supportsAgreesWithTheRelease() {
     Map<Feature, String> first = new TreeMap<>();
     SortedMap<String, String> releases = Releases.byFunction();
