@@ -339,6 +339,10 @@ public abstract sealed class Stream implements AutoCloseable
 
   /** Remembers what a call uses that has been enqueued. */
   final void carries(GroupCall call) {
+    if (call instanceof OperationCall one) {
+      carries(one.send(), one.recv(), one.op());
+      return;
+    }
     long ticket = progress.next();
     call.operands().forEach(operand -> operand.usedBy(progress, ticket));
     progress.collective();
