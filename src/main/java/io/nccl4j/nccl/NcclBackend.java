@@ -73,6 +73,10 @@ public final class NcclBackend extends Backend {
    */
   public static NcclBackend open() {
     NativeLibrary.Loaded cudart = NativeLibrary.CUDART.load();
+    if (NativeLibrary.NCCL.named()) {
+      // Whoever names a library wants to hear that it is not there, also where there is no GPU.
+      NativeLibrary.NCCL.load();
+    }
     List<Device> devices = CudaDevices.list();
     return new NcclBackend(NativeLibrary.NCCL.load(), cudart, devices);
   }
