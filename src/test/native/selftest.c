@@ -953,6 +953,45 @@ static void two_threads_in_one_communicator(void) {
   OK(cudaStreamDestroy(r.stream));
 }
 
+/* Asks for the state while the other thread ends a group. */
+static void *onlooker(void *argument) {
+  struct rank *r = argument;
+  ncclResult_t state;
+  while (nccl4j_standin_calls("ncclGroupEnd") == 0) usleep(1000);
+  usleep(10000);
+  OK(ncclCommGetAsyncError(r->comm, &state));
+  SAME(ncclInternalError, state);
+  return NULL;
+}
+
+/* Trap 13. */
+static void a_look_during_the_end_of_a_group(void) {
+  struct rank r = {.ranks = 1};
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  pthread_t thread;
+  int *value;
+  config.blocking = 0;
+  OK(cudaSetDevice(0));
+  OK(cudaStreamCreateWithFlags(&r.stream, cudaStreamNonBlocking));
+  OK(ncclGetUniqueId(&r.id));
+  ncclResult_t made = ncclCommInitRankConfig(&r.comm, 1, r.id, 0, &config);
+  CHECK(made == ncclSuccess || made == ncclInProgress);
+  OK(settled(r.comm));
+  OK(cudaMalloc((void **)&value, 4));
+  nccl4j_standin_reset();
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r.comm, r.stream));
+  OK(nccl4j_standin_trap(13, 1));
+  pthread_create(&thread, NULL, onlooker, &r);
+  ncclResult_t ended = ncclGroupEnd();
+  CHECK(ended == ncclSuccess || ended == ncclInProgress);
+  pthread_join(thread, NULL);
+  nccl4j_standin_reset();
+  OK(ncclCommAbort(r.comm));
+  OK(cudaFree(value));
+  OK(cudaStreamDestroy(r.stream));
+}
+
 /* Every rank puts its number into its place in the next rank's window, and waits for the one before it. */
 static void windows(struct rank *r) {
   int32_t *memory, mine, theirs;
@@ -1144,6 +1183,8 @@ int main(void) {
   nccl4j_standin_reset();
   nccl4j_standin_set_devices(MAX_RANKS);
   say("two threads in one communicator"), two_threads_in_one_communicator(), nothing_left(legacy);
+  nccl4j_standin_set_devices(MAX_RANKS);
+  say("a look during the end of a group"), a_look_during_the_end_of_a_group(), nothing_left(legacy);
   nccl4j_standin_set_devices(MAX_RANKS);
   say("graphs"), on_threads(4, rank_main, graphs, NULL), nothing_left(legacy);
   say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);

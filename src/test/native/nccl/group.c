@@ -200,6 +200,13 @@ ncclResult_t ncclGroupStart(void) {
   return ncclSuccess;
 }
 
+/* Trap 13: the end of a group is a call of each of its non-blocking communicators too. */
+static void each_alone(void) {
+  if (!trap_on(13) || group.depth > 1) return;
+  for (struct job *job = group.batch.first; job; job = job->next)
+    if (job->comm->config.blocking == 0 && alone_begin(job->comm)) alone_end(job->comm);
+}
+
 ncclResult_t ncclGroupEnd(void) {
   int forced;
   bool fails = nccl4j_standin_enter(&site_ncclGroupEnd, &forced);
@@ -207,6 +214,7 @@ ncclResult_t ncclGroupEnd(void) {
     warn("ncclGroupEnd: not in a group call.");
     return ncclInvalidUsage;
   }
+  each_alone();
   if (fails) group_refuse(forced_failure("ncclGroupEnd", forced));
   ncclResult_t result = group_end();
   return fails ? (ncclResult_t)forced : result;

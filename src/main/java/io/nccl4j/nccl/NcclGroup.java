@@ -13,6 +13,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.EnumSet;
+import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Optional;
@@ -48,10 +49,23 @@ final class NcclGroup {
     Set<NcclCommunicator> communicators = new LinkedHashSet<>();
     try {
       enter(calls, communicators);
-      settle(communicators, callTogether(calls, nccl_h::ncclGroupEnd));
+      boolean blocking = communicator(calls.getFirst()).blocking();
+      IntSupplier end =
+          blocking ? nccl_h::ncclGroupEnd : () -> endUnasked(communicators.iterator());
+      settle(communicators, callTogether(calls, end));
     } finally {
       communicators.forEach(NcclCommunicator::leave);
     }
+  }
+
+  /**
+   * Ends the group while nobody asks its communicators for their state: NCCL notes in each, without
+   * a lock, the work that goes on in the background, and whoever asks takes that note.
+   */
+  private static int endUnasked(Iterator<NcclCommunicator> communicators) {
+    return communicators.hasNext()
+        ? communicators.next().guarded(() -> endUnasked(communicators))
+        : nccl_h.ncclGroupEnd();
   }
 
   /**

@@ -171,6 +171,30 @@ class UnfinishedCallsTest {
   }
 
   @Test
+  void nobodyAsksForTheStateWhileAGroupEnds() {
+    try (Pair pair = new Pair(NON_BLOCKING)) {
+      List<Buffer> values = pair.registrable(DataType.INT32, 1);
+      StandIn.trap(13);
+      try (Poller first = new Poller(pair.rank(0));
+          Poller second = new Poller(pair.rank(1))) {
+        Group.run(
+            () -> {
+              for (int rank = 0; rank < 2; rank++) {
+                Buffer value = values.get(rank);
+                pair.rank(rank).allReduce(value, value, ReduceOp.SUM, pair.stream(rank));
+              }
+            });
+        first.check();
+        second.check();
+      }
+      StandIn.reset();
+      pair.stream(0).synchronize();
+      pair.stream(1).synchronize();
+      values.forEach(Buffer::close);
+    }
+  }
+
+  @Test
   void theEnvironmentDecidesWhatBlocksAsItDoesInNccl() {
     StandIn.setEnvironment("NCCL_COMM_BLOCKING", "0");
     try (Pair pair = new Pair(CONFIG)) {
