@@ -194,6 +194,13 @@ final class CommunicatorHandle {
     }
   }
 
+  /** Takes back that the thread inside has freed the pointer, which NCCL has refused. */
+  void giveBack() {
+    synchronized (this) {
+      taken = false;
+    }
+  }
+
   /** Returns the communicator's {@code ncclResult_t}; success once nobody may ask any more. */
   int state() {
     synchronized (this) {

@@ -1210,13 +1210,7 @@ public final class NcclCommunicator extends Communicator {
         finishBeforeClose();
       }
       Deadline.runUninterrupted(
-          "ncclCommDestroy",
-          timeout().plus(GRACE),
-          peers(),
-          () -> {
-            finalizeAndDestroy();
-            freeLateChildren();
-          });
+          "ncclCommDestroy", timeout().plus(GRACE), peers(), this::finalizeAndDestroy);
     } catch (RuntimeException failure) {
       abortAfter(failure);
       throw failure;
@@ -1249,6 +1243,7 @@ public final class NcclCommunicator extends Communicator {
   private void finalizeAndDestroy() {
     CudaDevices.use(device());
     MemorySegment comm = handle.enterForLong("ncclCommFinalize");
+    int result;
     try {
       registrations.closeAll(comm);
       if (memorySuspended) {
@@ -1257,10 +1252,30 @@ public final class NcclCommunicator extends Communicator {
       if (!revokedByNccl) {
         callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
       }
-      NcclResults.check(nccl_h.ncclCommDestroy(handle.takeInside()), "ncclCommDestroy");
-      registrations.forgetAll();
+      result = nccl_h.ncclCommDestroy(handle.takeInside());
     } finally {
       handle.leave();
     }
+    if (result != nccl_h.ncclSuccess() && result != nccl_h.ncclUnhandledCudaError()) {
+      throw abortedAfterDestroy(NcclResults.failure(result, "ncclCommDestroy"));
+    }
+    // A CUDA failure can come after NCCL has freed the communicator, from making the thread's
+    // device
+    // current again: an abort could be of memory that is others' by now. Nothing uses what the
+    // communicator knew, since it has been finalized or revoked.
+    registrations.forgetAll();
+    freeLateChildren();
+    NcclResults.check(result, "ncclCommDestroy");
+  }
+
+  /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
+  private NcclException abortedAfterDestroy(NcclException refusal) {
+    handle.giveBack();
+    try {
+      freeIfNobodyInside();
+    } catch (RuntimeException another) {
+      refusal.addSuppressed(another);
+    }
+    return refusal;
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j.natives;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -14,6 +15,7 @@ import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
@@ -152,6 +154,43 @@ class UnfinishedCallsTest {
       pair.abort();
       buffers.get(1).close();
     }
+  }
+
+  @Test
+  void aRefusedDestroyIsFollowedByAnAbortAndHoldsNoMemory() {
+    destroyFails(Result.INVALID_ARGUMENT);
+    assertEquals(1, StandIn.calls("ncclCommAbort"));
+  }
+
+  @Test
+  void aDestroyThatMayHaveFreedItAlreadyHoldsNoMemoryAndIsNotFollowedByAnAbort() {
+    destroyFails(Result.UNHANDLED_CUDA_ERROR);
+    assertEquals(0, StandIn.calls("ncclCommAbort"));
+    before++; // The stand-in has not freed it.
+  }
+
+  /** Closes a communicator that knows of a window which came late, when nobody waited any more. */
+  private void destroyFails(Result result) {
+    Pair pair = new Pair(IMPATIENT);
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    StandIn.hold(1_000);
+    List<CompletionStage<Window>> stages =
+        buffers.stream()
+            .map(buffer -> pair.rank(buffers.indexOf(buffer)).registerWindowAsync(buffer))
+            .toList();
+    stages.forEach(stage -> assertThrows(NcclTimeoutException.class, () -> Pair.await(stage)));
+    StandIn.hold(0);
+    await(() -> StandIn.live("window") == 2);
+    await(() -> pair.rank(0).asyncError().isEmpty());
+    StandIn.fail("ncclCommDestroy", result.code(), 1);
+    NcclException failed = assertThrows(NcclException.class, pair.rank(0)::close);
+    assertEquals("ncclCommDestroy", failed.function());
+    assertSame(result, failed.result());
+    assertEquals(List.of(), List.of(failed.getSuppressed()));
+    assertTrue(pair.rank(0).aborted());
+    buffers.get(0).close();
+    pair.close();
+    buffers.get(1).close();
   }
 
   @Test
