@@ -402,6 +402,11 @@ public final class NcclCommunicator extends Communicator {
     return handle;
   }
 
+  /** Returns whether nobody may use this communicator any more, and it is not freed yet. */
+  boolean closing() {
+    return !open() && !handle.ended();
+  }
+
   /** Takes a child that was given up: NCCL may write its pointer yet, for this end to free. */
   void adopt(NcclCommunicator child) {
     late.add(child);

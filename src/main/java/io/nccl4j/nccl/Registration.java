@@ -56,8 +56,8 @@ public final class Registration implements AutoCloseable {
   }
 
   /**
-   * Makes the communicator forget the memory; does nothing when it has already, or has ended or is
-   * being closed, which ends the registration too: {@link #open} tells when. C: {@code
+   * Makes the communicator forget the memory; does nothing when it has already, or has ended. While
+   * it is being closed, which ends the registration too, this waits for that. C: {@code
    * ncclCommDeregister}, from NCCL 2.19 on.
    *
    * @throws IllegalStateException if another thread uses the communicator

@@ -3,8 +3,11 @@ package io.nccl4j.nccl;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CancellationException;
@@ -40,11 +43,26 @@ final class Registrations {
     }
   }
 
-  /** Gives memory back, unless it has been, or has ended with the communicator. */
+  /**
+   * Gives memory back, unless it has been; where the communicator is being closed, waits for it.
+   */
   void close(Registered registered) {
+    String function = registered.kind().deregistering();
     if (communicator.open() && knows(registered)) {
-      communicator.finishWithDeadline(
-          registered.kind().deregistering(), comm -> deregister(registered, comm));
+      communicator.finishWithDeadline(function, comm -> deregister(registered, comm));
+      return;
+    }
+    Duration timeout = communicator.config().timeout();
+    Deadline.uninterrupted(timeout, left -> awaitClosing(registered, function, left));
+  }
+
+  private void awaitClosing(Registered registered, String function, Duration limit) {
+    Backoff backoff = new Backoff(function, limit);
+    while (communicator.closing() && knows(registered)) {
+      if (!backoff.pause()) {
+        throw new NcclTimeoutException(
+            function, communicator.config().timeout(), "the end of " + communicator);
+      }
     }
   }
 

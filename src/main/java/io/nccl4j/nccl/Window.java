@@ -96,8 +96,8 @@ public final class Window implements AutoCloseable {
 
   /**
    * Makes this rank's communicator forget the window; does nothing when it has already, or has
-   * ended or is being closed, which ends the window too: {@link #open} tells when. The peers are
-   * not waited for. C: {@code ncclCommWindowDeregister}, from NCCL 2.27 on.
+   * ended. While the communicator is being closed, which ends the window too, it waits for that.
+   * The peers are not waited for. C: {@code ncclCommWindowDeregister}, from NCCL 2.27 on.
    *
    * @throws IllegalStateException if another thread uses the communicator
    * @throws NcclException if the library failed, or the configured timeout has passed

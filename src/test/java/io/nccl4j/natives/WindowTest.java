@@ -22,7 +22,10 @@ import io.nccl4j.nccl.WindowOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -102,6 +105,30 @@ class WindowTest {
       assertFalse(registration.effective());
     }
     assertEquals(0, StandIn.calls("ncclCommDeregister"), "NCCL gave nothing to give back");
+  }
+
+  @Test
+  void closingAWindowWaitsForTheClosingCommunicatorThatEndsIt() throws Exception {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers);
+    Buffer first = buffers.get(0);
+    Buffer second = buffers.get(1);
+    pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
+    CompletionStage<Void> closing = pair.rank(0).closeAsync();
+    Window window = windows.get(0);
+    CompletableFuture<Boolean> openWhenClosed =
+        CompletableFuture.supplyAsync(
+            () -> {
+              window.close();
+              return window.open();
+            });
+    assertThrows(TimeoutException.class, () -> openWhenClosed.get(100, TimeUnit.MILLISECONDS));
+    assertTrue(window.open(), "its communicator waits for its stream");
+    pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1));
+    assertFalse(openWhenClosed.get(10, TimeUnit.SECONDS));
+    Pair.await(closing);
+    windows.get(1).close();
+    buffers.forEach(Buffer::close);
   }
 
   @Test
