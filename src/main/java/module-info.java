@@ -15,4 +15,5 @@ module io.nccl4j {
   exports io.nccl4j.nccl;
   exports io.nccl4j.reference;
   exports io.nccl4j.rendezvous;
+  exports io.nccl4j.schedule;
 }

@@ -20,14 +20,15 @@ import org.junit.jupiter.api.Test;
 
 /**
  * The rooms of the house and who may call whom: examples, {@code io.nccl4j}, ({@code nccl}, {@code
- * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j}
- * alone.
+ * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j} and
+ * {@code schedule} alone.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
   private static final String REFERENCE = "io.nccl4j.reference..";
+  private static final String SCHEDULE = "io.nccl4j.schedule..";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String INTERNAL = "io.nccl4j.internal..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
@@ -44,8 +45,18 @@ class ArchitectureTest {
       resideInAPackage("io.nccl4j..").and(not(resideInAPackage(BINDINGS)));
 
   @Test
-  void theReferenceDependsOnTheContractAlone() {
-    onlyDepends(REFERENCE, CONTRACT, REFERENCE);
+  void theScheduleDependsOnNothing() {
+    classes()
+        .that()
+        .resideInAPackage(SCHEDULE)
+        .should()
+        .onlyDependOnClassesThat(resideInAnyPackage(SCHEDULE, "java.lang..", "java.util.."))
+        .check(LIBRARY);
+  }
+
+  @Test
+  void theReferenceDependsOnTheContractAndTheSchedule() {
+    onlyDepends(REFERENCE, CONTRACT, REFERENCE, SCHEDULE);
     noClasses()
         .that()
         .resideInAPackage(REFERENCE)

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Operation;
+import io.nccl4j.schedule.Ring;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
@@ -10,8 +11,7 @@ import java.lang.foreign.MemorySegment;
  */
 final class ChainTransfer implements Transfer {
   private final Collective collective;
-  private final int rank;
-  private final int ranks;
+  private final Ring ring;
   private SendLink next;
   private ReceiveLink previous;
   private MemorySegment scratch;
@@ -28,18 +28,20 @@ final class ChainTransfer implements Transfer {
 
   ChainTransfer(Collective collective) {
     this.collective = collective;
-    this.rank = collective.member().rank();
-    this.ranks = collective.member().size();
+    Member member = collective.member();
+    this.ring = member.world().options().layout().ring(0, member.size());
   }
 
   void start(Call call) {
+    int rank = collective.member().rank();
     if (next == null) {
       World world = collective.member().world();
-      next = world.link(World.Route.RING, 0, rank, (rank + 1) % ranks);
-      previous = world.link(World.Route.RING, 0, (rank + ranks - 1) % ranks, rank);
+      next = world.link(World.Route.RING, 0, rank, ring.next(rank));
+      previous = world.link(World.Route.RING, 0, ring.previous(rank), rank);
     }
     reduces = call.operation == Operation.REDUCE;
-    int afterRoot = (rank - call.peer + ranks) % ranks;
+    int ranks = ring.size();
+    int afterRoot = (ring.position(rank) - ring.position(call.peer) + ranks) % ranks;
     receives = afterRoot != (reduces ? 1 : 0);
     sends = afterRoot != (reduces ? 0 : ranks - 1);
     send = call.send;

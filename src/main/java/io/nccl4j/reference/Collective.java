@@ -2,6 +2,8 @@ package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.Operation;
+import io.nccl4j.schedule.ChannelDivision;
+import io.nccl4j.schedule.Layout;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 
@@ -10,17 +12,13 @@ import java.lang.invoke.VarHandle;
  * all of them need. Reused from one collective to the next, so that none allocates.
  */
 final class Collective implements Transfer {
-  /** Channels share out the data only where each gets at least this much. */
-  private static final long LEAST_CHANNEL_BYTES = 64 << 10;
-
-  /** Channel boundaries lie on multiples of this. */
-  private static final long CHANNEL_ALIGNMENT = 512;
-
   /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
   private static final long TREE_BYTES = 256 << 10;
 
   private final Member member;
   private final Arithmetic arithmetic = new Arithmetic();
+  private final ChannelDivision ringDivision;
+  private final ChannelDivision treeDivision;
   private final RingTransfer[] rings;
   private final TreeTransfer[] trees;
   private final Transfer[] active;
@@ -32,7 +30,10 @@ final class Collective implements Transfer {
 
   Collective(Member member) {
     this.member = member;
-    int channels = member.world().options().channels();
+    Layout layout = member.world().options().layout();
+    int channels = layout.channels();
+    this.ringDivision = new ChannelDivision(layout, true, member.size());
+    this.treeDivision = new ChannelDivision(layout, false, member.size());
     this.rings = new RingTransfer[channels];
     this.trees = new TreeTransfer[channels];
     this.active = new Transfer[channels];
@@ -85,21 +86,17 @@ final class Collective implements Transfer {
   }
 
   private void startAllReduce(Call call) {
-    long bytes = call.bytes();
-    boolean tree = usesTree(bytes);
-    int channels = Math.clamp(bytes / LEAST_CHANNEL_BYTES, 1, active.length);
-    long grain = CHANNEL_ALIGNMENT / call.type.bytes();
-    long part = (call.count + channels - 1) / channels;
-    part = (part + grain - 1) / grain * grain;
-    long begin = 0;
-    for (int channel = 0; channel < channels && begin < call.count; channel++) {
-      long end = channel == channels - 1 ? call.count : Math.min(call.count, begin + part);
+    boolean tree = usesTree(call.bytes());
+    ChannelDivision division = tree ? treeDivision : ringDivision;
+    division.divide(call.count, call.type.bytes());
+    for (int channel = 0; channel < division.channels(); channel++) {
+      long begin = division.begin(channel);
+      long end = division.end(channel);
       if (tree) {
-        tree(channel, channels).start(call, begin, end);
+        tree(channel).start(call, begin, end);
       } else {
         ring(channel).allReduce(call, begin, end);
       }
-      begin = end;
     }
   }
 
@@ -119,11 +116,10 @@ final class Collective implements Transfer {
     return rings[channel];
   }
 
-  private TreeTransfer tree(int channel, int channels) {
+  private TreeTransfer tree(int channel) {
     if (trees[channel] == null) {
       trees[channel] = new TreeTransfer(this, channel);
     }
-    trees[channel].use(channel < (channels + 1) / 2);
     active[activeCount++] = trees[channel];
     return trees[channel];
   }

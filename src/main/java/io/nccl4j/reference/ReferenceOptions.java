@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Protocol;
 import java.util.Objects;
 
 /**
@@ -7,47 +9,41 @@ import java.util.Objects;
  * same options, since they decide which rank combines which element in which order.
  *
  * @param algorithm how an all-reduce is carried out
- * @param channels into how many contiguous parts an all-reduce divides its data, from 1 to 32; the
- *     two trees take turns at them, so that two or more use both
- * @param chunkBytes the size of a ring chunk, a positive multiple of 512: each loop around the ring
- *     moves one chunk for each rank. NCCL's Simple protocol has 2 MiB
- * @param sliceBytes how much of a chunk is handed over at a time, a positive multiple of 512; it
- *     changes speed, never results
+ * @param layout into which channels, chunks and slices an all-reduce divides its data, and how
+ *     rings and trees lie over the ranks. Rings other than in rank order are for all operations
+ *     that go around one; those but the all-reduce go around that of channel 0
  */
-public record ReferenceOptions(Algorithm algorithm, int channels, int chunkBytes, int sliceBytes) {
-  private static final int MOST_CHANNELS = 32;
-  private static final int ALIGNMENT = 512;
+public record ReferenceOptions(Algorithm algorithm, Layout layout) {
   private static final ReferenceOptions DEFAULTS =
-      new ReferenceOptions(Algorithm.AUTO, 2, 2 << 20, 128 << 10);
+      new ReferenceOptions(Algorithm.AUTO, Layout.defaults());
 
-  /**
-   * Checks the values.
-   *
-   * @throws IllegalArgumentException if a number is out of its range
-   */
+  /** Checks the values. */
   public ReferenceOptions {
     Objects.requireNonNull(algorithm, "algorithm");
-    if (channels < 1 || channels > MOST_CHANNELS) {
-      throw new IllegalArgumentException(
-          "channels is " + channels + "; it must be from 1 to " + MOST_CHANNELS);
-    }
-    checkBytes(chunkBytes, "chunkBytes");
-    checkBytes(sliceBytes, "sliceBytes");
-  }
-
-  private static void checkBytes(int bytes, String argument) {
-    if (bytes < ALIGNMENT || bytes % ALIGNMENT != 0) {
-      throw new IllegalArgumentException(
-          argument + " is " + bytes + "; it must be a positive multiple of " + ALIGNMENT);
-    }
+    Objects.requireNonNull(layout, "layout");
   }
 
   /**
-   * {@return the options that suit most programs: {@link Algorithm#AUTO}, 2 channels, chunks of 2
-   * MiB, slices of 128 KiB}
+   * {@return the options that suit most programs: {@link Algorithm#AUTO} and {@link
+   * Layout#defaults()}}
    */
   public static ReferenceOptions defaults() {
     return DEFAULTS;
+  }
+
+  /** {@return into how many contiguous parts an all-reduce divides its data at most} */
+  public int channels() {
+    return layout.channels();
+  }
+
+  /** {@return the size of a ring's chunk in bytes} */
+  public int chunkBytes() {
+    return layout.chunkBytes();
+  }
+
+  /** {@return how much of a chunk is handed over at a time, in bytes} */
+  public int sliceBytes() {
+    return layout.sliceBytes();
   }
 
   /**
@@ -56,27 +52,45 @@ public record ReferenceOptions(Algorithm algorithm, int channels, int chunkBytes
    * @param value how an all-reduce is carried out
    */
   public ReferenceOptions withAlgorithm(Algorithm value) {
-    return new ReferenceOptions(value, channels, chunkBytes, sliceBytes);
+    return new ReferenceOptions(value, layout);
+  }
+
+  /**
+   * {@return a copy with another layout}
+   *
+   * @param value how data is divided and rings and trees lie
+   */
+  public ReferenceOptions withLayout(Layout value) {
+    return new ReferenceOptions(algorithm, value);
   }
 
   /**
    * {@return a copy with another number of channels}
    *
-   * @param value how many channels, from 1 to 32
+   * @param value how many channels, from 1 to 64
    * @throws IllegalArgumentException if the value is out of its range
    */
   public ReferenceOptions withChannels(int value) {
-    return new ReferenceOptions(algorithm, value, chunkBytes, sliceBytes);
+    return withLayout(layout.withChannels(value));
+  }
+
+  /**
+   * {@return a copy with another protocol of NCCL's, whose chunks it then has}
+   *
+   * @param value the protocol
+   */
+  public ReferenceOptions withProtocol(Protocol value) {
+    return withLayout(layout.withProtocol(value));
   }
 
   /**
    * {@return a copy with another chunk size}
    *
-   * @param value the size of a ring chunk in bytes, a positive multiple of 512
+   * @param value the size of a ring's chunk in bytes, a positive multiple of the protocol's grain
    * @throws IllegalArgumentException if the value is out of its range
    */
   public ReferenceOptions withChunkBytes(int value) {
-    return new ReferenceOptions(algorithm, channels, value, sliceBytes);
+    return withLayout(layout.withChunkBytes(value));
   }
 
   /**
@@ -86,6 +100,6 @@ public record ReferenceOptions(Algorithm algorithm, int channels, int chunkBytes
    * @throws IllegalArgumentException if the value is out of its range
    */
   public ReferenceOptions withSliceBytes(int value) {
-    return new ReferenceOptions(algorithm, channels, chunkBytes, value);
+    return withLayout(layout.withSliceBytes(value));
   }
 }

@@ -1,25 +1,24 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Ring;
+import io.nccl4j.schedule.RingCursor;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
  * One channel's way around the ring: reduce-scatter, all-gather, or one after the other, which is
- * an all-reduce.
- *
- * <p>Step s handles chunk {@code rank - 1 - s} (modulo the number of ranks n). Steps 0 to n - 1
- * reduce: chunk c starts at rank c + 1, every rank folds its own data onto what comes, and rank c
- * has the result. Steps n - 1 to 2n - 2 pass the results on. A reduce-scatter makes the first
- * steps, an all-gather the last, an all-reduce all; the first step of each receives nothing and the
- * last sends nothing. Each slice makes all steps before the next one starts, which keeps it in the
- * caches and gives the same numbers as chunk after chunk would.
+ * an all-reduce. Its {@link RingCursor} says which step is next and what it is about. Each slice
+ * makes all steps before the next one starts, which keeps it in the caches and gives the same
+ * numbers as chunk after chunk would.
  */
 final class RingTransfer implements Transfer {
   private final Collective collective;
+  private final Layout layout;
+  private final Ring ring;
+  private final RingCursor cursor;
   private final SendLink next;
   private final ReceiveLink previous;
-  private final int rank;
-  private final int ranks;
   private MemorySegment scratch;
 
   private boolean scattered;
@@ -27,76 +26,53 @@ final class RingTransfer implements Transfer {
   private MemorySegment send;
   private MemorySegment recv;
   private int elementBytes;
-  private int firstStep;
-  private int lastStep;
-  private long sliceCount;
-
-  private long loopBegin;
-  private long end;
-  private long mostChunkCount;
-  private long chunkCount;
-  private long sliceBegin;
-  private int step;
+  private long rankCount;
 
   RingTransfer(Collective collective, int channel) {
     this.collective = collective;
     Member member = collective.member();
-    this.rank = member.rank();
-    this.ranks = member.size();
     World world = member.world();
-    this.next = world.link(World.Route.RING, channel, rank, (rank + 1) % ranks);
-    this.previous = world.link(World.Route.RING, channel, (rank + ranks - 1) % ranks, rank);
+    int rank = member.rank();
+    this.layout = world.options().layout();
+    this.ring = layout.ring(channel, member.size());
+    this.cursor = new RingCursor(ring.position(rank), ring.size());
+    this.next = world.link(World.Route.RING, channel, rank, ring.next(rank));
+    this.previous = world.link(World.Route.RING, channel, ring.previous(rank), rank);
   }
 
-  void allReduce(Call call, long begin, long endOfChannel) {
-    int chunkBytes = collective.member().world().options().chunkBytes();
-    start(call, begin, endOfChannel, chunkBytes / call.type.bytes(), 0, 2 * ranks - 2);
-    scattered = false;
-    gathers = false;
+  void allReduce(Call call, long begin, long end) {
+    start(call, false, false);
+    long chunk = layout.chunkBytes() / elementBytes;
+    cursor.allReduce(begin, end, chunk, Math.min(chunk, sliceCount()), elementBytes);
   }
 
   void reduceScatter(Call call) {
-    start(call, 0, ranks * call.count, call.count, 0, ranks - 1);
-    scattered = true;
-    gathers = false;
+    start(call, true, false);
+    cursor.reduceScatter(call.count, sliceCount());
   }
 
   void allGather(Call call) {
-    start(call, 0, ranks * call.count, call.count, ranks - 1, 2 * ranks - 2);
-    scattered = false;
-    gathers = true;
+    start(call, false, true);
+    cursor.allGather(call.count, sliceCount());
   }
 
-  private void start(Call call, long begin, long endOfData, long chunk, int first, int last) {
+  private void start(Call call, boolean scatters, boolean onlyGathers) {
     send = call.send;
     recv = call.recv;
     elementBytes = call.type.bytes();
-    sliceCount = collective.member().world().options().sliceBytes() / elementBytes;
-    firstStep = first;
-    lastStep = last;
-    end = endOfData;
-    mostChunkCount = chunk;
-    startLoop(begin);
+    rankCount = call.count;
+    scattered = scatters;
+    gathers = onlyGathers;
   }
 
-  private void startLoop(long begin) {
-    loopBegin = begin;
-    sliceBegin = 0;
-    step = firstStep;
-    long remaining = end - begin;
-    chunkCount = mostChunkCount;
-    if (remaining < ranks * mostChunkCount) {
-      // The last loop shares out what is left; chunks start at multiples of 16 bytes.
-      long grain = 16 / elementBytes;
-      chunkCount = (remaining + ranks - 1) / ranks;
-      chunkCount = (chunkCount + grain - 1) / grain * grain;
-    }
+  private long sliceCount() {
+    return layout.sliceBytes() / elementBytes;
   }
 
   @Override
   public boolean advance() {
     boolean moved = false;
-    while (loopBegin < end && advanceStep()) {
+    while (!cursor.done() && advanceStep()) {
       moved = true;
     }
     return moved;
@@ -104,47 +80,35 @@ final class RingTransfer implements Transfer {
 
   @Override
   public boolean done() {
-    return loopBegin >= end && next.drained();
+    return cursor.done() && next.drained();
   }
 
   private boolean advanceStep() {
-    int chunk = rank - 1 - step;
-    while (chunk < 0) {
-      chunk += ranks;
-    }
-    long chunkBegin = loopBegin + chunk * chunkCount + sliceBegin;
-    long chunkEnd = Math.min(end, loopBegin + (chunk + 1) * chunkCount);
-    long count = Math.min(sliceCount, chunkEnd - chunkBegin);
+    long count = cursor.count();
     if (count > 0) {
-      if (step != lastStep && !next.hasRoom()) {
+      if (cursor.sends() && !next.hasRoom()) {
         return false;
       }
-      if (step != firstStep && !collective.ready(previous)) {
+      if (cursor.receives() && !collective.ready(previous)) {
         return false;
       }
-      handle(chunkBegin, count);
+      handle(element() * elementBytes, count);
     }
-    goOn();
+    cursor.advance();
     return true;
   }
 
-  private void goOn() {
-    if (step < lastStep) {
-      step++;
-      return;
-    }
-    step = firstStep;
-    sliceBegin += sliceCount;
-    if (sliceBegin >= chunkCount) {
-      startLoop(loopBegin + ranks * chunkCount);
-    }
+  /** Returns the first element of the slice; those of a rank lie together unless all reduce all. */
+  private long element() {
+    return scattered || gathers
+        ? ring.rank(cursor.chunk()) * rankCount + cursor.sliceBegin()
+        : cursor.element();
   }
 
-  private void handle(long element, long count) {
-    long offset = element * elementBytes;
-    if (step == firstStep) {
+  private void handle(long offset, long count) {
+    if (!cursor.receives()) {
       sendOwn(offset, count);
-    } else if (step < ranks) {
+    } else if (cursor.reduces()) {
       foldAndPass(offset, count);
     } else {
       copyAndPass(offset, count);
@@ -153,7 +117,7 @@ final class RingTransfer implements Transfer {
 
   private void sendOwn(long offset, long count) {
     if (gathers) {
-      long own = sliceBegin * elementBytes;
+      long own = cursor.sliceBegin() * elementBytes;
       pass(send, own, count);
       if (send.address() + own != recv.address() + offset) {
         MemorySegment.copy(send, own, recv, offset, count * elementBytes);
@@ -169,10 +133,10 @@ final class RingTransfer implements Transfer {
   }
 
   private void foldAndPass(long offset, long count) {
-    boolean result = step == ranks - 1;
+    boolean result = cursor.completes();
     MemorySegment target = result ? recv : partialTarget();
     long targetOffset =
-        !result ? partialOffset(offset) : scattered ? sliceBegin * elementBytes : offset;
+        !result ? partialOffset(offset) : scattered ? cursor.sliceBegin() * elementBytes : offset;
     collective
         .arithmetic()
         .fold(
@@ -195,7 +159,7 @@ final class RingTransfer implements Transfer {
   }
 
   private void pass(MemorySegment memory, long offset, long count) {
-    if (step != lastStep) {
+    if (cursor.sends()) {
       next.send(memory, offset, count * elementBytes, collective.signature());
     }
   }
@@ -209,7 +173,7 @@ final class RingTransfer implements Transfer {
       return recv;
     }
     if (scratch == null) {
-      int bytes = collective.member().world().options().sliceBytes();
+      int bytes = layout.sliceBytes();
       scratch = Arena.ofAuto().allocate((long) next.slots() * bytes, 64);
     }
     return scratch;
@@ -217,8 +181,6 @@ final class RingTransfer implements Transfer {
 
   private long partialOffset(long offset) {
     // The slot that the next send takes is free, so the memory that goes with it is too.
-    return scattered
-        ? next.sent() % next.slots() * collective.member().world().options().sliceBytes()
-        : offset;
+    return scattered ? next.sent() % next.slots() * layout.sliceBytes() : offset;
   }
 }

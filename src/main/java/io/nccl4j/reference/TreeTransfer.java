@@ -1,25 +1,22 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Tree;
 import java.lang.foreign.MemorySegment;
 
 /**
- * One channel's all-reduce over a binary tree: slices are folded on the way up, a rank's own data
- * first and then its children's, and copied on the way down. Both ways run at the same time.
+ * One channel's all-reduce over a tree: slices are folded on the way up, a rank's own data first
+ * and then its children's, and copied on the way down. Both ways run at the same time.
  */
 final class TreeTransfer implements Transfer {
-  /** One tree's links of this rank; null where there is no such neighbour. */
-  private record Neighbours(
-      SendLink toParent,
-      ReceiveLink fromParent,
-      ReceiveLink fromFirst,
-      ReceiveLink fromSecond,
-      SendLink toFirst,
-      SendLink toSecond) {}
-
   private final Collective collective;
-  private final Neighbours firstTree;
-  private final Neighbours secondTree;
-  private Neighbours tree;
+  private final Layout layout;
+  // Null where there is no parent.
+  private final SendLink toParent;
+  private final ReceiveLink fromParent;
+  // In the order in which they are folded.
+  private final ReceiveLink[] fromChildren;
+  private final SendLink[] toChildren;
 
   private MemorySegment send;
   private MemorySegment recv;
@@ -32,37 +29,28 @@ final class TreeTransfer implements Transfer {
   TreeTransfer(Collective collective, int channel) {
     this.collective = collective;
     Member member = collective.member();
-    // The trees have links of their own, for one channel may use either.
-    this.firstTree = join(Tree.first(member.rank(), member.size()), 2 * channel);
-    this.secondTree = join(Tree.second(member.rank(), member.size()), 2 * channel + 1);
-  }
-
-  private Neighbours join(Tree place, int channel) {
-    int rank = collective.member().rank();
-    return new Neighbours(
-        link(World.Route.UP, channel, rank, place.parent()),
-        link(World.Route.DOWN, channel, place.parent(), rank),
-        link(World.Route.UP, channel, place.firstChild(), rank),
-        link(World.Route.UP, channel, place.secondChild(), rank),
-        link(World.Route.DOWN, channel, rank, place.firstChild()),
-        link(World.Route.DOWN, channel, rank, place.secondChild()));
-  }
-
-  private MemoryLink link(World.Route route, int channel, int from, int to) {
-    return from == Tree.NONE || to == Tree.NONE
-        ? null
-        : collective.member().world().link(route, channel, from, to);
-  }
-
-  void use(boolean first) {
-    tree = first ? firstTree : secondTree;
+    World world = member.world();
+    int rank = member.rank();
+    this.layout = world.options().layout();
+    Tree tree = layout.tree(channel, member.size());
+    int parent = tree.parent(rank);
+    this.toParent = parent == Tree.NONE ? null : world.link(World.Route.UP, channel, rank, parent);
+    this.fromParent =
+        parent == Tree.NONE ? null : world.link(World.Route.DOWN, channel, parent, rank);
+    this.fromChildren = new ReceiveLink[tree.children(rank)];
+    this.toChildren = new SendLink[fromChildren.length];
+    for (int i = 0; i < fromChildren.length; i++) {
+      int child = tree.child(rank, i);
+      fromChildren[i] = world.link(World.Route.UP, channel, child, rank);
+      toChildren[i] = world.link(World.Route.DOWN, channel, rank, child);
+    }
   }
 
   void start(Call call, long begin, long endOfChannel) {
     send = call.send;
     recv = call.recv;
     elementBytes = call.type.bytes();
-    sliceCount = collective.member().world().options().sliceBytes() / elementBytes;
+    sliceCount = Math.min(layout.treeChunkBytes(), layout.sliceBytes()) / elementBytes;
     up = begin;
     down = begin;
     end = endOfChannel;
@@ -74,7 +62,7 @@ final class TreeTransfer implements Transfer {
     boolean again = true;
     while (again) {
       again = up < end && advanceUp();
-      again |= tree.fromParent != null && down < end && advanceDown();
+      again |= fromParent != null && down < end && advanceDown();
       moved |= again;
     }
     return moved;
@@ -83,28 +71,41 @@ final class TreeTransfer implements Transfer {
   @Override
   public boolean done() {
     return up >= end
-        && (tree.fromParent == null || down >= end)
-        && drained(tree.toParent)
-        && drained(tree.toFirst)
-        && drained(tree.toSecond);
+        && (fromParent == null || (down >= end && toParent.drained()))
+        && childrenDrained();
   }
 
-  private static boolean drained(SendLink link) {
-    return link == null || link.drained();
+  private boolean childrenDrained() {
+    for (SendLink child : toChildren) {
+      if (!child.drained()) {
+        return false;
+      }
+    }
+    return true;
   }
 
-  private static boolean hasRoom(SendLink link) {
-    return link == null || link.hasRoom();
+  private boolean childrenHaveRoom() {
+    for (SendLink child : toChildren) {
+      if (!child.hasRoom()) {
+        return false;
+      }
+    }
+    return true;
   }
 
-  private boolean ready(ReceiveLink link) {
-    return link == null || collective.ready(link);
+  private boolean childrenReady() {
+    for (ReceiveLink child : fromChildren) {
+      if (!collective.ready(child)) {
+        return false;
+      }
+    }
+    return true;
   }
 
   private boolean advanceUp() {
-    boolean root = tree.toParent == null;
-    boolean room = root ? hasRoom(tree.toFirst) && hasRoom(tree.toSecond) : tree.toParent.hasRoom();
-    if (!room || !ready(tree.fromFirst) || !ready(tree.fromSecond)) {
+    boolean root = toParent == null;
+    boolean room = root ? childrenHaveRoom() : toParent.hasRoom();
+    if (!room || !childrenReady()) {
       return false;
     }
     long count = Math.min(sliceCount, end - up);
@@ -113,7 +114,7 @@ final class TreeTransfer implements Transfer {
     if (root) {
       passDown(offset, count * elementBytes);
     } else {
-      tree.toParent.send(folded, offset, count * elementBytes, collective.signature());
+      toParent.send(folded, offset, count * elementBytes, collective.signature());
     }
     up += count;
     return true;
@@ -122,45 +123,45 @@ final class TreeTransfer implements Transfer {
   /** Folds the children's slices onto this rank's own; returns where the result lies. */
   private MemorySegment fold(long offset, long count, boolean root) {
     Arithmetic arithmetic = collective.arithmetic();
-    ReceiveLink first = tree.fromFirst != null ? tree.fromFirst : tree.fromSecond;
-    ReceiveLink second = tree.fromFirst != null ? tree.fromSecond : null;
-    if (first == null) {
+    int children = fromChildren.length;
+    if (children == 0) {
       if (!arithmetic.scales()) {
         return send;
       }
       arithmetic.scale(send, offset, recv, offset, count);
       return recv;
     }
-    boolean last = root && second == null;
-    arithmetic.fold(send, offset, first.memory(), first.offset(), recv, offset, count, last);
-    collective.release(first);
-    if (second != null) {
-      arithmetic.foldMore(recv, offset, second.memory(), second.offset(), count, root);
-      collective.release(second);
+    for (int i = 0; i < children; i++) {
+      ReceiveLink child = fromChildren[i];
+      boolean last = root && i == children - 1;
+      MemorySegment partial = child.memory();
+      if (i == 0) {
+        arithmetic.fold(send, offset, partial, child.offset(), recv, offset, count, last);
+      } else {
+        arithmetic.foldMore(recv, offset, partial, child.offset(), count, last);
+      }
+      collective.release(child);
     }
     return recv;
   }
 
   private boolean advanceDown() {
-    if (!hasRoom(tree.toFirst) || !hasRoom(tree.toSecond) || !collective.ready(tree.fromParent)) {
+    if (!childrenHaveRoom() || !collective.ready(fromParent)) {
       return false;
     }
     long count = Math.min(sliceCount, end - down);
     long offset = down * elementBytes;
     long bytes = count * elementBytes;
-    MemorySegment.copy(tree.fromParent.memory(), tree.fromParent.offset(), recv, offset, bytes);
-    collective.release(tree.fromParent);
+    MemorySegment.copy(fromParent.memory(), fromParent.offset(), recv, offset, bytes);
+    collective.release(fromParent);
     passDown(offset, bytes);
     down += count;
     return true;
   }
 
   private void passDown(long offset, long bytes) {
-    if (tree.toFirst != null) {
-      tree.toFirst.send(recv, offset, bytes, collective.signature());
-    }
-    if (tree.toSecond != null) {
-      tree.toSecond.send(recv, offset, bytes, collective.signature());
+    for (SendLink child : toChildren) {
+      child.send(recv, offset, bytes, collective.signature());
     }
   }
 }

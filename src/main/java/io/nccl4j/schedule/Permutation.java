@@ -1,0 +1,65 @@
+package io.nccl4j.schedule;
+
+import java.util.BitSet;
+import java.util.List;
+
+/** Which rank stands at which place. */
+final class Permutation {
+  private final int size;
+  // Both are null where the ranks stand in order, which may be a great many.
+  private final int[] rankAt;
+  private final int[] placeOf;
+
+  private Permutation(int size, int[] rankAt, int[] placeOf) {
+    this.size = size;
+    this.rankAt = rankAt;
+    this.placeOf = placeOf;
+  }
+
+  static Permutation inOrder(int ranks) {
+    if (ranks < 1) {
+      throw new IllegalArgumentException("ranks is " + ranks + "; it must be 1 or more");
+    }
+    return new Permutation(ranks, null, null);
+  }
+
+  /** Returns the order of a list, or the same one from another rank on. */
+  static Permutation of(List<Integer> order, int first) {
+    check(order, "order");
+    int size = order.size();
+    int[] rankAt = new int[size];
+    int[] placeOf = new int[size];
+    for (int place = 0; place < size; place++) {
+      rankAt[place] = order.get((first + place) % size);
+      placeOf[rankAt[place]] = place;
+    }
+    return new Permutation(size, rankAt, placeOf);
+  }
+
+  static void check(List<Integer> ranks, String argument) {
+    if (ranks.isEmpty()) {
+      throw new IllegalArgumentException(argument + " is empty; it must have every rank once");
+    }
+    BitSet seen = new BitSet();
+    for (int rank : ranks) {
+      if (rank < 0 || rank >= ranks.size() || seen.get(rank)) {
+        throw new IllegalArgumentException(
+            "%s is %s; it must have every rank from 0 to %d once"
+                .formatted(argument, ranks, ranks.size() - 1));
+      }
+      seen.set(rank);
+    }
+  }
+
+  int size() {
+    return size;
+  }
+
+  int rank(int place) {
+    return rankAt == null ? place : rankAt[place];
+  }
+
+  int place(int rank) {
+    return placeOf == null ? rank : placeOf[rank];
+  }
+}

@@ -1,0 +1,87 @@
+package io.nccl4j.schedule;
+
+import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+
+/**
+ * The order of the ranks around one channel's ring. Data goes from each to the next, from the last
+ * to the first. A rank's position is its distance from rank 0, as NCCL counts it.
+ */
+public final class Ring {
+  private final Permutation positions;
+
+  private Ring(Permutation positions) {
+    this.positions = positions;
+  }
+
+  /**
+   * {@return a ring in which the ranks stand in order}
+   *
+   * @param ranks the number of ranks; 1 or more
+   * @throws IllegalArgumentException if there are no ranks
+   */
+  public static Ring inRankOrder(int ranks) {
+    return new Ring(Permutation.inOrder(ranks));
+  }
+
+  /**
+   * {@return a ring in which each rank sends to the one after it in a list}
+   *
+   * @param order every rank from 0 up once; where the list starts does not matter
+   * @throws IllegalArgumentException if that is not so
+   */
+  public static Ring of(List<Integer> order) {
+    return new Ring(Permutation.of(order, order.indexOf(0)));
+  }
+
+  /** {@return the number of ranks} */
+  public int size() {
+    return positions.size();
+  }
+
+  /**
+   * {@return how many ranks it is from rank 0 to a rank}
+   *
+   * @param rank the rank
+   */
+  public int position(int rank) {
+    return positions.place(rank);
+  }
+
+  /**
+   * {@return the rank at a position}
+   *
+   * @param position the distance from rank 0, less than {@link #size()}
+   */
+  public int rank(int position) {
+    return positions.rank(position);
+  }
+
+  /**
+   * {@return the rank that a rank sends to}
+   *
+   * @param rank the rank
+   */
+  public int next(int rank) {
+    int position = position(rank) + 1;
+    return rank(position == size() ? 0 : position);
+  }
+
+  /**
+   * {@return the rank that a rank receives from}
+   *
+   * @param rank the rank
+   */
+  public int previous(int rank) {
+    int position = position(rank);
+    return rank(position == 0 ? size() - 1 : position - 1);
+  }
+
+  @Override
+  public String toString() {
+    return IntStream.range(0, size())
+        .mapToObj(position -> Integer.toString(rank(position)))
+        .collect(Collectors.joining(" ", "ring ", ""));
+  }
+}

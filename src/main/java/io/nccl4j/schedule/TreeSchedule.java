@@ -1,0 +1,190 @@
+package io.nccl4j.schedule;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.function.Consumer;
+import java.util.stream.IntStream;
+
+/**
+ * An all-reduce up and down a tree for each channel. Some channels use the first tree, the others
+ * the second, as {@link Layout#firstTree} says.
+ */
+public final class TreeSchedule implements Schedule {
+  private final int ranks;
+  private final long count;
+  private final int elementBytes;
+  private final long chunkCount;
+  private final long sliceCount;
+  private final ChannelDivision division;
+  private final Tree[] trees;
+
+  /**
+   * Makes the schedule of one all-reduce.
+   *
+   * @param layout what all ranks agree on
+   * @param ranks the number of ranks; 1 or more
+   * @param count the number of elements; 0 or more
+   * @param elementBytes the size of an element in bytes: 1, 2, 4 or 8
+   * @throws IllegalArgumentException if a number is out of its range
+   */
+  public TreeSchedule(Layout layout, int ranks, long count, int elementBytes) {
+    Arguments.check(ranks, count, elementBytes);
+    this.ranks = ranks;
+    this.count = count;
+    this.elementBytes = elementBytes;
+    this.chunkCount = layout.treeChunkBytes() / elementBytes;
+    this.sliceCount = Math.min(chunkCount, layout.sliceBytes() / elementBytes);
+    this.division = new ChannelDivision(layout, false, ranks);
+    this.division.divide(count, elementBytes);
+    this.trees = new Tree[division.channels()];
+    for (int channel = 0; channel < trees.length; channel++) {
+      trees[channel] = layout.tree(channel, ranks);
+    }
+  }
+
+  @Override
+  public int ranks() {
+    return ranks;
+  }
+
+  @Override
+  public long count() {
+    return count;
+  }
+
+  @Override
+  public int elementBytes() {
+    return elementBytes;
+  }
+
+  @Override
+  public int channels() {
+    return trees.length;
+  }
+
+  @Override
+  public long begin(int channel) {
+    return division.begin(channel);
+  }
+
+  @Override
+  public long end(int channel) {
+    return division.end(channel);
+  }
+
+  /**
+   * {@return the tree of a channel}
+   *
+   * @param channel the channel, from 0, less than {@link #channels()}
+   */
+  public Tree tree(int channel) {
+    return trees[channel];
+  }
+
+  @Override
+  public long loops(int channel) {
+    return Math.ceilDiv(end(channel) - begin(channel), chunkCount);
+  }
+
+  @Override
+  public int hops(int channel) {
+    Tree tree = trees[channel];
+    return 2 * IntStream.range(0, ranks).map(tree::depth).max().orElse(0);
+  }
+
+  @Override
+  public void walk(Consumer<Step> visitor) {
+    for (int channel = 0; ranks > 1 && channel < channels(); channel++) {
+      List<Move> moves = moves(trees[channel]);
+      for (long chunk = begin(channel); chunk < end(channel); chunk += chunkCount) {
+        long chunkEnd = Math.min(end(channel), chunk + chunkCount);
+        for (long slice = chunk; slice < chunkEnd; slice += sliceCount) {
+          long sliceEnd = Math.min(chunkEnd, slice + sliceCount);
+          for (Move move : moves) {
+            visitor.accept(move.at(channel, place(channel, chunk, slice), slice, sliceEnd));
+          }
+        }
+      }
+    }
+  }
+
+  private record Place(int chunk, int slice) {}
+
+  private Place place(int channel, long chunk, long slice) {
+    return new Place(
+        (int) ((chunk - begin(channel)) / chunkCount), (int) ((slice - chunk) / sliceCount));
+  }
+
+  /** What a rank does to every slice. */
+  private record Move(int step, int rank, Action action, List<Integer> from, List<Integer> to) {
+    Step at(int channel, Place place, long begin, long end) {
+      return new Step(
+          channel, place.chunk, place.slice, step, rank, action, 0, begin, end, from, to);
+    }
+  }
+
+  /** Returns the moves up from the deepest ranks and the moves down again. */
+  private static List<Move> moves(Tree tree) {
+    int[] depths = IntStream.range(0, tree.size()).map(tree::depth).toArray();
+    int deepest = IntStream.of(depths).max().orElse(0);
+    List<Integer> fromTheTop =
+        IntStream.range(0, tree.size())
+            .boxed()
+            .sorted(Comparator.comparing(rank -> depths[rank]))
+            .toList();
+    List<Move> moves = new ArrayList<>();
+    for (int rank : fromTheTop.reversed()) {
+      moves.add(up(tree, rank, deepest - depths[rank]));
+    }
+    for (int rank : fromTheTop.subList(1, tree.size())) {
+      moves.add(down(tree, rank, deepest + depths[rank]));
+    }
+    return moves;
+  }
+
+  private static Move up(Tree tree, int rank, int step) {
+    List<Integer> children = children(tree, rank);
+    if (tree.parent(rank) == Tree.NONE) {
+      return new Move(step, rank, Action.RECV_REDUCE_COPY_SEND, children, children);
+    }
+    Action action = children.isEmpty() ? Action.SEND : Action.RECV_REDUCE_SEND;
+    return new Move(step, rank, action, children, List.of(tree.parent(rank)));
+  }
+
+  private static Move down(Tree tree, int rank, int step) {
+    List<Integer> children = children(tree, rank);
+    Action action = children.isEmpty() ? Action.RECV : Action.RECV_COPY_SEND;
+    return new Move(step, rank, action, List.of(tree.parent(rank)), children);
+  }
+
+  private static List<Integer> children(Tree tree, int rank) {
+    return IntStream.range(0, tree.children(rank)).map(i -> tree.child(rank, i)).boxed().toList();
+  }
+
+  @Override
+  public long elementsSent(int channel, int rank) {
+    return (end(channel) - begin(channel)) * neighbours(channel, rank);
+  }
+
+  @Override
+  public long slicesSent(int channel, int rank) {
+    long elements = end(channel) - begin(channel);
+    long inWholeChunks = elements / chunkCount * Math.ceilDiv(chunkCount, sliceCount);
+    return (inWholeChunks + Math.ceilDiv(elements % chunkCount, sliceCount))
+        * neighbours(channel, rank);
+  }
+
+  /** Returns how many ranks a rank sends every element to. */
+  private int neighbours(int channel, int rank) {
+    Tree tree = trees[channel];
+    return tree.children(rank) + (tree.parent(rank) == Tree.NONE ? 0 : 1);
+  }
+
+  @Override
+  public long elementsBetween(int channel, int from, int to) {
+    Tree tree = trees[channel];
+    boolean joined = tree.parent(from) == to || tree.parent(to) == from;
+    return joined ? end(channel) - begin(channel) : 0;
+  }
+}
