@@ -43,7 +43,7 @@ final class ApiCoverage {
       |---|---|
       | function | the include lists `headers/*.includes`, which name every function of `nccl.h`, and those of the CUDA runtime that are used |
       | bound | the generated class has a method of that name |
-      | Java form | the public methods whose Javadoc names it in a sentence `C: ...` |
+      | Java form | the public methods whose Javadoc names it in a sentence `C: ...`; of a record, the Javadoc of the component |
       | since | `headers/nccl.releases`: the first release that has it |
       | stand-in | the tests on the stand-in (`src/test/native`) called it |
       | real library | the tests on NVIDIA's own library called it, on a machine with no GPU |

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.natives.Driver;
 import io.nccl4j.natives.Releases;
 import java.io.IOException;
+import java.lang.reflect.Method;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Map;
@@ -13,6 +14,7 @@ import java.util.Set;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -65,6 +67,34 @@ class ApiCoverageTest {
     }
     Assumptions.assumeTrue(
         Files.exists(record), () -> record + " is missing: not all native tests have run");
+  }
+
+  @Test
+  void everyJavaFormIsAPublicMethodOfItsClass() throws IOException {
+    Set<String> forms =
+        JavaForms.mentions(ApiCoverage.ROOT.resolve("src/main/java")).stream()
+            .filter(mention -> !mention.function().endsWith("_t"))
+            .map(JavaForms.Mention::member)
+            .collect(Collectors.toCollection(TreeSet::new));
+    assertTrue(forms.contains("VersionReport.nccl"), "a record's component");
+    assertEquals(
+        Set.of(), forms.stream().filter(form -> !isPublic(form)).collect(Collectors.toSet()));
+  }
+
+  private static boolean isPublic(String form) {
+    int end = form.lastIndexOf('.');
+    String type = form.substring(0, Math.max(0, end)).replace('.', '$');
+    return Stream.of("", "nccl.", "cuda.", "rendezvous.")
+        .flatMap(room -> methods("io.nccl4j." + room + type))
+        .anyMatch(method -> method.getName().equals(form.substring(end + 1)));
+  }
+
+  private static Stream<Method> methods(String type) {
+    try {
+      return Stream.of(Class.forName(type).getMethods());
+    } catch (ClassNotFoundException e) {
+      return Stream.of();
+    }
   }
 
   @Test

@@ -16,7 +16,8 @@ import java.util.stream.Stream;
 
 /**
  * The public methods whose Javadoc says which C function they are, in a sentence such as "C: {@code
- * ncclCommSplit}, from NCCL 2.18 on." It reads sources as the formatter leaves them.
+ * ncclCommSplit}, from NCCL 2.18 on." Those of a record's components say so in its tags. It reads
+ * sources as the formatter leaves them.
  */
 final class JavaForms {
   private static final Pattern MEMBER =
@@ -25,8 +26,11 @@ final class JavaForms {
           Pattern.MULTILINE | Pattern.DOTALL);
   private static final Pattern TYPE =
       Pattern.compile("^( *)[a-z -]*(?:class|interface|enum|record) (\\w+)", Pattern.MULTILINE);
-  // A sentence ends with a full stop before a blank or the end; versions have stops inside.
-  private static final Pattern SENTENCE = Pattern.compile("\\bC: (.*?)\\.(?=\\s|$)");
+  // A sentence ends with a full stop before a blank, or with the tag that it is in; versions have
+  // stops inside.
+  private static final Pattern SENTENCE = Pattern.compile("\\bC: (.*?)(?:\\.(?=\\s)|\\.?$)");
+  private static final Pattern BEFORE_TAG = Pattern.compile(" (?=@[a-z]+ )");
+  private static final Pattern COMPONENT = Pattern.compile("@param (\\w+) ");
   private static final Pattern FUNCTION = Pattern.compile("\\{@code ((?:nccl|cuda)[A-Z]\\w*)");
   private static final Pattern RELEASE = Pattern.compile("from NCCL (\\d+(?:\\.\\d+)+) on");
 
@@ -61,16 +65,26 @@ final class JavaForms {
       Matcher member = MEMBER.matcher(text);
       while (member.find()) {
         String owner = owner(text.substring(0, member.start()), member.group(1).length());
-        add(mentions, owner + "." + member.group(4), member.group(2));
+        String name = owner.isEmpty() ? member.group(4) : owner + "." + member.group(4);
+        boolean record = member.group(3).endsWith("record ");
+        for (String part : parts(member.group(2))) {
+          Matcher component = COMPONENT.matcher(part);
+          boolean ofComponent = record && component.lookingAt();
+          add(mentions, ofComponent ? name + "." + component.group(1) : name, part);
+        }
       }
     }
     return mentions;
   }
 
-  private static void add(List<Mention> mentions, String member, String comment) {
+  /** Returns what a comment says before its tags, then each tag. */
+  private static String[] parts(String comment) {
     String words = comment.replaceAll("\\n\\s*\\* ?", " ").replaceAll("\\s+", " ");
-    // A Javadoc tag in braces may end a sentence without a stop of its own.
-    Matcher sentence = SENTENCE.matcher(words.strip());
+    return BEFORE_TAG.split(words.strip());
+  }
+
+  private static void add(List<Mention> mentions, String member, String part) {
+    Matcher sentence = SENTENCE.matcher(part);
     while (sentence.find()) {
       Matcher release = RELEASE.matcher(sentence.group(1));
       String since = release.find() ? release.group(1) : null;
