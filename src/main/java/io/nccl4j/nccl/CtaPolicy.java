@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.bindings.nccl.nccl_h;
+import java.util.stream.Stream;
 
 /** What NCCL spends the thread blocks of a communicator's kernels for. From NCCL 2.27 on. */
 public enum CtaPolicy {
@@ -25,5 +26,9 @@ public enum CtaPolicy {
 
   int code() {
     return code;
+  }
+
+  static CtaPolicy of(int code) {
+    return Stream.of(values()).filter(value -> value.code == code).findFirst().orElseThrow();
   }
 }

@@ -1,5 +1,7 @@
 package io.nccl4j.nccl;
 
+import java.util.stream.Stream;
+
 /**
  * How the operations of a communicator meet CUDA graphs; the less is promised, the more NCCL can
  * leave out. C: {@code ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
@@ -20,5 +22,9 @@ public enum GraphUsage {
 
   int code() {
     return code;
+  }
+
+  static GraphUsage of(int code) {
+    return Stream.of(values()).filter(value -> value.code == code).findFirst().orElseThrow();
   }
 }

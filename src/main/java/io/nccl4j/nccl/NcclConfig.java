@@ -6,11 +6,13 @@ import java.util.EnumMap;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.OptionalInt;
 
 /**
  * How a communicator of NCCL's is to be made: what every backend knows, and what only NCCL does.
- * Immutable: each {@code with} method returns a changed copy. What is not set stays unset, and NCCL
- * decides; where an environment variable says the same thing, it wins over what is set here.
+ * Immutable: each {@code with} method returns a changed copy. What is not set stays unset, reads as
+ * nothing, and NCCL decides; where an environment variable says the same thing, it wins over what
+ * is set here.
  *
  * <p>A setting that the loaded library is too old for would be ignored by it. It is refused with an
  * {@link UnsupportedNcclVersionException} when a communicator is made, or, after {@link
@@ -82,6 +84,11 @@ public final class NcclConfig {
     return new NcclConfig(common, settings, netName, Objects.requireNonNull(value, "unsupported"));
   }
 
+  /** {@return what becomes of a setting that the loaded library is too old for} */
+  public UnsupportedSetting unsupported() {
+    return unsupported;
+  }
+
   /**
    * {@return a copy whose kernels run in clusters of so many thread blocks} C: {@code
    * ncclConfig_t.cgaClusterSize}, from NCCL 2.17 on.
@@ -91,6 +98,11 @@ public final class NcclConfig {
    */
   public NcclConfig withCgaClusterSize(int value) {
     return with(Setting.CGA_CLUSTER_SIZE, inRange(value, "cgaClusterSize", 0, MOST_CGAS));
+  }
+
+  /** {@return what {@link #withCgaClusterSize} has set, or nothing} */
+  public OptionalInt cgaClusterSize() {
+    return number(Setting.CGA_CLUSTER_SIZE);
   }
 
   /**
@@ -104,6 +116,11 @@ public final class NcclConfig {
     return with(Setting.MIN_CTAS, atLeast(value, "minCtas", 1));
   }
 
+  /** {@return what {@link #withMinCtas} has set, or nothing} */
+  public OptionalInt minCtas() {
+    return number(Setting.MIN_CTAS);
+  }
+
   /**
    * {@return a copy whose kernels have at most so many thread blocks} C: {@code
    * ncclConfig_t.maxCTAs}, from NCCL 2.17 on.
@@ -113,6 +130,11 @@ public final class NcclConfig {
    */
   public NcclConfig withMaxCtas(int value) {
     return with(Setting.MAX_CTAS, atLeast(value, "maxCtas", 1));
+  }
+
+  /** {@return what {@link #withMaxCtas} has set, or nothing} */
+  public OptionalInt maxCtas() {
+    return number(Setting.MAX_CTAS);
   }
 
   /**
@@ -131,6 +153,11 @@ public final class NcclConfig {
     return new NcclConfig(common, settings, value, unsupported);
   }
 
+  /** {@return what {@link #withNetName} has set, or nothing} */
+  public Optional<String> netName() {
+    return Optional.ofNullable(netName);
+  }
+
   /**
    * {@return a copy that shares its resources with the children of a split, or does not; an abort
    * of one then may end the others} C: {@code ncclConfig_t.splitShare}, from NCCL 2.18 on.
@@ -139,6 +166,11 @@ public final class NcclConfig {
    */
   public NcclConfig withSplitShare(boolean value) {
     return with(Setting.SPLIT_SHARE, flag(value));
+  }
+
+  /** {@return what {@link #withSplitShare} has set, or nothing} */
+  public Optional<Boolean> splitShare() {
+    return flag(Setting.SPLIT_SHARE);
   }
 
   /**
@@ -152,6 +184,11 @@ public final class NcclConfig {
     return with(Setting.TRAFFIC_CLASS, atLeast(value, "trafficClass", 0));
   }
 
+  /** {@return what {@link #withTrafficClass} has set, or nothing} */
+  public OptionalInt trafficClass() {
+    return number(Setting.TRAFFIC_CLASS);
+  }
+
   /**
    * {@return a copy that lets the network reduce (SHARP), or does not} C: {@code
    * ncclConfig_t.collnetEnable}, from NCCL 2.27 on.
@@ -160,6 +197,11 @@ public final class NcclConfig {
    */
   public NcclConfig withCollnetEnable(boolean value) {
     return with(Setting.COLLNET_ENABLE, flag(value));
+  }
+
+  /** {@return what {@link #withCollnetEnable} has set, or nothing} */
+  public Optional<Boolean> collnetEnable() {
+    return flag(Setting.COLLNET_ENABLE);
   }
 
   /**
@@ -172,6 +214,11 @@ public final class NcclConfig {
     return with(Setting.CTA_POLICY, value.code());
   }
 
+  /** {@return what {@link #withCtaPolicy} has set, or nothing} */
+  public Optional<CtaPolicy> ctaPolicy() {
+    return Optional.ofNullable(settings.get(Setting.CTA_POLICY)).map(CtaPolicy::of);
+  }
+
   /**
    * {@return a copy that shares its resources with the children of an orderly shrink, or does not}
    * C: {@code ncclConfig_t.shrinkShare}, from NCCL 2.27 on.
@@ -180,6 +227,11 @@ public final class NcclConfig {
    */
   public NcclConfig withShrinkShare(boolean value) {
     return with(Setting.SHRINK_SHARE, flag(value));
+  }
+
+  /** {@return what {@link #withShrinkShare} has set, or nothing} */
+  public Optional<Boolean> shrinkShare() {
+    return flag(Setting.SHRINK_SHARE);
   }
 
   /**
@@ -191,6 +243,11 @@ public final class NcclConfig {
    */
   public NcclConfig withNvlsCtas(int value) {
     return with(Setting.NVLS_CTAS, atLeast(value, "nvlsCtas", 1));
+  }
+
+  /** {@return what {@link #withNvlsCtas} has set, or nothing} */
+  public OptionalInt nvlsCtas() {
+    return number(Setting.NVLS_CTAS);
   }
 
   /**
@@ -205,6 +262,11 @@ public final class NcclConfig {
         Setting.CHANNELS_PER_NET_PEER, inRange(value, "channelsPerNetPeer", 1, MOST_CHANNELS));
   }
 
+  /** {@return what {@link #withChannelsPerNetPeer} has set, or nothing} */
+  public OptionalInt channelsPerNetPeer() {
+    return number(Setting.CHANNELS_PER_NET_PEER);
+  }
+
   /**
    * {@return a copy that schedules messages for the use of NVLink, or does not} C: {@code
    * ncclConfig_t.nvlinkCentricSched}, from NCCL 2.28 on.
@@ -215,6 +277,11 @@ public final class NcclConfig {
     return with(Setting.NVLINK_CENTRIC_SCHEDULING, flag(value));
   }
 
+  /** {@return what {@link #withNvlinkCentricScheduling} has set, or nothing} */
+  public Optional<Boolean> nvlinkCentricScheduling() {
+    return flag(Setting.NVLINK_CENTRIC_SCHEDULING);
+  }
+
   /**
    * {@return a copy whose operations meet CUDA graphs in a given way} C: {@code
    * ncclConfig_t.graphUsageMode}, from NCCL 2.29 on.
@@ -223,6 +290,11 @@ public final class NcclConfig {
    */
   public NcclConfig withGraphUsage(GraphUsage value) {
     return with(Setting.GRAPH_USAGE, value.code());
+  }
+
+  /** {@return what {@link #withGraphUsage} has set, or nothing} */
+  public Optional<GraphUsage> graphUsage() {
+    return Optional.ofNullable(settings.get(Setting.GRAPH_USAGE)).map(GraphUsage::of);
   }
 
   /**
@@ -236,6 +308,11 @@ public final class NcclConfig {
     return with(Setting.RMA_CONTEXTS, atLeast(value, "rmaContexts", 0));
   }
 
+  /** {@return what {@link #withRmaContexts} has set, or nothing} */
+  public OptionalInt rmaContexts() {
+    return number(Setting.RMA_CONTEXTS);
+  }
+
   /**
    * {@return a copy in which no rank exchanges messages with more peers than that at the same time}
    * C: {@code ncclConfig_t.maxP2pPeers}, from NCCL 2.30 on.
@@ -245,6 +322,11 @@ public final class NcclConfig {
    */
   public NcclConfig withMaxP2pPeers(int value) {
     return with(Setting.MAX_P2P_PEERS, atLeast(value, "maxP2pPeers", 1));
+  }
+
+  /** {@return what {@link #withMaxP2pPeers} has set, or nothing} */
+  public OptionalInt maxP2pPeers() {
+    return number(Setting.MAX_P2P_PEERS);
   }
 
   /**
@@ -258,11 +340,25 @@ public final class NcclConfig {
     return with(Setting.GRAPH_STREAM_ORDERING, flag(value));
   }
 
+  /** {@return what {@link #withGraphStreamOrdering} has set, or nothing} */
+  public Optional<Boolean> graphStreamOrdering() {
+    return flag(Setting.GRAPH_STREAM_ORDERING);
+  }
+
   private NcclConfig with(Setting setting, int value) {
     Map<Setting, Integer> changed = new EnumMap<>(Setting.class);
     changed.putAll(settings);
     changed.put(setting, value);
     return new NcclConfig(common, changed, netName, unsupported);
+  }
+
+  private OptionalInt number(Setting setting) {
+    Integer value = settings.get(setting);
+    return value == null ? OptionalInt.empty() : OptionalInt.of(value);
+  }
+
+  private Optional<Boolean> flag(Setting setting) {
+    return Optional.ofNullable(settings.get(setting)).map(value -> value != 0);
   }
 
   private static int flag(boolean value) {
@@ -288,14 +384,6 @@ public final class NcclConfig {
   /** Returns the numbers that are set; not to be changed. */
   Map<Setting, Integer> settings() {
     return settings;
-  }
-
-  Optional<String> netName() {
-    return Optional.ofNullable(netName);
-  }
-
-  UnsupportedSetting unsupported() {
-    return unsupported;
   }
 
   /**

@@ -10,7 +10,13 @@ import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.reflect.Method;
 import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.function.Function;
 import java.util.function.ToIntFunction;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -198,6 +204,81 @@ class NcclConfigTest {
     try (Arena arena = Arena.ofConfined()) {
       assertEquals(MemorySegment.NULL, ncclConfig_t.commName(NativeConfig.of(named, older, arena)));
     }
+  }
+
+  /** Each wither with a value, its getter, and what that is to answer. */
+  static Stream<Arguments> getters() {
+    NcclConfig config = NcclConfig.defaults();
+    return Stream.of(
+        got(config.withCgaClusterSize(0), NcclConfig::cgaClusterSize, OptionalInt.of(0)),
+        got(config.withMinCtas(3), NcclConfig::minCtas, OptionalInt.of(3)),
+        got(config.withMaxCtas(5), NcclConfig::maxCtas, OptionalInt.of(5)),
+        got(config.withNetName("IB"), NcclConfig::netName, Optional.of("IB")),
+        got(config.withSplitShare(true), NcclConfig::splitShare, Optional.of(true)),
+        got(config.withTrafficClass(104), NcclConfig::trafficClass, OptionalInt.of(104)),
+        got(config.withCollnetEnable(false), NcclConfig::collnetEnable, Optional.of(false)),
+        got(
+            config.withCtaPolicy(CtaPolicy.EFFICIENCY),
+            NcclConfig::ctaPolicy,
+            Optional.of(CtaPolicy.EFFICIENCY)),
+        got(
+            config.withCtaPolicy(CtaPolicy.ZERO),
+            NcclConfig::ctaPolicy,
+            Optional.of(CtaPolicy.ZERO)),
+        got(config.withShrinkShare(false), NcclConfig::shrinkShare, Optional.of(false)),
+        got(config.withNvlsCtas(16), NcclConfig::nvlsCtas, OptionalInt.of(16)),
+        got(config.withChannelsPerNetPeer(64), NcclConfig::channelsPerNetPeer, OptionalInt.of(64)),
+        got(
+            config.withNvlinkCentricScheduling(true),
+            NcclConfig::nvlinkCentricScheduling,
+            Optional.of(true)),
+        got(
+            config.withGraphUsage(GraphUsage.ONE_GRAPH),
+            NcclConfig::graphUsage,
+            Optional.of(GraphUsage.ONE_GRAPH)),
+        got(config.withRmaContexts(0), NcclConfig::rmaContexts, OptionalInt.of(0)),
+        got(config.withMaxP2pPeers(7), NcclConfig::maxP2pPeers, OptionalInt.of(7)),
+        got(
+            config.withGraphStreamOrdering(true),
+            NcclConfig::graphStreamOrdering,
+            Optional.of(true)));
+  }
+
+  private static Arguments got(
+      NcclConfig config, Function<NcclConfig, Object> getter, Object expected) {
+    return Arguments.of(config, getter, expected);
+  }
+
+  @ParameterizedTest(name = "{0}")
+  @MethodSource("getters")
+  void whatIsSetCanBeReadAndWhatIsNotReadsAsNothing(
+      NcclConfig config, Function<NcclConfig, Object> getter, Object expected) {
+    assertEquals(expected, getter.apply(config));
+    Object unset = expected instanceof OptionalInt ? OptionalInt.empty() : Optional.empty();
+    assertEquals(unset, getter.apply(defaults));
+  }
+
+  @Test
+  void whatBecomesOfAnUnsupportedSettingCanBeRead() {
+    assertEquals(UnsupportedSetting.REFUSE, defaults.unsupported());
+    NcclConfig warned = defaults.withUnsupported(UnsupportedSetting.WARN).withMaxCtas(1);
+    assertEquals(UnsupportedSetting.WARN, warned.unsupported());
+  }
+
+  @Test
+  void everySettingHasAWitherAndAGetterOfOneName() {
+    Set<String> withers = new TreeSet<>();
+    Set<String> others = new TreeSet<>();
+    for (Method method : NcclConfig.class.getMethods()) {
+      String name = method.getName();
+      if (name.startsWith("with")) {
+        withers.add(Character.toLowerCase(name.charAt(4)) + name.substring(5));
+      } else if (method.getDeclaringClass() == NcclConfig.class) {
+        others.add(name);
+      }
+    }
+    others.removeAll(Set.of("of", "defaults", "equals", "hashCode", "toString"));
+    assertEquals(withers, others);
   }
 
   @Test
