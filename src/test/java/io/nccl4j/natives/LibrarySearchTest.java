@@ -79,6 +79,17 @@ class LibrarySearchTest {
   }
 
   @Test
+  void aLibncclThatWasNamedAndIsNotThereIsToldAlsoWhereThereIsNoDevice() throws Exception {
+    environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    String said = run();
+    assertTrue(said.startsWith("no nccl\n"), said);
+    assertTrue(said.contains("environment variable NCCL4J_NCCL_LIBRARY"), said);
+    assertTrue(said.contains("/no/such/libnccl.so: cannot open shared object file"), said);
+  }
+
+  @Test
   void theStandardNamesAreAskedOfTheSystemsLoader() throws Exception {
     environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
     assertEquals(loaded(nccl, cudart), run());
