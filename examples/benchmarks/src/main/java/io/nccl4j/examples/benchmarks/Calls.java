@@ -94,7 +94,8 @@ public final class Calls {
     }
   }
 
-  private static String take(List<String> options, String name, String otherwise) {
+  /** Takes an option and its value out of a list and returns the value. */
+  static String take(List<String> options, String name, String otherwise) {
     int at = options.indexOf(name);
     if (at < 0 || at + 1 == options.size()) {
       return otherwise;

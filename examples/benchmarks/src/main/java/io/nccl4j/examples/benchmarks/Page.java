@@ -72,4 +72,10 @@ final class Page {
         goal,
         value <= goal ? "reached" : "not reached");
   }
+
+  /** Returns "2.41 (goal 2.3: reached)". */
+  static String againstLeast(double value, double goal) {
+    return String.format(
+        Locale.ROOT, "%.2f (goal %s: %s)", value, goal, value >= goal ? "reached" : "not reached");
+  }
 }

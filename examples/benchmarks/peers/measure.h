@@ -1,0 +1,144 @@
+/*
+ * How every peer of scripts/bench reference measures its all-reduce (float32, sum); ReferenceRanks.java does the same.
+ *
+ * The arguments are modes and sizes. A size is BYTES:WARM_UPS:BATCHES:OPERATIONS. A batch is so many operations one after
+ * the other; its time is that of the slowest rank, from when all have met. Printed is the median of the batches, in
+ * microseconds per operation, after the result of one operation was compared with the sum:
+ *
+ *   BYTES MODE MICROSECONDS
+ *
+ * untouched: the inputs stay as they are, as in nccl-tests. rewritten: each rank copies its input anew before each operation,
+ * within the batch; what the same copies take alone, measured in batches between, is subtracted.
+ */
+#ifndef MEASURE_H
+#define MEASURE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct {
+  void *self;
+  int rank, ranks;
+  int in_place; /* sums into the buffer that it reads */
+  void (*all_reduce)(void *self, float *send, float *recv, size_t count);
+  double (*meet)(void *self, double value); /* waits for all ranks and returns the largest of their values */
+} measured;
+
+typedef struct {
+  size_t bytes;
+  int warm_ups, batches, operations;
+} sizing;
+
+typedef struct {
+  float *source, *send, *recv;
+} memory;
+
+enum { MOST_BATCHES = 1000, ALIGNMENT = 64, PERIOD = 1021 };
+
+static void die(const char *what) {
+  fprintf(stderr, "%s\n", what);
+  exit(1);
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
+}
+
+static float *allocate(size_t bytes) {
+  void *memory = NULL;
+  if (posix_memalign(&memory, ALIGNMENT, bytes)) die("no memory");
+  return (float *)memory;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *numbers, int count) {
+  qsort(numbers, (size_t)count, sizeof *numbers, ascending);
+  return count % 2 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
+}
+
+/* Small whole numbers: the sum is exact in whatever order it is made. */
+static void check(const measured *peer, memory at, size_t count) {
+  memcpy(at.send, at.source, count * sizeof *at.send);
+  if (!peer->in_place) {
+    for (size_t i = 0; i < count; i++) at.recv[i] = -1;
+  }
+  peer->meet(peer->self, 0);
+  peer->all_reduce(peer->self, at.send, at.recv, count);
+  for (size_t i = 0; i < count; i++) {
+    float sum = (float)(peer->ranks * (peer->ranks + 1) / 2) * (float)(i % PERIOD);
+    if (at.recv[i] != sum) {
+      fprintf(stderr, "rank %d has %f at %zu of %zu; the sum is %f\n", peer->rank, at.recv[i], i, count, sum);
+      exit(1);
+    }
+  }
+}
+
+static double batch(const measured *peer, sizing size, memory at, int copies, int reduces) {
+  size_t count = size.bytes / sizeof(float);
+  peer->meet(peer->self, 0);
+  double start = now();
+  for (int i = 0; i < size.operations; i++) {
+    if (copies) memcpy(at.send, at.source, size.bytes);
+    if (reduces) peer->all_reduce(peer->self, at.send, at.recv, count);
+  }
+  return peer->meet(peer->self, now() - start) / size.operations;
+}
+
+static void measure_size(const measured *peer, sizing size, memory at, const char *mode) {
+  size_t count = size.bytes / sizeof(float);
+  int rewrites = strcmp(mode, "rewritten") == 0;
+  double taken[MOST_BATCHES], copying[MOST_BATCHES];
+  check(peer, at, count);
+  for (int i = 0; i < size.warm_ups; i++) peer->all_reduce(peer->self, at.send, at.recv, count);
+  for (int i = 0; i < size.batches; i++) {
+    taken[i] = batch(peer, size, at, rewrites, 1);
+    copying[i] = rewrites ? batch(peer, size, at, 1, 0) : 0;
+  }
+  double microseconds = median(taken, size.batches) - median(copying, size.batches);
+  if (peer->rank == 0) {
+    printf("%zu %s %.4f\n", size.bytes, mode, microseconds);
+    fflush(stdout);
+  }
+}
+
+/* Returns 0 for what is no size: it is a mode. */
+static int parse(const char *argument, sizing *size) {
+  int read = sscanf(argument, "%zu:%d:%d:%d", &size->bytes, &size->warm_ups, &size->batches, &size->operations);
+  if (read == 0) return 0;
+  if (read != 4 || size->bytes % sizeof(float) || size->batches < 1 || size->batches > MOST_BATCHES || size->operations < 1)
+    die("a size is BYTES:WARM_UPS:BATCHES:OPERATIONS");
+  return 1;
+}
+
+/* Measures every size in every mode. */
+static void measure(const measured *peer, int count, char **arguments) {
+  size_t most = 0;
+  sizing size;
+  for (int i = 0; i < count; i++) {
+    if (parse(arguments[i], &size) && size.bytes > most) most = size.bytes;
+  }
+  memory at = {allocate(most), NULL, allocate(most)};
+  at.send = peer->in_place ? at.recv : allocate(most);
+  for (size_t i = 0; i < most / sizeof(float); i++) at.source[i] = (float)(peer->rank + 1) * (float)(i % PERIOD);
+  for (int i = 0; i < count; i++) {
+    if (!parse(arguments[i], &size)) continue;
+    for (int mode = 0; mode < count; mode++) {
+      sizing ignored;
+      if (!parse(arguments[mode], &ignored)) measure_size(peer, size, at, arguments[mode]);
+    }
+  }
+  peer->meet(peer->self, 0);
+  free(at.source);
+  free(at.recv);
+  if (!peer->in_place) free(at.send);
+}
+
+#endif

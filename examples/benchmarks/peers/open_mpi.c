@@ -1,0 +1,30 @@
+/*
+ * MPI_Allreduce between processes of one machine. Which algorithm it uses is told to Open MPI from outside, by its parameters.
+ *
+ *   mpirun -n RANKS open_mpi MODE... SIZE...
+ */
+#include "measure.h"
+
+#include <mpi.h>
+
+static void all_reduce(void *self, float *send, float *recv, size_t count) {
+  (void)self;
+  if (MPI_Allreduce(send, recv, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS) die("MPI_Allreduce failed");
+}
+
+static double meet(void *self, double value) {
+  (void)self;
+  double most;
+  if (MPI_Allreduce(&value, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD) != MPI_SUCCESS) die("MPI_Allreduce failed");
+  return most;
+}
+
+int main(int count, char **given) {
+  MPI_Init(&count, &given);
+  measured peer = {.all_reduce = all_reduce, .meet = meet};
+  MPI_Comm_rank(MPI_COMM_WORLD, &peer.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &peer.ranks);
+  measure(&peer, count - 1, given + 1);
+  MPI_Finalize();
+  return 0;
+}

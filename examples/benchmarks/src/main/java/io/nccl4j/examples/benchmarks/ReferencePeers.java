@@ -1,0 +1,178 @@
+package io.nccl4j.examples.benchmarks;
+
+import io.nccl4j.examples.benchmarks.PeerProgram.Cell;
+import io.nccl4j.examples.benchmarks.PeerProgram.Kind;
+import io.nccl4j.examples.benchmarks.PeerProgram.Result;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Stream;
+
+/**
+ * Compares the reference's all-reduce with that of its peers, all in one run.
+ *
+ * <p>Peers that have several settings first try all of them, once and shortly; those that come near
+ * the best at any size take part. Then, in each round, every program runs once, in turn, so that
+ * what disturbs the machine for a while disturbs all of them. A program's result is the median of
+ * its rounds, a peer's result at a size that of its best program.
+ */
+public final class ReferencePeers {
+  static final List<Integer> RANKS = List.of(2, 4);
+  static final List<String> MODES =
+      Stream.of(ReferenceRanks.Mode.values()).map(Object::toString).toList();
+
+  private static final List<Sizing> MEMORY_SIZES =
+      List.of(
+          new Sizing(1 << 10, 20_000, 11, 5_000),
+          new Sizing(64 << 10, 2_000, 11, 500),
+          new Sizing(1 << 20, 200, 11, 40),
+          new Sizing(16 << 20, 6, 7, 4),
+          new Sizing(128 << 20, 2, 5, 1));
+  private static final List<Sizing> TCP_SIZES =
+      List.of(
+          new Sizing(1 << 10, 1_000, 9, 200),
+          new Sizing(64 << 10, 500, 9, 100),
+          new Sizing(1 << 20, 100, 9, 20),
+          new Sizing(16 << 20, 4, 7, 2),
+          new Sizing(128 << 20, 1, 5, 1));
+
+  private static final List<Sizing> LARGE =
+      List.of(new Sizing(ReferenceReport.MANY_RANKS_BYTES, 4, 7, 2));
+  private static final List<Sizing> TYPES_SIZES =
+      List.of(new Sizing(1 << 20, 0, 7, 20), new Sizing(16 << 20, 0, 5, 2));
+
+  /** How much slower than the best, at its own best size, a program may have been in the trial. */
+  private static final double NEAR = 1.1;
+
+  private static final int TRIAL = 4;
+
+  /** What can be left out. */
+  enum Row {
+    IN_PROCESS(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.RING),
+    SHARED_MEMORY(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.SHARED_MEMORY),
+    TCP(TCP_SIZES, RANKS, Kind.GLOO, Kind.TCP),
+    MANY_RANKS(LARGE, ReferenceReport.FEW_AND_MANY, Kind.REFERENCE),
+    TYPES(TYPES_SIZES, List.of(2), Kind.TYPES);
+
+    private final List<Sizing> sizes;
+    private final List<Integer> ranks;
+    private final List<Kind> kinds;
+
+    Row(List<Sizing> sizes, List<Integer> ranks, Kind... kinds) {
+      this.sizes = sizes;
+      this.ranks = ranks;
+      this.kinds = List.of(kinds);
+    }
+
+    /** Reads what {@code --rows} names; everything if it names nothing. */
+    static Set<Row> parse(String names) {
+      Set<Row> rows = EnumSet.noneOf(Row.class);
+      if (names.isEmpty()) {
+        return EnumSet.allOf(Row.class);
+      }
+      for (String name : names.split(",", -1)) {
+        rows.add(valueOf(name.toUpperCase(Locale.ROOT).replace('-', '_')));
+      }
+      return rows;
+    }
+  }
+
+  private final Measurements measurements = new Measurements();
+  private final Map<PeerProgram, Map<Cell, Result>> tried = new HashMap<>();
+  private final Map<PeerProgram, List<Sizing>> sizes = new LinkedHashMap<>();
+
+  private ReferencePeers() {}
+
+  /**
+   * Runs all programs and compares them.
+   *
+   * @param args {@code --rounds N}, {@code --rows NAME,...}, {@code --write PAGE}, {@code --peers
+   *     FOLDER}
+   * @throws IOException if a program fails or the page cannot be written
+   * @throws InterruptedException if this thread is interrupted
+   */
+  public static void main(String[] args) throws IOException, InterruptedException {
+    List<String> options = new ArrayList<>(List.of(args));
+    int rounds = Integer.parseInt(Calls.take(options, "--rounds", "3"));
+    Set<Row> rows = Row.parse(Calls.take(options, "--rows", ""));
+    String page = Calls.take(options, "--write", "");
+    PeerPrograms all = new PeerPrograms(Path.of(Calls.take(options, "--peers", "target/peers")));
+    if (!options.isEmpty()) {
+      throw new IllegalArgumentException("unknown: " + options);
+    }
+    ReferencePeers peers = new ReferencePeers();
+    peers.choose(all, rows);
+    for (int round = 1; round <= rounds; round++) {
+      System.err.printf("round %d of %d%n", round, rounds);
+      peers.round();
+    }
+    String report = new ReferenceReport(peers.measurements, rounds).text();
+    System.out.print(report);
+    if (!page.isEmpty()) {
+      Page.replace(Path.of(page), "reference", report);
+    }
+  }
+
+  /** Finds the programs that take part, in the order of their turns. */
+  private void choose(PeerPrograms all, Set<Row> rows) throws IOException, InterruptedException {
+    for (Row row : rows) {
+      for (int ranks : row.ranks) {
+        for (Kind kind : row.kinds) {
+          for (PeerProgram program : near(all.of(kind, ranks), row.sizes)) {
+            sizes.putIfAbsent(program, row.sizes);
+          }
+        }
+      }
+    }
+  }
+
+  /** Returns the programs, or those that come near the best where only the best counts. */
+  private List<PeerProgram> near(List<PeerProgram> candidates, List<Sizing> all)
+      throws IOException, InterruptedException {
+    if (candidates.size() < 2 || !candidates.getFirst().kind().bestCounts()) {
+      return candidates;
+    }
+    Measurements trial = new Measurements();
+    for (PeerProgram candidate : candidates) {
+      if (!tried.containsKey(candidate)) {
+        System.err.println("trial: " + candidate);
+        tried.put(candidate, candidate.run(MODES.subList(0, 1), shortened(all)));
+      }
+      trial.add(candidate, tried.get(candidate));
+    }
+    return candidates.stream()
+        .filter(candidate -> candidate.usual() || trial.near(candidate, NEAR))
+        .toList();
+  }
+
+  private static List<Sizing> shortened(List<Sizing> sizes) {
+    return sizes.stream()
+        .map(
+            size ->
+                new Sizing(
+                    size.bytes(),
+                    Math.max(1, size.warmUps() / TRIAL),
+                    Math.max(2, size.batches() / TRIAL),
+                    Math.max(1, size.operations() / TRIAL)))
+        .toList();
+  }
+
+  private void round() throws IOException, InterruptedException {
+    for (Map.Entry<PeerProgram, List<Sizing>> entry : sizes.entrySet()) {
+      PeerProgram program = entry.getKey();
+      System.err.println(program);
+      measurements.add(program, program.run(modes(program), entry.getValue()));
+    }
+  }
+
+  private static List<String> modes(PeerProgram program) {
+    return program.kind() == Kind.TYPES ? ReferenceReport.reductions(program) : MODES;
+  }
+}
