@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
@@ -478,15 +479,25 @@ final class Flags {
     return threads == null && ngpus == null ? 0 : driverThreads() * (ngpus == null ? 1 : ngpus);
   }
 
-  /** Returns the settings for a backend, after the checks that need one. */
-  Settings settings(Backend opened) {
+  /**
+   * Returns the settings for a backend, after the checks that need one.
+   *
+   * @param environment where NCCL reads its variables
+   */
+  Settings settings(Backend opened, Map<String, String> environment) {
     int wanted = ranksAskedFor();
     List<Device> devices = opened.devices();
     int count = wanted == 0 ? devices.size() : wanted;
     if (opened.platform() == Platform.CUDA && count > devices.size()) {
-      throw new BadArguments(
-          "%d ranks are asked for; there are %d GPUs, and each rank needs its own"
-              .formatted(count, devices.size()));
+      String refusal = SharedGpus.refusal(opened.versions().get("nccl"), environment);
+      if (!refusal.isEmpty()) {
+        throw new BadArguments(
+            "%d ranks are asked for; there %s, and %s"
+                .formatted(
+                    count,
+                    devices.size() == 1 ? "is 1 GPU" : "are " + devices.size() + " GPUs",
+                    refusal));
+      }
     }
     if (collective.rooted() && root >= count) {
       throw new BadArguments(

@@ -154,7 +154,7 @@ public final class Perf {
   private int measure(Flags flags, List<String> args) throws IOException {
     try (Backend backend = open(flags)) {
       checkAlgorithm(flags, backend);
-      Settings settings = flags.settings(backend);
+      Settings settings = flags.settings(backend, environment);
       return new Run(flags, settings, args).run();
     }
   }

@@ -9,6 +9,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -145,9 +146,24 @@ class ProcessTest {
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
     Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "-g", "9");
     assertEquals(
-        "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own\n",
+        "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own,"
+            + " unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set\n",
         ended.err());
     assertEquals(2, ended.status());
+  }
+
+  @Test
+  void ranksShareAGpuWhereNcclIsToldTo() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "1");
+    environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8");
+    assertEquals(0, ended.status(), ended.err());
+    List<String> devices = ended.out().lines().filter(line -> line.startsWith("#  Rank")).toList();
+    assertEquals(2, devices.size(), ended.out());
+    for (String device : devices) {
+      assertTrue(device.contains("device  0 "), device);
+    }
   }
 
   @Test
@@ -160,7 +176,7 @@ class ProcessTest {
 
   @Test
   void aFailureOfTheLibraryIsStatusOneAndOneLine() throws IOException, InterruptedException {
-    Map<String, String> environment = new java.util.HashMap<>(standIn());
+    Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     Ended ended =
         perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "1K");
@@ -172,7 +188,7 @@ class ProcessTest {
 
   @Test
   void withoutAGpuTheMessageSaysWhatToDo() throws IOException, InterruptedException {
-    Map<String, String> environment = new java.util.HashMap<>(standIn());
+    Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     Ended ended = perf(environment, "all_reduce", "--backend", "nccl");
     assertEquals(1, ended.status());
@@ -183,7 +199,7 @@ class ProcessTest {
 
   @Test
   void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
-    Map<String, String> environment = new java.util.HashMap<>(standIn());
+    Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
     Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
     assertEquals(1, ended.status());
