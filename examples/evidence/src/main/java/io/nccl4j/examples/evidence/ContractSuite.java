@@ -100,7 +100,7 @@ final class ContractSuite {
                 // The tests keep a list of the native functions that they call.
                 "-Djextract.trace.downcalls=true",
                 "-Dtest.downcalls=" + work.resolve(CALLED),
-                "-XX:ErrorFile=" + work.resolve("hs_err.log")));
+                StepRunner.crashFile(work, topic)));
     Path report = work.resolve(topic + ".json");
     words.addAll(List.of("contract-topic", "--suite", child.suite, "--topic", topic));
     words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));

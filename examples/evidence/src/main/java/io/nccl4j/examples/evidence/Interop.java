@@ -13,7 +13,6 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -43,7 +42,7 @@ final class Interop {
 
   static void run(Child child) throws IOException {
     CommunicatorConfig config =
-        CommunicatorConfig.defaults().withDevice(0).withTimeout(Duration.ofSeconds(40));
+        CommunicatorConfig.defaults().withDevice(0).withTimeout(child.left());
     List<List<Object>> rows = new ArrayList<>();
     int wrong = 0;
     try (Backend backend = Backend.nccl()) {

@@ -41,7 +41,12 @@ final class Plan {
           "NCCL_MULTI_RANK_GPU_ENABLE", "1",
           "NCCL_NVLS_ENABLE", "0",
           "NCCL_MAX_CTAS", "1",
-          "NCCL_NET_GDR_LEVEL", "LOC");
+          "NCCL_NET_GDR_LEVEL", "LOC",
+          // Loading a kernel on first use can wait for the GPU, and so for a rank that comes later.
+          "CUDA_MODULE_LOADING", "EAGER");
+
+  /** A machine that was just started reads all libraries from a cold disk, Python's too. */
+  private static final int FIRST_SECONDS = 60;
 
   private final Path work;
   private final boolean quick;
@@ -64,8 +69,8 @@ final class Plan {
     return Step.of(
         "device",
         "Device and libraries",
-        seconds(30),
-        java("device", "process", Machine.NONE, 30, Map.of(), List.of("device")));
+        seconds(FIRST_SECONDS),
+        java("device", "process", Machine.NONE, FIRST_SECONDS, Map.of(), List.of("device")));
   }
 
   /** The steps after the first. */
@@ -209,7 +214,16 @@ final class Plan {
             seconds,
             host(0),
             List.of("interop", "--rank", "0", "--size", "2", "--meet", id.toString())),
-        new Step.Command("rank 1 (Python)", python, host(1), null));
+        new Step.Command("rank 1 (Python)", python, talking(host(1)), null));
+  }
+
+  /** Adds that NCCL says why something fails, unless it was told otherwise. */
+  private Map<String, String> talking(Map<String, String> variables) {
+    Map<String, String> all = new LinkedHashMap<>(variables);
+    if (!environment.containsKey("NCCL_DEBUG")) {
+      all.put("NCCL_DEBUG", "WARN");
+    }
+    return all;
   }
 
   boolean onPath(String program) {
@@ -248,14 +262,14 @@ final class Plan {
                 Child.class.getName(),
                 "-Dio.nccl4j.nccl.library=" + machine.ncclLibrary(),
                 "-Dio.nccl4j.cudart.library=" + machine.cudartLibrary(),
-                "-XX:ErrorFile=" + work.resolve("hs_err.log")));
+                StepRunner.crashFile(work, name + "." + label.replace(' ', '-'))));
     words.removeIf(word -> word.endsWith(".library="));
     words.addAll(arguments);
     words.addAll(List.of("--report", report.toString(), "--deadline", "" + seconds));
     if (quick) {
       words.add("--quick");
     }
-    Map<String, String> all = new LinkedHashMap<>(variables);
+    Map<String, String> all = talking(variables);
     all.put("CLASSPATH", Java.classPath());
     return new Step.Command(label, List.copyOf(words), all, report);
   }

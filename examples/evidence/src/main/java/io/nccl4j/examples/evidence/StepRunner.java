@@ -2,6 +2,7 @@ package io.nccl4j.examples.evidence;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -25,9 +26,17 @@ final class StepRunner implements AutoCloseable {
   private static final Duration GRACE = Duration.ofSeconds(10);
 
   private static final Duration DYING = Duration.ofSeconds(5);
+
+  /** What a Java takes to print what its threads are at. */
+  private static final Duration PRINTING = Duration.ofMillis(500);
+
   private static final int TAIL_LINES = 40;
   private static final int TAIL_CHARACTERS = 4000;
   private static final int SIGNALLED = 128;
+  private static final int LINES_OF_OTHERS = 20;
+
+  /** What a Java that crashed has left; the file's name begins as the output's. */
+  private static final String CRASH = ".hs_err";
 
   private final Path work;
   private final Path log;
@@ -144,13 +153,11 @@ final class StepRunner implements AutoCloseable {
   private Outcome outcome(
       Step step, List<Running> running, Ending ending, Duration allowed, double seconds)
       throws IOException {
-    List<String> killed = new ArrayList<>();
+    Map<String, Long> ends = new LinkedHashMap<>();
     for (Running one : running) {
-      if (one.process().isAlive()) {
-        kill(one.process());
-        killed.add(one.command().label());
-      }
+      ends.put(one.command().label(), Files.size(one.output()));
     }
+    List<String> killed = killStuck(running);
     List<Report> reports = new ArrayList<>();
     for (Running one : running) {
       reports.add(report(one, killed.contains(one.command().label())));
@@ -161,11 +168,46 @@ final class StepRunner implements AutoCloseable {
     for (Running one : running) {
       collect(step, one);
       if (status.bad()) {
-        tails.put(one.command().label(), tail(one.output()));
+        tails.put(one.command().label(), tail(one.output(), ends.get(one.command().label())));
       }
     }
     Report whole = merged(running, reports, summary);
     return new Outcome(step, status, whole, seconds, tails);
+  }
+
+  /** Kills what still runs, but first has it say where it is stuck. */
+  private static List<String> killStuck(List<Running> running) {
+    List<Running> stuck = running.stream().filter(one -> one.process().isAlive()).toList();
+    // Found out now: when a process is gone, nobody knows any more what it has started.
+    List<ProcessHandle> all =
+        stuck.stream()
+            .map(one -> one.process().toHandle())
+            .flatMap(process -> Stream.concat(Stream.of(process), process.descendants()))
+            .toList();
+    if (!all.isEmpty()) {
+      printStacks(all);
+    }
+    stuck.forEach(one -> kill(one.process()));
+    all.forEach(ProcessHandle::destroyForcibly);
+    return stuck.stream().map(one -> one.command().label()).toList();
+  }
+
+  /** Sends SIGQUIT, at which Java, and our Python, print what their threads are at. */
+  private static void printStacks(List<ProcessHandle> stuck) {
+    List<String> command = new ArrayList<>(List.of("sh", "-c", "kill -QUIT \"$@\"", "sh"));
+    stuck.forEach(process -> command.add("" + process.pid()));
+    try {
+      Process signaller =
+          new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+      boolean sent = signaller.waitFor(DYING.toMillis(), TimeUnit.MILLISECONDS);
+      if (sent) {
+        Thread.sleep(PRINTING);
+      }
+    } catch (IOException e) {
+      System.err.println("no stacks of what is stuck: " + e.getMessage());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
   }
 
   /** Returns what a process found; for one that is not ours, what its exit status says. */
@@ -176,8 +218,8 @@ final class StepRunner implements AutoCloseable {
           ? Report.read(file)
           : Report.of(Report.Verdict.FAILED, "ended without a report");
     }
-    List<String> said =
-        Files.readAllLines(one.output(), StandardCharsets.UTF_8).stream().limit(20).toList();
+    List<String> lines = text(one.output()).lines().filter(line -> !line.isBlank()).toList();
+    List<String> said = lines.subList(Math.max(0, lines.size() - LINES_OF_OTHERS), lines.size());
     boolean passed = !killed && one.process().exitValue() == 0;
     return Report.of(passed ? Report.Verdict.PASSED : Report.Verdict.FAILED, "")
         .with(
@@ -236,8 +278,10 @@ final class StepRunner implements AutoCloseable {
         parts.add(label + "killed, since it went on without the other");
       }
       Report report = reports.get(i);
-      if (!report.summary().isEmpty() && (i == 0 || report.verdict() != Report.Verdict.PASSED)) {
-        parts.add((status.bad() ? label : "") + report.summary());
+      boolean other = one.command().report() == null;
+      boolean tells = i == 0 || other || report.verdict() != Report.Verdict.PASSED;
+      if (!report.summary().isEmpty() && tells) {
+        parts.add((status.bad() || other ? label : "") + report.summary());
       }
     }
     return String.join("; ", parts);
@@ -260,12 +304,17 @@ final class StepRunner implements AutoCloseable {
     String head = "==== %s, %s: %s%n".formatted(step.name(), one.command().label(), status(one));
     Files.writeString(log, head, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
     append(one.output());
-    // What a Java that crashed has left.
-    Path crash = work.resolve("hs_err.log");
-    if (Files.exists(crash)) {
-      append(crash);
-      Files.delete(crash);
+    try (DirectoryStream<Path> crashes = Files.newDirectoryStream(work, "*" + CRASH)) {
+      for (Path crash : crashes) {
+        append(crash);
+        Files.delete(crash);
+      }
     }
+  }
+
+  /** Returns the flag that has a Java write into a folder why it crashed, for a runner to find. */
+  static String crashFile(Path folder, String name) {
+    return "-XX:ErrorFile=" + folder.resolve(name + CRASH);
   }
 
   private void append(Path file) throws IOException {
@@ -277,9 +326,15 @@ final class StepRunner implements AutoCloseable {
     return one.process().isAlive() ? "still there" : "exit status " + one.process().exitValue();
   }
 
-  /** Returns the end of a process's output. */
-  private static String tail(Path output) throws IOException {
-    String text = new String(Files.readAllBytes(output), StandardCharsets.UTF_8);
+  private static String text(Path output) throws IOException {
+    // Whatever bytes it is that a program prints.
+    return new String(Files.readAllBytes(output), StandardCharsets.UTF_8);
+  }
+
+  /** Returns the end of a process's output, as far as it went before its stacks were asked for. */
+  private static String tail(Path output, long end) throws IOException {
+    byte[] bytes = Files.readAllBytes(output);
+    String text = new String(bytes, 0, (int) end, StandardCharsets.UTF_8);
     List<String> lines = text.lines().toList();
     String tail =
         lines.stream()

@@ -7,6 +7,7 @@ sums. Uses CuPy's or PyTorch's NCCL, whichever is there first, else libnccl and 
 import argparse
 import array
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
@@ -114,11 +115,25 @@ def usable(name):
             return True
         import torch
 
-        torch.cuda.nccl.version()
-        return torch.cuda.is_available()
+        # Without the latter a communicator cannot be of ranks in other processes.
+        return torch.cuda.is_available() and callable(torch.cuda.nccl.init_rank)
     except Exception as reason:  # Whatever a package does when half of it is missing.
-        print(f"{name} is not used: {reason}")
+        print(f"{name} is not used: {type(reason).__name__}: {reason}")
         return False
+
+
+def share_library(path):
+    """Loads the libnccl of the other ranks, so that packages that look for one by its name find it loaded."""
+    try:
+        ctypes.CDLL(path)
+    except OSError as reason:
+        print(f"{path} cannot be loaded: {reason}")
+
+
+def loaded_libraries():
+    with open("/proc/self/maps") as maps:
+        files = {line.split(maxsplit=5)[-1].strip() for line in maps if "libnccl" in line}
+    return " and ".join(sorted(files)) or "no libnccl of its own"
 
 
 def read_id(path):
@@ -139,6 +154,8 @@ def main():
     parser.add_argument("--with", dest="chosen", choices=["cupy", "torch", "ctypes"])
     arguments = parser.parse_args()
     signal.alarm(arguments.deadline)
+    faulthandler.register(signal.SIGQUIT)
+    share_library(arguments.nccl)
 
     ways = {"cupy": CuPy, "torch": Torch, "ctypes": Plain}
     chosen = arguments.chosen or next(name for name in ways if name == "ctypes" or usable(name))
@@ -152,7 +169,8 @@ def main():
         wrong += differences
         print(f"sum of {count} {type_name}: {differences} wrong elements")
     way.close()
-    print(f"Python {sys.version.split()[0]}, {way.name}: {wrong} wrong elements")
+    print(f"loaded: {loaded_libraries()}")
+    print(f"Python {sys.version.split()[0]}, {way.name}: {wrong} wrong elements", flush=True)
     return 1 if wrong else 0
 
 

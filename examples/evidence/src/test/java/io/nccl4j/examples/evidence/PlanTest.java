@@ -69,6 +69,17 @@ class PlanTest {
   }
 
   @Test
+  void ncclIsToSayWhyItFailsUnlessItWasToldWhatToSay() {
+    for (Step step : steps(gpu("2.30.7", 1)).values()) {
+      for (Step.Command command : step.commands()) {
+        assertEquals("WARN", command.environment().get("NCCL_DEBUG"), step.name());
+      }
+    }
+    Step told = steps(gpu("2.30.7", 1), Map.of("NCCL_DEBUG", "INFO")).get("latency");
+    assertNull(told.commands().getFirst().environment().get("NCCL_DEBUG"));
+  }
+
+  @Test
   void ranksThatHaveAGpuEachNeedNoVariables() {
     Step step = steps(gpu("2.28.9", 2)).get("contract-2");
     assertNull(step.impossible());

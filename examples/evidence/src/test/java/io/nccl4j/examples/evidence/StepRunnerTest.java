@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
@@ -71,6 +72,53 @@ class StepRunnerTest {
     assertFalse(alive("parent"));
     assertFalse(alive("child"));
     assertEquals(Map.of("process", "hello"), outcome.tails());
+  }
+
+  @Test
+  void aJavaThatHangsSaysInTheLogWhereAndNotOnThePage() throws IOException {
+    List<String> words = new ArrayList<>(Java.command(Hanging.class.getName()));
+    Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
+    Outcome outcome =
+        run(Duration.ofSeconds(3), new Step.Command("process", words, environment, null));
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertEquals(Map.of("process", "about to hang"), outcome.tails());
+    String log = Files.readString(folder.resolve("log"));
+    assertTrue(log.contains("at " + Hanging.class.getName() + ".hang("), log);
+  }
+
+  /** A program that does not end. */
+  static final class Hanging {
+    private Hanging() {}
+
+    public static void main(String[] args) throws InterruptedException {
+      System.out.println("about to hang");
+      hang();
+    }
+
+    private static void hang() throws InterruptedException {
+      Thread.sleep(Duration.ofMinutes(5));
+    }
+  }
+
+  @Test
+  void whatAnotherProgramSaysLastIsItsSummaryBesideOurs() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report.of(Report.Verdict.PASSED, "ours is right").write(file);
+    Step.Command ours = new Step.Command("rank 0", List.of("true"), Map.of(), file);
+    Outcome outcome = run(LONG, ours, shell("rank 1", "seq 1 30; echo; echo mine too"));
+    assertEquals(Outcome.Status.PASSED, outcome.status());
+    assertEquals("ours is right; rank 1: mine too", outcome.report().summary());
+    assertEquals(20, outcome.report().notes().size());
+    assertEquals("rank 1: 12", outcome.report().notes().getFirst());
+  }
+
+  @Test
+  void whatACrashedJavaLeavesIsInTheLog() throws IOException {
+    String flag = StepRunner.crashFile(folder, "step.process");
+    String script = "echo the frame that crashed > '" + flag.replaceFirst("^[^=]*=", "") + "'";
+    run(LONG, shell("process", script + "; kill -ABRT $$"));
+    String log = Files.readString(folder.resolve("log"));
+    assertTrue(log.endsWith("the frame that crashed\n"), log);
   }
 
   @Test
