@@ -15,8 +15,9 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 
 /**
@@ -24,6 +25,9 @@ import java.util.List;
  * and by the generated binding alone, in turn.
  */
 final class CallLatency {
+  private static final String TITLE = "ncclAllReduce of 1 float, 1 rank, nanoseconds per call";
+  private static final List<String> COLUMNS =
+      List.of("", "contract", "least", "most", "binding alone", "least", "most", "ratio", "rounds");
   private static final int ROUNDS = 15;
   private static final int CALLS = 20_000;
 
@@ -32,9 +36,15 @@ final class CallLatency {
 
   private static final int WARM_UP_ROUNDS = 5;
 
-  private final int rounds;
+  /** Fewer say nothing of how much the times vary. */
+  private static final int FEWEST_ROUNDS = 3;
+
+  private static final Duration FOR_THE_END = Duration.ofSeconds(3);
+
+  private final Child child;
   private final int calls;
   private final Stream stream;
+  private final List<List<Object>> rows = new ArrayList<>();
 
   /** One way of calling. */
   private interface Way {
@@ -42,7 +52,7 @@ final class CallLatency {
   }
 
   private CallLatency(Child child, Stream stream) {
-    this.rounds = child.quick ? 3 : ROUNDS;
+    this.child = child;
     this.calls = child.quick ? 200 : CALLS;
     this.stream = stream;
   }
@@ -59,30 +69,26 @@ final class CallLatency {
       send.fill((byte) 0, stream);
       CallLatency latency = new CallLatency(child, stream);
       MemorySegment to = ((CudaStream) stream).pointer();
-      List<List<Object>> rows = new ArrayList<>();
       latency.compare(
-          rows,
           "in-place",
+          child.left().dividedBy(2),
           times -> contract(comm, send, send, stream, times),
           times -> raw.allReduce(send.pointer(), send.pointer(), to, times));
       latency.compare(
-          rows,
           "out-of-place",
+          child.left().minus(FOR_THE_END),
           times -> contract(comm, send, recv, stream, times),
           times -> raw.allReduce(send.pointer(), recv.pointer(), to, times));
-      child.table(
-          new Table(
-              "ncclAllReduce of 1 float, 1 rank, nanoseconds per call",
-              List.of("", "contract", "least", "most", "binding alone", "least", "most", "ratio"),
-              rows));
       child.note(
-          "Medians of %d rounds of %d calls each, the two ways in turn; after every %d calls the stream is waited for, which is not timed."
-              .formatted(latency.rounds, latency.calls, ENQUEUED_AT_ONCE));
-      child.end(
-          Report.Verdict.PASSED,
-          "%s ns per contract call in-place, %s ns by the binding alone"
-              .formatted(rows.getFirst().get(1), rows.getFirst().get(4)));
+          "Medians of rounds of %d calls each, the two ways in turn; after every %d calls the stream is waited for, which is not timed."
+              .formatted(latency.calls, ENQUEUED_AT_ONCE));
+      child.end(Report.Verdict.PASSED, latency.summary());
     }
+  }
+
+  private String summary() {
+    return "%s ns per contract call in-place, %s ns by the binding alone"
+        .formatted(rows.getFirst().get(1), rows.getFirst().get(4));
   }
 
   private static void contract(
@@ -92,24 +98,28 @@ final class CallLatency {
     }
   }
 
-  private void compare(List<List<Object>> rows, String name, Way contract, Way raw) {
-    for (int i = 0; i < WARM_UP_ROUNDS; i++) {
+  private void compare(String name, Duration limit, Way contract, Way raw) throws IOException {
+    long end = System.nanoTime() + limit.toNanos();
+    for (int i = 0; i < WARM_UP_ROUNDS && System.nanoTime() < end; i++) {
       time(contract);
       time(raw);
     }
-    double[] ours = new double[rounds];
-    double[] theirs = new double[rounds];
-    for (int i = 0; i < rounds; i++) {
-      ours[i] = time(contract);
-      theirs[i] = time(raw);
+    List<Double> ours = new ArrayList<>();
+    List<Double> theirs = new ArrayList<>();
+    int most = child.quick ? FEWEST_ROUNDS : ROUNDS;
+    while (ours.size() < FEWEST_ROUNDS || (ours.size() < most && System.nanoTime() < end)) {
+      ours.add(time(contract));
+      theirs.add(time(raw));
     }
-    double median = NcclTests.median(ours);
-    double rawMedian = NcclTests.median(theirs);
+    double median = median(ours);
+    double rawMedian = median(theirs);
     List<Object> row = new ArrayList<>(List.of(name));
     row.addAll(List.of(round(median), round(least(ours)), round(most(ours))));
     row.addAll(List.of(round(rawMedian), round(least(theirs)), round(most(theirs))));
-    row.add(Table.rounded(median / rawMedian, 3));
+    row.addAll(List.of(Table.rounded(median / rawMedian, 3), (long) ours.size()));
     rows.add(row);
+    child.table(new Table(TITLE, COLUMNS, List.copyOf(rows)));
+    child.saveUnfinished(summary());
   }
 
   private double time(Way way) {
@@ -123,12 +133,16 @@ final class CallLatency {
     return enqueuing / (double) calls;
   }
 
-  private static double least(double[] values) {
-    return Arrays.stream(values).min().orElseThrow();
+  private static double median(List<Double> values) {
+    return NcclTests.median(values.stream().mapToDouble(Double::doubleValue).toArray());
   }
 
-  private static double most(double[] values) {
-    return Arrays.stream(values).max().orElseThrow();
+  private static double least(List<Double> values) {
+    return Collections.min(values);
+  }
+
+  private static double most(List<Double> values) {
+    return Collections.max(values);
   }
 
   private static double round(double nanoseconds) {

@@ -145,7 +145,9 @@ public final class Child {
     facts.put(name, value);
   }
 
+  /** Shows a table, in place of an earlier one with the same title. */
   void table(Table table) {
+    tables.removeIf(earlier -> earlier.title().equals(table.title()));
     tables.add(table);
   }
 

@@ -27,6 +27,11 @@ final class CrossCheck {
   private static final long[] FEW_COUNTS = {1, 17};
   private static final int LARGEST_NOTES = 20;
 
+  /** From one count to the next takes at most so many times as long; the data grows more. */
+  private static final int LARGEST_STEP = 6;
+
+  private static final Duration FOR_OTHER_CHECKS = Duration.ofSeconds(15);
+
   private final Child child;
   private final Endpoint nccl;
   private final List<Endpoint> reference;
@@ -88,26 +93,31 @@ final class CrossCheck {
 
   private void compareAll() throws IOException {
     List<String> done = new ArrayList<>();
+    Duration last = Duration.ZERO;
     for (long count : child.quick ? FEW_COUNTS : COUNTS) {
-      if (!allHaveTime()) {
+      if (!allHaveTime(last.multipliedBy(LARGEST_STEP).plus(FOR_OTHER_CHECKS))) {
         child.note("count " + count + " and those after it are left out, for lack of time");
         break;
       }
+      Duration start = child.elapsed();
       for (DataType type : DataType.values()) {
         for (boolean inPlace : new boolean[] {false, true}) {
           boolean reduced = reducesFloat8 || !type.float8();
           compare(Call.all(type, child.size, count, inPlace, reduced), count);
         }
       }
+      last = child.elapsed().minus(start);
       done.add("" + count);
-      child.saveUnfinished("compared counts " + String.join(", ", done));
+      child.fact("counts", String.join(", ", done));
+      child.table(table());
+      child.saveUnfinished(summary());
     }
-    child.fact("counts", String.join(", ", done));
   }
 
   /** The ranks go on together or not at all. */
-  private boolean allHaveTime() {
-    MemorySegment spent = MemorySegment.ofArray(new int[] {child.left().toSeconds() < 25 ? 1 : 0});
+  private boolean allHaveTime(Duration needed) {
+    int late = child.left().compareTo(needed) < 0 ? 1 : 0;
+    MemorySegment spent = MemorySegment.ofArray(new int[] {late});
     Communicator comm = nccl.comm();
     try (Buffer flag = comm.allocate(DataType.INT32, 1)) {
       flag.copyFrom(spent, nccl.stream());
@@ -181,6 +191,21 @@ final class CrossCheck {
   }
 
   private void finish(int broken) {
+    child.note(
+        "Compared bit for bit, with no tolerance: floats of random mantissas where one operation is"
+            + " rounded once, small even numbers for averages and pre-multiplied sums, any bits"
+            + " where data is only moved. Elements behind each result must be untouched.");
+    child.end(
+        differences + broken == 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+        summary() + (broken == 0 ? "" : "; " + broken + " other checks failed"));
+  }
+
+  private String summary() {
+    return "%d results compared with the reference bit for bit, %d differ"
+        .formatted(comparisons, differences);
+  }
+
+  private Table table() {
     List<String> columns = new ArrayList<>(List.of(""));
     for (DataType type : DataType.values()) {
       columns.add(type.name().toLowerCase(Locale.ROOT));
@@ -194,18 +219,6 @@ final class CrossCheck {
           }
           rows.add(row);
         });
-    child.table(
-        new Table("NCCL against the reference backend, as rank " + child.rank, columns, rows));
-    child.note(
-        "Compared bit for bit, with no tolerance: floats of random mantissas where one operation is"
-            + " rounded once, small even numbers for averages and pre-multiplied sums, any bits"
-            + " where data is only moved. Elements behind each result must be untouched.");
-    child.end(
-        differences + broken == 0 ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-        "%d results compared with the reference bit for bit, %d differ%s"
-            .formatted(
-                comparisons,
-                differences,
-                broken == 0 ? "" : "; " + broken + " other checks failed"));
+    return new Table("NCCL against the reference backend, as rank " + child.rank, columns, rows);
   }
 }
