@@ -112,7 +112,15 @@ final class ContractTopic implements TestExecutionListener {
     facts();
     failures.stream().limit(MOST_NOTES).forEach(failure -> child.note("FAILED " + failure));
     skips.forEach((reason, count) -> child.note("skipped " + count + ": " + reason));
-    child.end(failures.isEmpty() ? Report.Verdict.PASSED : Report.Verdict.FAILED, counted());
+    child.end(verdict(), counted());
+  }
+
+  /** A topic of which nothing was run has not passed. */
+  private Report.Verdict verdict() {
+    if (!failures.isEmpty()) {
+      return Report.Verdict.FAILED;
+    }
+    return passed > 0 ? Report.Verdict.PASSED : Report.Verdict.NOT_POSSIBLE;
   }
 
   private void facts() {

@@ -32,6 +32,7 @@ final class DeviceReport {
   /** The function that only the stand-in of the tests has. */
   private static final String STAND_IN_FUNCTION = "nccl4j_standin_name";
 
+  private static final String UNKNOWN = "unknown";
   private static final List<String> SMI_FIELDS =
       List.of(
           "name",
@@ -66,6 +67,7 @@ final class DeviceReport {
       child.fact("nccl4j", versions.get("nccl4j"));
       child.fact("Java", versions.get("java"));
       nvidiaSmi(child);
+      kernelDriver().ifPresent(driver -> child.fact("kernel's driver", driver));
       host(child);
       child.end(
           Report.Verdict.PASSED,
@@ -127,7 +129,15 @@ final class DeviceReport {
     }
   }
 
-  private static void host(Child child) throws IOException {
+  /** Returns the kernel's part of the driver, which is there where nvidia-smi may not be. */
+  private static Optional<String> kernelDriver() {
+    String version = matched("/proc/driver/nvidia/version", "(?m)^NVRM version: *(.*)$");
+    return version.equals(UNKNOWN)
+        ? Optional.empty()
+        : Optional.of(version.replaceAll("\\s+", " "));
+  }
+
+  private static void host(Child child) {
     child.fact("processor", matched("/proc/cpuinfo", "(?m)^model name\\s*: (.*)$"));
     child.fact("processors", "" + Runtime.getRuntime().availableProcessors());
     child.fact("memory", matched("/proc/meminfo", "(?m)^MemTotal: *(.*)$"));
@@ -138,9 +148,14 @@ final class DeviceReport {
     child.fact("C library", cLibrary());
   }
 
-  private static String matched(String file, String pattern) throws IOException {
-    Matcher matcher = Pattern.compile(pattern).matcher(Files.readString(Path.of(file)));
-    return matcher.find() ? matcher.group(1).strip() : "unknown";
+  private static String matched(String file, String pattern) {
+    try {
+      Matcher matcher = Pattern.compile(pattern).matcher(Files.readString(Path.of(file)));
+      return matcher.find() ? matcher.group(1).strip() : UNKNOWN;
+    } catch (IOException e) {
+      // All other steps need what this one has found out before, and none of them this.
+      return UNKNOWN;
+    }
   }
 
   @SuppressWarnings("restricted")

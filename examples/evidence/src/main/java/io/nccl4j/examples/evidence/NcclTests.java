@@ -33,14 +33,16 @@ final class NcclTests {
       }
       List<PerfTable> theirs = new ArrayList<>();
       List<PerfTable> ours = new ArrayList<>();
-      List<String> flags = Bandwidth.sizes(child, "4");
+      List<String> flags = Bandwidth.sizes(child, 32, 4);
       for (int round = 0; round < (child.quick ? 1 : ROUNDS); round++) {
         List<String> command = new ArrayList<>(List.of(program.toString()));
         command.addAll(flags);
         theirs.add(PerfTable.of(command, environment, child.left()));
         ours.add(
             PerfTable.of(
-                Bandwidth.command(collective, flags), Bandwidth.environment(), child.left()));
+                Bandwidth.command(child, collective, flags),
+                Bandwidth.environment(),
+                child.left()));
       }
       child.table(table(collective, ours, theirs));
       done.add(collective);

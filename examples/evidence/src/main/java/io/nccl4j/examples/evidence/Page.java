@@ -50,7 +50,8 @@ final class Page {
   }
 
   private void steps(List<Outcome> outcomes) {
-    line("**%s**".formatted(verdict(outcomes)));
+    double seconds = outcomes.stream().mapToDouble(Outcome::seconds).sum();
+    line("**%s**, in %d s".formatted(verdict(outcomes), Math.round(seconds)));
     line("");
     row(List.of("step", "result", "seconds", ""));
     rule(4);
@@ -83,7 +84,7 @@ final class Page {
     line("## %s".formatted(outcome.step().title()));
     line("");
     line(
-        "%s, %s s. %s"
+        "%s, %s s: %s"
             .formatted(
                 sentence(outcome.status().label()),
                 seconds(outcome),

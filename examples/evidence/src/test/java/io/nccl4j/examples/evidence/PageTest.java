@@ -89,7 +89,8 @@ class PageTest {
             outcome(Outcome.Status.TIMED_OUT, "killed"),
             outcome(Outcome.Status.NOT_POSSIBLE, "no program"));
     List<String> lines = lines(run);
-    assertTrue(lines.contains("**3 steps: 1 passed, 1 not possible here, 1 failed**"));
+    assertTrue(lines.contains("**3 steps: 1 passed, 1 not possible here, 1 failed**, in 4 s"));
+    assertTrue(lines.contains("Not possible here, 1.3 s: no program"));
     assertTrue(lines.contains("| The title | **TIMED OUT** | 1.3 | killed |"));
     assertTrue(lines.contains("last words"));
     assertFalse(run.passed());
