@@ -2,6 +2,7 @@ package io.nccl4j.internal;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -12,7 +13,8 @@ import java.util.concurrent.TimeUnit;
  * libraries.
  */
 final class LibraryFolders {
-  private static final long PYTHON_SECONDS = 5;
+  // On a machine that was just started, Python alone can take several from a cold disk.
+  private static final long PYTHON_SECONDS = 15;
   private static final String CUDA_DEFAULT_HOME = "/usr/local/cuda";
 
   private LibraryFolders() {}
@@ -48,15 +50,24 @@ final class LibraryFolders {
       places.add(new Place("environment variable " + variable, null, "not set"));
       return;
     }
-    folders.forEach(
-        f -> places.add(new Place("environment variable " + variable, Path.of(home, f), "")));
+    folders.forEach(f -> places.add(place("environment variable " + variable, home, f)));
+  }
+
+  private static Place place(String source, String home, String folder) {
+    try {
+      return new Place(source, Path.of(home, folder), "");
+    } catch (InvalidPathException e) {
+      // Java names files in the locale's characters alone, and the C locale has but ASCII.
+      String reason = "cannot be named in this locale (LC_ALL=C.UTF-8 can): " + e.getInput();
+      return new Place(source, null, reason);
+    }
   }
 
   private static void pythonPlaces(List<String> wheelFolders, List<Place> places) {
     String source = "pip wheels of the active python3";
     try {
       for (String packages : sitePackages()) {
-        wheelFolders.forEach(f -> places.add(new Place(source, Path.of(packages, f), "")));
+        wheelFolders.forEach(f -> places.add(place(source, packages, f)));
       }
     } catch (IOException e) {
       places.add(new Place(source, null, e.getMessage()));
@@ -75,7 +86,7 @@ final class LibraryFolders {
         import os, site, sys, sysconfig
         folders = [path for path in sys.path if path and os.path.isdir(path)]
         folders += [sysconfig.get_path('purelib')] + site.getsitepackages()
-        print('\\n'.join(dict.fromkeys(folders)))
+        print('\\n'.join(dict.fromkeys(map(os.path.abspath, folders))))
         """;
     Process python =
         new ProcessBuilder("python3", "-c", script)
@@ -90,7 +101,8 @@ final class LibraryFolders {
       if (python.exitValue() != 0) {
         throw new IOException("python3 ended with status " + python.exitValue());
       }
-      return answer.lines().filter(line -> !line.isBlank()).toList();
+      // What else a start of Python prints is no folder.
+      return answer.lines().filter(line -> line.startsWith("/")).toList();
     } finally {
       python.destroyForcibly();
     }

@@ -1,6 +1,7 @@
 package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -103,6 +104,23 @@ class LibrarySearchTest {
     Files.writeString(python, "#!/bin/sh\necho " + packages + "\n");
     assertTrue(python.toFile().setExecutable(true));
     assertEquals(loaded(copy, cudart), run());
+  }
+
+  @Test
+  void whatElsePythonPrintsAndWhatTheLocaleCannotNameDoesNotStopTheSearch() throws Exception {
+    Path packages = temp.resolve("site-packages");
+    Path copy = copyNccl(packages.resolve("nvidia/nccl/lib"));
+    Path python = temp.resolve("bin/python3");
+    String folders = "echo a warning; printf '/home/j\\303\\266rg\\n'; echo " + packages;
+    Files.writeString(python, "#!/bin/sh\n" + folders + "\n");
+    assertTrue(python.toFile().setExecutable(true));
+    environment.put("LC_ALL", "C");
+    assertEquals(loaded(copy, cudart), run());
+    Files.delete(copy);
+    String said = run();
+    assertTrue(
+        said.contains("wheels of the active python3: -: cannot be named in this locale"), said);
+    assertFalse(said.contains("a warning"), said);
   }
 
   @Test
