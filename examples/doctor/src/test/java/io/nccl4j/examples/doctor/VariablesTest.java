@@ -216,6 +216,10 @@ class VariablesTest {
     assertTrue(finding.what().startsWith("2 ranks on this host share 1 GPU ("), finding.what());
     machine.set("NCCL_MULTI_RANK_GPU_ENABLE", "1");
     assertEquals(Severity.WARNING, machine.only(new RanksCheck()).severity());
+    machine.versions.put("nccl", "2.28.9");
+    Finding older = machine.only(new RanksCheck());
+    assertEquals(Severity.ERROR, older.severity());
+    assertTrue(older.meaning().contains("is for NCCL 2.30 and later"), older.meaning());
   }
 
   @Test
