@@ -11,6 +11,9 @@ nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/examples/target
 nccl4j_run=$nccl4j_target/run
 
+# Java names files in the characters of the locale, and a bare environment's has but ASCII.
+if [[ -z ${LC_ALL-}${LC_CTYPE-}${LANG-} ]]; then export LC_CTYPE=C.UTF-8; fi
+
 nccl4j_die() {
   echo "${0##*/}: $*" >&2
   exit 1

@@ -66,7 +66,7 @@ final class Bandwidth {
                 PERF,
                 "-Dio.nccl4j.nccl.library=" + System.getProperty("io.nccl4j.nccl.library"),
                 "-Dio.nccl4j.cudart.library=" + System.getProperty("io.nccl4j.cudart.library"),
-                StepRunner.crashFile(child.report.toAbsolutePath().getParent(), "perf")));
+                StepRunner.crashFile(child.report.toAbsolutePath().getParent())));
     words.addAll(List.of(collective, "--backend", "nccl"));
     words.addAll(flags);
     return words;

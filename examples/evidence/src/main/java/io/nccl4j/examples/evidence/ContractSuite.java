@@ -100,7 +100,7 @@ final class ContractSuite {
                 // The tests keep a list of the native functions that they call.
                 "-Djextract.trace.downcalls=true",
                 "-Dtest.downcalls=" + work.resolve(CALLED),
-                StepRunner.crashFile(work, topic)));
+                StepRunner.crashFile(work)));
     Path report = work.resolve(topic + ".json");
     words.addAll(List.of("contract-topic", "--suite", child.suite, "--topic", topic));
     words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));

@@ -98,7 +98,7 @@ public final class Evidence {
         return 0;
       }
       check(commandLine);
-      return collect();
+      return collect(commandLine);
     } catch (ParameterException e) {
       err.println("gpu-evidence: " + e.getMessage());
       return BAD_ARGUMENTS;
@@ -124,8 +124,13 @@ public final class Evidence {
     }
   }
 
-  private int collect() throws IOException {
-    Files.createDirectories(folder);
+  private int collect(CommandLine commandLine) throws IOException {
+    try {
+      Files.createDirectories(folder);
+    } catch (IOException e) {
+      throw new ParameterException(
+          commandLine, "OUT is " + folder + ", which cannot be made: " + e, e);
+    }
     for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
       Files.deleteIfExists(folder.resolve(name));
     }
@@ -137,7 +142,16 @@ public final class Evidence {
       out.println(folder.resolve("evidence.md"));
       return run.passed() ? 0 : FAILED;
     } finally {
+      clear(work);
+    }
+  }
+
+  /** What could not be killed may still write there; the results are elsewhere. */
+  private void clear(Path work) {
+    try {
       delete(work);
+    } catch (IOException e) {
+      err.println("gpu-evidence: " + work + " is left behind: " + e);
     }
   }
 
@@ -200,8 +214,10 @@ public final class Evidence {
     if (tests != null && !tests.isBlank()) {
       redaction.folder(Path.of(tests), "$" + NcclTests.VARIABLE);
     }
-    for (String library : List.of(machine.ncclLibrary(), machine.cudartLibrary())) {
-      redaction.folder(outer(Path.of(library)), "...");
+    if (machine.usable()) {
+      for (String library : List.of(machine.ncclLibrary(), machine.cudartLibrary())) {
+        redaction.folder(outer(Path.of(library)), "...");
+      }
     }
     return redaction
         .folder(Path.of(System.getProperty("java.home")), "$JAVA_HOME")

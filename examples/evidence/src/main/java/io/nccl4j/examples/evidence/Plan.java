@@ -262,7 +262,7 @@ final class Plan {
                 Child.class.getName(),
                 "-Dio.nccl4j.nccl.library=" + machine.ncclLibrary(),
                 "-Dio.nccl4j.cudart.library=" + machine.cudartLibrary(),
-                StepRunner.crashFile(work, name + "." + label.replace(' ', '-'))));
+                StepRunner.crashFile(work)));
     words.removeIf(word -> word.endsWith(".library="));
     words.addAll(arguments);
     words.addAll(List.of("--report", report.toString(), "--deadline", "" + seconds));

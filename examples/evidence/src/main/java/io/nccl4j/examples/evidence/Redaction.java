@@ -20,7 +20,9 @@ final class Redaction {
 
   /** Replaces a folder by a name, in every later text. Name inner folders before outer ones. */
   Redaction folder(Path folder, String name) {
-    return folder.getNameCount() == 0 ? this : literal(folder.toString(), name, "(?![\\w-])");
+    // The home of a user whom the system does not know is "?".
+    boolean nothing = folder.getNameCount() == 0 || !folder.isAbsolute();
+    return nothing ? this : literal(folder.toString(), name, "(?![\\w-])");
   }
 
   /** Replaces a word by a name. */

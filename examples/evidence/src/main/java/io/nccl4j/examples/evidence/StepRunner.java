@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -35,8 +36,11 @@ final class StepRunner implements AutoCloseable {
   private static final int SIGNALLED = 128;
   private static final int LINES_OF_OTHERS = 20;
 
-  /** What a Java that crashed has left; the file's name begins as the output's. */
+  /** What a Java that crashed has left, after its process id. */
   private static final String CRASH = ".hs_err";
+
+  /** In it, the line before the one that names the function. */
+  private static final String CRASHED_IN = "# Problematic frame:";
 
   private final Path work;
   private final Path log;
@@ -61,6 +65,22 @@ final class StepRunner implements AutoCloseable {
   private record Running(Step.Command command, Process process, Path output) {
     boolean failed() {
       return !process.isAlive() && process.exitValue() != 0;
+    }
+
+    /** Says how it crashed; empty if it did not. */
+    String crash() throws IOException {
+      // A Java that crashes without a core dump ends with status 1, as one that only fails.
+      Path crashFile = output.resolveSibling(process.pid() + CRASH);
+      if (Files.exists(crashFile)) {
+        return "crashed" + frame(Files.readAllLines(crashFile, StandardCharsets.ISO_8859_1));
+      }
+      int signal = process.isAlive() ? 0 : process.exitValue() - SIGNALLED;
+      return signal > 0 ? "ended by signal " + signal : "";
+    }
+
+    private static String frame(List<String> lines) {
+      int at = lines.indexOf(CRASHED_IN) + 1;
+      return at > 0 && at < lines.size() ? " in " + lines.get(at).replaceFirst("^# *", "") : "";
     }
   }
 
@@ -162,8 +182,15 @@ final class StepRunner implements AutoCloseable {
     for (Running one : running) {
       reports.add(report(one, killed.contains(one.command().label())));
     }
-    Outcome.Status status = status(running, reports, killed, ending);
-    String summary = summary(running, reports, killed, status, allowed);
+    Map<String, String> crashes = new LinkedHashMap<>();
+    for (Running one : running) {
+      boolean byUs = killed.contains(one.command().label());
+      crashes.put(one.command().label(), byUs ? "" : one.crash());
+    }
+    boolean crashed = crashes.values().stream().anyMatch(crash -> !crash.isEmpty());
+    Outcome.Status status =
+        crashed ? Outcome.Status.CRASHED : status(running, reports, killed, ending);
+    String summary = summary(running, reports, killed, crashes, status, allowed);
     Map<String, String> tails = new LinkedHashMap<>();
     for (Running one : running) {
       collect(step, one);
@@ -230,12 +257,6 @@ final class StepRunner implements AutoCloseable {
 
   private static Outcome.Status status(
       List<Running> running, List<Report> reports, List<String> killed, Ending ending) {
-    boolean crashed =
-        running.stream()
-            .anyMatch(one -> !killed.contains(one.command().label()) && signal(one) > 0);
-    if (crashed) {
-      return Outcome.Status.CRASHED;
-    }
     if (ending == Ending.AT_THE_DEADLINE) {
       return Outcome.Status.TIMED_OUT;
     }
@@ -252,15 +273,11 @@ final class StepRunner implements AutoCloseable {
     return allWell ? Outcome.Status.PASSED : Outcome.Status.FAILED;
   }
 
-  /** Returns the signal that ended a process, as a shell and Java count it, or 0. */
-  private static int signal(Running one) {
-    return one.process().isAlive() ? 0 : Math.max(0, one.process().exitValue() - SIGNALLED);
-  }
-
   private static String summary(
       List<Running> running,
       List<Report> reports,
       List<String> killed,
+      Map<String, String> crashes,
       Outcome.Status status,
       Duration allowed) {
     List<String> parts = new ArrayList<>();
@@ -270,11 +287,11 @@ final class StepRunner implements AutoCloseable {
     for (int i = 0; i < running.size(); i++) {
       Running one = running.get(i);
       String label = running.size() == 1 ? "" : one.command().label() + ": ";
-      boolean byUs = killed.contains(one.command().label());
-      if (!byUs && signal(one) > 0) {
-        parts.add(label + "ended by signal " + signal(one));
+      String crash = crashes.get(one.command().label());
+      if (!crash.isEmpty()) {
+        parts.add(label + crash);
       }
-      if (byUs && status != Outcome.Status.TIMED_OUT) {
+      if (killed.contains(one.command().label()) && status != Outcome.Status.TIMED_OUT) {
         parts.add(label + "killed, since it went on without the other");
       }
       Report report = reports.get(i);
@@ -313,8 +330,9 @@ final class StepRunner implements AutoCloseable {
   }
 
   /** Returns the flag that has a Java write into a folder why it crashed, for a runner to find. */
-  static String crashFile(Path folder, String name) {
-    return "-XX:ErrorFile=" + folder.resolve(name + CRASH);
+  static String crashFile(Path folder) {
+    // Java puts its process id there: several may crash at once.
+    return "-XX:ErrorFile=" + folder.resolve("%p" + CRASH);
   }
 
   private void append(Path file) throws IOException {
@@ -327,15 +345,18 @@ final class StepRunner implements AutoCloseable {
   }
 
   private static String text(Path output) throws IOException {
-    // Whatever bytes it is that a program prints.
-    return new String(Files.readAllBytes(output), StandardCharsets.UTF_8);
+    return text(Files.readAllBytes(output));
+  }
+
+  /** Makes text of whatever a program prints. */
+  private static String text(byte[] output) {
+    return new String(output, StandardCharsets.UTF_8).replaceAll("[\\p{Cc}&&[^\\n\\r\\t]]", "?");
   }
 
   /** Returns the end of a process's output, as far as it went before its stacks were asked for. */
   private static String tail(Path output, long end) throws IOException {
-    byte[] bytes = Files.readAllBytes(output);
-    String text = new String(bytes, 0, (int) end, StandardCharsets.UTF_8);
-    List<String> lines = text.lines().toList();
+    byte[] bytes = Arrays.copyOf(Files.readAllBytes(output), Math.toIntExact(end));
+    List<String> lines = text(bytes).lines().toList();
     String tail =
         lines.stream()
             .skip(Math.max(0, lines.size() - TAIL_LINES))

@@ -133,11 +133,12 @@ class PageTest {
         new Redaction()
             .folder(Path.of("/tmp/work"), "$WORK")
             .folder(Path.of("/home/somebody"), "~")
+            .folder(Path.of("?"), "~")
             .word("node7", "$HOSTNAME");
     assertEquals(
-        "-f=$WORK/a /tmp/working ~/b /x/home/somebody $HOSTNAME: node77",
+        "-f=$WORK/a /tmp/working ~/b /x/home/somebody $HOSTNAME: node77 ?",
         redaction.apply(
-            "-f=/tmp/work/a /tmp/working /home/somebody/b /x/home/somebody node7: node77"));
+            "-f=/tmp/work/a /tmp/working /home/somebody/b /x/home/somebody node7: node77 ?"));
     assertEquals(
         "$PYTHON/site-packages/nvidia/nccl/lib/libnccl.so.2",
         redaction.apply("/opt/env/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"));

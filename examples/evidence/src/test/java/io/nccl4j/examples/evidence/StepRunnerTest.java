@@ -114,11 +114,17 @@ class StepRunnerTest {
 
   @Test
   void whatACrashedJavaLeavesIsInTheLog() throws IOException {
-    String flag = StepRunner.crashFile(folder, "step.process");
-    String script = "echo the frame that crashed > '" + flag.replaceFirst("^[^=]*=", "") + "'";
-    run(LONG, shell("process", script + "; kill -ABRT $$"));
+    List<String> words =
+        Java.command(Hanging.class.getName(), StepRunner.crashFile(folder.toAbsolutePath()));
+    Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
+    String script = "(sleep 2; kill -SEGV $$) & exec \"$@\"";
+    List<String> command = new ArrayList<>(List.of("sh", "-c", script, "sh"));
+    command.addAll(words);
+    Outcome outcome = run(LONG, new Step.Command("process", command, environment, null));
+    assertEquals(Outcome.Status.CRASHED, outcome.status(), outcome.report().summary());
+    assertTrue(outcome.report().summary().startsWith("crashed in C  ["), outcome.report()::summary);
     String log = Files.readString(folder.resolve("log"));
-    assertTrue(log.endsWith("the frame that crashed\n"), log);
+    assertTrue(log.contains("---------------  S U M M A R Y"), log);
   }
 
   @Test
@@ -138,6 +144,13 @@ class StepRunnerTest {
     assertEquals("no luck", tail.getLast());
     String log = Files.readString(folder.resolve("log"));
     assertTrue(log.startsWith("==== step, process: exit status 3\n1\n2\n"), log);
+  }
+
+  @Test
+  void whatIsNoTextIsShownAsFarAsItIs() {
+    Outcome outcome = run(LONG, shell("process", "printf 'a\\000\\033[1mb\\377\\tc\\n'; exit 1"));
+    assertEquals("a??[1mb\uFFFD\tc", outcome.tails().get("process"));
+    assertEquals("a??[1mb\uFFFD\tc", outcome.report().summary());
   }
 
   @Test
