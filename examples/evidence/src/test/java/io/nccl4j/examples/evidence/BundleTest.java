@@ -188,10 +188,10 @@ class BundleTest {
     Ended limit = run(Map.of(), script("gpu-evidence"), "--limit", "0", "out");
     assertEquals(2, limit.status(), limit.output());
     assertEquals("gpu-evidence: --limit is 0; it must be 1 second or more", limit.last());
-    Ended out = run(Map.of(), script("gpu-evidence"), "/proc/\u00e4");
+    Ended out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
     assertEquals(2, out.status(), out.output());
     assertTrue(
-        out.last().startsWith("gpu-evidence: OUT is /proc/\u00e4, which cannot be made: "),
+        out.last().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be made: "),
         out.output());
   }
 }
