@@ -28,8 +28,11 @@ import org.apache.logging.log4j.LogManager;
  * 0 still needs its receive. Buffers, streams and operators stay the caller's, who keeps them open
  * until the stream has passed the operation.
  *
- * <p>Threading: one thread at a time may use a communicator, and one thread at a time the
- * communicators of one device. {@link #abort} alone may be called from any thread at any time.
+ * <p>Threading: one thread at a time may use a communicator; a second one is refused where it meets
+ * the first. One thread at a time may use the communicators of one device, and every rank enqueues
+ * their operations in the same order: otherwise the kernels of two may wait for each other for
+ * ever. That is not checked, since several ranks may share a device. {@link #abort} alone may be
+ * called from any thread at any time.
  *
  * <p>Arguments that can be checked are checked before anything is launched, with an {@link
  * IllegalArgumentException} that names argument, value and rule, or an {@link

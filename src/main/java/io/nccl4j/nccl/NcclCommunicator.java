@@ -49,6 +49,20 @@ import org.apache.logging.log4j.Logger;
  * call of {@link EnqueueCalls} with the buffers' addresses, and {@link NcclResults} turns anything
  * but success into an exception. Addresses are plain numbers, so the call acquires no session and
  * allocates nothing.
+ *
+ * <p>Several communicators of one device: NCCL's kernels hold a part of the device until their
+ * peers come, so operations of two communicators must be enqueued in the same order on all ranks,
+ * which two threads that race do not give. {@code NCCL_LAUNCH_ORDER_IMPLICIT=1} in the environment,
+ * from NCCL 2.26 on, makes the device keep the order of the calls; the program still has to make
+ * them in one order, best from one thread. A child that shares resources ({@link
+ * NcclConfig#withSplitShare}, {@link NcclConfig#withShrinkShare}) shares unguarded state of NCCL's
+ * with its parent too: not even different threads at different streams may call both at the same
+ * time. nccl4j does not notice either; NCCL notices some of it, and answers with an {@link
+ * io.nccl4j.NcclInvalidUsageException}.
+ *
+ * @see <a
+ *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/threadsafety.html">Thread
+ *     safety</a>
  */
 public final class NcclCommunicator extends Communicator {
   private static final Logger LOG = LogManager.getLogger(NcclCommunicator.class);

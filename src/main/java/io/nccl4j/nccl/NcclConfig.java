@@ -160,7 +160,8 @@ public final class NcclConfig {
 
   /**
    * {@return a copy that shares its resources with the children of a split, or does not; an abort
-   * of one then may end the others} C: {@code ncclConfig_t.splitShare}, from NCCL 2.18 on.
+   * of one then may end the others, and one thread at a time may use them all} C: {@code
+   * ncclConfig_t.splitShare}, from NCCL 2.18 on.
    *
    * @param value whether it shares
    */
@@ -220,8 +221,9 @@ public final class NcclConfig {
   }
 
   /**
-   * {@return a copy that shares its resources with the children of an orderly shrink, or does not}
-   * C: {@code ncclConfig_t.shrinkShare}, from NCCL 2.27 on.
+   * {@return a copy that shares its resources with the children of an orderly shrink, or does not;
+   * one thread at a time then may use them all} C: {@code ncclConfig_t.shrinkShare}, from NCCL 2.27
+   * on.
    *
    * @param value whether it shares
    */

@@ -32,6 +32,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.IntStream;
@@ -344,6 +345,25 @@ class TrapsTest {
       assertEquals(1, StandIn.calls("ncclAllReduce"), "the second never reached NCCL");
       assertTrue(comm.asyncError().isEmpty());
       stream.synchronize();
+    }
+  }
+
+  /** It is unsafe in NCCL, but ranks that share a GPU do nothing else: docs/threads.md. */
+  @Test
+  void trap13TwoCommunicatorsOfOneDeviceAreNotKeptFromTwoThreads() throws Exception {
+    StandIn.trap(13);
+    try (Communicator first = alone(CONFIG);
+        Communicator second = alone(CONFIG)) {
+      assertEquals(first.device(), second.device());
+      FutureTask<Integer> other = new FutureTask<>(() -> sum(first, 3));
+      Thread thread = Thread.ofPlatform().daemon().start(other);
+      while (StandIn.calls("ncclAllReduce") == 0 && thread.isAlive()) {
+        LockSupport.parkNanos(1_000_000);
+      }
+      // The first is inside for as long as the trap makes its call last.
+      assertEquals(4, sum(second, 4));
+      assertEquals(3, other.get(20, TimeUnit.SECONDS));
+      assertEquals(2, StandIn.calls("ncclAllReduce"));
     }
   }
 
