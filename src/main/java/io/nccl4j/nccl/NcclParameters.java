@@ -43,6 +43,66 @@ public final class NcclParameters {
     int get(MemorySegment handle, MemorySegment value);
   }
 
+  /** A C type of parameters: what its getter is called, and what Java makes of the value. */
+  private record Type<T>(
+      String name, String suffix, Getter getter, Function<MemorySegment, T> read) {
+    T of(String key) {
+      synchronized (LOCK) {
+        try (Arena arena = Arena.ofConfined()) {
+          MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
+          int result = getter.get(bind(key, arena), value);
+          if (result == Result.INVALID_ARGUMENT.code()) {
+            throw new IllegalArgumentException(
+                "key is %s, a parameter of another type than %s; NCCL gives it as its own type only"
+                    .formatted(key, name));
+          }
+          NcclResults.check(result, "ncclParamGet" + suffix);
+          return read.apply(value);
+        }
+      }
+    }
+  }
+
+  private static final Type<String> STRING =
+      new Type<>(
+          "const char *",
+          "Str",
+          nccl_h::ncclParamGetStr,
+          at -> string(at.get(ValueLayout.ADDRESS, 0)));
+  private static final Type<Byte> INT8 =
+      new Type<>("int8_t", "I8", nccl_h::ncclParamGetI8, at -> at.get(ValueLayout.JAVA_BYTE, 0));
+  private static final Type<Short> INT16 =
+      new Type<>(
+          "int16_t", "I16", nccl_h::ncclParamGetI16, at -> at.get(ValueLayout.JAVA_SHORT, 0));
+  private static final Type<Integer> INT32 =
+      new Type<>("int32_t", "I32", nccl_h::ncclParamGetI32, at -> at.get(ValueLayout.JAVA_INT, 0));
+  private static final Type<Long> INT64 =
+      new Type<>("int64_t", "I64", nccl_h::ncclParamGetI64, at -> at.get(ValueLayout.JAVA_LONG, 0));
+  private static final Type<Integer> UINT8 =
+      new Type<>(
+          "uint8_t",
+          "U8",
+          nccl_h::ncclParamGetU8,
+          at -> Byte.toUnsignedInt(at.get(ValueLayout.JAVA_BYTE, 0)));
+  private static final Type<Integer> UINT16 =
+      new Type<>(
+          "uint16_t",
+          "U16",
+          nccl_h::ncclParamGetU16,
+          at -> Short.toUnsignedInt(at.get(ValueLayout.JAVA_SHORT, 0)));
+  private static final Type<Long> UINT32 =
+      new Type<>(
+          "uint32_t",
+          "U32",
+          nccl_h::ncclParamGetU32,
+          at -> Integer.toUnsignedLong(at.get(ValueLayout.JAVA_INT, 0)));
+  private static final Type<BigInteger> UINT64 =
+      new Type<>(
+          "uint64_t",
+          "U64",
+          nccl_h::ncclParamGetU64,
+          at -> new BigInteger(Long.toUnsignedString(at.get(ValueLayout.JAVA_LONG, 0))));
+
   private NcclParameters() {}
 
   /**
@@ -114,12 +174,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public String string(String key) {
-    return typed(
-        key,
-        "const char *",
-        "ncclParamGetStr",
-        nccl_h::ncclParamGetStr,
-        value -> string(value.get(ValueLayout.ADDRESS, 0)));
+    return STRING.of(key);
   }
 
   /**
@@ -131,12 +186,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public byte int8(String key) {
-    return typed(
-        key,
-        "int8_t",
-        "ncclParamGetI8",
-        nccl_h::ncclParamGetI8,
-        value -> value.get(ValueLayout.JAVA_BYTE, 0));
+    return INT8.of(key);
   }
 
   /**
@@ -148,12 +198,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public short int16(String key) {
-    return typed(
-        key,
-        "int16_t",
-        "ncclParamGetI16",
-        nccl_h::ncclParamGetI16,
-        value -> value.get(ValueLayout.JAVA_SHORT, 0));
+    return INT16.of(key);
   }
 
   /**
@@ -165,12 +210,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public int int32(String key) {
-    return typed(
-        key,
-        "int32_t",
-        "ncclParamGetI32",
-        nccl_h::ncclParamGetI32,
-        value -> value.get(ValueLayout.JAVA_INT, 0));
+    return INT32.of(key);
   }
 
   /**
@@ -182,12 +222,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public long int64(String key) {
-    return typed(
-        key,
-        "int64_t",
-        "ncclParamGetI64",
-        nccl_h::ncclParamGetI64,
-        value -> value.get(ValueLayout.JAVA_LONG, 0));
+    return INT64.of(key);
   }
 
   /**
@@ -199,12 +234,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public int uint8(String key) {
-    return typed(
-        key,
-        "uint8_t",
-        "ncclParamGetU8",
-        nccl_h::ncclParamGetU8,
-        value -> Byte.toUnsignedInt(value.get(ValueLayout.JAVA_BYTE, 0)));
+    return UINT8.of(key);
   }
 
   /**
@@ -216,12 +246,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public int uint16(String key) {
-    return typed(
-        key,
-        "uint16_t",
-        "ncclParamGetU16",
-        nccl_h::ncclParamGetU16,
-        value -> Short.toUnsignedInt(value.get(ValueLayout.JAVA_SHORT, 0)));
+    return UINT16.of(key);
   }
 
   /**
@@ -233,12 +258,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public long uint32(String key) {
-    return typed(
-        key,
-        "uint32_t",
-        "ncclParamGetU32",
-        nccl_h::ncclParamGetU32,
-        value -> Integer.toUnsignedLong(value.get(ValueLayout.JAVA_INT, 0)));
+    return UINT32.of(key);
   }
 
   /**
@@ -250,29 +270,7 @@ public final class NcclParameters {
    * @throws NcclException if the library failed
    */
   public BigInteger uint64(String key) {
-    return typed(
-        key,
-        "uint64_t",
-        "ncclParamGetU64",
-        nccl_h::ncclParamGetU64,
-        value -> new BigInteger(Long.toUnsignedString(value.get(ValueLayout.JAVA_LONG, 0))));
-  }
-
-  private static <T> T typed(
-      String key, String type, String function, Getter getter, Function<MemorySegment, T> read) {
-    synchronized (LOCK) {
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
-        int result = getter.get(bind(key, arena), value);
-        if (result == Result.INVALID_ARGUMENT.code()) {
-          throw new IllegalArgumentException(
-              "key is %s, a parameter of another type than %s; NCCL gives it as its own type only"
-                  .formatted(key, type));
-        }
-        NcclResults.check(result, function);
-        return read.apply(value);
-      }
-    }
+    return UINT64.of(key);
   }
 
   /**
