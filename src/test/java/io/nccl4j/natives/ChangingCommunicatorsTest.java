@@ -41,6 +41,7 @@ import java.util.function.Function;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
  * What only NCCL can do with a communicator: its configuration, several ids, revoke, suspend, and
@@ -55,21 +56,17 @@ class ChangingCommunicatorsTest {
   private static final NcclConfig IMPATIENT =
       NcclConfig.of(COMMON.withBlocking(false).withTimeout(Duration.ofMillis(400)));
 
+  @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
   private NcclBackend backend;
-  private long before;
 
   @BeforeEach
   void open() {
-    StandIn.reset();
-    before = StandIn.live("communicator");
     backend = NcclBackend.open();
   }
 
   @AfterEach
   void close() {
-    StandIn.reset();
     backend.close();
-    assertEquals(before, StandIn.live("communicator"), "everything was given back");
   }
 
   @Test

@@ -39,6 +39,7 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
  * What C lets a caller of NCCL fall into, and nccl4j steps over. Each trap is set in the stand-in,
@@ -50,21 +51,17 @@ class TrapsTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
   private static final CommunicatorConfig NON_BLOCKING = CONFIG.withBlocking(false);
 
+  @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
   private NcclBackend backend;
-  private long before;
 
   @BeforeEach
   void open() {
-    StandIn.reset();
-    before = StandIn.live("communicator");
     backend = NcclBackend.open();
   }
 
   @AfterEach
   void close() {
-    StandIn.reset();
     backend.close();
-    assertEquals(before, StandIn.live("communicator"), "everything was given back");
   }
 
   @Test
@@ -150,15 +147,15 @@ class TrapsTest {
     assertEquals("ncclCommSplit", thrown.function());
     // The stand-in writes the child's pointer meanwhile, and the parent is itself again.
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-    while (StandIn.live("communicator") < before + 2 && System.nanoTime() < end) {
+    while (communicators.made() < 2 && System.nanoTime() < end) {
       LockSupport.parkNanos(10_000_000);
     }
     StandIn.hold(0);
-    assertEquals(before + 2, StandIn.live("communicator"), "the child has been made, late");
+    assertEquals(2, communicators.made(), "the child has been made, late");
     LockSupport.parkNanos(100_000_000);
     assertEquals(7, sum(parent, 7));
     parent.close();
-    assertEquals(before, StandIn.live("communicator"), "which freed the late child too");
+    assertEquals(0, communicators.made(), "which freed the late child too");
   }
 
   @Test
@@ -212,7 +209,7 @@ class TrapsTest {
   void trap6ARankWithoutColorGetsNoCommunicatorRatherThanANullPointer() {
     try (Communicator comm = alone(CONFIG)) {
       comm.splitWithoutColor();
-      assertEquals(before + 1, StandIn.live("communicator"));
+      assertEquals(1, communicators.made());
       assertEquals(9, sum(comm, 9), "and goes on");
     }
   }
@@ -273,7 +270,7 @@ class TrapsTest {
   /** The end that was given up goes on in its own thread. */
   private void awaitNoCommunicator() {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
-    while (StandIn.live("communicator") > before && System.nanoTime() < end) {
+    while (communicators.made() > 0 && System.nanoTime() < end) {
       LockSupport.parkNanos(10_000_000);
     }
   }

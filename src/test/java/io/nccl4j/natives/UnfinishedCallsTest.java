@@ -33,9 +33,8 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
-import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
 
 /**
  * What remains of calls that were refused, given up or interrupted before NCCL was done with them,
@@ -50,19 +49,7 @@ class UnfinishedCallsTest {
       NON_BLOCKING.withTimeout(Duration.ofMillis(400));
   private static final int PAGE_INTS = 1024;
 
-  private long before;
-
-  @BeforeEach
-  void count() {
-    StandIn.reset();
-    before = StandIn.live("communicator");
-  }
-
-  @AfterEach
-  void countAgain() {
-    StandIn.reset();
-    assertEquals(before, StandIn.live("communicator"), "everything was given back");
-  }
+  @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
 
   @Test
   void aResumeWhoseCallerWasInterruptedResumesAllTheSame() throws Exception {
@@ -166,7 +153,7 @@ class UnfinishedCallsTest {
   void aDestroyThatMayHaveFreedItAlreadyHoldsNoMemoryAndIsNotFollowedByAnAbort() {
     destroyFails(Result.UNHANDLED_CUDA_ERROR);
     assertEquals(0, StandIn.calls("ncclCommAbort"));
-    before++; // The stand-in has not freed it.
+    communicators.loseOne();
   }
 
   /** Closes a communicator that knows of a window which came late, when nobody waited any more. */
@@ -354,7 +341,7 @@ class UnfinishedCallsTest {
           () -> assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0)),
           () -> assertThrows(NcclTimeoutException.class, () -> pair.rank(1).split(0, 0)));
       StandIn.hold(0);
-      await(() -> StandIn.live("communicator") == before + 4);
+      await(() -> communicators.made() == 4);
       comm.revoke();
       comm.close();
     }
