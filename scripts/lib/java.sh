@@ -1,6 +1,6 @@
 # Sourced, not run. Builds the programs under examples/ where that is needed, and starts one of them.
 #
-#   nccl4j_java hello|perf|doctor MAIN_CLASS [arguments]
+#   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is one of nccl4j_programs
 #
 # What is started lies in examples/target/run, a link to a folder of its own for each build: a program that is running
 # keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target folders (and
@@ -10,6 +10,7 @@ nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/examples/target
 nccl4j_run=$nccl4j_target/run
+nccl4j_programs=(hello perf doctor explain)
 
 # Java names files in the characters of the locale, and a bare environment's has but ASCII.
 if [[ -z ${LC_ALL-}${LC_CTYPE-}${LANG-} ]]; then export LC_CTYPE=C.UTF-8; fi
@@ -23,9 +24,9 @@ nccl4j_die() {
 nccl4j_stale() {
   local home
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
-  local examples=$nccl4j_root/examples
-  [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$examples/pom.xml" \
-    "$examples"/{hello,perf,doctor}/{pom.xml,src/main} -newer "$nccl4j_run/java-home" -print -quit) ]]
+  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/examples/}" "$nccl4j_root/examples/quantities")
+  [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/examples/pom.xml" \
+    "${sources[@]/%//pom.xml}" "${sources[@]/%//src/main}" -newer "$nccl4j_run/java-home" -print -quit) ]]
 }
 
 nccl4j_build() {
@@ -35,7 +36,7 @@ nccl4j_build() {
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
   echo "building nccl4j (once) ..." >&2
-  mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects hello,perf,doctor --also-make \
+  mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects "$(IFS=,; echo "${nccl4j_programs[*]}")" --also-make \
     -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
     rm -rf "$fresh"
@@ -46,7 +47,7 @@ nccl4j_build() {
     nccl4j_die "the build failed; the end of its output is above, all of it in $log"
   fi
   local name
-  for name in hello perf doctor; do
+  for name in "${nccl4j_programs[@]}"; do
     mkdir "$fresh/$name"
     cp "$nccl4j_root/examples/$name/target/modules"/*.jar "$nccl4j_root/examples/$name/target"/*.jar "$fresh/$name/"
   done

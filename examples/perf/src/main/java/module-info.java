@@ -3,6 +3,7 @@ module io.nccl4j.examples.perf {
   requires com.fasterxml.jackson.core;
   requires info.picocli;
   requires io.nccl4j;
+  requires io.nccl4j.examples.quantities;
   requires org.apache.logging.log4j;
 
   opens io.nccl4j.examples.perf to

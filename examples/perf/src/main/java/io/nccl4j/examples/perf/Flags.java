@@ -3,6 +3,7 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Platform;
+import io.nccl4j.examples.quantities.ByteSize;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;

@@ -1,11 +1,9 @@
 package io.nccl4j.examples.perf;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
-import org.junit.jupiter.params.provider.ValueSource;
 
 /** Numbers are written as printf writes them, and sizes are read as nccl-tests reads them. */
 class TextTest {
@@ -40,31 +38,5 @@ class TextTest {
   })
   void columnsHaveAsManyDecimalsAsFit(double value, int width, String expected) {
     assertEquals(expected, Text.column(value, width));
-  }
-
-  @ParameterizedTest
-  @CsvSource({
-    "8, 8",
-    "1K, 1024",
-    "1k, 1024",
-    "128M, 134217728",
-    "1.5M, 1572864",
-    "2G, 2147483648",
-    "0, 0",
-    "1KB, 1024",
-    "1KiB, 1024",
-    "' 64 ', 64",
-    "'32 M', 33554432",
-    ".5K, 512",
-    "1.9, 1"
-  })
-  void sizesAre1024Based(String text, long bytes) {
-    assertEquals(bytes, ByteSize.parse(text));
-  }
-
-  @ParameterizedTest
-  @ValueSource(strings = {"", "K", "1T", "-1", "1 2", "0x10", "1e6", "1,5M", "5000000000G"})
-  void whatIsNoSizeIsRefused(String text) {
-    assertThrows(IllegalArgumentException.class, () -> ByteSize.parse(text));
   }
 }

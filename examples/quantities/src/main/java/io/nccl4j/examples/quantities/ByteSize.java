@@ -1,10 +1,10 @@
-package io.nccl4j.examples.perf;
+package io.nccl4j.examples.quantities;
 
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /** Sizes as the command line gives them: a number, and K, M or G for powers of 1024. */
-final class ByteSize {
+public final class ByteSize {
   private static final Pattern FORM =
       Pattern.compile("\\s*(\\d+(?:\\.\\d*)?|\\.\\d+)\\s*([KkMmGg]?)(?:i?[Bb])?\\s*");
 
@@ -15,7 +15,7 @@ final class ByteSize {
    *
    * @throws IllegalArgumentException if it is no size
    */
-  static long parse(String text) {
+  public static long parse(String text) {
     Matcher matcher = FORM.matcher(text);
     if (!matcher.matches()) {
       throw new IllegalArgumentException(

@@ -1,0 +1,188 @@
+package io.nccl4j.examples.explain;
+
+import io.nccl4j.examples.quantities.ByteSize;
+import io.nccl4j.schedule.Protocol;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Locale;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.TypeConversionException;
+
+/** The command line. */
+@Command(
+    name = "explain",
+    sortOptions = false,
+    usageHelpWidth = 100,
+    customSynopsis =
+        "scripts/explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
+    header = "Explains an all-reduce: which rank sends what to whom, and what each then holds.",
+    description = {
+      "Prints the very schedule that the reference backend executes. Without --size it is the toy one:",
+      "one chunk for each rank of a ring, one for each of the two trees. With --size it is the real",
+      "one, in channels, loops, chunks and slices."
+    },
+    footer = {
+      "",
+      "Values are written as the ranks whose data is folded in, from the left: 1+2+0.",
+      "Exit status: 0 explained; 1 the file cannot be written; 2 bad arguments."
+    })
+final class Flags {
+  /** More do not fit any picture. */
+  static final int MOST_RANKS = 64;
+
+  @Parameters(
+      arity = "1",
+      paramLabel = "COLLECTIVE",
+      description = "all_reduce",
+      converter = Collective.class)
+  String collective;
+
+  @Option(
+      names = "--algo",
+      paramLabel = "ring|tree",
+      converter = Algorithms.class,
+      description = "which algorithm; default both")
+  Algorithm algorithm;
+
+  @Option(
+      names = "--ranks",
+      paramLabel = "N",
+      defaultValue = "4",
+      converter = Ranks.class,
+      description = "how many ranks, from 1 to " + MOST_RANKS + "; default 4")
+  int ranks;
+
+  @Option(
+      names = "--size",
+      paramLabel = "BYTES",
+      converter = Size.class,
+      description = "bytes of float32 data of each rank, as 64K or 16M; without it the toy")
+  Long size;
+
+  @Option(
+      names = "--channels",
+      paramLabel = "N",
+      defaultValue = "2",
+      converter = Channels.class,
+      description = "how many channels share out the data, from 1 to 64; default 2; with --size")
+  int channels;
+
+  @Option(
+      names = "--protocol",
+      paramLabel = "simple|ll|ll128",
+      defaultValue = "simple",
+      converter = Protocols.class,
+      description =
+          "NCCL's protocol, which decides the size of chunks; default simple; with --size")
+  Protocol protocol;
+
+  @Option(
+      names = "--order",
+      paramLabel = "R,R,...",
+      split = ",",
+      description = "the ranks in the order of the ring; default 0,1,2,...")
+  List<Integer> order = List.of();
+
+  @Option(
+      names = "--ranks-per-node",
+      paramLabel = "N",
+      defaultValue = "1",
+      converter = Ranks.class,
+      description = "how many ranks hang in a chain below each node of a tree; default 1")
+  int ranksPerNode;
+
+  @Option(
+      names = "--html",
+      paramLabel = "FILE",
+      description = "write one self-contained page that plays the steps, instead of text")
+  Path html;
+
+  @Option(
+      names = {"-h", "--help"},
+      usageHelp = true,
+      description = "print this")
+  boolean help;
+
+  private static int number(String text, int most) {
+    if (text.matches("[0-9]{1,6}")) {
+      int number = Integer.parseInt(text);
+      if (number >= 1 && number <= most) {
+        return number;
+      }
+    }
+    throw new TypeConversionException("'" + text + "' is no whole number from 1 to " + most);
+  }
+
+  private static <E extends Enum<E>> E named(Class<E> type, String text) {
+    for (E value : type.getEnumConstants()) {
+      if (value.name().equalsIgnoreCase(text)) {
+        return value;
+      }
+    }
+    throw new TypeConversionException(
+        "'%s' is none of %s"
+            .formatted(
+                text,
+                String.join(
+                        ", ", List.of(type.getEnumConstants()).stream().map(Enum::name).toList())
+                    .toLowerCase(Locale.ROOT)));
+  }
+
+  private static final class Collective implements ITypeConverter<String> {
+    @Override
+    public String convert(String text) {
+      if (text.equals("all_reduce")) {
+        return text;
+      }
+      throw new TypeConversionException("'" + text + "' cannot be explained; all_reduce can");
+    }
+  }
+
+  private static final class Ranks implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return number(text, MOST_RANKS);
+    }
+  }
+
+  private static final class Channels implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return number(text, 64);
+    }
+  }
+
+  private static final class Algorithms implements ITypeConverter<Algorithm> {
+    @Override
+    public Algorithm convert(String text) {
+      return named(Algorithm.class, text);
+    }
+  }
+
+  private static final class Protocols implements ITypeConverter<Protocol> {
+    @Override
+    public Protocol convert(String text) {
+      return named(Protocol.class, text);
+    }
+  }
+
+  private static final class Size implements ITypeConverter<Long> {
+    @Override
+    public Long convert(String text) {
+      long bytes;
+      try {
+        bytes = ByteSize.parse(text);
+      } catch (IllegalArgumentException e) {
+        throw new TypeConversionException(e.getMessage());
+      }
+      if (bytes < Algorithm.ELEMENT_BYTES || bytes % Algorithm.ELEMENT_BYTES != 0) {
+        throw new TypeConversionException(
+            "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");
+      }
+      return bytes;
+    }
+  }
+}
