@@ -70,7 +70,7 @@ public final class Child {
   private Report.Verdict verdict = Report.Verdict.PASSED;
   private String summary = "";
 
-  private Child() {}
+  Child() {}
 
   /** Runs one program and ends the process. */
   public static void main(String[] args) {
@@ -120,6 +120,7 @@ public final class Child {
     return switch (name) {
       case "device" -> DeviceReport::run;
       case "cross-check" -> CrossCheck::run;
+      case "prediction" -> Prediction::run;
       case "contract" -> ContractSuite::run;
       case "contract-topic" -> ContractTopic::run;
       case "interop" -> Interop::run;

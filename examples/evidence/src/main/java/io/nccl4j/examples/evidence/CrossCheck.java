@@ -184,7 +184,7 @@ final class CrossCheck {
     child.note("rank %d: %s: %s".formatted(child.rank, call, what));
   }
 
-  private static Object element(Call call, MemorySegment data, long element) {
+  static Object element(Call call, MemorySegment data, long element) {
     return call.type().floating()
         ? (Object) call.type().get(data, element)
         : (Object) call.type().getLong(data, element);

@@ -42,6 +42,24 @@ final class Inputs {
     return data;
   }
 
+  /**
+   * Returns the input of one rank for a reduction whose result depends on the order of the ranks:
+   * floats of random mantissa and magnitude.
+   */
+  static MemorySegment depending(Call call, int rank) {
+    DataType type = call.type();
+    byte[] bytes = new byte[Math.toIntExact(call.sendCount() * type.bytes())];
+    SplittableRandom random = new SplittableRandom(call.count() * 31 + type.code() * 37L + rank);
+    random.nextBytes(bytes);
+    MemorySegment data = MemorySegment.ofArray(bytes);
+    if (type.floating()) {
+      for (long i = 0; i < call.sendCount(); i++) {
+        type.set(data, i, anyMagnitude(random));
+      }
+    }
+    return data;
+  }
+
   private static double anyMagnitude(SplittableRandom random) {
     double value = Math.scalb(1 + random.nextDouble(), random.nextInt(-5, 7));
     return random.nextBoolean() ? value : -value;

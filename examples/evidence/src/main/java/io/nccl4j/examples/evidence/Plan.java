@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.regex.Pattern;
 
@@ -24,6 +25,10 @@ final class Plan {
           "latency",
           "contract-2",
           "contract-4",
+          "prediction-ring-simple",
+          "prediction-ring-ll",
+          "prediction-tree-simple",
+          "prediction-tree-ll",
           "nccl-tests");
 
   /** NCCL before 2.30 takes ranks that share a GPU only where it believes them on two hosts. */
@@ -47,6 +52,9 @@ final class Plan {
 
   /** A machine that was just started reads all libraries from a cold disk, Python's too. */
   private static final int FIRST_SECONDS = 60;
+
+  /** Three are the fewest whose order shows; a power of two makes averages exact. */
+  private static final int PREDICTED_RANKS = 4;
 
   private final Path work;
   private final boolean quick;
@@ -97,6 +105,11 @@ final class Plan {
     steps.add(alone("latency", "Call latency, 1 rank", 30, machine, "latency"));
     steps.add(contract(machine, 2, 120));
     steps.add(contract(machine, 4, 120));
+    for (String algorithm : List.of("Ring", "Tree")) {
+      for (String protocol : List.of("Simple", "LL")) {
+        steps.add(prediction(machine, algorithm, protocol));
+      }
+    }
     steps.add(ncclTests(machine));
     return machine.usable()
         ? steps
@@ -125,11 +138,7 @@ final class Plan {
             + (ranks == 1 ? "1 rank" : ranks + " ranks in one process")
             + (share ? " on one GPU" : "");
     if (share && !machine.ncclAtLeast(2, 30)) {
-      return Step.notPossible(
-          name,
-          title,
-          "several ranks of one process on one GPU need NCCL 2.30 or later, this is "
-              + machine.nccl());
+      return Step.notPossible(name, title, tooOldToShare(machine));
     }
     Map<String, String> variables = new LinkedHashMap<>();
     if (machine.standIn()) {
@@ -149,6 +158,44 @@ final class Plan {
             seconds,
             variables,
             List.of("contract", "--suite", "io.nccl4j.contract." + suite, "--size", "" + ranks)));
+  }
+
+  private static String tooOldToShare(Machine machine) {
+    return "several ranks of one process on one GPU need NCCL 2.30 or later, this is "
+        + machine.nccl();
+  }
+
+  /** NCCL pinned to one way, and its log, which names the rings and trees that it goes. */
+  private Step prediction(Machine machine, String algorithm, String protocol) {
+    String name = ("prediction-" + algorithm + "-" + protocol).toLowerCase(Locale.ROOT);
+    boolean share = PREDICTED_RANKS > machine.devices();
+    String title =
+        "Prediction of bits, %s with %s, %d ranks in one process%s"
+            .formatted(algorithm, protocol, PREDICTED_RANKS, share ? " on one GPU" : "");
+    if (machine.standIn()) {
+      return Step.notPossible(name, title, "the stand-in folds in the order of the ranks");
+    }
+    if (share && !machine.ncclAtLeast(2, 30)) {
+      return Step.notPossible(name, title, tooOldToShare(machine));
+    }
+    Map<String, String> variables = new LinkedHashMap<>(share ? RANKS_SHARE_A_GPU : Map.of());
+    variables.put("NCCL_NVLS_ENABLE", "0");
+    variables.put(Prediction.ALGORITHM, algorithm);
+    variables.put(Prediction.PROTOCOL, protocol);
+    variables.put("NCCL_DEBUG", "INFO");
+    variables.put("NCCL_DEBUG_SUBSYS", "INIT");
+    variables.put(Prediction.LOG, work.resolve(name + ".nccl.log").toString());
+    return Step.of(
+        name,
+        title,
+        seconds(45),
+        java(
+            name,
+            "process",
+            machine,
+            45,
+            variables,
+            List.of("prediction", "--size", "" + PREDICTED_RANKS)));
   }
 
   private Step inTwoProcesses(
@@ -221,7 +268,7 @@ final class Plan {
   private Map<String, String> talking(Map<String, String> variables) {
     Map<String, String> all = new LinkedHashMap<>(variables);
     if (!environment.containsKey("NCCL_DEBUG")) {
-      all.put("NCCL_DEBUG", "WARN");
+      all.putIfAbsent("NCCL_DEBUG", "WARN");
     }
     return all;
   }

@@ -72,11 +72,26 @@ class PlanTest {
   void ncclIsToSayWhyItFailsUnlessItWasToldWhatToSay() {
     for (Step step : steps(gpu("2.30.7", 1)).values()) {
       for (Step.Command command : step.commands()) {
-        assertEquals("WARN", command.environment().get("NCCL_DEBUG"), step.name());
+        String level = step.name().startsWith("prediction-") ? "INFO" : "WARN";
+        assertEquals(level, command.environment().get("NCCL_DEBUG"), step.name());
       }
     }
     Step told = steps(gpu("2.30.7", 1), Map.of("NCCL_DEBUG", "INFO")).get("latency");
     assertNull(told.commands().getFirst().environment().get("NCCL_DEBUG"));
+  }
+
+  @Test
+  void aPredictionIsOfWhatNcclIsPinnedTo() {
+    Step step = steps(gpu("2.30.7", 1)).get("prediction-tree-ll");
+    Map<String, String> variables = step.commands().getFirst().environment();
+    assertEquals("Tree", variables.get("NCCL_ALGO"));
+    assertEquals("LL", variables.get("NCCL_PROTO"));
+    assertEquals("1", variables.get("NCCL_MAX_CTAS"));
+    assertEquals("/work/prediction-tree-ll.nccl.log", variables.get("NCCL_DEBUG_FILE"));
+    assertTrue(
+        steps(gpu("2.28.9", 1)).get("prediction-ring-ll").impossible().endsWith("this is 2.28.9"));
+    Step own = steps(gpu("2.28.9", 4)).get("prediction-ring-simple");
+    assertNull(own.commands().getFirst().environment().get("NCCL_MULTI_RANK_GPU_ENABLE"));
   }
 
   @Test
