@@ -39,7 +39,12 @@ class ScriptsTest {
   private static final String TEST = "scripts/test";
   // They hand their arguments to a Java program, which the examples' own tests ask.
   private static final Set<String> PROGRAMS =
-      Set.of("scripts/all-reduce-perf", "scripts/doctor", "scripts/gpu-evidence", "scripts/perf");
+      Set.of(
+          "scripts/all-reduce-perf",
+          "scripts/doctor",
+          "scripts/explain",
+          "scripts/gpu-evidence",
+          "scripts/perf");
 
   @TempDir private Path copy;
   @TempDir private Path temp;
