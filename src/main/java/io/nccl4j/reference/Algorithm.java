@@ -2,8 +2,19 @@ package io.nccl4j.reference;
 
 /** How the reference backend carries out an all-reduce. */
 public enum Algorithm {
-  /** The tree for small data, the ring for large. */
+  /**
+   * What is fastest: {@link #DIRECT} where all ranks are in one process, else the tree for small
+   * data and the ring for large.
+   */
   AUTO,
+  /**
+   * For ranks of one process, whose memory all of them reach: each folds its part of the elements
+   * out of every rank's input and stores it to every rank's output, in one pass. Each part is
+   * folded from the same ranks in the same order as on the ring, so the results are the bits of
+   * {@link #RING} with the same options, except that which of the many NaNs results is not
+   * promised. With ranks in other processes it is {@link #RING}.
+   */
+  DIRECT,
   /**
    * Reduce-scatter around the ring, then all-gather around the ring. Each rank sends {@code 2 (n -
    * 1) / n} of the data in {@code 2 (n - 1)} hops.

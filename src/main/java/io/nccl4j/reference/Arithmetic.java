@@ -13,9 +13,9 @@ import java.util.Map;
  * rank's own data by 1/n beforehand; one of integers divides the sum at the end.
  */
 final class Arithmetic {
-  private final Map<DataType, Kernel<?>> kernels = new EnumMap<>(DataType.class);
+  private final Map<DataType, Kernel> kernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
-  private Kernel<?> kernel;
+  private Kernel kernel;
   private Operator.Kind combine;
   private boolean scales;
   private boolean divides;
@@ -49,6 +49,32 @@ final class Arithmetic {
   /** Returns whether a rank's data is multiplied before anything else happens to it. */
   boolean scales() {
     return scales;
+  }
+
+  /** Returns what this rank's data is multiplied with, as raw bits of the type. */
+  long factor() {
+    return factor;
+  }
+
+  /**
+   * Folds what all ranks have at some place, one after the other, and stores the result there to
+   * every rank.
+   *
+   * @param from where each rank's data lies
+   * @param factors what each rank's data is multiplied with, if the operator multiplies
+   * @param order the ranks
+   * @param first where in {@code order} to begin; every rank is taken once
+   */
+  void reduce(
+      MemorySegment[] from,
+      long[] factors,
+      int[] order,
+      int first,
+      MemorySegment[] to,
+      long offset,
+      long count) {
+    kernel.reduce(
+        combine, from, scales, factors, order, first, to, offset, count, divides ? ranks : 1);
   }
 
   /** Writes a rank's own data, multiplied as the operator wants it. */

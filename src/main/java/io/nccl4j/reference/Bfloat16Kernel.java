@@ -10,7 +10,7 @@ import java.lang.foreign.MemorySegment;
  * lower and the upper numbers become binary32 in a shift and a mask each, one after the other; the
  * compiler vectorizes all of these loops, but no reinterpretation of bits, which is a copy here.
  */
-final class Bfloat16Kernel extends Kernel<int[]> {
+final class Bfloat16Kernel extends ArrayKernel<int[]> {
   private static final int INFINITY = 0x7F800000;
   private static final int UPPER = 0xFFFF0000;
 
@@ -60,13 +60,13 @@ final class Bfloat16Kernel extends Kernel<int[]> {
   }
 
   @Override
-  void max(int[] left, int[] right, int count) {
-    FloatOrder.maxOfPairs(left, right, INFINITY, (count + 1) / 2);
+  void max(Tile<int[]> left, Tile<int[]> right, int count) {
+    FloatOrder.maxOfPairs(left.array(), right.array(), INFINITY, (count + 1) / 2);
   }
 
   @Override
-  void min(int[] left, int[] right, int count) {
-    FloatOrder.minOfPairs(left, right, INFINITY, (count + 1) / 2);
+  void min(Tile<int[]> left, Tile<int[]> right, int count) {
+    FloatOrder.minOfPairs(left.array(), right.array(), INFINITY, (count + 1) / 2);
   }
 
   private static void add(float[] left, float[] right, int count) {

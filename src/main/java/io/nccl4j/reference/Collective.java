@@ -22,6 +22,7 @@ final class Collective implements Transfer {
   private final RingTransfer[] rings;
   private final TreeTransfer[] trees;
   private final Transfer[] active;
+  private final DirectTransfer direct;
   private final ChainTransfer chain;
   private final Exchange exchange;
   private int activeCount;
@@ -37,6 +38,7 @@ final class Collective implements Transfer {
     this.rings = new RingTransfer[channels];
     this.trees = new TreeTransfer[channels];
     this.active = new Transfer[channels];
+    this.direct = new DirectTransfer(this);
     this.chain = new ChainTransfer(this);
     this.exchange = new Exchange(member, World.Route.EXCHANGE);
   }
@@ -52,6 +54,10 @@ final class Collective implements Transfer {
   /** Returns what every slice of this collective is signed with. */
   long signature() {
     return signature;
+  }
+
+  String function() {
+    return function;
   }
 
   void start(Call call) {
@@ -86,7 +92,13 @@ final class Collective implements Transfer {
   }
 
   private void startAllReduce(Call call) {
-    boolean tree = usesTree(call.bytes());
+    Algorithm algorithm = algorithm(call.bytes());
+    if (algorithm == Algorithm.DIRECT) {
+      direct.start(call);
+      active[activeCount++] = direct;
+      return;
+    }
+    boolean tree = algorithm == Algorithm.TREE;
     ChannelDivision division = tree ? treeDivision : ringDivision;
     division.divide(call.count, call.type.bytes());
     for (int channel = 0; channel < division.channels(); channel++) {
@@ -100,12 +112,19 @@ final class Collective implements Transfer {
     }
   }
 
-  private boolean usesTree(long bytes) {
-    return switch (member.world().options().algorithm()) {
-      case TREE -> true;
-      case RING -> false;
-      case AUTO -> member.size() > 2 && bytes <= TREE_BYTES;
+  /** Chooses by what all ranks know alike. */
+  private Algorithm algorithm(long bytes) {
+    Algorithm wanted = member.world().options().algorithm();
+    boolean direct = member.world().inOneProcess();
+    return switch (wanted) {
+      case AUTO -> direct ? Algorithm.DIRECT : ringOrTree(bytes);
+      case DIRECT -> direct ? Algorithm.DIRECT : Algorithm.RING;
+      default -> wanted;
     };
+  }
+
+  private Algorithm ringOrTree(long bytes) {
+    return member.size() > 2 && bytes <= TREE_BYTES ? Algorithm.TREE : Algorithm.RING;
   }
 
   private RingTransfer ring(int channel) {
@@ -193,17 +212,32 @@ final class Collective implements Transfer {
     if (!link.ready()) {
       return false;
     }
-    if (link.signature() != signature) {
-      throw foreign(link);
-    }
+    checkSignature(link.signature(), link.source());
     return true;
   }
 
-  private NcclException foreign(ReceiveLink link) {
+  /** Throws if what a rank has signed is of another collective. */
+  void checkSignature(long signed, int source) {
+    if (signed != signature) {
+      throw foreign(source);
+    }
+  }
+
+  private NcclException foreign(int source) {
     member.checkFault(function);
     member.checkCollectiveAgreement(function);
     return member.mismatch(
-        function, "rank " + link.source() + " sent data of another operation than " + function);
+        function, "rank " + source + " came with another operation than " + function);
+  }
+
+  /** Leaves a collective that has failed: afterwards no other rank writes this rank's memory. */
+  void withdraw() {
+    direct.withdraw();
+  }
+
+  /** Keeps no buffers reachable. */
+  void forget() {
+    direct.forget();
   }
 
   /** Gives a slice back after it was read, having made sure that it was the sender's till then. */

@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 
 /** IEEE binary16 numbers: each step computes in binary32, which has bits enough, and rounds. */
-final class Float16Kernel extends Kernel<short[]> {
+final class Float16Kernel extends ArrayKernel<short[]> {
   /** In the upper half, where {@link FloatOrder} looks at 16-bit numbers. */
   private static final int INFINITY = 0x7C000000;
 
@@ -31,26 +31,26 @@ final class Float16Kernel extends Kernel<short[]> {
   }
 
   @Override
-  void max(short[] left, short[] right, int count) {
-    takeBits();
+  void max(Tile<short[]> left, Tile<short[]> right, int count) {
+    takeBits(left, right);
     FloatOrder.maxOfPairs(lefts.array(), rights.array(), INFINITY, (count + 1) / 2);
-    giveBits();
+    giveBits(left);
   }
 
   @Override
-  void min(short[] left, short[] right, int count) {
-    takeBits();
+  void min(Tile<short[]> left, Tile<short[]> right, int count) {
+    takeBits(left, right);
     FloatOrder.minOfPairs(lefts.array(), rights.array(), INFINITY, (count + 1) / 2);
-    giveBits();
+    giveBits(left);
   }
 
-  private void takeBits() {
-    lefts.view().copyFrom(ownView());
-    rights.view().copyFrom(otherView());
+  private void takeBits(Tile<short[]> left, Tile<short[]> right) {
+    lefts.view().copyFrom(left.view());
+    rights.view().copyFrom(right.view());
   }
 
-  private void giveBits() {
-    ownView().copyFrom(lefts.view());
+  private void giveBits(Tile<short[]> left) {
+    left.view().copyFrom(lefts.view());
   }
 
   @Override

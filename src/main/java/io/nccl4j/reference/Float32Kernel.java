@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 
 /** Binary32 numbers. */
-final class Float32Kernel extends Kernel<float[]> {
+final class Float32Kernel extends ArrayKernel<float[]> {
   private static final int INFINITY = 0x7F800000;
 
   private final Ints lefts = new Ints();
@@ -28,26 +28,26 @@ final class Float32Kernel extends Kernel<float[]> {
   }
 
   @Override
-  void max(float[] left, float[] right, int count) {
-    takeBits();
+  void max(Tile<float[]> left, Tile<float[]> right, int count) {
+    takeBits(left, right);
     FloatOrder.max(lefts.array(), rights.array(), INFINITY, count);
-    giveBits();
+    giveBits(left);
   }
 
   @Override
-  void min(float[] left, float[] right, int count) {
-    takeBits();
+  void min(Tile<float[]> left, Tile<float[]> right, int count) {
+    takeBits(left, right);
     FloatOrder.min(lefts.array(), rights.array(), INFINITY, count);
-    giveBits();
+    giveBits(left);
   }
 
-  private void takeBits() {
-    lefts.view().copyFrom(ownView());
-    rights.view().copyFrom(otherView());
+  private void takeBits(Tile<float[]> left, Tile<float[]> right) {
+    lefts.view().copyFrom(left.view());
+    rights.view().copyFrom(right.view());
   }
 
-  private void giveBits() {
-    ownView().copyFrom(lefts.view());
+  private void giveBits(Tile<float[]> left) {
+    left.view().copyFrom(lefts.view());
   }
 
   @Override

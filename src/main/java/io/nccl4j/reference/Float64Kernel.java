@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 
 /** Binary64 numbers. */
-final class Float64Kernel extends Kernel<double[]> {
+final class Float64Kernel extends ArrayKernel<double[]> {
   private static final long INFINITY = 0x7FF0000000000000L;
 
   private final Words lefts = new Words();
@@ -28,26 +28,26 @@ final class Float64Kernel extends Kernel<double[]> {
   }
 
   @Override
-  void max(double[] left, double[] right, int count) {
-    takeBits();
+  void max(Tile<double[]> left, Tile<double[]> right, int count) {
+    takeBits(left, right);
     FloatOrder.max(lefts.array(), rights.array(), INFINITY, count);
-    giveBits();
+    giveBits(left);
   }
 
   @Override
-  void min(double[] left, double[] right, int count) {
-    takeBits();
+  void min(Tile<double[]> left, Tile<double[]> right, int count) {
+    takeBits(left, right);
     FloatOrder.min(lefts.array(), rights.array(), INFINITY, count);
-    giveBits();
+    giveBits(left);
   }
 
-  private void takeBits() {
-    lefts.view().copyFrom(ownView());
-    rights.view().copyFrom(otherView());
+  private void takeBits(Tile<double[]> left, Tile<double[]> right) {
+    lefts.view().copyFrom(left.view());
+    rights.view().copyFrom(right.view());
   }
 
-  private void giveBits() {
-    ownView().copyFrom(lefts.view());
+  private void giveBits(Tile<double[]> left) {
+    left.view().copyFrom(lefts.view());
   }
 
   @Override

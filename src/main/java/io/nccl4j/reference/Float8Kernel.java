@@ -10,7 +10,7 @@ import java.util.Map;
  * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
  * saturates back. There are so few pairs of numbers that every result is looked up.
  */
-final class Float8Kernel extends Kernel<byte[]> {
+final class Float8Kernel extends ArrayKernel<byte[]> {
   private static final Map<Operator.Kind, byte[]> E4M3 = new EnumMap<>(Operator.Kind.class);
   private static final Map<Operator.Kind, byte[]> E5M2 = new EnumMap<>(Operator.Kind.class);
 
@@ -35,13 +35,13 @@ final class Float8Kernel extends Kernel<byte[]> {
   }
 
   @Override
-  void max(byte[] left, byte[] right, int count) {
-    lookUp(Operator.Kind.MAX, left, right, count);
+  void max(Tile<byte[]> left, Tile<byte[]> right, int count) {
+    lookUp(Operator.Kind.MAX, left.array(), right.array(), count);
   }
 
   @Override
-  void min(byte[] left, byte[] right, int count) {
-    lookUp(Operator.Kind.MIN, left, right, count);
+  void min(Tile<byte[]> left, Tile<byte[]> right, int count) {
+    lookUp(Operator.Kind.MIN, left.array(), right.array(), count);
   }
 
   @Override

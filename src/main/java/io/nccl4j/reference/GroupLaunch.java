@@ -152,7 +152,7 @@ final class GroupLaunch {
       Work.drive(works, patience);
     } finally {
       for (Work work : works) {
-        NcclException failure = work.end();
+        NcclException failure = work.end(false);
         first = first == null ? failure : first;
       }
     }

@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 
 /** Signed and unsigned 32-bit integers. */
-final class Int32Kernel extends Kernel<int[]> {
+final class Int32Kernel extends ArrayKernel<int[]> {
   private final boolean unsigned;
 
   Int32Kernel(boolean unsigned) {
@@ -26,16 +26,22 @@ final class Int32Kernel extends Kernel<int[]> {
   }
 
   @Override
-  void max(int[] left, int[] right, int count) {
-    int flip = flip();
+  void max(Tile<int[]> left, Tile<int[]> right, int count) {
+    max(left.array(), right.array(), flip(), count);
+  }
+
+  private static void max(int[] left, int[] right, int flip, int count) {
     for (int i = 0; i < count; i++) {
       left[i] = Math.max(left[i] ^ flip, right[i] ^ flip) ^ flip;
     }
   }
 
   @Override
-  void min(int[] left, int[] right, int count) {
-    int flip = flip();
+  void min(Tile<int[]> left, Tile<int[]> right, int count) {
+    min(left.array(), right.array(), flip(), count);
+  }
+
+  private static void min(int[] left, int[] right, int flip, int count) {
     for (int i = 0; i < count; i++) {
       left[i] = Math.min(left[i] ^ flip, right[i] ^ flip) ^ flip;
     }

@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 
 /** Signed and unsigned 64-bit integers. */
-final class Int64Kernel extends Kernel<long[]> {
+final class Int64Kernel extends ArrayKernel<long[]> {
   private final boolean unsigned;
 
   Int64Kernel(boolean unsigned) {
@@ -26,16 +26,22 @@ final class Int64Kernel extends Kernel<long[]> {
   }
 
   @Override
-  void max(long[] left, long[] right, int count) {
-    long flip = flip();
+  void max(Tile<long[]> left, Tile<long[]> right, int count) {
+    max(left.array(), right.array(), flip(), count);
+  }
+
+  private static void max(long[] left, long[] right, long flip, int count) {
     for (int i = 0; i < count; i++) {
       left[i] = Math.max(left[i] ^ flip, right[i] ^ flip) ^ flip;
     }
   }
 
   @Override
-  void min(long[] left, long[] right, int count) {
-    long flip = flip();
+  void min(Tile<long[]> left, Tile<long[]> right, int count) {
+    min(left.array(), right.array(), flip(), count);
+  }
+
+  private static void min(long[] left, long[] right, long flip, int count) {
     for (int i = 0; i < count; i++) {
       left[i] = Math.min(left[i] ^ flip, right[i] ^ flip) ^ flip;
     }

@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 
 /** Signed and unsigned 8-bit integers. */
-final class Int8Kernel extends Kernel<byte[]> {
+final class Int8Kernel extends ArrayKernel<byte[]> {
   /** The top bit of each byte of a word. */
   private static final long TOPS = 0x8080808080808080L;
 
@@ -33,19 +33,19 @@ final class Int8Kernel extends Kernel<byte[]> {
   }
 
   @Override
-  void max(byte[] left, byte[] right, int count) {
-    pick(count, true);
+  void max(Tile<byte[]> left, Tile<byte[]> right, int count) {
+    pick(left, right, count, true);
   }
 
   @Override
-  void min(byte[] left, byte[] right, int count) {
-    pick(count, false);
+  void min(Tile<byte[]> left, Tile<byte[]> right, int count) {
+    pick(left, right, count, false);
   }
 
   /** Compares eight bytes at a time, since the compiler vectorizes no comparison of bytes. */
-  private void pick(int count, boolean larger) {
-    lefts.view().copyFrom(ownView());
-    rights.view().copyFrom(otherView());
+  private void pick(Tile<byte[]> left, Tile<byte[]> right, int count, boolean larger) {
+    lefts.view().copyFrom(left.view());
+    rights.view().copyFrom(right.view());
     // Signed numbers order like unsigned ones once their top bits are flipped.
     long flip = unsigned ? 0 : TOPS;
     int words = (count + 7) / 8;
@@ -54,7 +54,7 @@ final class Int8Kernel extends Kernel<byte[]> {
     } else {
       min(lefts.array(), rights.array(), flip, words);
     }
-    ownView().copyFrom(lefts.view());
+    left.view().copyFrom(lefts.view());
   }
 
   private static void max(long[] left, long[] right, long flip, int words) {

@@ -6,7 +6,7 @@ import java.lang.foreign.MemorySegment;
  * A tile as 32-bit integers, which is how the bits of floating-point numbers are reached in bulk.
  */
 final class Ints {
-  private final int[] array = new int[Kernel.TILE_BYTES / Integer.BYTES];
+  private final int[] array = new int[ArrayKernel.TILE_BYTES / Integer.BYTES];
   private final MemorySegment view = MemorySegment.ofArray(array);
 
   int[] array() {

@@ -116,7 +116,7 @@ public final class ReferenceStream extends Stream {
         if (task.action != null) {
           task.action.run(patience);
         } else {
-          note(Work.runOnly(task, patience, single));
+          note(Work.runOnly(queue, patience, single));
         }
       } catch (RuntimeException | Error e) {
         note(typed(e));

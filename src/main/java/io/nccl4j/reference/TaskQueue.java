@@ -50,6 +50,11 @@ final class TaskQueue {
     return now[(int) position & (now.length - 1)];
   }
 
+  /** Consumer: returns whether there are tasks behind the first one. */
+  boolean hasMore() {
+    return enqueued - finished > 1;
+  }
+
   /** Consumer: drops the first pending task. */
   @SuppressWarnings("NonAtomicVolatileUpdate") // There is one consumer.
   void finish() {

@@ -4,7 +4,7 @@ import java.lang.foreign.MemorySegment;
 
 /** A tile as 64-bit words: the bits of binary64 numbers, or eight bytes in each. */
 final class Words {
-  private final long[] array = new long[Kernel.TILE_BYTES / Long.BYTES];
+  private final long[] array = new long[ArrayKernel.TILE_BYTES / Long.BYTES];
   private final MemorySegment view = MemorySegment.ofArray(array);
 
   long[] array() {

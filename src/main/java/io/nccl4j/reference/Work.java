@@ -69,9 +69,11 @@ final class Work {
   /**
    * Waits for the turn of one operation, then does it; returns what has failed, or null.
    *
+   * @param queue where it comes first
    * @param one room for one piece of work
    */
-  static NcclException runOnly(Task task, Patience patience, Work[] one) {
+  static NcclException runOnly(TaskQueue queue, Patience patience, Work[] one) {
+    Task task = queue.first();
     Member member = task.member;
     try {
       // Only whose turn it is may touch the reused work.
@@ -90,7 +92,7 @@ final class Work {
       drive(one, patience);
     } finally {
       // A turn that is not given on would stop the communicator for ever.
-      failed = work.end();
+      failed = work.end(queue.hasMore());
       one[0] = null;
     }
     return failed;
@@ -120,8 +122,18 @@ final class Work {
     }
   }
 
-  /** Gives the turn to the next operation; returns what has failed, or null. */
-  NcclException end() {
+  /**
+   * Gives the turn to the next operation; returns what has failed, or null.
+   *
+   * @param soon whether more is about to follow, which may use the same buffers
+   */
+  NcclException end(boolean soon) {
+    if (failure != null && inCollective) {
+      member.collective().withdraw();
+    }
+    if (failure != null || !soon) {
+      member.collective().forget();
+    }
     messages.clear();
     only.clear();
     hasOnly = false;

@@ -29,11 +29,13 @@ final class World {
   private final ConcurrentHashMap<Occasion, Meeting> meetings = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Occasion, Growth> growths = new ConcurrentHashMap<>();
   private final AtomicReference<Fault> fault = new AtomicReference<>();
+  private final Board board;
   // Whether anything has happened that a waiting rank should know: one cheap look for it.
   private volatile boolean alarm;
 
   World(int size, ReferenceOptions options) {
     this.options = options;
+    this.board = new Board(size);
     for (int rank = 0; rank < size; rank++) {
       members.add(new Member(this, rank, size));
     }
@@ -54,6 +56,16 @@ final class World {
 
   ReferenceOptions options() {
     return options;
+  }
+
+  /** Returns whether every rank reaches every other rank's memory. */
+  boolean inOneProcess() {
+    return true;
+  }
+
+  /** Returns where the ranks meet for direct transfers. */
+  Board board() {
+    return board;
   }
 
   MemoryLink link(Route route, int channel, int from, int to) {

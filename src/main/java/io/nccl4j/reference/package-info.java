@@ -7,10 +7,11 @@
  * group put together. Work consists of {@code Transfer}s, which one thread takes further in turn,
  * none ever waiting on its own: the ring (reduce-scatter, all-gather, all-reduce), the chain along
  * the ring (broadcast, reduce), two trees (all-reduce), and the exchange of single messages (all
- * the rest). They reach other ranks only over {@code SendLink} and {@code ReceiveLink}, queues of
- * slices with a fixed number of slots. Where all transfers of a thread wait, its {@code Patience}
- * decides how, and {@code Work} looks for what could keep them waiting for ever: an abort, a rank
- * that failed, left or calls something else, a deadline.
+ * the rest). {@code DirectTransfer} (all-reduce) reads and writes every rank's memory, having met
+ * the others on the {@code Board}; the rest reach other ranks only over {@code SendLink} and {@code
+ * ReceiveLink}, queues of slices with a fixed number of slots. Where all transfers of a thread
+ * wait, its {@code Patience} decides how, and {@code Work} looks for what could keep them waiting
+ * for ever: an abort, a rank that failed, left or calls something else, a deadline.
  *
  * <p>{@code Arithmetic} and the {@code Kernel} of each type do what reductions do to elements,
  * rounding to the type at every step as NCCL does.

@@ -1,0 +1,157 @@
+package io.nccl4j.reference;
+
+import java.lang.foreign.MemorySegment;
+import java.util.function.Function;
+
+/**
+ * Loops over arrays that fit the first-level cache, into which slices are copied piece by piece:
+ * the compiler vectorizes loops over arrays, and cannot over two off-heap segments that might
+ * overlap.
+ *
+ * @param <A> the array that holds elements of the type
+ */
+abstract class ArrayKernel<A> extends Kernel {
+  /** The size of each array. */
+  static final int TILE_BYTES = 8 << 10;
+
+  private final int tileCount;
+  private final Tile<A> own;
+  private final Tile<A> other;
+
+  /**
+   * Makes a kernel with its two arrays, {@code TILE_BYTES} long each.
+   *
+   * @param view gives an array as memory
+   */
+  ArrayKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view) {
+    super(elementBytes);
+    this.tileCount = TILE_BYTES / elementBytes;
+    this.own = new Tile<>(own, view.apply(own));
+    this.other = new Tile<>(other, view.apply(other));
+  }
+
+  @Override
+  final void scale(
+      long factor,
+      MemorySegment from,
+      long fromOffset,
+      MemorySegment out,
+      long outOffset,
+      long count) {
+    for (long done = 0; done < count; done += tileCount) {
+      int tile = (int) Math.min(tileCount, count - done);
+      long at = done * elementBytes();
+      long bytes = (long) tile * elementBytes();
+      MemorySegment.copy(from, fromOffset + at, own.view(), 0, bytes);
+      scale(own.array(), factor, tile);
+      MemorySegment.copy(own.view(), 0, out, outOffset + at, bytes);
+    }
+  }
+
+  @Override
+  final void combine(
+      Operator.Kind how,
+      MemorySegment left,
+      long leftOffset,
+      boolean scales,
+      long factor,
+      MemorySegment right,
+      long rightOffset,
+      MemorySegment out,
+      long outOffset,
+      long count,
+      int divisor) {
+    for (long done = 0; done < count; done += tileCount) {
+      int tile = (int) Math.min(tileCount, count - done);
+      long at = done * elementBytes();
+      long bytes = (long) tile * elementBytes();
+      MemorySegment.copy(left, leftOffset + at, own.view(), 0, bytes);
+      MemorySegment.copy(right, rightOffset + at, other.view(), 0, bytes);
+      if (scales) {
+        scale(own.array(), factor, tile);
+      }
+      combine(how, own, other, tile);
+      if (divisor != 1) {
+        divide(own.array(), divisor, tile);
+      }
+      MemorySegment.copy(own.view(), 0, out, outOffset + at, bytes);
+    }
+  }
+
+  @Override
+  final void reduce(
+      Operator.Kind how,
+      MemorySegment[] from,
+      boolean scales,
+      long[] factors,
+      int[] order,
+      int first,
+      MemorySegment[] to,
+      long offset,
+      long count,
+      int divisor) {
+    for (long done = 0; done < count; done += tileCount) {
+      int tile = (int) Math.min(tileCount, count - done);
+      long at = offset + done * elementBytes();
+      Tile<A> result = reduce(how, from, scales, factors, order, first, at, tile);
+      if (divisor != 1) {
+        divide(result.array(), divisor, tile);
+      }
+      for (MemorySegment out : to) {
+        MemorySegment.copy(result.view(), 0, out, at, (long) tile * elementBytes());
+      }
+    }
+  }
+
+  private Tile<A> reduce(
+      Operator.Kind how,
+      MemorySegment[] from,
+      boolean scales,
+      long[] factors,
+      int[] order,
+      int first,
+      long at,
+      int count) {
+    Tile<A> result = other;
+    Tile<A> next = own;
+    for (int turn = 0; turn < from.length; turn++) {
+      int rank = order[first + turn];
+      MemorySegment.copy(from[rank], at, next.view(), 0, (long) count * elementBytes());
+      if (scales) {
+        scale(next.array(), factors[rank], count);
+      }
+      if (turn > 0) {
+        combine(how, next, result, count);
+      }
+      Tile<A> free = result;
+      result = next;
+      next = free;
+    }
+    return result;
+  }
+
+  private void combine(Operator.Kind how, Tile<A> left, Tile<A> right, int count) {
+    switch (how) {
+      case SUM -> sum(left.array(), right.array(), count);
+      case PROD -> prod(left.array(), right.array(), count);
+      case MAX -> max(left, right, count);
+      default -> min(left, right, count);
+    }
+  }
+
+  abstract void sum(A left, A right, int count);
+
+  abstract void prod(A left, A right, int count);
+
+  abstract void max(Tile<A> left, Tile<A> right, int count);
+
+  abstract void min(Tile<A> left, Tile<A> right, int count);
+
+  /** Multiplies with a factor that is given as raw bits of the type. */
+  abstract void scale(A tile, long factor, int count);
+
+  /** Divides integers, truncating; no floating-point type is ever divided. */
+  void divide(A tile, int divisor, int count) {
+    throw new UnsupportedOperationException("floats are averaged by a factor");
+  }
+}
