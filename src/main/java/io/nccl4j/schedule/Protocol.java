@@ -48,7 +48,8 @@ public enum Protocol {
   }
 
   /**
-   * {@return the size of a tree's chunk in bytes}
+   * {@return the size of a tree's chunk in bytes} It decides when something is sent, never in which
+   * order it is folded; for little data NCCL makes that of {@link #LL128} smaller still.
    *
    * @param ringChunkBytes the size of a ring's chunk in bytes
    */

@@ -1,0 +1,93 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.NodePattern;
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.RingSchedule;
+import io.nccl4j.schedule.Schedule;
+import io.nccl4j.schedule.TreeSchedule;
+import java.util.List;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What the links have carried after an all-reduce is what its schedule says, slice for slice. */
+class ExecutedScheduleTest {
+  static Stream<Arguments> runs() {
+    Layout small = Layout.defaults().withChunkBytes(2048).withSliceBytes(512);
+    return Stream.of(2, 3, 5, 8)
+        .flatMap(
+            ranks ->
+                Stream.of(
+                        small,
+                        small.withChannels(4).withProtocol(Protocol.LL),
+                        small.withNodes(2, NodePattern.BALANCED_TREE),
+                        small.withRingOrders(List.of(turned(ranks))))
+                    .flatMap(
+                        layout ->
+                            Stream.of(1, 999, 50_001)
+                                .map(count -> Arguments.of(ranks, layout, count))));
+  }
+
+  /** The ranks backwards, which is another ring from three ranks on. */
+  private static List<Integer> turned(int ranks) {
+    return Stream.iterate(ranks - 1, rank -> rank - 1).limit(ranks).toList();
+  }
+
+  @ParameterizedTest
+  @MethodSource("runs")
+  void everyRingLinkHasCarriedTheSlicesOfTheSchedule(int ranks, Layout layout, int count) {
+    Schedule schedule = new RingSchedule(layout, ranks, count, 4);
+    run(Algorithm.RING, ranks, layout, count, schedule);
+  }
+
+  @ParameterizedTest
+  @MethodSource("runs")
+  void everyTreeLinkHasCarriedTheSlicesOfTheSchedule(int ranks, Layout layout, int count) {
+    Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
+    run(Algorithm.TREE, ranks, layout, count, schedule);
+  }
+
+  private static void run(
+      Algorithm algorithm, int ranks, Layout layout, int count, Schedule schedule) {
+    ReferenceOptions options =
+        ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout);
+    CyclicBarrier allDone = new CyclicBarrier(ranks);
+    Ranks.run(
+        ranks,
+        options,
+        (comm, stream) -> {
+          try (Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            stream.synchronize();
+          }
+          for (int channel = 0; channel < layout.channels(); channel++) {
+            long expected =
+                channel < schedule.channels() ? schedule.slicesSent(channel, comm.rank()) : 0;
+            assertEquals(expected, sent(comm, channel), "channel " + channel);
+          }
+          allDone.await(60, TimeUnit.SECONDS);
+        });
+  }
+
+  /** Returns how many slices a rank has sent to all others on a channel. */
+  private static long sent(Communicator comm, int channel) {
+    World world = ((ReferenceCommunicator) comm).member().world();
+    long sent = 0;
+    for (int peer = 0; peer < comm.size(); peer++) {
+      for (World.Route route : List.of(World.Route.RING, World.Route.UP, World.Route.DOWN)) {
+        sent += world.link(route, channel, comm.rank(), peer).sent();
+      }
+    }
+    return sent;
+  }
+}
