@@ -23,6 +23,9 @@ import java.util.EnumMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.stream.IntStream;
 
 /**
@@ -73,7 +76,7 @@ final class Prediction {
       try {
         compare(child, config, actual, options(child.size, System.getenv()));
       } finally {
-        actual.forEach(Communicator::close);
+        close(actual);
       }
     }
   }
@@ -113,8 +116,20 @@ final class Prediction {
         prediction.compareAll();
         return prediction.different;
       } finally {
-        predicted.forEach(Communicator::close);
+        close(predicted);
       }
+    }
+  }
+
+  /** Closing a rank may wait for the others, so all are closed at the same time. */
+  private static void close(List<Communicator> ranks) {
+    try (ExecutorService threads =
+        Executors.newThreadPerTaskExecutor(Thread.ofPlatform().daemon().factory())) {
+      CompletableFuture.allOf(
+              ranks.stream()
+                  .map(rank -> CompletableFuture.runAsync(rank::close, threads))
+                  .toArray(CompletableFuture<?>[]::new))
+          .join();
     }
   }
 

@@ -10,8 +10,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -29,6 +31,10 @@ class ProgramsTest {
   }
 
   private Outcome run(String... arguments) {
+    return run(Map.of(), arguments);
+  }
+
+  private Outcome run(Map<String, String> variables, String... arguments) {
     Path report = folder.resolve("report.json");
     List<String> words =
         new ArrayList<>(
@@ -38,7 +44,8 @@ class ProgramsTest {
                 "-Dio.nccl4j.cudart.library=" + StandIn.CUDART));
     words.addAll(List.of(arguments));
     words.addAll(List.of("--report", report.toString(), "--deadline", "60"));
-    Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
+    Map<String, String> environment = new HashMap<>(variables);
+    environment.put("CLASSPATH", Java.classPath());
     return run(new Step.Command("process", words, environment, report));
   }
 
@@ -75,6 +82,37 @@ class ProgramsTest {
     Table table = run("cross-check", "--quick").report().tables().getLast();
     assertEquals(
         List.of("ok", "ok", "ok", "ok"), table.rows().stream().map(List::getLast).toList());
+  }
+
+  /** The stand-in folds in the order of the ranks, whatever ring its log is made to name. */
+  @Test
+  void aPredictionNoticesALibraryThatFoldsInAnotherOrder() throws IOException {
+    Path log = folder.resolve("nccl.log");
+    Files.writeString(log, "host:1:2 [0] NCCL INFO Channel 00/01 : 0 1 2 3\n");
+    Outcome outcome =
+        run(
+            Map.of(
+                "NCCL4J_STANDIN_DEVICES",
+                "4",
+                Prediction.ALGORITHM,
+                "Ring",
+                Prediction.PROTOCOL,
+                "Simple",
+                Prediction.LOG,
+                log.toString()),
+            "prediction",
+            "--size",
+            "4",
+            "--quick");
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    Table table = outcome.report().tables().getLast();
+    Map<Object, List<Object>> results =
+        table.rows().stream().collect(Collectors.toMap(List::getFirst, row -> row));
+    // Two counts on four ranks.
+    assertEquals("**8**", results.get("sum").get(table.columns().indexOf("float32")));
+    assertEquals("ok", results.get("sum").get(table.columns().indexOf("int32")));
+    assertEquals(List.of("ok"), results.get("max").stream().skip(1).distinct().toList());
+    assertTrue(outcome.report().notes().getFirst().contains("predicted was"));
   }
 
   @Test
