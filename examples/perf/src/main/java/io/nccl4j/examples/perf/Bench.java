@@ -25,6 +25,8 @@ final class Bench implements AutoCloseable {
   private final Launch launch;
   private final Drivers drivers;
   private final Ranks ranks;
+  private final Tally tally;
+  private final List<Place> places;
   private final Set<ElementType> compiled = EnumSet.noneOf(ElementType.class);
   private long repetition;
   private int failedChecks;
@@ -32,14 +34,49 @@ final class Bench implements AutoCloseable {
   /**
    * Makes the threads, the communicators and the streams.
    *
+   * @param own where the ranks of this process are
    * @param launch enqueues one operation: the collective itself, or what a test puts in its place
    */
-  Bench(Settings settings, Launch launch) {
-    this.settings = settings;
+  Bench(Settings wanted, List<Place> own, Launch launch) {
     this.launch = launch;
-    this.ranks = new Ranks(settings);
-    this.drivers = new Drivers(settings.threads(), ranks::abort);
-    ranks.connect(settings, drivers);
+    this.ranks = new Ranks(wanted);
+    this.drivers = new Drivers(wanted.threads(), ranks::abort);
+    ranks.connect(wanted, drivers);
+    this.tally = new Tally(ranks, wanted);
+    this.places = tally.places(own);
+    checkAgreement();
+    // Hosts may have room for more than others.
+    this.settings = wanted.withMost((long) -tally.most(new double[] {-wanted.sizes().max()})[0]);
+  }
+
+  private void checkAgreement() {
+    for (int rank = 0; rank < places.size(); rank++) {
+      if (places.get(rank).arguments() != places.getFirst().arguments()) {
+        throw new Flags.BadArguments(
+            "rank %d was started with another command line than rank 0".formatted(rank));
+      }
+    }
+  }
+
+  /** Returns what is measured, which all processes agree on. */
+  Settings settings() {
+    return settings;
+  }
+
+  /** Returns where all ranks are. */
+  List<Place> places() {
+    return places;
+  }
+
+  /** Waits until all threads of all processes have come here. */
+  private void meet(int thread) {
+    drivers.meet();
+    if (!settings.job().alone()) {
+      if (thread == 0) {
+        tally.meet();
+      }
+      drivers.meet();
+    }
   }
 
   /** Returns how many checks have found wrong data. */
@@ -87,7 +124,7 @@ final class Bench implements AutoCloseable {
       this.op = op;
       this.root = root;
       this.type = element.type();
-      this.data = new TestData(settings.collective(), element, op, ranks.count(), root);
+      this.data = new TestData(settings.collective(), element, op, ranks.world(), root);
       this.memories = new Memory[ranks.count()];
       long count = capacity() + settings.unalign();
       // In as many threads as will use it. What is received into needs no data yet: whoever
@@ -97,7 +134,7 @@ final class Bench implements AutoCloseable {
           rank -> {
             int device = ranks.comm(rank).device();
             Memory memory = new Memory(settings.backend(), device, ranks.stream(rank), type, count);
-            Span all = data.sent(rank, new Shape(count, count, count, 0, 0), 0);
+            Span all = data.sent(ranks.number(rank), new Shape(count, count, count, 0, 0), 0);
             memory.write(memory.send(), all);
             memories[rank] = memory;
           });
@@ -110,7 +147,7 @@ final class Bench implements AutoCloseable {
       if (!settings.collective().reduces() || op.standard() != null) {
         return op.standard();
       }
-      return ranks.comm(rank).preMulSum(type, TestData.factor(type, rank));
+      return ranks.comm(rank).preMulSum(type, TestData.factor(type, ranks.number(rank)));
     }
 
     private long capacity() {
@@ -130,7 +167,7 @@ final class Bench implements AutoCloseable {
     }
 
     private Shape shape(long size) {
-      return settings.collective().shape(size / type.bytes(), type.bytes(), ranks.count());
+      return settings.collective().shape(size / type.bytes(), type.bytes(), ranks.world());
     }
 
     private void warmUp() {
@@ -153,7 +190,7 @@ final class Bench implements AutoCloseable {
       long end = System.nanoTime() + COMPILING_NANOS;
       do {
         work.run(COMPILING_OPERATIONS);
-      } while (System.nanoTime() < end);
+      } while (tally.any(System.nanoTime() < end));
     }
 
     private Row row(Shape shape) {
@@ -173,14 +210,14 @@ final class Bench implements AutoCloseable {
       Work work = new Work(shape, inPlace, settings.iterations() * settings.aggregated());
       Timing timing = work.time();
       double algBw =
-          settings.collective().algorithmBytes(shape, type.bytes(), ranks.count())
+          settings.collective().algorithmBytes(shape, type.bytes(), ranks.world())
               / timing.seconds()
               / 1e9;
       return new Row.Cell(
           timing.seconds(),
           timing.cpuSeconds(),
           algBw,
-          algBw * settings.collective().busFactor(ranks.count()),
+          algBw * settings.collective().busFactor(ranks.world()),
           wrong(shape, inPlace, work),
           timing.iterations());
     }
@@ -197,9 +234,7 @@ final class Bench implements AutoCloseable {
         work.runChecked();
         long[] perRank = new long[ranks.count()];
         ranks.each(bytes, rank -> perRank[rank] = wrong(rank, shape, inPlace));
-        for (long ofRank : perRank) {
-          wrong += ofRank;
-        }
+        wrong = (long) tally.sum((double) Arrays.stream(perRank).sum());
       }
       if (wrong > 0) {
         failedChecks++;
@@ -209,7 +244,7 @@ final class Bench implements AutoCloseable {
 
     private void prepare(int rank, Shape shape, boolean inPlace) {
       Memory memory = memories[rank];
-      Span sent = data.sent(rank, shape, repetition);
+      Span sent = data.sent(ranks.number(rank), shape, repetition);
       if (!inPlace) {
         memory.write(memory.send(), moved(sent, settings.unalign()));
       }
@@ -218,15 +253,18 @@ final class Bench implements AutoCloseable {
         memory.write(memory.recv(), moved(poison, settings.unalign()));
       }
       if (inPlace) {
-        memory.write(memory.recv(), moved(sent, settings.unalign() + shape.sendInPlace() * rank));
+        memory.write(
+            memory.recv(),
+            moved(sent, settings.unalign() + shape.sendInPlace() * ranks.number(rank)));
       }
     }
 
     private long wrong(int rank, Shape shape, boolean inPlace) {
       Memory memory = memories[rank];
-      long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * rank : 0);
+      int number = ranks.number(rank);
+      long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * number : 0);
       long wrong = 0;
-      for (Span span : data.received(rank, shape, repetition, inPlace)) {
+      for (Span span : data.received(number, shape, repetition, inPlace)) {
         wrong += memory.wrong(memory.recv(), moved(span, offset));
       }
       return wrong;
@@ -262,8 +300,8 @@ final class Bench implements AutoCloseable {
         for (int rank = 0; rank < ranks.count(); rank++) {
           Memory memory = memories[rank];
           Buffer from = inPlace ? memory.recv() : memory.send();
-          long sendOffset = inPlace ? shape.sendInPlace() * rank : 0;
-          long recvOffset = inPlace ? shape.recvInPlace() * rank : 0;
+          long sendOffset = inPlace ? shape.sendInPlace() * ranks.number(rank) : 0;
+          long recvOffset = inPlace ? shape.recvInPlace() * ranks.number(rank) : 0;
           for (int place = 0; place < places; place++) {
             long at = settings.unalign() + shape.total() * place;
             sends[rank][place] = from.slice(at + sendOffset, shape.send());
@@ -302,11 +340,7 @@ final class Bench implements AutoCloseable {
       /** Waits for all ranks of a thread. */
       void complete(int thread) {
         for (int rank = ranks.first(thread); rank < ranks.first(thread + 1); rank++) {
-          if (settings.timeout().isZero()) {
-            ranks.stream(rank).synchronize();
-          } else {
-            ranks.stream(rank).synchronize(settings.timeout());
-          }
+          ranks.complete(rank, settings.timeout());
         }
       }
 
@@ -347,7 +381,9 @@ final class Bench implements AutoCloseable {
         try (Stopwatch stopwatch = new Stopwatch(settings, ranks)) {
           List<Timing> timings = drivers.all(thread -> time(thread, stopwatch));
           double[] iterations = stopwatch.iterations(settings.aggregated());
-          return Timing.of(timings, settings.average()).withIterations(iterations);
+          return Timing.of(timings, settings.average())
+              .ofAll(tally, settings.average())
+              .withIterations(iterations == null ? null : tally.most(iterations));
         }
       }
 
@@ -365,7 +401,7 @@ final class Bench implements AutoCloseable {
                     iterate(thread, i);
                   }
                 });
-        drivers.meet();
+        meet(thread);
         long start = System.nanoTime();
         for (int launches = 0; launches < settings.graphLaunches(); launches++) {
           launch(thread, graphs);
@@ -394,7 +430,7 @@ final class Bench implements AutoCloseable {
       }
 
       private Timing timeIterations(int thread, Stopwatch stopwatch) {
-        drivers.meet();
+        meet(thread);
         long untimed = 0;
         long start = System.nanoTime();
         for (int i = 0; i < settings.iterations(); i++) {
@@ -404,7 +440,7 @@ final class Bench implements AutoCloseable {
             complete(thread);
             stopwatch.stop(ranks, thread, i);
             long waiting = System.nanoTime();
-            drivers.meet();
+            meet(thread);
             untimed += System.nanoTime() - waiting;
           }
         }
@@ -432,7 +468,7 @@ final class Bench implements AutoCloseable {
         switch (settings.blocking()) {
           case WAIT_AND_MEET -> {
             complete(thread);
-            drivers.meet();
+            meet(thread);
           }
           case WAIT -> complete(thread);
           case NONE, WAIT_AND_MEET_UNTIMED -> {}

@@ -32,9 +32,14 @@ import picocli.CommandLine.TypeConversionException;
       "",
       "Ranks: with neither -t, -g nor --ranks, one for each GPU, or on the reference backend one for each",
       "processor and at least two; there at most 128 for each processor.",
+      "Processes: with --procs, or where mpirun, torchrun --no-python, srun, or RANK and WORLD_SIZE say that this",
+      "is one of several, -t, -g and --ranks count for each process, which else has one rank. Process 0 prints.",
       "Exit status: 0 fine, 1 a library or a device failed, 2 bad arguments, 3 wrong data, 4 time-out."
     })
 final class Flags {
+  /** Beyond this, the processes mostly wait for a processor, and for memory. */
+  private static final int PROCESSES_PER_PROCESSOR = 16;
+
   /** What carries out the collectives. */
   enum BackendChoice {
     AUTO,
@@ -77,8 +82,29 @@ final class Flags {
       names = "--ranks",
       paramLabel = "N",
       converter = Whole.class,
-      description = "how many ranks, in all threads together")
+      description = "how many ranks, in all threads of a process together")
   Integer ranks;
+
+  @Option(
+      names = "--procs",
+      paramLabel = "N",
+      converter = Whole.class,
+      description =
+          "start N processes of this command on this host, each with the ranks that the other flags say; default 1 rank each")
+  Integer procs;
+
+  @Option(
+      names = "--limit",
+      paramLabel = "SECONDS",
+      converter = Whole.class,
+      description = "with --procs, the longest that all may take; default: no limit")
+  Integer limit;
+
+  @Option(
+      names = "--child",
+      hidden = true,
+      description = "this process was started by --procs, and ends with the one that did")
+  boolean child;
 
   @Option(
       names = {"-t", "--nthreads"},
@@ -385,6 +411,7 @@ final class Flags {
           "--algo is for all_reduce; " + collective.label() + " leaves no choice");
     }
     counts();
+    processes();
     atLeast(0, graphs, "-G");
     if (graphs > 0 && (blocking != 0 || perIteration != 0)) {
       throw new BadArguments(
@@ -442,6 +469,21 @@ final class Flags {
     }
   }
 
+  private void processes() {
+    if (limit != null && procs == null) {
+      throw new BadArguments("--limit is for --procs; -T is the longest wait of a process");
+    }
+    if (limit != null) {
+      atLeast(1, limit, "--limit");
+    }
+    int most = PROCESSES_PER_PROCESSOR * Runtime.getRuntime().availableProcessors();
+    if (procs != null && (procs < 1 || procs > most)) {
+      throw new BadArguments(
+          "--procs is %d; it must be from 1 to %d, %d for each processor"
+              .formatted(procs, most, PROCESSES_PER_PROCESSOR));
+    }
+  }
+
   private int driverThreads() {
     return threads == null ? 1 : threads;
   }
@@ -472,7 +514,9 @@ final class Flags {
     return new Settings.Sizes(minBytes, maxBytes, 1, step);
   }
 
-  /** Returns how many ranks the command line asks for, or 0 where it leaves that open. */
+  /**
+   * Returns how many ranks the command line asks for in a process, or 0 where it leaves that open.
+   */
   int ranksAskedFor() {
     if (ranks != null) {
       return ranks;
@@ -480,41 +524,40 @@ final class Flags {
     return threads == null && ngpus == null ? 0 : driverThreads() * (ngpus == null ? 1 : ngpus);
   }
 
+  /** Returns how many ranks a process has, given the devices of a backend. */
+  private int ranksOfProcess(Job job, List<Device> devices) {
+    int wanted = ranksAskedFor();
+    return wanted > 0 ? wanted : job.alone() ? devices.size() : 1;
+  }
+
   /**
    * Returns the settings for a backend, after the checks that need one.
    *
    * @param environment where NCCL reads its variables
    */
-  Settings settings(Backend opened, Map<String, String> environment) {
-    int wanted = ranksAskedFor();
+  Settings settings(Backend opened, Job job, Map<String, String> environment) {
     List<Device> devices = opened.devices();
-    int count = wanted == 0 ? devices.size() : wanted;
-    if (opened.platform() == Platform.CUDA && count > devices.size()) {
-      String refusal = SharedGpus.refusal(opened.versions().get("nccl"), environment);
-      if (!refusal.isEmpty()) {
-        throw new BadArguments(
-            "%d ranks are asked for; there %s, and %s"
-                .formatted(
-                    count,
-                    devices.size() == 1 ? "is 1 GPU" : "are " + devices.size() + " GPUs",
-                    refusal));
-      }
-    }
-    if (collective.rooted() && root >= count) {
+    int count = ranksOfProcess(job, devices);
+    int firstDevice =
+        opened.platform() == Platform.CUDA ? firstGpu(opened, job, count, environment) : 0;
+    int all = count * job.processes();
+    if (collective.rooted() && root >= all) {
       throw new BadArguments(
-          "-r is %d; it must be from 0 to %d, or -1 for all in turn".formatted(root, count - 1));
+          "-r is %d; it must be from 0 to %d, or -1 for all in turn".formatted(root, all - 1));
     }
     return new Settings(
         collective,
         opened,
+        job,
+        firstDevice,
         driverThreads(),
         count / driverThreads(),
         types.list(),
         collective.reduces() || collective == Collective.SENDRECV
             ? operators.list()
             : List.of(Operator.SUM),
-        roots(count),
-        withinMemory(devices, count),
+        roots(all),
+        withinMemory(devices, count * job.localProcesses()),
         iterations,
         warmup,
         aggregated,
@@ -529,6 +572,27 @@ final class Flags {
         skipped,
         unalign,
         parallelInit == 1);
+  }
+
+  /** Returns the GPU of a process's first rank: mostly each rank of a host needs its own. */
+  private static int firstGpu(Backend opened, Job job, int count, Map<String, String> environment) {
+    int gpus = opened.devices().size();
+    int onHost = count * job.localProcesses();
+    // Launchers may show each process only its own.
+    boolean ownOnly = !job.alone() && count == gpus;
+    if (onHost > gpus && !ownOnly) {
+      String refusal = SharedGpus.refusal(opened.versions().get("nccl"), environment);
+      if (!refusal.isEmpty()) {
+        throw new BadArguments(
+            "%d ranks are asked for%s; there %s, and %s"
+                .formatted(
+                    onHost,
+                    job.alone() ? "" : " on this host",
+                    gpus == 1 ? "is 1 GPU" : "are " + gpus + " GPUs",
+                    refusal));
+      }
+    }
+    return onHost > gpus && ownOnly ? 0 : count * job.localProcess();
   }
 
   private Settings.Average averageOf() {

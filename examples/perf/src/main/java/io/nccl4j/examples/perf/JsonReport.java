@@ -3,7 +3,6 @@ package io.nccl4j.examples.perf;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
-import io.nccl4j.Device;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.FileAlreadyExistsException;
@@ -69,11 +68,13 @@ final class JsonReport {
    * Writes the whole file.
    *
    * @param arguments the command line
+   * @param places where each rank is
    * @param errors what went wrong, or nothing
    */
   void write(
       Settings settings,
       List<String> arguments,
+      List<Place> places,
       List<Row> rows,
       int failedChecks,
       double averageBusBw,
@@ -88,7 +89,7 @@ final class JsonReport {
       strings(json, "args", arguments);
       versions(json, settings.backend().versions());
       host(json);
-      config(json, settings);
+      config(json, settings, places);
       json.writeArrayFieldStart("results");
       for (Row row : rows) {
         row(json, settings, row);
@@ -130,7 +131,8 @@ final class JsonReport {
     json.writeEndObject();
   }
 
-  private static void config(JsonGenerator json, Settings settings) throws IOException {
+  private static void config(JsonGenerator json, Settings settings, List<Place> places)
+      throws IOException {
     json.writeObjectFieldStart("config");
     json.writeStringField("collective", settings.collective().label());
     json.writeStringField("backend", settings.backend().name());
@@ -154,24 +156,23 @@ final class JsonReport {
     json.writeNumberField("per_iter_skip", settings.skipped());
     json.writeStringField("parallel_init", "" + settings.parallelInit());
     json.writeArrayFieldStart("devices");
-    List<Device> devices = settings.backend().devices();
-    for (int rank = 0; rank < settings.ranks(); rank++) {
-      device(json, rank, devices.get(rank % devices.size()));
+    for (int rank = 0; rank < places.size(); rank++) {
+      place(json, rank, places.get(rank));
     }
     json.writeEndArray();
     json.writeEndObject();
   }
 
-  private static void device(JsonGenerator json, int rank, Device device) throws IOException {
+  private static void place(JsonGenerator json, int rank, Place place) throws IOException {
     json.writeStartObject();
     json.writeNumberField("rank", rank);
     json.writeNumberField("group", 0);
-    json.writeNumberField("pid", ProcessHandle.current().pid());
-    json.writeStringField("hostname", Host.name());
-    json.writeNumberField("device", device.index());
-    json.writeStringField("device_hex", Table.pciBusId(device));
-    json.writeStringField("device_info", device.name());
-    json.writeNumberField("device_memory", device.memoryBytes());
+    json.writeNumberField("pid", place.pid());
+    json.writeStringField("hostname", place.host());
+    json.writeNumberField("device", place.device());
+    json.writeStringField("device_hex", place.busId());
+    json.writeStringField("device_info", place.name());
+    json.writeNumberField("device_memory", place.memoryBytes());
     json.writeEndObject();
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j.examples.perf;
 
 import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
+import io.nccl4j.Device;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
@@ -13,15 +14,18 @@ import java.io.BufferedOutputStream;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.function.UnaryOperator;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.logging.log4j.LogManager;
 import picocli.CommandLine;
@@ -35,6 +39,9 @@ public final class Perf {
 
   /** What the driver says to an allocation that it has no memory for. */
   private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
+
+  /** How long other processes may take to end by themselves, and to say why, once one has. */
+  private static final Duration GRACE = Duration.ofSeconds(15);
 
   private final PrintStream out;
   private final PrintStream err;
@@ -96,7 +103,10 @@ public final class Perf {
         return ExitStatus.OK;
       }
       flags.check();
-      return measure(flags, List.of(args));
+      Job job = Job.in(environment);
+      return flags.procs == null || flags.child
+          ? measure(flags, job, List.of(args))
+          : start(flags, job, List.of(args));
     } catch (ParameterException e) {
       Throwable cause = e.getCause() instanceof Flags.BadArguments bad ? bad : e;
       String message = withShortNames(commandLine, cause.getMessage());
@@ -143,7 +153,7 @@ public final class Perf {
   private int fail(Flags flags, Throwable failure, String message, int status) {
     String name = flags.collective == null ? "perf" : flags.collective.program();
     out.flush();
-    err.println(name + ": " + message);
+    err.println(name + ": " + who(flags) + message);
     if (flags.debug) {
       failure.printStackTrace(err);
     }
@@ -151,10 +161,43 @@ public final class Perf {
     return status;
   }
 
-  private int measure(Flags flags, List<String> args) throws IOException {
-    try (Backend backend = open(flags)) {
+  /** Starts the processes that measure. */
+  private int start(Flags flags, Job job, List<String> args) throws IOException {
+    if (!job.alone()) {
+      throw new Flags.BadArguments(
+          "--procs is %d, but this is %s; leave it out, or start the command without a launcher"
+              .formatted(flags.procs, job.describe()));
+    }
+    List<String> command = Processes.ownCommand(args.size());
+    command.addAll(args);
+    command.add("--child");
+    int ranksEach = Math.max(1, flags.ranksAskedFor());
+    Duration limit = flags.limit == null ? null : Duration.ofSeconds(flags.limit);
+    return new Processes(flags.collective.program(), ranksEach, GRACE, err)
+        .run(flags.procs, command, limit);
+  }
+
+  /** Says which process a message is from, unless whoever started it says so anyway. */
+  private String who(Flags flags) {
+    if (flags.child) {
+      return "";
+    }
+    try {
+      Job job = Job.in(environment);
+      return job.alone() ? "" : "process " + job.process() + ": ";
+    } catch (Flags.BadArguments e) {
+      // That is the message then.
+      return "";
+    }
+  }
+
+  private int measure(Flags flags, Job job, List<String> args) throws IOException {
+    if (flags.child) {
+      Processes.endWithParent();
+    }
+    try (Backend backend = open(flags, job)) {
       checkAlgorithm(flags, backend);
-      Settings settings = flags.settings(backend, environment);
+      Settings settings = flags.settings(backend, job, environment);
       return new Run(flags, settings, args).run();
     }
   }
@@ -176,23 +219,23 @@ public final class Perf {
     }
   }
 
-  private static Backend open(Flags flags) {
+  private static Backend open(Flags flags, Job job) {
     return switch (flags.backend) {
       case NCCL -> nccl();
-      case REFERENCE -> reference(flags);
-      case AUTO -> NcclBackend.ifUsable().orElseGet(() -> reference(flags));
+      case REFERENCE -> reference(flags, job);
+      case AUTO -> NcclBackend.ifUsable().orElseGet(() -> reference(flags, job));
     };
   }
 
-  private static Backend reference(Flags flags) {
-    int asked = flags.ranksAskedFor();
+  private static Backend reference(Flags flags, Job job) {
+    int asked = flags.ranksAskedFor() * job.localProcesses();
     int processors = Runtime.getRuntime().availableProcessors();
     if (asked > RANKS_PER_PROCESSOR * processors) {
       throw new Flags.BadArguments(
           "%d ranks are asked for; on the reference backend each is a thread, and %d processors do for %d at most"
               .formatted(asked, processors, RANKS_PER_PROCESSOR * processors));
     }
-    int devices = asked > 0 ? asked : Math.max(2, processors);
+    int devices = asked > 0 ? flags.ranksAskedFor() : job.alone() ? Math.max(2, processors) : 1;
     return ReferenceBackend.open(
         devices, ReferenceOptions.defaults().withAlgorithm(algorithmOf(flags)));
   }
@@ -223,23 +266,44 @@ public final class Perf {
 
   /** One run with settings that have been checked. */
   private final class Run {
-    private final Settings settings;
     private final List<String> args;
     private final Table table;
     private final Progress progress;
     private final JsonReport json;
     private final List<Row> rows = new ArrayList<>();
+    private final Flags flags;
+    private Settings settings;
+    private List<Place> places;
 
     Run(Flags flags, Settings settings, List<String> args) {
+      this.flags = flags;
       this.settings = settings;
       this.args = args;
-      this.table = new Table(out, settings, flags.timestamps == 1);
+      this.places = ownPlaces();
       this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
-      this.json = flags.outputFile == null ? null : json(flags.outputFile);
+      boolean writes = settings.job().writes();
+      this.json = flags.outputFile == null || !writes ? null : json(flags.outputFile);
+      this.table =
+          new Table(
+              writes ? out : new PrintStream(OutputStream.nullOutputStream()),
+              flags.timestamps == 1);
       if (json != null) {
         table.note("Writing JSON output to " + json.file());
       }
-      table.header(version(), flags.minBytes, flags.maxBytes);
+      if (settings.job().alone()) {
+        header();
+      }
+    }
+
+    private List<Place> ownPlaces() {
+      List<Device> devices = settings.backend().devices();
+      return IntStream.range(0, settings.ranks())
+          .mapToObj(rank -> Place.of(devices.get(settings.deviceOf(rank)), args.hashCode()))
+          .toList();
+    }
+
+    private void header() {
+      table.header(settings, version(), flags.minBytes, flags.maxBytes, places);
     }
 
     private static JsonReport json(Path file) {
@@ -282,7 +346,12 @@ public final class Perf {
     private Bench connected() throws IOException {
       boolean connected = false;
       try {
-        Bench bench = new Bench(settings, launching.apply(settings.collective()));
+        Bench bench = new Bench(settings, places, launching.apply(settings.collective()));
+        if (!settings.job().alone()) {
+          settings = bench.settings();
+          places = bench.places();
+          header();
+        }
         connected = true;
         return bench;
       } finally {
@@ -311,7 +380,7 @@ public final class Perf {
 
     private void writeJson(int failedChecks, List<String> errors) throws IOException {
       if (json != null) {
-        json.write(settings, args, rows, failedChecks, averageBusBw(), errors);
+        json.write(settings, args, places, rows, failedChecks, averageBusBw(), errors);
       }
     }
   }

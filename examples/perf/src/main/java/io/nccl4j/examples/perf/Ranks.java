@@ -6,6 +6,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Group;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -14,7 +15,10 @@ import java.util.concurrent.FutureTask;
 import java.util.function.IntConsumer;
 import java.util.stream.IntStream;
 
-/** All ranks, which are in this process: a communicator and a stream each. */
+/**
+ * The ranks of this process: a communicator and a stream each. They are counted from 0 on here,
+ * also where they are not the first ones of the world.
+ */
 final class Ranks implements AutoCloseable {
   /** Below this, waking a second thread takes longer than it helps. */
   private static final long WORTH_A_THREAD = 1 << 18;
@@ -24,48 +28,75 @@ final class Ranks implements AutoCloseable {
   private final Communicator[] comms;
   private final Stream[] streams;
   private final int perThread;
+  private final int first;
+  private final int world;
 
   /** Makes the arrays; {@link #connect} fills them. */
   Ranks(Settings settings) {
     this.comms = new Communicator[settings.ranks()];
     this.streams = new Stream[settings.ranks()];
     this.perThread = settings.ranksPerThread();
+    this.first = settings.firstRank();
+    this.world = settings.worldRanks();
   }
 
   /** Makes communicators and streams, in one group or in one for each thread. */
   void connect(Settings settings, Drivers drivers) {
-    Backend backend = settings.backend();
     CommunicatorConfig config =
         CommunicatorConfig.defaults()
             .withTimeout(settings.timeout().isZero() ? DEFAULT_TIMEOUT : settings.timeout());
-    UniqueId id = backend.newUniqueId();
+    UniqueId id = id(settings);
     if (settings.parallelInit()) {
       drivers.all(
           thread -> {
-            connect(backend, config, id, first(thread), first(thread + 1));
+            connect(settings, config, id, first(thread), first(thread + 1));
             return thread;
           });
     } else {
-      connect(backend, config, id, 0, comms.length);
+      connect(settings, config, id, 0, comms.length);
     }
     for (int rank = 0; rank < comms.length; rank++) {
       streams[rank] = comms[rank].newStream();
     }
   }
 
-  private void connect(Backend backend, CommunicatorConfig config, UniqueId id, int from, int to) {
-    int devices = backend.devices().size();
+  private static UniqueId id(Settings settings) {
+    Backend backend = settings.backend();
+    if (settings.job().alone()) {
+      return backend.newUniqueId();
+    }
+    try (Rendezvous rendezvous = settings.job().rendezvous()) {
+      return rendezvous.exchange(backend::newUniqueId);
+    }
+  }
+
+  private void connect(
+      Settings settings, CommunicatorConfig config, UniqueId id, int from, int to) {
     Group.run(
         () -> {
           for (int rank = from; rank < to; rank++) {
             comms[rank] =
-                backend.communicator(id, comms.length, rank, config.withDevice(rank % devices));
+                settings
+                    .backend()
+                    .communicator(
+                        id, world, first + rank, config.withDevice(settings.deviceOf(rank)));
           }
         });
   }
 
+  /** Returns how many ranks are in this process. */
   int count() {
     return comms.length;
+  }
+
+  /** Returns how many ranks are in all processes together. */
+  int world() {
+    return world;
+  }
+
+  /** Returns the rank in the world of one of this process's. */
+  int number(int rank) {
+    return first + rank;
   }
 
   Communicator comm(int rank) {
@@ -79,6 +110,15 @@ final class Ranks implements AutoCloseable {
   /** Returns the first rank that a thread drives. */
   int first(int thread) {
     return thread * perThread;
+  }
+
+  /** Waits for a rank's stream, for so long at most, or as long as it takes where that is zero. */
+  void complete(int rank, Duration timeout) {
+    if (timeout.isZero()) {
+      streams[rank].synchronize();
+    } else {
+      streams[rank].synchronize(timeout);
+    }
   }
 
   /** Does something for each rank, on several processors if it moves enough bytes. */

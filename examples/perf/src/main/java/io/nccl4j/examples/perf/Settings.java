@@ -9,6 +9,8 @@ import java.util.List;
  *
  * @param collective what to measure
  * @param backend what carries it out
+ * @param job which of the processes this one is
+ * @param firstDevice the device of this process's first rank; the others have those after it
  * @param threads how many threads enqueue; {@code -t}
  * @param ranksPerThread how many ranks each of them drives; {@code -g}
  * @param types the element types, one after the other; {@code -d}
@@ -34,6 +36,8 @@ import java.util.List;
 record Settings(
     Collective collective,
     Backend backend,
+    Job job,
+    int firstDevice,
     int threads,
     int ranksPerThread,
     List<ElementType> types,
@@ -105,9 +109,53 @@ record Settings(
     }
   }
 
-  /** Returns how many ranks there are. */
+  /** Returns how many ranks are in this process. */
   int ranks() {
     return threads * ranksPerThread;
+  }
+
+  /** Returns how many ranks are in all processes together. */
+  int worldRanks() {
+    return ranks() * job.processes();
+  }
+
+  /** Returns the rank that is the first of this process. */
+  int firstRank() {
+    return ranks() * job.process();
+  }
+
+  /** Returns the device of one of this process's ranks; ranks may have to share one. */
+  int deviceOf(int local) {
+    return (firstDevice + local) % backend.devices().size();
+  }
+
+  /** Returns the same but for the largest size. */
+  Settings withMost(long bytes) {
+    return new Settings(
+        collective,
+        backend,
+        job,
+        firstDevice,
+        threads,
+        ranksPerThread,
+        types,
+        ops,
+        roots,
+        new Sizes(Math.min(sizes.min, bytes), bytes, sizes.factor, sizes.step),
+        iterations,
+        warmup,
+        aggregated,
+        cycles,
+        checks,
+        average,
+        blocking,
+        timeout,
+        cpuTime,
+        perIteration,
+        graphLaunches,
+        skipped,
+        unalign,
+        parallelInit);
   }
 
   /** Returns how many rows one cycle has. */

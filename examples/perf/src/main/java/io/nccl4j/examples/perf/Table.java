@@ -1,6 +1,5 @@
 package io.nccl4j.examples.perf;
 
-import io.nccl4j.Device;
 import java.io.PrintStream;
 import java.time.LocalDateTime;
 import java.time.ZoneId;
@@ -17,27 +16,29 @@ final class Table {
       DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss", Locale.ROOT);
 
   private final PrintStream out;
-  private final Settings settings;
   private final boolean timestamps;
+  private Settings settings;
 
   /**
    * Makes a table.
    *
    * @param timestamps whether each row ends with the time of day; {@code -S}
    */
-  Table(PrintStream out, Settings settings, boolean timestamps) {
+  Table(PrintStream out, boolean timestamps) {
     this.out = out;
-    this.settings = settings;
     this.timestamps = timestamps;
   }
 
   /**
    * Writes what is going to be run, where, and the columns' names.
    *
+   * @param measured what is going to be run
    * @param minBytes the first size that was asked for
    * @param maxBytes the last one; there may be memory for less
+   * @param places where each rank is
    */
-  void header(String version, long minBytes, long maxBytes) {
+  void header(Settings measured, String version, long minBytes, long maxBytes, List<Place> places) {
+    settings = measured;
     Settings.Sizes sizes = settings.sizes();
     print("# %s%n", version);
     print("# Collective test starting: %s%n", settings.collective().program());
@@ -57,19 +58,11 @@ final class Table {
         settings.unalign());
     modes();
     print("#%n# Using devices%n");
-    List<Device> devices = settings.backend().devices();
-    String host = Host.name();
-    for (int rank = 0; rank < settings.ranks(); rank++) {
-      Device device = devices.get(rank % devices.size());
+    for (int rank = 0; rank < places.size(); rank++) {
+      Place place = places.get(rank);
       print(
           "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s%n",
-          rank,
-          0,
-          ProcessHandle.current().pid(),
-          host,
-          device.index(),
-          pciBusId(device),
-          device.name());
+          rank, 0, place.pid(), place.host(), place.device(), place.busId(), place.name());
     }
     if (sizes.max() < maxBytes) {
       print("#%n# Reducing maxBytes to %d due to memory limitation%n", sizes.max());
@@ -99,13 +92,6 @@ final class Table {
     if (!settings.collective().hasInPlace()) {
       print("# %s has no in-place form: those columns are nan%n", settings.collective().label());
     }
-  }
-
-  /** Returns domain, bus and device, as nccl-tests prints them: without the function. */
-  static String pciBusId(Device device) {
-    String id = device.pciBusId().toLowerCase(Locale.ROOT);
-    int function = id.lastIndexOf('.');
-    return id.isEmpty() ? "0000:00:00" : function < 0 ? id : id.substring(0, function);
   }
 
   private void columns() {

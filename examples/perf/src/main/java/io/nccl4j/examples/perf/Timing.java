@@ -25,6 +25,11 @@ record Timing(double seconds, double cpuSeconds, double[] iterations) {
     return new Timing(seconds, first.cpuSeconds, null);
   }
 
+  /** Returns the one time that stands for those of all processes. */
+  Timing ofAll(Tally tally, Settings.Average average) {
+    return new Timing(tally.average(seconds, average), cpuSeconds, iterations);
+  }
+
   Timing withIterations(double[] all) {
     return new Timing(seconds, cpuSeconds, all);
   }

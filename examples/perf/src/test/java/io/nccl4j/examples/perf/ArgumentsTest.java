@@ -3,13 +3,37 @@ package io.nccl4j.examples.perf;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Bad arguments end with status 2 and one line that says what is allowed. */
 class ArgumentsTest {
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          RANK=1 WORLD_SIZE=4                    | --procs is 2, but this is process 1 of 4, started by plain variables
+          OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 | --procs is 2, but this is process 0 of 2, started by Open MPI
+          PMI_RANK=2 PMI_SIZE=3                  | --procs is 2, but this is process 2 of 3, started by MPICH
+          WORLD_SIZE=4                           | WORLD_SIZE is 4, but RANK is not set
+          RANK=4 WORLD_SIZE=4                    | RANK is 4
+          """)
+  void whatALauncherSaysIsNotContradicted(String environment, String expected) {
+    Map<String, String> variables = new HashMap<>();
+    for (String variable : environment.split(" ", -1)) {
+      variables.put(variable.split("=", 2)[0], variable.split("=", 2)[1]);
+    }
+    Command command = Command.runIn(variables, "all_reduce", "--procs", "2");
+    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
+    assertTrue(command.err().contains(expected), command.err());
+    assertEquals(1, command.errors().size(), command.err());
+  }
+
   @ParameterizedTest
   @CsvSource(
       delimiter = '|',
@@ -50,6 +74,11 @@ class ArgumentsTest {
           all_reduce --ranks 0           | --ranks is 0; it must be from 1 to 4096
           all_reduce --ranks 3 -t 2      | --ranks is 3; it must be a multiple of -t, 2
           all_reduce --ranks 3 -g 2      | --ranks is 3 and -t times -g is 2
+          all_reduce --procs 0           | --procs is 0; it must be from 1 to
+          all_reduce --procs 4097        | --procs is 4097; it must be from 1 to
+          all_reduce --procs two         | 'two' is no whole number
+          all_reduce --limit 5           | --limit is for --procs
+          all_reduce --procs 2 --limit 0 | --limit is 0; it must be 1 or more
           reduce --ranks 2 -r 2          | -r is 2; it must be from 0 to 1
           reduce --ranks 2 -r -2         | -r is -2; it must be -1 or more
           all_reduce --algo star         | 'star' is none of auto, ring, tree

@@ -22,6 +22,16 @@ record Command(int status, String out, String err) {
 
   /** Runs the command with something between it and the collective. */
   static Command run(UnaryOperator<Launch> launching, String... args) {
+    return run(launching, Map.of(), args);
+  }
+
+  /** Runs the command in another environment. */
+  static Command runIn(Map<String, String> environment, String... args) {
+    return run(UnaryOperator.identity(), environment, args);
+  }
+
+  private static Command run(
+      UnaryOperator<Launch> launching, Map<String, String> environment, String... args) {
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     Perf perf =
@@ -29,7 +39,7 @@ record Command(int status, String out, String err) {
             new PrintStream(out, false, StandardCharsets.UTF_8),
             new PrintStream(err, false, StandardCharsets.UTF_8),
             false,
-            Map.of(),
+            environment,
             launching);
     int status = perf.run(args);
     return new Command(
