@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 64, TILE = 1024, SPINS = 2000, LINE = 16 };
+enum { MOST_RANKS = 64, TILE = 1024, SPINS = 200, LINE = 16 };
 
 typedef struct {
   _Alignas(64) atomic_int arrived;

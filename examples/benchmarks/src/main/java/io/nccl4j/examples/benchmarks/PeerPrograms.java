@@ -8,7 +8,6 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Stream;
 
@@ -24,6 +23,8 @@ final class PeerPrograms {
   private static final List<String> GLOO =
       List.of("ring", "bcube", "old_ring", "ring_chunked", "halving_doubling", "old_bcube");
   private static final List<String> THREADS = List.of("fused", "tiles");
+
+  private static final String VECTORS = "--add-modules=jdk.incubator.vector";
 
   private final Path folder;
 
@@ -63,8 +64,9 @@ final class PeerPrograms {
       case OPEN_MPI -> openMpi(ranks);
       case GLOO -> compiled(kind, "gloo", ranks, GLOO);
       case C_THREADS -> compiled(kind, "threads", ranks, THREADS);
-      case REFERENCE -> List.of(inProcess(kind, "auto", ranks));
-      case RING -> List.of(inProcess(kind, "ring", ranks));
+      case REFERENCE -> List.of(inProcess(kind, ranks, "auto"));
+      case PLAIN -> withoutVectors(of(Kind.REFERENCE, ranks).getFirst());
+      case RING -> List.of(inProcess(kind, ranks, "ring"));
       case SHARED_MEMORY, TCP -> List.of();
       case TYPES -> types();
     };
@@ -107,12 +109,20 @@ final class PeerPrograms {
         .toList();
   }
 
-  /** Returns the reference with all ranks in one process. */
-  private static PeerProgram inProcess(Kind kind, String algorithm, int ranks) {
+  private static PeerProgram inProcess(Kind kind, int ranks, String algorithm) {
     List<String> command = java(ReferenceRanks.class);
-    command.add(String.valueOf(ranks));
-    command.add(algorithm.toLowerCase(Locale.ROOT));
+    command.addAll(List.of(String.valueOf(ranks), algorithm));
     return new PeerProgram(kind, ranks, "", command, HUGE_PAGES);
+  }
+
+  /** Returns the same, started without the module that nothing but speed needs; none if it is. */
+  private static List<PeerProgram> withoutVectors(PeerProgram program) {
+    List<String> command = new ArrayList<>(program.command());
+    if (!command.remove(VECTORS)) {
+      return List.of();
+    }
+    return List.of(
+        new PeerProgram(Kind.PLAIN, program.ranks(), "", command, program.environment()));
   }
 
   /**

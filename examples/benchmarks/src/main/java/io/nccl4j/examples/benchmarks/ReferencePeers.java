@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.StringJoiner;
 import java.util.stream.Stream;
 
 /**
@@ -30,18 +31,18 @@ public final class ReferencePeers {
 
   private static final List<Sizing> MEMORY_SIZES =
       List.of(
-          new Sizing(1 << 10, 20_000, 11, 5_000),
-          new Sizing(64 << 10, 2_000, 11, 500),
-          new Sizing(1 << 20, 200, 11, 40),
-          new Sizing(16 << 20, 6, 7, 4),
-          new Sizing(128 << 20, 2, 5, 1));
+          new Sizing(1 << 10, 10_000, 9, 3_000),
+          new Sizing(64 << 10, 1_000, 9, 300),
+          new Sizing(1 << 20, 100, 9, 30),
+          new Sizing(16 << 20, 4, 5, 3),
+          new Sizing(128 << 20, 1, 3, 1));
   private static final List<Sizing> TCP_SIZES =
       List.of(
-          new Sizing(1 << 10, 1_000, 9, 200),
-          new Sizing(64 << 10, 500, 9, 100),
-          new Sizing(1 << 20, 100, 9, 20),
-          new Sizing(16 << 20, 4, 7, 2),
-          new Sizing(128 << 20, 1, 5, 1));
+          new Sizing(1 << 10, 500, 7, 150),
+          new Sizing(64 << 10, 300, 7, 100),
+          new Sizing(1 << 20, 50, 7, 20),
+          new Sizing(16 << 20, 3, 5, 2),
+          new Sizing(128 << 20, 1, 3, 1));
 
   private static final List<Sizing> LARGE =
       List.of(new Sizing(ReferenceReport.MANY_RANKS_BYTES, 4, 7, 2));
@@ -55,7 +56,8 @@ public final class ReferencePeers {
 
   /** What can be left out. */
   enum Row {
-    IN_PROCESS(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.RING),
+    IN_PROCESS(
+        MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.PLAIN, Kind.RING),
     SHARED_MEMORY(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.SHARED_MEMORY),
     TCP(TCP_SIZES, RANKS, Kind.GLOO, Kind.TCP),
     MANY_RANKS(LARGE, ReferenceReport.FEW_AND_MANY, Kind.REFERENCE),
@@ -88,30 +90,36 @@ public final class ReferencePeers {
   private final Map<PeerProgram, Map<Cell, Result>> tried = new HashMap<>();
   private final Map<PeerProgram, List<Sizing>> sizes = new LinkedHashMap<>();
 
-  private ReferencePeers() {}
+  private final boolean quick;
+
+  private ReferencePeers(boolean quick) {
+    this.quick = quick;
+  }
 
   /**
    * Runs all programs and compares them.
    *
-   * @param args {@code --rounds N}, {@code --rows NAME,...}, {@code --write PAGE}, {@code --peers
-   *     FOLDER}
+   * @param args {@code --quick}, {@code --rounds N}, {@code --rows NAME,...}, {@code --write PAGE},
+   *     {@code --peers FOLDER}
    * @throws IOException if a program fails or the page cannot be written
    * @throws InterruptedException if this thread is interrupted
    */
   public static void main(String[] args) throws IOException, InterruptedException {
     List<String> options = new ArrayList<>(List.of(args));
-    int rounds = Integer.parseInt(Calls.take(options, "--rounds", "3"));
+    boolean quick = options.remove("--quick");
+    int rounds = Integer.parseInt(Calls.take(options, "--rounds", quick ? "1" : "3"));
     Set<Row> rows = Row.parse(Calls.take(options, "--rows", ""));
     String page = Calls.take(options, "--write", "");
     PeerPrograms all = new PeerPrograms(Path.of(Calls.take(options, "--peers", "target/peers")));
     if (!options.isEmpty()) {
       throw new IllegalArgumentException("unknown: " + options);
     }
-    ReferencePeers peers = new ReferencePeers();
+    ReferencePeers peers = new ReferencePeers(quick);
+    System.err.println("trial of all settings");
     peers.choose(all, rows);
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
-      peers.round();
+      peers.round(round);
     }
     String report = new ReferenceReport(peers.measurements, rounds).text();
     System.out.print(report);
@@ -126,7 +134,7 @@ public final class ReferencePeers {
       for (int ranks : row.ranks) {
         for (Kind kind : row.kinds) {
           for (PeerProgram program : near(all.of(kind, ranks), row.sizes)) {
-            sizes.putIfAbsent(program, row.sizes);
+            sizes.putIfAbsent(program, quick ? shortened(row.sizes) : row.sizes);
           }
         }
       }
@@ -142,8 +150,7 @@ public final class ReferencePeers {
     Measurements trial = new Measurements();
     for (PeerProgram candidate : candidates) {
       if (!tried.containsKey(candidate)) {
-        System.err.println("trial: " + candidate);
-        tried.put(candidate, candidate.run(MODES.subList(0, 1), shortened(all)));
+        tried.put(candidate, run(candidate, MODES.subList(0, 1), shortened(all)));
       }
       trial.add(candidate, tried.get(candidate));
     }
@@ -164,12 +171,30 @@ public final class ReferencePeers {
         .toList();
   }
 
-  private void round() throws IOException, InterruptedException {
+  private void round(int round) throws IOException, InterruptedException {
     for (Map.Entry<PeerProgram, List<Sizing>> entry : sizes.entrySet()) {
       PeerProgram program = entry.getKey();
-      System.err.println(program);
-      measurements.add(program, program.run(modes(program), entry.getValue()));
+      if (program.kind() == Kind.TYPES && round > 1) {
+        // What it compares it runs in turn by itself.
+        continue;
+      }
+      measurements.add(program, run(program, modes(program), entry.getValue()));
     }
+  }
+
+  private static Map<Cell, Result> run(PeerProgram program, List<String> modes, List<Sizing> sizes)
+      throws IOException, InterruptedException {
+    Map<Cell, Result> results = program.run(modes, sizes);
+    StringJoiner line = new StringJoiner(" ", program + ":", "");
+    for (String mode : modes) {
+      line.add(" " + mode);
+      for (Sizing size : sizes) {
+        double microseconds = results.get(new Cell(size.bytes(), mode)).microseconds();
+        line.add(String.format(Locale.ROOT, "%.2f", microseconds));
+      }
+    }
+    System.err.println(line);
+    return results;
   }
 
   private static List<String> modes(PeerProgram program) {
