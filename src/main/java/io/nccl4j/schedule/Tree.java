@@ -133,9 +133,13 @@ public final class Tree {
    * @param rank the rank
    */
   public int depth(int rank) {
-    int depth = 0;
-    for (int above = parent(rank); above != NONE; above = parent(above)) {
-      depth++;
+    int place = order.place(rank);
+    int depth = place % ranksPerNode;
+    int node = fromTree(place / ranksPerNode);
+    while (node != 0) {
+      int above = parentNode(node);
+      depth += 1 + pattern.place(node < above, nodeSize(toTree(above)));
+      node = above;
     }
     return depth;
   }

@@ -87,7 +87,7 @@ class PredictionTest {
         inputs.add(input(type, combine, rank, count));
       }
       expected = MemorySegment.ofArray(new byte[count * type.bytes()]);
-      boolean ring = options.algorithm() == Algorithm.RING;
+      boolean ring = options.algorithm() != Algorithm.TREE;
       Oracle oracle = new Oracle(options.layout(), ring, ranks, count, type);
       for (int i = 0; i < count; i++) {
         expect(oracle, i);
@@ -184,6 +184,7 @@ class PredictionTest {
     return Stream.of(
         Arguments.of(ranks, "ring", options(Algorithm.RING, small)),
         Arguments.of(ranks, "permuted ring", options(Algorithm.RING, simple)),
+        Arguments.of(ranks, "direct, as around a ring", options(Algorithm.DIRECT, small)),
         Arguments.of(ranks, "tree", options(Algorithm.TREE, small)),
         Arguments.of(
             ranks, "tree of nodes", options(Algorithm.TREE, nodes.withTreeOrders(List.of(order)))));
@@ -233,6 +234,8 @@ class PredictionTest {
         Arguments.of(ranks, channels, protocol, "ring", options(Algorithm.RING, plain)),
         Arguments.of(
             ranks, channels, protocol, "permuted rings", options(Algorithm.RING, permuted)),
+        Arguments.of(
+            ranks, channels, protocol, "permuted, direct", options(Algorithm.DIRECT, permuted)),
         Arguments.of(ranks, channels, protocol, "tree", options(Algorithm.TREE, plain)),
         Arguments.of(ranks, channels, protocol, "tree of nodes", options(Algorithm.TREE, nodes)));
   }

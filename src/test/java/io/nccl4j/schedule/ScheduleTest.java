@@ -188,6 +188,12 @@ class ScheduleTest {
   }
 
   @Test
+  void aHundredThousandRanksInOneChainHaveTheirDepthsWithoutAWalk() {
+    Layout chain = Layout.defaults().withNodes(100_000, NodePattern.TREE);
+    assertEquals(2 * 99_999, new TreeSchedule(chain, 100_000, 1, 4).hops(0));
+  }
+
+  @Test
   void badNumbersAreNamed() {
     assertMessage(
         "ranks is 0; it must be 1 or more", () -> new RingSchedule(Layout.defaults(), 0, 1, 4));

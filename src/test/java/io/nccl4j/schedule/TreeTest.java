@@ -80,12 +80,14 @@ class TreeTest {
     BitSet reached = new BitSet();
     List<Integer> open = new ArrayList<>(List.of(tree.root()));
     assertEquals(Tree.NONE, tree.parent(tree.root()));
+    assertEquals(0, tree.depth(tree.root()));
     while (!open.isEmpty()) {
       int rank = open.removeLast();
       assertTrue(!reached.get(rank), "rank " + rank + " was reached twice");
       reached.set(rank);
       for (int child : children(tree, rank)) {
         assertEquals(rank, tree.parent(child), "parent of " + child);
+        assertEquals(tree.depth(rank) + 1, tree.depth(child), "depth of " + child);
         open.add(child);
       }
     }
