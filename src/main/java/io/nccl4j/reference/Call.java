@@ -57,9 +57,16 @@ final class Call {
     return (code(operation) << 16) | (type.code() << 8) | op;
   }
 
-  @SuppressWarnings("EnumOrdinal") // It only has to mean the same to all ranks of this process.
+  @SuppressWarnings("EnumOrdinal") // It only has to mean the same to all ranks.
   private static int code(Operation operation) {
     return operation.ordinal();
+  }
+
+  /** Returns whether a number is the shape of a call; another process may have sent it. */
+  static boolean isShape(int shape) {
+    return shape >>> 16 < OPERATIONS.size()
+        && ((shape >>> 8) & 0xFF) < TYPES.size()
+        && (shape & 0xFF) <= Operator.Kind.values().length;
   }
 
   /** Says how a call of this shape looks, for a message about ranks that differ. */

@@ -36,8 +36,8 @@ final class ChainTransfer implements Transfer {
     int rank = collective.member().rank();
     if (next == null) {
       World world = collective.member().world();
-      next = world.link(World.Route.RING, 0, rank, ring.next(rank));
-      previous = world.link(World.Route.RING, 0, ring.previous(rank), rank);
+      next = world.sendLink(World.Route.RING, 0, rank, ring.next(rank));
+      previous = world.receiveLink(World.Route.RING, 0, ring.previous(rank), rank);
     }
     reduces = call.operation == Operation.REDUCE;
     int ranks = ring.size();
@@ -67,11 +67,12 @@ final class ChainTransfer implements Transfer {
   }
 
   private boolean advanceSlice() {
-    if ((sends && !next.hasRoom()) || (receives && !collective.ready(previous))) {
-      return false;
-    }
     long offset = begin * elementBytes;
     long slice = Math.min(sliceCount, count - begin);
+    if ((sends && !next.hasRoom())
+        || (receives && !collective.ready(previous, slice * elementBytes))) {
+      return false;
+    }
     if (reduces) {
       reduce(offset, slice);
     } else {

@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclException;
 import io.nccl4j.Operation;
 import io.nccl4j.schedule.ChannelDivision;
 import io.nccl4j.schedule.Layout;
@@ -28,6 +27,8 @@ final class Collective implements Transfer {
   private int activeCount;
   private String function;
   private long signature;
+  // Since when a slice has lain here that is of another operation, or 0.
+  private long foreignSince;
 
   Collective(Member member) {
     this.member = member;
@@ -63,6 +64,7 @@ final class Collective implements Transfer {
   void start(Call call) {
     function = call.operation.method();
     signature = sign(call);
+    foreignSince = 0;
     activeCount = 0;
     if (call.operator != null) {
       arithmetic.prepare(call.type, call.operator, member.size());
@@ -182,7 +184,7 @@ final class Collective implements Transfer {
   }
 
   private long sign(Call call) {
-    long sum = member.entered();
+    long sum = member.self().entered();
     sum = sum * 0x9E3779B97F4A7C15L + call.shape();
     sum = sum * 0x9E3779B97F4A7C15L + call.count;
     return sum * 0x9E3779B97F4A7C15L + call.peer;
@@ -207,27 +209,38 @@ final class Collective implements Transfer {
     return true;
   }
 
-  /** Returns whether a slice of this collective has come; throws if it is one of another. */
-  boolean ready(ReceiveLink link) {
+  /**
+   * Returns whether a slice of this collective has come; throws if it is one of another.
+   *
+   * @param bytes the size that the slice must have
+   */
+  boolean ready(ReceiveLink link, long bytes) {
     if (!link.ready()) {
       return false;
     }
-    checkSignature(link.signature(), link.source());
+    if (link.signature() != signature || link.bytes() != bytes) {
+      checkForeign(link.source());
+      return false;
+    }
     return true;
   }
 
-  /** Throws if what a rank has signed is of another collective. */
+  /** Throws if what a rank of this process has signed is of another collective. */
   void checkSignature(long signed, int source) {
     if (signed != signature) {
-      throw foreign(source);
+      checkForeign(source);
     }
   }
 
-  private NcclException foreign(int source) {
+  /** Throws for what has come from another operation, as soon as its rank has said which. */
+  private void checkForeign(int source) {
     member.checkFault(function);
     member.checkCollectiveAgreement(function);
-    return member.mismatch(
-        function, "rank " + source + " came with another operation than " + function);
+    if (!member.world().mayExplain(source, foreignSince)) {
+      throw member.mismatch(
+          function, "rank " + source + " came with another operation than " + function);
+    }
+    foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
   }
 
   /** Leaves a collective that has failed: afterwards no other rank writes this rank's memory. */

@@ -4,19 +4,26 @@ import java.time.Duration;
 
 /** A point in time at which a wait ends. */
 final class Deadline {
+  private final Duration timeout;
   private final long nanos;
 
-  private Deadline(long nanos) {
-    this.nanos = nanos;
+  private Deadline(Duration timeout) {
+    this.timeout = timeout;
+    this.nanos = System.nanoTime() + nanosOf(timeout);
   }
 
   static Deadline after(Duration timeout) {
-    return new Deadline(System.nanoTime() + nanosOf(timeout));
+    return new Deadline(timeout);
   }
 
   /** Returns a duration in nanoseconds, or as many as can be counted with. */
   static long nanosOf(Duration duration) {
     return duration.compareTo(Duration.ofDays(36500)) < 0 ? duration.toNanos() : Long.MAX_VALUE / 4;
+  }
+
+  /** Returns how long the wait was to be. */
+  Duration timeout() {
+    return timeout;
   }
 
   boolean passed() {

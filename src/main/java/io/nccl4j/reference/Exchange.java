@@ -32,26 +32,29 @@ final class Exchange implements Transfer {
 
   private final Member member;
   private final World.Route route;
-  private final MemoryLink[] toPeers;
-  private final MemoryLink[] fromPeers;
+  private final SendLink[] toPeers;
+  private final ReceiveLink[] fromPeers;
   private final Message[] lastTo;
   private final Message[] lastFrom;
   private final List<Message> sends = new ArrayList<>();
   private final List<Message> receives = new ArrayList<>();
   private final List<Message> spare = new ArrayList<>();
   private String function = "";
+  // Since when a slice has lain here that is of another operation, or 0.
+  private long foreignSince;
 
   Exchange(Member member, World.Route route) {
     this.member = member;
     this.route = route;
-    this.toPeers = new MemoryLink[member.size()];
-    this.fromPeers = new MemoryLink[member.size()];
+    this.toPeers = new SendLink[member.size()];
+    this.fromPeers = new ReceiveLink[member.size()];
     this.lastTo = new Message[member.size()];
     this.lastFrom = new Message[member.size()];
   }
 
   /** Forgets all messages. */
   void clear() {
+    foreignSince = 0;
     recycle(sends, lastTo);
     recycle(receives, lastFrom);
   }
@@ -79,14 +82,14 @@ final class Exchange implements Transfer {
 
   void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (toPeers[peer] == null) {
-      toPeers[peer] = member.world().link(route, 0, member.rank(), peer);
+      toPeers[peer] = member.world().sendLink(route, 0, member.rank(), peer);
     }
     add(sends, lastTo, peer, memory, offset, bytes, signature);
   }
 
   void receive(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (fromPeers[peer] == null) {
-      fromPeers[peer] = member.world().link(route, 0, peer, member.rank());
+      fromPeers[peer] = member.world().receiveLink(route, 0, peer, member.rank());
     }
     add(receives, lastFrom, peer, memory, offset, bytes, signature);
   }
@@ -152,10 +155,11 @@ final class Exchange implements Transfer {
     if (!link.ready()) {
       return false;
     }
-    if (link.signature() != message.signature) {
-      throw disagreement(message, link.signature());
-    }
     long slice = link.bytes();
+    if (link.signature() != message.signature || slice > message.bytes - message.moved) {
+      checkDisagreement(message, link.signature());
+      return false;
+    }
     MemorySegment.copy(
         link.memory(), link.offset(), message.memory, message.offset + message.moved, slice);
     VarHandle.loadLoadFence();
@@ -168,13 +172,17 @@ final class Exchange implements Transfer {
     return true;
   }
 
-  private NcclException disagreement(Message message, long sent) {
+  private void checkDisagreement(Message message, long sent) {
+    member.checkFault(function);
     if (route == World.Route.EXCHANGE) {
-      member.checkFault(function);
       member.checkCollectiveAgreement(function);
-      return member.mismatch(function, "rank " + message.peer + " sent data of another operation");
+      if (member.world().mayExplain(message.peer, foreignSince)) {
+        foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
+        return;
+      }
+      throw member.mismatch(function, "rank " + message.peer + " sent data of another operation");
     }
-    return member.mismatch(
+    throw member.mismatch(
         function,
         "send and recv differ: rank %d sends %s, rank %d receives %s"
             .formatted(message.peer, describe(sent), member.rank(), describe(message.signature)));
@@ -211,13 +219,13 @@ final class Exchange implements Transfer {
   void checkPeers() {
     for (int i = 0; i < receives.size(); i++) {
       Message message = receives.get(i);
-      Member peer = member.world().member(message.peer);
-      if (!message.done && peer.gone() && !fromPeers[message.peer].ready()) {
+      Peer peer = member.world().peer(message.peer);
+      if (!message.done && peer.gone() && fromPeers[message.peer].exhausted()) {
         throw Fault.remote(function, peer.departure());
       }
     }
     for (int i = 0; i < sends.size(); i++) {
-      Member peer = member.world().member(sends.get(i).peer);
+      Peer peer = member.world().peer(sends.get(i).peer);
       if (peer.gone() && !toPeers[sends.get(i).peer].drained()) {
         throw Fault.remote(function, peer.departure());
       }
@@ -228,7 +236,7 @@ final class Exchange implements Transfer {
   void checkAgreement() {
     BitSet waitedFor = pendingPeers();
     for (int rank = waitedFor.nextSetBit(0); rank >= 0; rank = waitedFor.nextSetBit(rank + 1)) {
-      Member peer = member.world().member(rank);
+      Peer peer = member.world().peer(rank);
       if (rank != member.rank() && member.isAheadInCollective(peer)) {
         throw member.mismatch(
             function,
@@ -249,7 +257,7 @@ final class Exchange implements Transfer {
     BitSet waitedFor = pendingPeers();
     return member.timeout(
         function,
-        "waited for " + Member.ranks(waitedFor) + " to receive or send its part",
+        "waited for " + member.world().describe(waitedFor) + " to receive or send its part",
         waitedFor);
   }
 

@@ -1,194 +1,243 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclSystemException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
-import java.nio.charset.StandardCharsets;
-import java.security.SecureRandom;
-import java.time.Duration;
-import java.util.Arrays;
+import java.io.DataInput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.net.SocketTimeoutException;
 import java.util.BitSet;
-import java.util.HashMap;
-import java.util.Map;
-import java.util.function.BooleanSupplier;
-import java.util.function.Supplier;
 
 /**
- * Where the ranks of a communicator to be meet: all that come with one unique id, until they are
- * complete or one has failed. The registry of this process knows a gathering no longer than that.
+ * Where ranks that come by a unique id meet: in the process that has made the id, which convenes,
+ * or on the way to it. The site knows a gathering until it is complete or one rank has failed.
  */
-final class Gathering {
-  private static final byte[] PREFIX = "nccl4j-reference".getBytes(StandardCharsets.US_ASCII);
-  private static final SecureRandom RANDOM = new SecureRandom();
-  private static final int ORIGIN_BYTES = 16;
+final class Gathering implements Doorway {
+  static final String CONNECT = "connect";
 
-  /** Tells this process's ids from those of others. */
-  private static final byte[] ORIGIN = origin();
-
-  private static final Map<UniqueId, Gathering> OPEN = new HashMap<>();
-
-  private static final String ONE_PROCESS =
-      "the reference backend joins ranks of one process only, each in a thread of its own; ranks in"
-          + " several processes need the NCCL backend, and a GPU each";
-
+  private final Site site;
   private final UniqueId id;
+  private final String function;
   private final int size;
-  private final ReferenceOptions options;
-  private final BitSet present = new BitSet();
-  private volatile World world;
-  // Makes an exception for each rank, since each may add to its own.
-  private volatile Supplier<NcclException> failure;
+  private final String options;
+  private final Meeting meeting;
+  private Way way;
 
-  private Gathering(UniqueId id, int size, ReferenceOptions options) {
+  private Gathering(Site site, UniqueId id, ReferenceId meaning, String function, Visitor first) {
+    this.site = site;
     this.id = id;
-    this.size = size;
-    this.options = options;
+    this.function = function;
+    this.size = first.size();
+    this.options = first.options();
+    BitSet expected = new BitSet();
+    expected.set(0, size);
+    this.meeting = new Meeting(function, meaning.secret(), expected, null, this::over);
+    if (!meaning.maker().process().equals(site.process())) {
+      way = new Way(meaning);
+      meeting.attend(way);
+    }
+  }
+
+  private void over(boolean placed) {
+    site.shut(id, this);
+    if (placed && way == null) {
+      site.spend(ReferenceId.of(id).secret());
+    }
+    if (way != null) {
+      way.close();
+    }
   }
 
   /** Returns a new id that only the reference backend understands. */
-  static UniqueId newId() {
-    byte[] bytes = new byte[UniqueId.BYTES];
-    RANDOM.nextBytes(bytes);
-    System.arraycopy(PREFIX, 0, bytes, 0, PREFIX.length);
-    System.arraycopy(ORIGIN, 0, bytes, PREFIX.length, ORIGIN_BYTES);
-    return UniqueId.of(bytes);
+  static UniqueId newId(Site site, String function) {
+    Secret secret = Secret.random();
+    if (Site.sociable()) {
+      try {
+        site.make(secret, function);
+      } catch (NcclSystemException e) {
+        if (SocketAddresses.setting() != null) {
+          throw e;
+        }
+        // Good enough for the ranks of this process, which may be all.
+        Site.log().warn("ranks of other processes cannot come: {}", e.getMessage());
+      }
+    }
+    return new ReferenceId(site.location(), secret).toUniqueId();
   }
 
-  private static byte[] origin() {
-    byte[] bytes = new byte[ORIGIN_BYTES];
-    RANDOM.nextBytes(bytes);
-    return bytes;
-  }
-
-  static void checkId(UniqueId id) {
-    byte[] bytes = id.toBytes();
-    if (!Arrays.equals(PREFIX, Arrays.copyOf(bytes, PREFIX.length))) {
-      throw new IllegalArgumentException(
-          "id is "
-              + id
-              + ", which another backend made; the reference backend needs an id of its own"
-              + " newUniqueId");
-    }
-    int end = PREFIX.length + ORIGIN_BYTES;
-    if (!Arrays.equals(ORIGIN, Arrays.copyOfRange(bytes, PREFIX.length, end))) {
-      throw new IllegalArgumentException(
-          "id is " + id + ", which another process made; " + ONE_PROCESS);
-    }
-  }
-
-  /** Finds the gathering of an id, or opens it, and comes to it. */
-  static Gathering enter(UniqueId id, int size, int rank, ReferenceOptions options) {
-    synchronized (OPEN) {
-      Gathering gathering = OPEN.computeIfAbsent(id, key -> new Gathering(key, size, options));
-      gathering.admit(size, rank, options);
-      return gathering;
+  /** Finds where the ranks of an id meet, or opens it. */
+  static Doorway of(Site site, UniqueId id, String function, Visitor visitor) {
+    ReferenceId meaning = ReferenceId.of(id);
+    boolean here = meaning.maker().process().equals(site.process());
+    synchronized (site.doors()) {
+      Doorway doorway = site.doorway(id);
+      if (doorway == null && here && function.equals(Occasion.GROW)) {
+        throw new NcclInvalidUsageException(
+            function,
+            Result.INVALID_USAGE.code(),
+            id + " is not the id of a grow that is still to come; one is good once",
+            "");
+      }
+      if (doorway instanceof Growth && function.equals(CONNECT)) {
+        throw new NcclInvalidUsageException(
+            function,
+            Result.INVALID_USAGE.code(),
+            id + " is the id of a grow; new ranks come by Backend.join",
+            "");
+      }
+      if (doorway == null) {
+        Gathering opened = new Gathering(site, id, meaning, function, visitor);
+        site.open(id, opened);
+        doorway = opened;
+      }
+      return doorway;
     }
   }
 
-  private synchronized void admit(int wantedSize, int rank, ReferenceOptions wanted) {
-    if (failure != null) {
-      throw failure.get();
-    }
-    if (wantedSize != size) {
+  @Override
+  public Meeting admit(Visitor visitor, Deadline deadline) {
+    int rank = visitor.rank();
+    if (visitor.size() != size) {
       throw refused(
-          "rank " + rank + " wants " + wantedSize + " ranks, the ranks before it " + size);
+          "rank " + rank + " wants " + visitor.size() + " ranks, the ranks before it " + size);
     }
-    if (present.get(rank)) {
-      throw refused("rank " + rank + " has come already; every rank comes once");
-    }
-    if (!wanted.equals(options)) {
+    if (!visitor.options().equals(options)) {
       throw refused(
           "rank "
               + rank
               + " has other options than the ranks before it: "
-              + wanted
+              + visitor.options()
               + ", "
               + options);
     }
-    present.set(rank);
-    if (present.cardinality() == size) {
-      world = new World(size, options);
-      OPEN.remove(id);
-      notifyAll();
+    if (way != null) {
+      way.open(deadline);
     }
+    Location at = visitor.at() != null ? visitor.at() : site.location();
+    meeting.arrive(new Meeting.Wish(rank, 0, rank, at));
+    return meeting;
   }
 
-  private static NcclInvalidUsageException refused(String text) {
-    return new NcclInvalidUsageException("connect", Result.INVALID_USAGE.code(), text, "");
+  private NcclInvalidUsageException refused(String text) {
+    return new NcclInvalidUsageException(function, Result.INVALID_USAGE.code(), text, "");
   }
 
-  /** Waits until all ranks have come; returns this rank's place among them. */
-  Member await(int rank, Duration timeout, BooleanSupplier aborted, String communicator) {
-    awaitOutcome(rank, timeout, aborted);
-    if (world != null) {
-      return world.member(rank);
-    }
-    forget();
-    if (Thread.currentThread().isInterrupted()) {
-      throw ReferenceStream.interrupted("connect");
-    }
-    throw aborted.getAsBoolean()
-        ? new CommunicatorAbortedException("connect", communicator)
-        : failure.get();
+  @Override
+  public void attend(Visitor visitor, Meeting.Audience audience) {
+    meeting.addAudience(audience);
   }
 
-  private synchronized void awaitOutcome(int rank, Duration timeout, BooleanSupplier aborted) {
-    Deadline deadline = Deadline.after(timeout);
-    while (world == null && failure == null) {
-      if (aborted.getAsBoolean()) {
-        fail(() -> Fault.remote("connect", "rank " + rank + " aborted before all ranks had come"));
-      } else if (deadline.passed()) {
-        String text =
-            Member.ranks(missing())
-                + " of "
-                + size
-                + " did not come to this process; "
-                + ONE_PROCESS;
-        fail(() -> new NcclTimeoutException("connect", timeout, text));
-      } else {
-        try {
-          wait(deadline.millisLeft(Long.MAX_VALUE));
-        } catch (InterruptedException e) {
-          Thread.currentThread().interrupt();
-          if (world == null && failure == null) {
-            fail(() -> Fault.remote("connect", "rank " + rank + " was interrupted meanwhile"));
-          }
-          return;
-        }
+  /** The connection to the process that has made the id. */
+  private final class Way implements Meeting.Chair, Connection.Receiver {
+    private final ReferenceId target;
+    private volatile Connection connection;
+    private volatile String broken;
+
+    Way(ReferenceId target) {
+      this.target = target;
+    }
+
+    /** Connects, unless a rank of this process has before. */
+    synchronized void open(Deadline deadline) {
+      if (connection != null) {
+        return;
+      }
+      if (target.maker().address() == null) {
+        throw new IllegalArgumentException(
+            "id is "
+                + id
+                + ", which "
+                + target.maker()
+                + " made that takes ranks of its own only: "
+                + SocketAddresses.VARIABLE
+                + " was none there, or no network interface was up");
+      }
+      site.hold(target.secret(), function);
+      try {
+        connection = site.connect(target.maker(), this, deadline);
+      } catch (IOException e) {
+        site.release(target.secret());
+        String text = target.maker() + " at " + target.maker().address() + ", which made the id";
+        meeting.fail(text + ", cannot be reached: " + e.getMessage(), null);
+        throw e instanceof SocketTimeoutException
+            ? new NcclTimeoutException(function, deadline.timeout(), text + ", did not answer")
+            : new NcclRemoteException(
+                function,
+                Result.REMOTE_ERROR.code(),
+                text + ", cannot be reached: " + e.getMessage(),
+                "");
       }
     }
-  }
 
-  private synchronized void fail(Supplier<NcclException> cause) {
-    failure = cause;
-    notifyAll();
-  }
-
-  private BitSet missing() {
-    BitSet missing = new BitSet();
-    missing.set(0, size);
-    missing.andNot(present);
-    return missing;
-  }
-
-  private void forget() {
-    synchronized (OPEN) {
-      OPEN.remove(id, this);
+    @Override
+    public void arrive(int expected, Meeting.Wish wish) {
+      connection.send(
+          Message.of(
+              Message.Kind.JOIN,
+              out -> {
+                out.writeInt(Message.VERSION);
+                target.secret().write(out);
+                out.write(id.toBytes());
+                out.writeUTF(function);
+                out.writeInt(size);
+                out.writeUTF(options);
+                wish.write(out);
+              }));
     }
-  }
 
-  /** Makes waiting ranks look whether they have been aborted. */
-  synchronized void wake() {
-    notifyAll();
-  }
+    @Override
+    public void giveUp(int expected, String text, BitSet missing) {
+      connection.send(
+          Message.of(
+              Message.Kind.GIVE_UP,
+              out -> {
+                out.writeUTF(text);
+                Message.writeBits(out, missing);
+              }));
+    }
 
-  /** Returns how many gatherings this process knows; for tests. */
-  static int openGatherings() {
-    synchronized (OPEN) {
-      return OPEN.size();
+    @Override
+    public String departure() {
+      return broken;
+    }
+
+    @Override
+    public void receive(Connection from, Message message) throws IOException {
+      DataInput in = message.content();
+      switch (message.kind()) {
+        case MEETING -> {
+          in.readInt();
+          meeting.hear(in);
+        }
+        case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+        default -> throw new ProtocolException("it sent a " + message.kind() + " message");
+      }
+    }
+
+    /** Ends the connection, whose purpose is fulfilled. */
+    void close() {
+      if (connection != null) {
+        connection.close();
+        site.release(target.secret());
+      }
+    }
+
+    @Override
+    public void ended(Connection from, String why, boolean nonsense) {
+      broken =
+          target.maker()
+              + ", which made the id, ended the connection"
+              + (why == null ? "" : ": " + why);
+      meeting.checkPresent();
+    }
+
+    @Override
+    public String toString() {
+      return target.maker() + ", which made the id,";
     }
   }
 }

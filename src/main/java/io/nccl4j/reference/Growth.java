@@ -4,46 +4,22 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
 import java.util.BitSet;
-import java.util.HashMap;
-import java.util.Map;
 
 /**
- * A world that grows: where its ranks and the new ones meet. The registry of this process knows it
- * by its id until all have come, or the rank that made the id has gone.
+ * A world that grows: where its ranks and the new ones meet. The site of the rank that made the id
+ * knows it by that until all have come, or the rank has gone.
  */
-final class Growth {
-  private static final Map<UniqueId, Growth> OPEN = new HashMap<>();
-
+final class Growth implements Doorway {
   private final World parent;
   private final Occasion occasion;
   private UniqueId id;
   private int maker;
   private int size;
-  private Meeting meeting;
+  private volatile Meeting meeting;
 
   Growth(World parent, Occasion occasion) {
     this.parent = parent;
     this.occasion = occasion;
-  }
-
-  /** Finds what a new rank is to join. */
-  static Growth of(UniqueId id, ReferenceOptions options) {
-    synchronized (OPEN) {
-      Growth growth = OPEN.get(id);
-      if (growth == null) {
-        throw refused(
-            id
-                + " is not the id of a grow in this process that is still to come; one is good once");
-      }
-      if (!options.equals(growth.parent.options())) {
-        throw refused(
-            "the new rank has other options than the ranks before it: "
-                + options
-                + ", "
-                + growth.parent.options());
-      }
-      return growth;
-    }
   }
 
   /** Makes the id that new ranks find this by. */
@@ -51,21 +27,22 @@ final class Growth {
     if (id != null) {
       throw refused("rank " + maker + " has made an id, which waits for its grow");
     }
-    id = Gathering.newId();
+    id = Gathering.newId(parent.site(), Occasion.GROW);
     maker = rank;
-    synchronized (OPEN) {
-      OPEN.put(id, this);
-    }
+    parent.site().open(id, this);
     return id;
   }
 
   /** Returns where all meet; the first to come says how many they will be. */
   synchronized Meeting meeting(int newSize) {
     if (meeting == null) {
+      if (newSize <= parent.size()) {
+        throw refused("a rank wants " + newSize + " ranks; there are " + parent.size() + " before");
+      }
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      meeting = new Meeting(Occasion.GROW, parent, expected, this::forget);
+      meeting = parent.meeting(occasion, expected, placed -> over(placed));
     }
     if (newSize != size) {
       throw refused("a rank wants " + newSize + " ranks, the ranks before it " + size);
@@ -73,17 +50,48 @@ final class Growth {
     return meeting;
   }
 
-  /** Checks that a new rank's number is not that of a rank that the world has. */
-  void checkNew(int rank) {
-    if (rank < parent.size()) {
-      throw refused("rank " + rank + " has its place already; new ranks start at " + parent.size());
+  private void over(boolean placed) {
+    if (placed) {
+      forget();
     }
   }
 
+  void checkPresent() {
+    Meeting now = meeting;
+    if (now != null) {
+      now.checkPresent();
+    }
+  }
+
+  @Override
+  public void attend(Visitor visitor, Meeting.Audience audience) {
+    meeting(visitor.size()).addAudience(audience);
+  }
+
+  @Override
+  public Meeting admit(Visitor visitor, Deadline deadline) {
+    if (!visitor.options().equals(parent.options().toString())) {
+      throw refused(
+          "the new rank has other options than the ranks before it: "
+              + visitor.options()
+              + ", "
+              + parent.options());
+    }
+    if (visitor.rank() < parent.size()) {
+      throw refused(
+          "rank " + visitor.rank() + " has its place already; new ranks start at " + parent.size());
+    }
+    Meeting now = meeting(visitor.size());
+    Location at = visitor.at() != null ? visitor.at() : parent.site().location();
+    now.arrive(new Meeting.Wish(visitor.rank(), 0, visitor.rank(), at));
+    return now;
+  }
+
   /** Lets nobody find this any more. */
-  void forget() {
-    synchronized (OPEN) {
-      OPEN.remove(id, this);
+  synchronized void forget() {
+    if (id != null) {
+      parent.site().shut(id, this);
+      parent.site().spend(ReferenceId.of(id).secret());
     }
     parent.forget(occasion);
   }

@@ -6,131 +6,277 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.ProtocolException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.function.BooleanSupplier;
 
 /**
- * Ranks of a world, and perhaps new ones, that come together to make new worlds of themselves: a
- * split, a shrink, a grow. Each gets its place in the world of its color.
+ * Ranks that come together to make new worlds of themselves: to connect, split, shrink or grow.
+ * Each gets its seat in the world of its color.
+ *
+ * <p>One process convenes the meeting: it knows who has come, and decides. In the other processes
+ * ranks attend: they tell the one that convenes, by its {@link Chair}, and hear how it stands.
  */
 final class Meeting {
-  /** The color of a rank that is to have no place. */
+  /** The color of a rank that is to have no seat. */
   static final int NO_COLOR = -1;
 
-  /**
-   * How often a waiting rank looks whether another has left the parent, which wakes nobody here.
-   */
+  /** How often a waiting rank looks whether it was aborted. */
   private static final long LOOK_MILLIS = 100;
 
-  private record Wish(int rank, int color, int key) {}
+  /**
+   * What a rank brings.
+   *
+   * @param at the process that it is in
+   */
+  record Wish(int rank, int color, int key, Location at) {
+    static Wish read(DataInput in) throws IOException {
+      return new Wish(in.readInt(), in.readInt(), in.readInt(), Location.read(in));
+    }
+
+    void write(DataOutput out) throws IOException {
+      out.writeInt(rank);
+      out.writeInt(color);
+      out.writeInt(key);
+      at.write(out);
+    }
+  }
+
+  /**
+   * What a rank takes away.
+   *
+   * @param rank its number in the new world
+   */
+  record Seat(Plan plan, int rank) {}
+
+  /** The process that convenes a meeting, as seen from another. */
+  interface Chair {
+    /**
+     * Says that a rank has come.
+     *
+     * @param expected how many are to come
+     */
+    void arrive(int expected, Wish wish);
+
+    /** Says that a rank waits no longer, and why. */
+    void giveUp(int expected, String text, BitSet missing);
+
+    /** Says how the process has gone that convenes; null while it has not. */
+    String departure();
+  }
+
+  /** Another process that wants to know how a meeting stands. */
+  interface Audience {
+    void told(int expected, Message.Body state);
+
+    void refused(int rank, String text);
+  }
+
+  /** What is done when a meeting is over. */
+  interface End {
+    void over(boolean placed);
+  }
 
   private final String function;
+  private final Secret secret;
   private final World parent;
   private final BitSet expected;
-  private final Runnable over;
+  private final End end;
   private final List<Wish> wishes = new ArrayList<>();
-  private Member[] places;
+  private final List<Audience> audiences = new ArrayList<>();
+  private final Map<Integer, String> refusals = new HashMap<>();
+  private final BitSet absent;
+  private Chair chair;
+  private boolean answered;
+  private Map<Integer, Seat> seats;
   private String failure;
   private BitSet missing;
 
   /**
    * Opens a meeting.
    *
+   * @param secret what the new worlds' processes show each other
    * @param expected who comes: ranks of the parent, and above those new ones
-   * @param over runs once all have come
+   * @param parent the world that is left, or null
+   * @param end runs once all have come, or one has failed
    */
-  Meeting(String function, World parent, BitSet expected, Runnable over) {
+  Meeting(String function, Secret secret, BitSet expected, World parent, End end) {
     this.function = function;
+    this.secret = secret;
     this.parent = parent;
     this.expected = expected;
-    this.over = over;
+    this.end = end;
+    this.absent = (BitSet) expected.clone();
+  }
+
+  String function() {
+    return function;
+  }
+
+  /** Says that another process convenes. */
+  void attend(Chair convener) {
+    chair = convener;
+  }
+
+  /** Lets another process know how the meeting stands, from now on. */
+  synchronized void addAudience(Audience audience) {
+    audiences.add(audience);
+    if (over()) {
+      audience.told(expected.cardinality(), this::write);
+    }
+  }
+
+  private boolean over() {
+    return seats != null || failure != null;
+  }
+
+  /**
+   * Takes a rank in; who convenes must not be waited for here.
+   *
+   * @throws NcclException if the rank cannot take part
+   */
+  void arrive(Wish wish) {
+    if (chair != null) {
+      chair.arrive(expected.cardinality(), wish);
+      return;
+    }
+    synchronized (this) {
+      checkFailed(wish.rank());
+      if (!absent.get(wish.rank())) {
+        throw refused(
+            expected.get(wish.rank())
+                ? "rank " + wish.rank() + " has come already; every rank comes once"
+                : "rank " + wish.rank() + " is not expected");
+      }
+      wishes.add(wish);
+      absent.clear(wish.rank());
+      if (absent.isEmpty()) {
+        seats = place();
+        end.over(true);
+      }
+      tell();
+    }
+    checkPresent();
+  }
+
+  private NcclInvalidUsageException refused(String text) {
+    return new NcclInvalidUsageException(function, Result.INVALID_USAGE.code(), text, "");
+  }
+
+  private void tell() {
+    notifyAll();
+    for (Audience audience : audiences) {
+      audience.told(expected.cardinality(), this::write);
+    }
+  }
+
+  /** Makes waiting ranks look whether they have been aborted. */
+  synchronized void wake() {
+    notifyAll();
   }
 
   /**
    * Waits for all who are expected.
    *
-   * @param rank who comes
-   * @param self the member of the parent that comes, or null for a new rank
-   * @return the rank's place, or null without a color
+   * @param rank who waits
+   * @param self the member of the parent that waits, or null for a new rank
+   * @param who names the communicator that the rank is to get
+   * @return the rank's seat, or null without a color
    */
-  synchronized Member join(
-      int rank, Member self, int color, int key, Duration timeout, BooleanSupplier aborted) {
-    checkFailed(rank);
-    if (!absent().get(rank)) {
-      throw new NcclInvalidUsageException(
-          function,
-          Result.INVALID_USAGE.code(),
-          "rank " + rank + " is not expected, or has come already",
-          "");
-    }
-    wishes.add(new Wish(rank, color, key));
-    if (wishes.size() == expected.cardinality()) {
-      places = place();
-      over.run();
-      notifyAll();
-    }
-    awaitPlaces(rank, self, timeout, aborted);
-    return places[rank];
-  }
-
-  synchronized void wake() {
-    notifyAll();
-  }
-
-  private void awaitPlaces(int rank, Member self, Duration timeout, BooleanSupplier aborted) {
-    Deadline deadline = Deadline.after(timeout);
-    while (places == null) {
+  synchronized Seat await(
+      int rank, Member self, Deadline deadline, BooleanSupplier aborted, String who) {
+    while (seats == null) {
       checkFailed(rank);
-      if (aborted.getAsBoolean()) {
-        fail("rank " + rank + " aborted while it was waiting in " + function, null);
-        throw new CommunicatorAbortedException(function, "rank " + rank);
+      if (refusals.containsKey(rank)) {
+        throw refused(refusals.get(rank));
       }
-      checkPresent(self);
+      if (aborted.getAsBoolean()) {
+        giveUp("rank " + rank + " aborted while it was waiting in " + function, null);
+        throw new CommunicatorAbortedException(function, who);
+      }
+      if (self != null) {
+        self.checkStays(function);
+      }
       if (deadline.passed()) {
-        throw timedOut(rank, timeout);
+        throw timedOut(rank, deadline.timeout());
       }
       try {
         wait(deadline.millisLeft(LOOK_MILLIS));
       } catch (InterruptedException e) {
-        if (places == null) {
-          fail("rank " + rank + " was interrupted while it was waiting in " + function, null);
+        if (seats == null) {
+          giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
           throw ReferenceStream.interrupted(function);
         }
         Thread.currentThread().interrupt();
       }
     }
-  }
-
-  private void checkPresent(Member self) {
-    if (self != null) {
-      self.checkStays(function);
-    }
-    BitSet absent = absent();
-    absent.clear(parent.size(), Math.max(parent.size(), absent.length()));
-    for (int peer = absent.nextSetBit(0); peer >= 0; peer = absent.nextSetBit(peer + 1)) {
-      if (parent.member(peer).left()) {
-        String text = parent.member(peer).departure();
-        fail(text, null);
-        throw Fault.remote(function, text);
-      }
-    }
+    return seats.get(rank);
   }
 
   private NcclTimeoutException timedOut(int rank, Duration timeout) {
-    BitSet absent = absent();
-    String text = Member.ranks(absent) + " did not call " + function;
-    fail("rank " + rank + " gave up after " + timeout.toMillis() / 1000.0 + " s: " + text, absent);
+    boolean silent = chair != null && !answered;
+    String text = silent ? chair + " did not answer" : absence();
+    giveUp(
+        "rank " + rank + " gave up after " + timeout.toMillis() / 1000.0 + " s: " + text,
+        silent ? null : (BitSet) absent.clone());
     return new NcclTimeoutException(function, timeout, text);
   }
 
-  private void fail(String text, BitSet absent) {
+  private String absence() {
+    return parent == null
+        ? Member.ranks(absent) + " of " + expected.cardinality() + " did not come"
+        : Member.ranks(absent) + " did not call " + function;
+  }
+
+  /** Ends the meeting for all for a reason of one rank, also where another process convenes. */
+  synchronized void giveUp(String text, BitSet whoIsMissing) {
+    if (chair != null && !over()) {
+      chair.giveUp(expected.cardinality(), text, whoIsMissing);
+    }
+    fail(text, whoIsMissing);
+  }
+
+  /** Ends the meeting for all, unless it is over. */
+  synchronized void fail(String text, BitSet whoIsMissing) {
+    if (over()) {
+      return;
+    }
     failure = text;
-    missing = absent;
-    notifyAll();
+    missing = whoIsMissing;
+    end.over(false);
+    tell();
+  }
+
+  /** Ends the meeting if somebody has gone who is needed. */
+  synchronized void checkPresent() {
+    if (over()) {
+      return;
+    }
+    if (chair != null) {
+      String departure = chair.departure();
+      if (departure != null) {
+        fail(departure, null);
+      }
+    } else if (parent != null) {
+      for (int rank = expected.nextSetBit(0);
+          rank >= 0 && rank < parent.size();
+          rank = expected.nextSetBit(rank + 1)) {
+        Peer peer = parent.peer(rank);
+        if (absent.get(rank) ? peer.left() : peer.presence() == Peer.Presence.LOST) {
+          fail(peer.departure(), null);
+          return;
+        }
+      }
+    }
   }
 
   private void checkFailed(int rank) {
@@ -144,14 +290,8 @@ final class Meeting {
     throw seen;
   }
 
-  private BitSet absent() {
-    BitSet absent = (BitSet) expected.clone();
-    wishes.forEach(wish -> absent.clear(wish.rank));
-    return absent;
-  }
-
-  private Member[] place() {
-    Member[] result = new Member[expected.length()];
+  private Map<Integer, Seat> place() {
+    Map<Integer, Seat> result = new HashMap<>();
     List<Wish> ordered = new ArrayList<>(wishes);
     ordered.sort(Comparator.comparingInt(Wish::key).thenComparingInt(Wish::rank));
     ordered.stream()
@@ -162,11 +302,84 @@ final class Meeting {
     return result;
   }
 
-  private void placeColor(List<Wish> ordered, int color, Member[] result) {
+  private void placeColor(List<Wish> ordered, int color, Map<Integer, Seat> result) {
     List<Wish> together = ordered.stream().filter(wish -> wish.color == color).toList();
-    World world = new World(together.size(), parent.options());
+    Plan plan = Plan.of(secret, together.stream().map(Wish::at).toList());
     for (int rank = 0; rank < together.size(); rank++) {
-      result[together.get(rank).rank] = world.member(rank);
+      result.put(together.get(rank).rank, new Seat(plan, rank));
     }
+  }
+
+  /** Writes how the meeting stands. */
+  private synchronized void write(DataOutput out) throws IOException {
+    Message.writeText(out, failure);
+    Message.writeBits(out, failure == null ? absent : missing);
+    out.writeBoolean(seats != null);
+    if (seats == null) {
+      return;
+    }
+    List<Plan> plans = seats.values().stream().map(Seat::plan).distinct().toList();
+    out.writeInt(plans.size());
+    for (Plan plan : plans) {
+      plan.write(out);
+    }
+    out.writeInt(seats.size());
+    for (Map.Entry<Integer, Seat> seat : seats.entrySet()) {
+      out.writeInt(seat.getKey());
+      out.writeInt(plans.indexOf(seat.getValue().plan));
+      out.writeInt(seat.getValue().rank);
+    }
+  }
+
+  /** Hears from the process that convenes how the meeting stands. */
+  void hear(DataInput in) throws IOException {
+    String toldFailure = Message.readText(in);
+    BitSet bits = Message.readBits(in);
+    Map<Integer, Seat> toldSeats = in.readBoolean() ? readSeats(in) : null;
+    synchronized (this) {
+      answered = true;
+      if (over()) {
+        return;
+      }
+      if (toldFailure != null) {
+        fail(toldFailure, bits);
+        return;
+      }
+      absent.clear();
+      if (bits != null) {
+        absent.or(bits);
+      }
+      seats = toldSeats;
+      if (seats != null) {
+        end.over(true);
+      }
+      tell();
+    }
+  }
+
+  private static Map<Integer, Seat> readSeats(DataInput in) throws IOException {
+    List<Plan> plans = new ArrayList<>();
+    for (int left = Message.count(in); left > 0; left--) {
+      plans.add(Plan.read(in));
+    }
+    Map<Integer, Seat> seats = new HashMap<>();
+    for (int left = Message.count(in); left > 0; left--) {
+      int rank = in.readInt();
+      int plan = in.readInt();
+      int number = in.readInt();
+      if (plan < 0 || plan >= plans.size() || number < 0 || number >= plans.get(plan).size()) {
+        throw new ProtocolException("rank " + rank + " has a seat in no plan");
+      }
+      seats.put(rank, new Seat(plans.get(plan), number));
+    }
+    return seats;
+  }
+
+  /** Hears that a rank cannot take part. */
+  synchronized void hearRefusal(int rank, String text) {
+    answered = true;
+    refusals.put(rank, text);
+    notifyAll();
+    audiences.forEach(audience -> audience.refused(rank, text));
   }
 }

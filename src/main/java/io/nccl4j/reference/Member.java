@@ -21,19 +21,6 @@ import java.util.concurrent.atomic.AtomicLong;
  * streams they are, since they use the same links.
  */
 final class Member {
-  private enum Presence {
-    HERE,
-    /** Its operations are ended, but it may still meet others to make a new world. */
-    REVOKED,
-    CLOSED,
-    ABORTED;
-
-    /** Whether operations were ended without being finished. */
-    boolean cut() {
-      return this == REVOKED || this == ABORTED;
-    }
-  }
-
   private final World world;
   private final int rank;
   private final int size;
@@ -47,24 +34,16 @@ final class Member {
   private volatile Duration timeout = Duration.ofSeconds(30);
   private volatile long timeoutNanos = timeout.toNanos();
   private volatile String name;
-  private volatile Presence presence = Presence.HERE;
   private volatile NcclException failure;
   private volatile Patience waiter;
 
-  // What this rank says of the collective that it has entered last; read by other ranks when they
-  // have waited for a while. The fields are written before, and kept until after, the counts say
-  // so.
-  private volatile long entered;
-  private volatile long left;
-  private volatile int shape;
-  private volatile long count;
-  private volatile int root;
-  private volatile boolean alone;
+  private final Peer self;
 
   Member(World world, int rank, int size) {
     this.world = world;
     this.rank = rank;
     this.size = size;
+    this.self = world.peer(rank);
     this.name = "rank " + rank + " of " + size;
     this.collective = new Collective(this);
     this.single = new Work(this);
@@ -126,7 +105,7 @@ final class Member {
       synchronized (turns) {
         waitingForTurn++;
         boolean interrupted = false;
-        while (ended.get() < ticket && !presence.cut()) {
+        while (ended.get() < ticket && !self.cut()) {
           try {
             turns.wait();
           } catch (InterruptedException e) {
@@ -185,43 +164,24 @@ final class Member {
     }
   }
 
-  /**
-   * Tells the other ranks which collective this one has come to.
-   *
-   * @param withoutMessages whether this rank can do nothing else until the collective is done
-   */
-  @SuppressWarnings("NonAtomicVolatileUpdate") // Whose turn it is writes alone.
-  void enter(Call call, boolean withoutMessages) {
-    shape = call.shape();
-    count = call.count;
-    root = call.peer;
-    alone = withoutMessages;
-    entered = entered + 1;
-  }
-
-  @SuppressWarnings("NonAtomicVolatileUpdate") // Whose turn it is writes alone.
-  void leave() {
-    left = left + 1;
-  }
-
-  /** Returns the number of the collective that this rank has entered last. */
-  long entered() {
-    return entered;
+  /** Returns what other ranks know of this one. */
+  Peer self() {
+    return self;
   }
 
   /** Leaves the world for good, and releases every wait of this member. */
   void abort() {
-    end(Presence.ABORTED);
+    end(Peer.Presence.ABORTED);
   }
 
   /** Releases every wait of this member; it carries no operations any more, but does not leave. */
   void revoke() {
-    end(Presence.REVOKED);
+    end(Peer.Presence.REVOKED);
   }
 
-  private void end(Presence how) {
-    presence = how;
-    world.raiseAlarm();
+  private void end(Peer.Presence how) {
+    self.become(how);
+    world.tellPresence(self);
     synchronized (turns) {
       turns.notifyAll();
     }
@@ -229,41 +189,23 @@ final class Member {
 
   /** Leaves the world with everything done. */
   void close() {
-    presence = Presence.CLOSED;
-    world.raiseAlarm();
-  }
-
-  /** Returns whether no operation of this member can be waited for any more. */
-  boolean gone() {
-    return presence != Presence.HERE;
-  }
-
-  /** Returns whether this member will meet nobody any more. */
-  boolean left() {
-    return presence == Presence.CLOSED || presence == Presence.ABORTED;
+    self.become(Peer.Presence.CLOSED);
+    world.tellPresence(self);
   }
 
   boolean revoked() {
-    return presence == Presence.REVOKED;
-  }
-
-  private String how() {
-    return switch (presence) {
-      case ABORTED -> " aborted its communicator";
-      case REVOKED -> " ended its operations";
-      default -> " closed its communicator";
-    };
+    return self.presence() == Peer.Presence.REVOKED;
   }
 
   void checkNotAborted(String function) {
-    if (presence.cut()) {
+    if (self.cut()) {
       throw new CommunicatorAbortedException(function, name);
     }
   }
 
   /** Throws if this member has been aborted while it waits for a meeting. */
   void checkStays(String function) {
-    if (presence == Presence.ABORTED) {
+    if (self.presence() == Peer.Presence.ABORTED) {
       throw new CommunicatorAbortedException(function, name);
     }
   }
@@ -295,47 +237,36 @@ final class Member {
   void checkSource(int source, String function) {
     checkFault(function);
     checkNotAborted(function);
-    Member peer = world.member(source);
-    if (peer.presence.cut()) {
-      throw Fault.remote(function, "rank " + source + peer.how());
+    Peer peer = world.peer(source);
+    if (peer.cut()) {
+      throw Fault.remote(function, peer.departure());
     }
   }
 
   /** Throws if a rank has gone that the collective still needs. */
   void checkCollectivePeers(String function) {
-    long number = entered;
-    for (int peer = 0; peer < size; peer++) {
-      Member other = world.member(peer);
-      if (other.gone() && other.left < number) {
-        throw Fault.remote(function, "rank " + peer + other.how());
+    long number = self.entered();
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      Peer peer = world.peer(rankOfPeer);
+      if (peer.gone() && peer.passed() < number) {
+        throw Fault.remote(function, peer.departure());
       }
     }
   }
 
   /** Throws, on every rank, if a rank has called another collective than this one. */
   void checkCollectiveAgreement(String function) {
-    long number = entered;
-    for (int peer = 0; peer < size; peer++) {
-      Member other = world.member(peer);
-      if (other.entered == number) {
-        int otherShape = other.shape;
-        long otherCount = other.count;
-        int otherRoot = other.root;
-        // The rank leaves before it says what comes next: what was read is of this collective if
-        // the rank has not left it since.
-        boolean same = otherShape == shape && otherCount == count && otherRoot == root;
-        if (!same && other.left < number) {
-          throw mismatch(
-              function,
-              differ(number, other.rank, Call.describe(otherShape, otherCount, otherRoot)));
-        }
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      String other = world.peer(rankOfPeer).otherThan(self);
+      if (other != null) {
+        throw mismatch(function, differ(self.entered(), rankOfPeer, other));
       }
     }
   }
 
   private String differ(long number, int peer, String peersCall) {
     return "collective number %d differs between ranks: rank %d called %s, rank %d called %s"
-        .formatted(number, rank, Call.describe(shape, count, root), peer, peersCall);
+        .formatted(number, rank, self.describeCollective(), peer, peersCall);
   }
 
   /** Tells all ranks that calls differ, and returns what to throw here. */
@@ -346,31 +277,39 @@ final class Member {
   }
 
   /** Returns whether a peer waits in a collective that this rank has not come to. */
-  boolean isAheadInCollective(Member peer) {
-    return peer.alone && peer.entered > entered && peer.left < peer.entered;
-  }
-
-  String describeCollective() {
-    return Call.describe(shape, count, root);
+  boolean isAheadInCollective(Peer peer) {
+    return peer.alone() && peer.entered() > self.entered() && peer.passed() < peer.entered();
   }
 
   /** Returns the failure of a collective in which nothing has happened for the whole timeout. */
   NcclException collectiveTimeout(String function) {
-    long number = entered;
-    BitSet missing = new BitSet();
+    long number = self.entered();
+    BitSet absent = new BitSet();
     BitSet stuck = new BitSet();
-    for (int peer = 0; peer < size; peer++) {
-      Member other = world.member(peer);
-      if (other.entered < number) {
-        missing.set(peer);
-      } else if (other.left < number && peer != rank) {
-        stuck.set(peer);
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      Peer peer = world.peer(rankOfPeer);
+      if (peer.entered() < number) {
+        absent.set(rankOfPeer);
+      } else if (peer.passed() < number && rankOfPeer != rank) {
+        stuck.set(rankOfPeer);
       }
     }
-    String call = Call.describe(shape, count, root);
-    return missing.isEmpty()
-        ? timeout(function, ranks(stuck) + " came to " + call + " but made no progress", stuck)
-        : timeout(function, ranks(missing) + " did not call " + call, missing);
+    String call = self.describeCollective();
+    BitSet silent = silent();
+    if (!silent.isEmpty()) {
+      return timeout(
+          function, world.describe(silent) + " did not answer, while in " + call, silent);
+    }
+    return absent.isEmpty()
+        ? timeout(
+            function, world.describe(stuck) + " came to " + call + " but made no progress", stuck)
+        : timeout(function, world.describe(absent) + " did not call " + call, absent);
+  }
+
+  private BitSet silent() {
+    BitSet all = new BitSet();
+    all.set(0, size);
+    return world.silent(all);
   }
 
   NcclException timeout(String function, String text, BitSet missing) {
@@ -407,7 +346,7 @@ final class Member {
       return known;
     }
     NcclException typed;
-    if (presence.cut()) {
+    if (self.cut()) {
       typed = new CommunicatorAbortedException(function, name);
     } else if (world.fault() != null) {
       typed = world.fault().seenBy(rank, function);
@@ -447,17 +386,13 @@ final class Member {
     if (fault != null) {
       return Optional.of(fault.seenBy(rank, "asyncError"));
     }
-    for (int peer = 0; peer < size; peer++) {
-      Member other = world.member(peer);
-      if (other.presence.cut()) {
-        return Optional.of(Fault.remote("asyncError", "rank " + peer + other.how()));
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      Peer peer = world.peer(rankOfPeer);
+      if (peer.cut()) {
+        return Optional.of(Fault.remote("asyncError", peer.departure()));
       }
     }
     return Optional.empty();
-  }
-
-  String departure() {
-    return "rank " + rank + how();
   }
 
   @Override

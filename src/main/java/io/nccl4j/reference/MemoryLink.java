@@ -92,6 +92,11 @@ final class MemoryLink implements SendLink, ReceiveLink {
   }
 
   @Override
+  public boolean exhausted() {
+    return sender.self().gone() && !ready();
+  }
+
+  @Override
   public MemorySegment memory() {
     return memory[first()];
   }

@@ -1,6 +1,12 @@
 package io.nccl4j.reference;
 
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.ProtocolException;
 import java.util.BitSet;
+import java.util.List;
+import java.util.Objects;
 
 /**
  * What the ranks of a world meet for: every rank counts its calls of a kind, so that its number-th
@@ -14,4 +20,23 @@ record Occasion(String function, BitSet excluded, long number) {
   static final String SPLIT = "split";
   static final String SHRINK = "shrink";
   static final String GROW = "grow";
+
+  private static final List<String> FUNCTIONS = List.of(SPLIT, SHRINK, GROW);
+
+  static Occasion read(DataInput in) throws IOException {
+    int function = in.readUnsignedByte();
+    if (function >= FUNCTIONS.size()) {
+      throw new ProtocolException("ranks meet for nothing that has number " + function);
+    }
+    return new Occasion(
+        FUNCTIONS.get(function),
+        Objects.requireNonNullElseGet(Message.readBits(in), BitSet::new),
+        in.readLong());
+  }
+
+  void write(DataOutput out) throws IOException {
+    out.writeByte(FUNCTIONS.indexOf(function));
+    Message.writeBits(out, excluded);
+    out.writeLong(number);
+  }
 }

@@ -10,7 +10,7 @@ interface ReceiveLink {
   /** Returns whether a slice has come; the others tell about the first that is not released. */
   boolean ready();
 
-  /** Returns where the slice lies, which is the sender's own memory in one process. */
+  /** Returns where the slice lies, which may be the sender's own memory. */
   MemorySegment memory();
 
   /** Returns where in {@link #memory} the slice starts, in bytes. */
@@ -21,6 +21,12 @@ interface ReceiveLink {
 
   /** Returns what the sender said of the operation. */
   long signature();
+
+  /**
+   * Returns whether nothing will come any more, for the sender has gone and all it sent has been
+   * released.
+   */
+  boolean exhausted();
 
   /** Gives the slice back to the sender. */
   void release();

@@ -19,6 +19,7 @@ import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
 /**
@@ -39,9 +40,11 @@ public final class ReferenceBackend extends Backend {
 
   private final ReferenceOptions options;
   private final List<Device> devices;
+  private final IntFunction<Site> sites;
 
-  private ReferenceBackend(int devices, ReferenceOptions options) {
+  private ReferenceBackend(int devices, ReferenceOptions options, IntFunction<Site> sites) {
     this.options = options;
+    this.sites = sites;
     long memory = HOST_MEMORY_BYTES;
     this.devices =
         IntStream.range(0, devices)
@@ -73,7 +76,13 @@ public final class ReferenceBackend extends Backend {
       throw new IllegalArgumentException("devices is " + devices + "; it must be 1 or more");
     }
     checkMost(devices, "devices");
-    return new ReferenceBackend(devices, Objects.requireNonNull(options, "options"));
+    Objects.requireNonNull(options, "options");
+    return new ReferenceBackend(devices, options, rank -> Site.ofThisProcess());
+  }
+
+  /** Opens a backend whose ranks behave as if they were in several processes; for tests. */
+  static ReferenceBackend open(int devices, ReferenceOptions options, IntFunction<Site> sites) {
+    return new ReferenceBackend(devices, options, sites);
   }
 
   private static void checkMost(int value, String argument) {
@@ -128,22 +137,23 @@ public final class ReferenceBackend extends Backend {
 
   @Override
   protected UniqueId createUniqueId() {
-    return Gathering.newId();
+    return Gathering.newId(sites.apply(0), Gathering.CONNECT);
   }
 
   @Override
   protected Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
-    Gathering.checkId(id);
+    ReferenceId.of(id);
     checkMost(worldSize, "worldSize");
-    return new ReferenceCommunicator(this, id, worldSize, rank, device, config);
+    return new ReferenceCommunicator(this, sites.apply(rank), id, worldSize, rank, device, config);
   }
 
   @Override
   protected Communicator newJoining(
       UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
-    Gathering.checkId(growId);
-    return ReferenceCommunicator.joining(this, growId, newSize, rank, device, config);
+    ReferenceId.of(growId);
+    return ReferenceCommunicator.joining(
+        this, sites.apply(rank), growId, newSize, rank, device, config);
   }
 
   @Override

@@ -13,17 +13,15 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.SortedSet;
-import java.util.function.BooleanSupplier;
-import java.util.function.Consumer;
+import java.util.function.Function;
 
 /**
- * One rank's end of a communicator whose ranks are threads of this process.
+ * One rank's end of a communicator whose ranks are threads of one or several processes.
  *
  * <p>Operations run in the order of the calls, also on different streams. A wait inside an
  * operation ends when nothing has happened for the configured timeout, when this rank is aborted,
@@ -31,13 +29,10 @@ import java.util.function.Consumer;
  * is told, and the communicator is good for nothing but to be aborted or closed.
  */
 public final class ReferenceCommunicator extends Communicator {
-  /** How this end finds its place among the ranks. */
+  /** How a rank comes to the others. */
   private interface Entry {
-    /** Waits for the other ranks; returns null where this rank is to have no place. */
-    Member await();
-
-    /** Makes the wait look whether this end was aborted. */
-    void wake();
+    /** Comes to a meeting and waits there; returns null where the rank is to have no seat. */
+    Meeting.Seat await(Deadline deadline);
   }
 
   private static final VarHandle INSIDE;
@@ -55,16 +50,19 @@ public final class ReferenceCommunicator extends Communicator {
   private int inside;
 
   private final ReferenceBackend backend;
+  private final Site site;
   private final List<Operator> operators = new ArrayList<>();
   private volatile boolean aborted;
   private volatile Member member;
-  private volatile Entry entry;
+  private volatile Meeting meeting;
+  private Entry entry;
   // That of the id that this rank made last.
   private volatile Growth growth;
 
   /** Makes the end of a rank that will meet the others by a unique id. */
   ReferenceCommunicator(
       ReferenceBackend backend,
+      Site site,
       UniqueId id,
       int size,
       int rank,
@@ -72,94 +70,70 @@ public final class ReferenceCommunicator extends Communicator {
       CommunicatorConfig config) {
     super(backend, config, device, rank, size);
     this.backend = backend;
-    this.entry =
-        new Entry() {
-          private volatile Gathering gathering;
-
-          @Override
-          public Member await() {
-            gathering = Gathering.enter(id, size, rank, backend.options());
-            return gathering.await(
-                rank, config.timeout(), () -> aborted, ReferenceCommunicator.this.toString());
-          }
-
-          @Override
-          public void wake() {
-            Gathering now = gathering;
-            if (now != null) {
-              now.wake();
-            }
-          }
-        };
+    this.site = site;
+    this.entry = deadline -> visit(Gathering.CONNECT, id, size, rank, deadline);
   }
 
   /** Makes the end of a rank that comes from a meeting. */
   private ReferenceCommunicator(
-      ReferenceBackend backend, CommunicatorConfig config, int device, Meet meet) {
+      ReferenceBackend backend, Site site, CommunicatorConfig config, int device) {
     super(backend, config, device, -1, -1);
     this.backend = backend;
-    this.entry =
-        new Entry() {
-          private volatile Meeting meeting;
-
-          @Override
-          public Member await() {
-            return meet.join(
-                now -> meeting = now, config.timeout(), () -> ReferenceCommunicator.this.aborted);
-          }
-
-          @Override
-          public void wake() {
-            Meeting now = meeting;
-            if (now != null) {
-              now.wake();
-            }
-          }
-        };
-  }
-
-  /** How a rank comes to the others and waits for them. */
-  private interface Meet {
-    Member join(Consumer<Meeting> found, Duration timeout, BooleanSupplier aborted);
+    this.site = site;
   }
 
   /** Makes the end of a new rank of a communicator that grows. */
   static ReferenceCommunicator joining(
       ReferenceBackend backend,
+      Site site,
       UniqueId id,
       int newSize,
       int rank,
       int device,
       CommunicatorConfig config) {
-    return new ReferenceCommunicator(
-        backend,
-        config,
-        device,
-        (found, timeout, aborted) -> {
-          Growth growth = Growth.of(id, backend.options());
-          growth.checkNew(rank);
-          return join(growth.meeting(newSize), rank, null, found, timeout, aborted);
-        });
+    ReferenceCommunicator made = new ReferenceCommunicator(backend, site, config, device);
+    made.entry = deadline -> made.visit(Occasion.GROW, id, newSize, rank, deadline);
+    return made;
   }
 
-  /** Comes to a meeting where all are together and keep their order. */
-  private static Member join(
-      Meeting meeting,
-      int rank,
-      Member self,
-      Consumer<Meeting> found,
-      Duration timeout,
-      BooleanSupplier aborted) {
-    found.accept(meeting);
-    return meeting.join(rank, self, 0, rank, timeout, aborted);
+  /** Makes the end of a rank of this communicator in one that is made of it. */
+  private ReferenceCommunicator child(
+      CommunicatorConfig childConfig, Function<ReferenceCommunicator, Entry> way) {
+    ReferenceCommunicator made = new ReferenceCommunicator(backend, site, childConfig, device());
+    made.entry = way.apply(made);
+    return made;
+  }
+
+  /** Comes by an id. */
+  private Meeting.Seat visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
+    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, backend.options().toString(), null);
+    Meeting here = Gathering.of(site, id, function, visitor).admit(visitor, deadline);
+    return await(here, rank, null, deadline);
+  }
+
+  /** Comes from another communicator. */
+  private Meeting.Seat meet(Meeting here, Member self, int color, int key, Deadline deadline) {
+    here.arrive(new Meeting.Wish(self.rank(), color, key, site.location()));
+    return await(here, self.rank(), self, deadline);
+  }
+
+  private Meeting.Seat await(Meeting here, int rank, Member self, Deadline deadline) {
+    meeting = here;
+    return here.await(rank, self, deadline, () -> aborted, toString());
   }
 
   @Override
   protected void connect() {
-    Member place = entry.await();
-    if (place == null) {
+    Deadline deadline = Deadline.after(config().timeout());
+    Meeting.Seat seat = entry.await(deadline);
+    String function = meeting.function();
+    entry = null;
+    meeting = null;
+    if (seat == null) {
       return;
     }
+    World world = seat.plan().form(site, backend.options(), function, deadline, () -> aborted);
+    Member place = world.member(seat.rank());
     place(place.rank(), place.size());
     place.belongTo(config(), toString());
     synchronized (this) {
@@ -176,15 +150,13 @@ public final class ReferenceCommunicator extends Communicator {
   @Override
   protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
     int wanted = color == NO_COLOR ? Meeting.NO_COLOR : color;
-    return new ReferenceCommunicator(
-        backend,
+    return child(
         childConfig,
-        device(),
-        (found, timeout, aborted) -> {
-          Meeting meeting = member.world().meeting(member.next(Occasion.SPLIT, new BitSet()));
-          found.accept(meeting);
-          return meeting.join(rank(), member, wanted, key, timeout, aborted);
-        });
+        made ->
+            deadline -> {
+              Occasion now = member.next(Occasion.SPLIT, new BitSet());
+              return made.meet(member.world().meeting(now), member, wanted, key, deadline);
+            });
   }
 
   @Override
@@ -192,20 +164,19 @@ public final class ReferenceCommunicator extends Communicator {
       SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
     BitSet excluded = new BitSet();
     excludedRanks.forEach(excluded::set);
-    return new ReferenceCommunicator(
-        backend,
+    return child(
         childConfig,
-        device(),
-        (found, timeout, aborted) -> {
-          if (mode == ShrinkMode.ABORT_FIRST) {
-            markRevoked();
-            member.revoke();
-          } else {
-            finishOperations(Occasion.SHRINK);
-          }
-          Meeting meeting = member.world().meeting(member.next(Occasion.SHRINK, excluded));
-          return join(meeting, rank(), member, found, timeout, aborted);
-        });
+        made ->
+            deadline -> {
+              if (mode == ShrinkMode.ABORT_FIRST) {
+                markRevoked();
+                member.revoke();
+              } else {
+                finishOperations(Occasion.SHRINK);
+              }
+              Occasion now = member.next(Occasion.SHRINK, excluded);
+              return made.meet(member.world().meeting(now), member, 0, rank(), deadline);
+            });
   }
 
   @Override
@@ -219,16 +190,15 @@ public final class ReferenceCommunicator extends Communicator {
 
   @Override
   protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
-    return new ReferenceCommunicator(
-        backend,
+    return child(
         childConfig,
-        device(),
-        (found, timeout, aborted) -> {
-          finishOperations(Occasion.GROW);
-          useGrowId(id);
-          Growth now = growth(member.next(Occasion.GROW, new BitSet()));
-          return join(now.meeting(newSize), rank(), member, found, timeout, aborted);
-        });
+        made ->
+            deadline -> {
+              finishOperations(Occasion.GROW);
+              useGrowId(id);
+              Growth now = growth(member.next(Occasion.GROW, new BitSet()));
+              return made.meet(now.meeting(newSize), member, 0, rank(), deadline);
+            });
   }
 
   private Growth growth(Occasion occasion) {
@@ -331,7 +301,10 @@ public final class ReferenceCommunicator extends Communicator {
       place.abort();
       forgetGrowth();
     } else {
-      entry.wake();
+      Meeting now = meeting;
+      if (now != null) {
+        now.wake();
+      }
     }
   }
 

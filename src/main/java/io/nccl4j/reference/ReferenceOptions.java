@@ -12,20 +12,22 @@ import java.util.Objects;
  * @param layout into which channels, chunks and slices an all-reduce divides its data, and how
  *     rings and trees lie over the ranks. Rings other than in rank order are for all operations
  *     that go around one; those but the all-reduce go around that of channel 0
+ * @param links how data gets from one process to another; it changes speed, never results
  */
-public record ReferenceOptions(Algorithm algorithm, Layout layout) {
+public record ReferenceOptions(Algorithm algorithm, Layout layout, Links links) {
   private static final ReferenceOptions DEFAULTS =
-      new ReferenceOptions(Algorithm.AUTO, Layout.defaults());
+      new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Links.AUTO);
 
   /** Checks the values. */
   public ReferenceOptions {
     Objects.requireNonNull(algorithm, "algorithm");
     Objects.requireNonNull(layout, "layout");
+    Objects.requireNonNull(links, "links");
   }
 
   /**
-   * {@return the options that suit most programs: {@link Algorithm#AUTO} and {@link
-   * Layout#defaults()}}
+   * {@return the options that suit most programs: {@link Algorithm#AUTO}, {@link Layout#defaults()}
+   * and {@link Links#AUTO}}
    */
   public static ReferenceOptions defaults() {
     return DEFAULTS;
@@ -52,7 +54,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout) {
    * @param value how an all-reduce is carried out
    */
   public ReferenceOptions withAlgorithm(Algorithm value) {
-    return new ReferenceOptions(value, layout);
+    return new ReferenceOptions(value, layout, links);
   }
 
   /**
@@ -61,7 +63,16 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout) {
    * @param value how data is divided and rings and trees lie
    */
   public ReferenceOptions withLayout(Layout value) {
-    return new ReferenceOptions(algorithm, value);
+    return new ReferenceOptions(algorithm, value, links);
+  }
+
+  /**
+   * {@return a copy with other links between processes}
+   *
+   * @param value how data gets from one process to another
+   */
+  public ReferenceOptions withLinks(Links value) {
+    return new ReferenceOptions(algorithm, layout, value);
   }
 
   /**

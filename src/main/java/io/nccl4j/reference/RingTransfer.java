@@ -36,8 +36,8 @@ final class RingTransfer implements Transfer {
     this.layout = world.options().layout();
     this.ring = layout.ring(channel, member.size());
     this.cursor = new RingCursor(ring.position(rank), ring.size());
-    this.next = world.link(World.Route.RING, channel, rank, ring.next(rank));
-    this.previous = world.link(World.Route.RING, channel, ring.previous(rank), rank);
+    this.next = world.sendLink(World.Route.RING, channel, rank, ring.next(rank));
+    this.previous = world.receiveLink(World.Route.RING, channel, ring.previous(rank), rank);
   }
 
   void allReduce(Call call, long begin, long end) {
@@ -89,7 +89,7 @@ final class RingTransfer implements Transfer {
       if (cursor.sends() && !next.hasRoom()) {
         return false;
       }
-      if (cursor.receives() && !collective.ready(previous)) {
+      if (cursor.receives() && !collective.ready(previous, count * elementBytes)) {
         return false;
       }
       handle(element() * elementBytes, count);

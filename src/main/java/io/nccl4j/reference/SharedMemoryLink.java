@@ -258,6 +258,11 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   @Override
+  public boolean exhausted() {
+    return !ready();
+  }
+
+  @Override
   public void release() {
     here = false;
     released++;

@@ -34,15 +34,16 @@ final class TreeTransfer implements Transfer {
     this.layout = world.options().layout();
     Tree tree = layout.tree(channel, member.size());
     int parent = tree.parent(rank);
-    this.toParent = parent == Tree.NONE ? null : world.link(World.Route.UP, channel, rank, parent);
+    this.toParent =
+        parent == Tree.NONE ? null : world.sendLink(World.Route.UP, channel, rank, parent);
     this.fromParent =
-        parent == Tree.NONE ? null : world.link(World.Route.DOWN, channel, parent, rank);
+        parent == Tree.NONE ? null : world.receiveLink(World.Route.DOWN, channel, parent, rank);
     this.fromChildren = new ReceiveLink[tree.children(rank)];
     this.toChildren = new SendLink[fromChildren.length];
     for (int i = 0; i < fromChildren.length; i++) {
       int child = tree.child(rank, i);
-      fromChildren[i] = world.link(World.Route.UP, channel, child, rank);
-      toChildren[i] = world.link(World.Route.DOWN, channel, rank, child);
+      fromChildren[i] = world.receiveLink(World.Route.UP, channel, child, rank);
+      toChildren[i] = world.sendLink(World.Route.DOWN, channel, rank, child);
     }
   }
 
@@ -93,9 +94,9 @@ final class TreeTransfer implements Transfer {
     return true;
   }
 
-  private boolean childrenReady() {
+  private boolean childrenReady(long bytes) {
     for (ReceiveLink child : fromChildren) {
-      if (!collective.ready(child)) {
+      if (!collective.ready(child, bytes)) {
         return false;
       }
     }
@@ -105,16 +106,17 @@ final class TreeTransfer implements Transfer {
   private boolean advanceUp() {
     boolean root = toParent == null;
     boolean room = root ? childrenHaveRoom() : toParent.hasRoom();
-    if (!room || !childrenReady()) {
+    long count = Math.min(sliceCount, end - up);
+    long bytes = count * elementBytes;
+    if (!room || !childrenReady(bytes)) {
       return false;
     }
-    long count = Math.min(sliceCount, end - up);
     long offset = up * elementBytes;
     MemorySegment folded = fold(offset, count, root);
     if (root) {
-      passDown(offset, count * elementBytes);
+      passDown(offset, bytes);
     } else {
-      toParent.send(folded, offset, count * elementBytes, collective.signature());
+      toParent.send(folded, offset, bytes, collective.signature());
     }
     up += count;
     return true;
@@ -146,12 +148,12 @@ final class TreeTransfer implements Transfer {
   }
 
   private boolean advanceDown() {
-    if (!childrenHaveRoom() || !collective.ready(fromParent)) {
-      return false;
-    }
     long count = Math.min(sliceCount, end - down);
     long offset = down * elementBytes;
     long bytes = count * elementBytes;
+    if (!childrenHaveRoom() || !collective.ready(fromParent, bytes)) {
+      return false;
+    }
     MemorySegment.copy(fromParent.memory(), fromParent.offset(), recv, offset, bytes);
     collective.release(fromParent);
     passDown(offset, bytes);

@@ -11,6 +11,9 @@ import java.util.List;
  * same time its messages. A single operation is reused; a group makes one for each of its members.
  */
 final class Work {
+  /** How long nothing happens before ranks of other processes are asked how far they are. */
+  private static final long ASKING_NANOS = 20_000_000;
+
   private final Member member;
   private final Call only = new Call();
   private List<Call> more = List.of();
@@ -172,7 +175,7 @@ final class Work {
       moved |= member.collective().advance();
       if (member.collective().done()) {
         inCollective = false;
-        member.leave();
+        member.self().pass();
         moved = true;
       }
     }
@@ -182,7 +185,7 @@ final class Work {
   private void startCollective(Call call) {
     function = call.operation.method();
     inCollective = true;
-    member.enter(call, !inMessages);
+    member.self().enter(call, !inMessages);
     member.collective().start(call);
   }
 
@@ -201,6 +204,9 @@ final class Work {
   private void lookOrThrow(long idleNanos) {
     member.checkNotAborted(function);
     member.checkFault(function);
+    if (idleNanos > ASKING_NANOS) {
+      member.world().ask();
+    }
     boolean late = idleNanos > member.timeoutNanos();
     if (inCollective) {
       if (idleNanos > 0) {

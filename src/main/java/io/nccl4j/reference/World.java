@@ -1,13 +1,23 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.NcclTimeoutException;
+import java.io.DataInput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.BooleanSupplier;
 
-/** The ranks of one communicator in this process, and what they share. */
+/**
+ * This process's part of one communicator: its ranks, what is known of those of other processes,
+ * and what all share.
+ */
 final class World {
   /** What a link is for; links of different kinds never meet. */
   enum Route {
@@ -18,60 +28,249 @@ final class World {
     MESSAGES
   }
 
-  private record LinkKey(Route route, int channel, int from, int to) {}
+  /** Which of all links one is. */
+  record LinkKey(Route route, int channel, int from, int to) {
+    @Override
+    public String toString() {
+      return "link " + route + " " + channel + " from rank " + from + " to rank " + to;
+    }
+  }
 
-  private static final AtomicLong WORLDS = new AtomicLong();
+  /** How often the other processes are asked how far their ranks are, at most. */
+  private static final long ASKING_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
-  private final long id = WORLDS.incrementAndGet();
+  /** How long a rank of another process may take to say what it has called. */
+  private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
+
+  private final Site site;
+  private final Plan plan;
   private final ReferenceOptions options;
-  private final List<Member> members = new ArrayList<>();
+  private final List<Peer> peers = new ArrayList<>();
+  // Null where a rank is of another process.
+  private final Member[] members;
+  // Null where a process is this one.
+  private final Remote[] remotes;
   private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<LinkKey, TcpSendLink> leaving = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<LinkKey, TcpReceiveLink> arriving = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Occasion, Meeting> meetings = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<Occasion, Growth> growths = new ConcurrentHashMap<>();
   private final AtomicReference<Fault> fault = new AtomicReference<>();
   private final Board board;
   // Whether anything has happened that a waiting rank should know: one cheap look for it.
   private volatile boolean alarm;
+  private volatile long askedAt;
+  private boolean enrolled;
 
-  World(int size, ReferenceOptions options) {
+  World(Site site, Plan plan, ReferenceOptions options) {
+    this.site = site;
+    this.plan = plan;
     this.options = options;
-    this.board = new Board(size);
-    for (int rank = 0; rank < size; rank++) {
-      members.add(new Member(this, rank, size));
+    this.board = new Board(plan.size());
+    this.members = new Member[plan.size()];
+    this.remotes = new Remote[plan.processes().size()];
+    for (int rank = 0; rank < plan.size(); rank++) {
+      Peer peer = new Peer(rank);
+      peers.add(peer);
+    }
+    for (int process = 0; process < remotes.length; process++) {
+      if (!plan.processes().get(process).process().equals(site.process())) {
+        remotes[process] = new Remote(this, process);
+      }
+    }
+    for (int rank = 0; rank < plan.size(); rank++) {
+      if (remote(rank) == null) {
+        members[rank] = new Member(this, rank, plan.size());
+      }
     }
   }
 
   /** Returns a number that all ranks know this world by, and that no other world has. */
   long id() {
-    return id;
+    return plan.world();
+  }
+
+  Site site() {
+    return site;
+  }
+
+  Plan plan() {
+    return plan;
   }
 
   int size() {
-    return members.size();
+    return members.length;
   }
 
+  /** Returns whether all ranks are of this process. */
+  boolean inOneProcess() {
+    return remotes.length == 1;
+  }
+
+  /** Returns a rank of this process. */
   Member member(int rank) {
-    return members.get(rank);
+    return members[rank];
+  }
+
+  /** Returns what is known of a rank of any process. */
+  Peer peer(int rank) {
+    return peers.get(rank);
+  }
+
+  /** Returns the process of a rank, or null where it is this one. */
+  Remote remote(int rank) {
+    return remotes[plan.processOf(rank)];
   }
 
   ReferenceOptions options() {
     return options;
   }
 
-  /** Returns whether every rank reaches every other rank's memory. */
-  boolean inOneProcess() {
-    return true;
-  }
-
-  /** Returns where the ranks meet for direct transfers. */
+  /** Returns where the ranks of one process meet for direct transfers. */
   Board board() {
     return board;
   }
 
-  MemoryLink link(Route route, int channel, int from, int to) {
-    return links.computeIfAbsent(
-        new LinkKey(route, channel, from, to),
-        key -> new MemoryLink(member(key.from), member(key.to)));
+  /** Returns the end of a link that a rank of this process sends by. */
+  SendLink sendLink(Route route, int channel, int from, int to) {
+    LinkKey key = new LinkKey(route, channel, from, to);
+    return remote(to) == null
+        ? memoryLink(key)
+        : leaving.computeIfAbsent(key, k -> new TcpSendLink(this, k));
+  }
+
+  /** Returns the end of a link that a rank of this process receives by. */
+  ReceiveLink receiveLink(Route route, int channel, int from, int to) {
+    LinkKey key = new LinkKey(route, channel, from, to);
+    return remote(from) == null ? memoryLink(key) : arriving(key);
+  }
+
+  private MemoryLink memoryLink(LinkKey key) {
+    return links.computeIfAbsent(key, k -> new MemoryLink(member(k.from), member(k.to)));
+  }
+
+  private TcpReceiveLink arriving(LinkKey key) {
+    return arriving.computeIfAbsent(key, k -> new TcpReceiveLink(this, k));
+  }
+
+  /** Returns the links that a rank has sent by to another process. */
+  List<TcpSendLink> sentBy(int rank, int process) {
+    return leaving.values().stream()
+        .filter(link -> link.key().from == rank && plan.processOf(link.key().to) == process)
+        .toList();
+  }
+
+  /** Says how many slices have been sent over a link whose sender has closed. */
+  void expect(LinkKey key, long slices) throws ProtocolException {
+    checkKey(key);
+    arriving(key).expect(slices);
+  }
+
+  private void checkKey(LinkKey key) throws ProtocolException {
+    boolean sense =
+        key.from >= 0
+            && key.to >= 0
+            && key.from < size()
+            && key.to < size()
+            && remote(key.from) != null
+            && remote(key.to) == null;
+    if (!sense) {
+      throw new ProtocolException(key + " does not lead to this process");
+    }
+  }
+
+  /**
+   * Connects this process with the others, and waits for them.
+   *
+   * @throws io.nccl4j.NcclException if one cannot be reached in time
+   */
+  void connect(String function, Deadline deadline, BooleanSupplier aborted) {
+    if (inOneProcess()) {
+      return;
+    }
+    site.hold(plan.secret(), function);
+    synchronized (this) {
+      enrolled = true;
+    }
+    site.enroll(this);
+    boolean connected = false;
+    try {
+      int self = 0;
+      while (remotes[self] != null) {
+        remotes[self++].connect(function, deadline);
+      }
+      for (int process = self + 1; process < remotes.length; process++) {
+        await(remotes[process], function, deadline, aborted);
+      }
+      connected = true;
+    } finally {
+      if (!connected) {
+        end();
+      }
+    }
+  }
+
+  private synchronized void await(
+      Remote remote, String function, Deadline deadline, BooleanSupplier aborted) {
+    while (!remote.connected()) {
+      if (aborted.getAsBoolean()) {
+        throw new CommunicatorAbortedException(function, "a rank of the new communicator");
+      }
+      if (deadline.passed()) {
+        throw new NcclTimeoutException(
+            function, deadline.timeout(), remote.describe() + " did not connect to this process");
+      }
+      try {
+        wait(deadline.millisLeft(100));
+      } catch (InterruptedException e) {
+        throw ReferenceStream.interrupted(function);
+      }
+    }
+  }
+
+  /** Wakes who waits for another process to connect. */
+  synchronized void noteConnected() {
+    notifyAll();
+  }
+
+  /** Site: takes the connection that another process talks over. */
+  void admitControl(Connection connection, DataInput in) throws IOException {
+    java.util.UUID process = Location.readUuid(in);
+    for (Remote remote : remotes) {
+      if (remote != null && remote.location().process().equals(process)) {
+        remote.accept(connection);
+        return;
+      }
+    }
+    throw new ProtocolException("it is no process of this communicator");
+  }
+
+  /** Site: takes the connection of a link. */
+  void admitLink(Connection connection, DataInput in) throws IOException {
+    LinkKey key = readKey(in);
+    checkKey(key);
+    if (!arriving(key).offer()) {
+      throw new ProtocolException(key + " is connected already");
+    }
+    SocketChannel channel = connection.detach();
+    arriving(key).connected(channel);
+    member(key.to).wake();
+  }
+
+  static LinkKey readKey(DataInput in) throws IOException {
+    int route = in.readUnsignedByte();
+    if (route >= Route.values().length) {
+      throw new ProtocolException("there is no route " + route);
+    }
+    return new LinkKey(Route.values()[route], in.readInt(), in.readInt(), in.readInt());
+  }
+
+  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  static void writeKey(java.io.DataOutput out, LinkKey key) throws IOException {
+    out.writeByte(key.route.ordinal());
+    out.writeInt(key.channel);
+    out.writeInt(key.from);
+    out.writeInt(key.to);
   }
 
   /** Returns where the ranks meet for a split or a shrink. */
@@ -82,13 +281,49 @@ final class World {
           BitSet expected = new BitSet();
           expected.set(0, size());
           expected.andNot(o.excluded());
-          return new Meeting(o.function(), this, expected, () -> forget(o));
+          return meeting(o, expected, placed -> over(o, placed));
         });
+  }
+
+  /**
+   * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
+   */
+  Meeting meeting(Occasion occasion, BitSet expected, Meeting.End end) {
+    int convener = plan.processOf(expected.nextSetBit(0));
+    Meeting meeting = new Meeting(occasion.function(), plan.secret(), expected, this, end);
+    if (remotes[convener] != null) {
+      meeting.attend(remotes[convener].chair(occasion));
+    } else {
+      BitSet told = new BitSet();
+      expected.stream().filter(rank -> rank < size()).map(plan::processOf).forEach(told::set);
+      told.stream()
+          .filter(process -> remotes[process] != null)
+          .forEach(process -> meeting.addAudience(remotes[process].audience(occasion)));
+    }
+    return meeting;
+  }
+
+  private void over(Occasion occasion, boolean placed) {
+    // Whoever comes late to what has failed is told so.
+    if (placed) {
+      forget(occasion);
+    }
   }
 
   /** Returns where the ranks meet for a grow. */
   Growth growth(Occasion occasion) {
     return growths.computeIfAbsent(occasion, o -> new Growth(this, o));
+  }
+
+  /** Returns the meeting of an occasion that ranks of another process speak of. */
+  Meeting meetingFor(Occasion occasion, int newSize) throws ProtocolException {
+    if (occasion.function().equals(Occasion.GROW)) {
+      return growth(occasion).meeting(newSize);
+    }
+    if (occasion.excluded().cardinality() >= size()) {
+      throw new ProtocolException("a " + occasion.function() + " leaves no rank");
+    }
+    return meeting(occasion);
   }
 
   void forget(Occasion occasion) {
@@ -102,16 +337,129 @@ final class World {
 
   /** Tells all ranks what went wrong, unless something did before. */
   void raise(Fault first) {
-    fault.compareAndSet(null, first);
+    if (fault.compareAndSet(null, first)) {
+      for (Remote remote : remotes) {
+        if (remote != null) {
+          remote.tell(first);
+        }
+      }
+    }
     raiseAlarm();
   }
 
-  void raiseAlarm() {
+  /** Takes what another process says went wrong. */
+  void hear(Fault told) {
+    fault.compareAndSet(null, told);
+    raiseAlarm();
+  }
+
+  private void raiseAlarm() {
     alarm = true;
-    members.forEach(Member::wake);
+    for (Member member : members) {
+      if (member != null) {
+        member.wake();
+      }
+    }
   }
 
   boolean alarm() {
     return alarm;
+  }
+
+  /** Tells everybody that a rank of this process has been revoked, closed or aborted. */
+  void tellPresence(Peer self) {
+    for (Remote remote : remotes) {
+      if (remote != null) {
+        remote.tell(self);
+      }
+    }
+    notePresence();
+    if (allHereLeft()) {
+      end();
+    }
+  }
+
+  private boolean allHereLeft() {
+    for (Member member : members) {
+      if (member != null && !peer(member.rank()).left()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Makes everybody here look at who has gone. */
+  void notePresence() {
+    raiseAlarm();
+    meetings.values().forEach(Meeting::checkPresent);
+    growths.values().forEach(Growth::checkPresent);
+  }
+
+  /** Ends the connections with the other processes. */
+  void end() {
+    synchronized (this) {
+      if (!enrolled) {
+        return;
+      }
+      enrolled = false;
+    }
+    site.dismiss(this);
+    for (Remote remote : remotes) {
+      if (remote != null) {
+        remote.end();
+      }
+    }
+    leaving.values().forEach(TcpSendLink::close);
+    arriving.values().forEach(TcpReceiveLink::close);
+    site.release(plan.secret());
+  }
+
+  /** Asks the other processes how far their ranks are, if nobody has lately. */
+  void ask() {
+    if (inOneProcess()) {
+      return;
+    }
+    long now = System.nanoTime();
+    if (askedAt == 0 || now - askedAt > ASKING_NANOS) {
+      askedAt = now;
+      for (Remote remote : remotes) {
+        if (remote != null) {
+          remote.ask(now);
+        }
+      }
+    }
+  }
+
+  /**
+   * Returns whether a rank may yet say what it has called, and asks it to.
+   *
+   * @param since when it was asked first, or 0
+   */
+  boolean mayExplain(int rank, long since) {
+    if (remote(rank) == null || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
+      return false;
+    }
+    ask();
+    return true;
+  }
+
+  /** Returns those of some ranks whose processes have not answered lately. */
+  BitSet silent(BitSet ranks) {
+    BitSet silent = new BitSet();
+    ranks.stream()
+        .filter(rank -> remote(rank) != null && remote(rank).silent())
+        .forEach(silent::set);
+    return silent;
+  }
+
+  /** Names ranks, and the processes of those that are of others. */
+  String describe(BitSet ranks) {
+    List<String> others = new ArrayList<>();
+    for (int process = 0; process < remotes.length; process++) {
+      if (remotes[process] != null && plan.ranksOf(process).intersects(ranks)) {
+        others.add(remotes[process].location().toString());
+      }
+    }
+    return Member.ranks(ranks) + (others.isEmpty() ? "" : " (" + String.join(", ", others) + ")");
   }
 }

@@ -85,7 +85,7 @@ class ExecutedScheduleTest {
     long sent = 0;
     for (int peer = 0; peer < comm.size(); peer++) {
       for (World.Route route : List.of(World.Route.RING, World.Route.UP, World.Route.DOWN)) {
-        sent += world.link(route, channel, comm.rank(), peer).sent();
+        sent += world.sendLink(route, channel, comm.rank(), peer).sent();
       }
     }
     return sent;

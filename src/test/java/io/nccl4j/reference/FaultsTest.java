@@ -387,7 +387,7 @@ class FaultsTest {
       }
       // Threads of earlier tests may end meanwhile.
       assertTrue(Thread.activeCount() <= threads + 1, () -> "" + Thread.activeCount());
-      assertEquals(0, Gathering.openGatherings());
+      assertEquals(0, Site.ofThisProcess().openDoorways());
     }
   }
 
@@ -405,16 +405,20 @@ class FaultsTest {
                       backend.communicator(id, 4, 2, SOON);
                     }));
     assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
-    assertEquals(0, Gathering.openGatherings());
+    assertEquals(0, Site.ofThisProcess().openDoorways());
   }
 
   @Test
-  void anIdOfAnotherProcessIsRefusedAtOnce() throws Exception {
+  void anIdWhoseProcessHasEndedIsRefusedAtOnce() throws Exception {
     Process process =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "-cp",
-                location(Gathering.class) + ":target/test-classes:" + location(LogManager.class),
+                String.join(
+                    ":",
+                    RankProcesses.location(Gathering.class),
+                    RankProcesses.location(IdMaker.class),
+                    RankProcesses.location(LogManager.class)),
                 IdMaker.class.getName())
             .start();
     String hex;
@@ -424,26 +428,20 @@ class FaultsTest {
     assertEquals(0, process.waitFor());
     UniqueId id = UniqueId.fromHex(hex);
     ReferenceBackend backend = ReferenceBackend.open(2);
-    IllegalArgumentException refused =
-        assertThrows(IllegalArgumentException.class, () -> backend.communicator(id, 2, 1, LATE));
-    assertTrue(
-        refused
-            .getMessage()
-            .contains(
-                id + ", which another process made; the reference backend joins ranks of one"),
-        refused::toString);
-    assertEquals(0, Gathering.openGatherings());
-  }
-
-  private static String location(Class<?> type) throws Exception {
-    return Path.of(type.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+    NcclRemoteException refused =
+        assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, LATE));
+    String text = refused.getMessage();
+    assertTrue(text.contains("process " + process.pid() + " on "), text);
+    assertTrue(text.contains("which made the id, cannot be reached"), text);
+    assertEquals(0, Site.ofThisProcess().openDoorways());
   }
 
   @Test
   void whoDiffersFromTheRanksBeforeItIsRefused() {
     ReferenceBackend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
-    Gathering.enter(id, 3, 0, OPTIONS);
+    Doorway.Visitor first = new Doorway.Visitor(3, 0, OPTIONS.toString(), null);
+    Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, first).admit(first, null);
     assertRefused(backend, id, 3, 0, "rank 0 has come already");
     assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
     ReferenceBackend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
@@ -452,7 +450,7 @@ class FaultsTest {
         NcclTimeoutException.class,
         () -> backend.communicator(id, 3, 1, SOON),
         "rank 2 is missing");
-    assertEquals(0, Gathering.openGatherings());
+    assertEquals(0, Site.ofThisProcess().openDoorways());
   }
 
   private static void assertRefused(

@@ -1,0 +1,24 @@
+package io.nccl4j.reference;
+
+/** Where those are let in who come by an id: what all meet for, and who may come. */
+sealed interface Doorway permits Gathering, Growth {
+  /**
+   * A rank that comes by an id.
+   *
+   * @param size how many ranks it wants there to be
+   * @param options what it does its work with, as text
+   * @param at its process, or null where it is this one
+   */
+  record Visitor(int size, int rank, String options, Location at) {}
+
+  /**
+   * Lets a rank in, and returns where it waits for the others.
+   *
+   * @param deadline for the way to the process that convenes; null where that is this one
+   * @throws io.nccl4j.NcclException if the rank cannot take part
+   */
+  Meeting admit(Visitor visitor, Deadline deadline);
+
+  /** Lets another process know how the meeting of a visitor stands. */
+  void attend(Visitor visitor, Meeting.Audience audience);
+}

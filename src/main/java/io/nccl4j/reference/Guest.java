@@ -1,0 +1,114 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
+import java.io.DataInput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.util.BitSet;
+
+/** A process that has ranks who come by an id that this process has made, and its connection. */
+final class Guest implements Connection.Receiver, Meeting.Audience {
+  private final Site site;
+  private final Connection connection;
+  private final BitSet ranks = new BitSet();
+  private Doorway doorway;
+  private Meeting meeting;
+
+  Guest(Site site, Connection connection) {
+    this.site = site;
+    this.connection = connection;
+  }
+
+  @Override
+  public void receive(Connection from, Message message) throws IOException {
+    DataInput in = message.content();
+    switch (message.kind()) {
+      case JOIN -> join(in);
+      case GIVE_UP -> {
+        String text = in.readUTF();
+        BitSet missing = Message.readBits(in);
+        if (meeting != null) {
+          meeting.giveUp(text, missing);
+        }
+      }
+      default -> throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+  }
+
+  private void join(DataInput in) throws IOException {
+    in.readInt();
+    Secret shown = Secret.read(in);
+    byte[] bytes = new byte[UniqueId.BYTES];
+    in.readFully(bytes);
+    UniqueId id = check(bytes, shown);
+    String function = in.readUTF();
+    int size = in.readInt();
+    String options = in.readUTF();
+    Meeting.Wish wish = Meeting.Wish.read(in);
+    if (wish.rank() < 0 || wish.rank() >= size) {
+      throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
+    }
+    ranks.set(wish.rank());
+    try {
+      Doorway.Visitor visitor = new Doorway.Visitor(size, wish.rank(), options, wish.at());
+      if (doorway == null) {
+        doorway = Gathering.of(site, id, function, visitor);
+        doorway.attend(visitor, this);
+      }
+      meeting = doorway.admit(visitor, null);
+    } catch (NcclException e) {
+      refused(wish.rank(), e.text());
+    }
+  }
+
+  private UniqueId check(byte[] bytes, Secret shown) throws ProtocolException {
+    try {
+      UniqueId id = UniqueId.of(bytes);
+      ReferenceId meaning = ReferenceId.of(id);
+      if (meaning.secret().equals(shown) && meaning.maker().process().equals(site.process())) {
+        return id;
+      }
+    } catch (IllegalArgumentException e) {
+      throw new ProtocolException("it brings no id: " + e.getMessage());
+    }
+    throw new ProtocolException("it brings an id that this process has not made");
+  }
+
+  @Override
+  public void told(int expected, Message.Body state) {
+    connection.send(
+        Message.of(
+            Message.Kind.MEETING,
+            out -> {
+              out.writeInt(expected);
+              state.write(out);
+            }));
+  }
+
+  @Override
+  public void refused(int rank, String text) {
+    if (ranks.get(rank)) {
+      ranks.clear(rank);
+      connection.send(
+          Message.of(
+              Message.Kind.REFUSED,
+              out -> {
+                out.writeInt(rank);
+                out.writeUTF(text);
+              }));
+    }
+  }
+
+  @Override
+  public void ended(Connection from, String why, boolean nonsense) {
+    if (meeting != null && !ranks.isEmpty()) {
+      meeting.giveUp(
+          "the process of "
+              + Member.ranks(ranks)
+              + " ended the connection while others were waiting"
+              + (why == null ? "" : ": " + why),
+          null);
+    }
+  }
+}

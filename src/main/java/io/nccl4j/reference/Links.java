@@ -1,0 +1,9 @@
+package io.nccl4j.reference;
+
+/** How data gets from one rank to another; ranks of one process always share its memory. */
+public enum Links {
+  /** Through memory that processes of one host share, and over TCP between hosts. */
+  AUTO,
+  /** Over TCP between all processes, also of one host. */
+  TCP
+}

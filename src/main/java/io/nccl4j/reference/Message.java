@@ -1,0 +1,166 @@
+package io.nccl4j.reference;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInput;
+import java.io.DataInputStream;
+import java.io.DataOutput;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.net.ProtocolException;
+import java.nio.ByteBuffer;
+import java.util.BitSet;
+
+/**
+ * What processes say to each other beside the data: a magic number, a kind, the number of bytes
+ * that follow, and those.
+ */
+final class Message {
+  /** What a message is for. The first three open a connection, each with the same secret. */
+  enum Kind {
+    /** A rank comes to where the ranks of an id meet. */
+    JOIN(1),
+    /** The connection over which two processes of a world talk. */
+    CONTROL(2),
+    /** The connection of one link; data follows. */
+    LINK(3),
+    /** A rank has been revoked, closed or aborted. */
+    PRESENCE(4),
+    /** Something went wrong that all ranks are told. */
+    FAULT(5),
+    /** Wants to know how far the ranks are. */
+    ASK(6),
+    /** How far the ranks are. */
+    STATUS(7),
+    /** A rank comes to a meeting that this process convenes. */
+    MEET(8),
+    /** How a meeting stands. */
+    MEETING(9),
+    /** A rank cannot take part in a meeting. */
+    REFUSED(10),
+    /** A rank does not wait for a meeting any longer. */
+    GIVE_UP(11);
+
+    private final int code;
+
+    Kind(int code) {
+      this.code = code;
+    }
+
+    private static Kind of(int code) throws ProtocolException {
+      for (Kind kind : values()) {
+        if (kind.code == code) {
+          return kind;
+        }
+      }
+      throw new ProtocolException("a message has kind " + code + ", which there is not");
+    }
+  }
+
+  /** Writes what a message says. */
+  interface Body {
+    void write(DataOutput out) throws IOException;
+  }
+
+  static final int MAGIC = 0x4E43_344A;
+  static final int VERSION = 1;
+  static final int HEADER_BYTES = 12;
+
+  /** More than the plan of 32768 ranks in as many processes needs. */
+  private static final int MOST_BYTES = 16 << 20;
+
+  private final Kind kind;
+  private final byte[] content;
+  private final ByteBuffer body;
+
+  private Message(Kind kind, int size) {
+    this.kind = kind;
+    this.content = new byte[size];
+    this.body = ByteBuffer.wrap(content);
+  }
+
+  /** Returns a message as it goes over a connection. */
+  static ByteBuffer of(Kind kind, Body body) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    DataOutputStream out = new DataOutputStream(bytes);
+    try {
+      out.writeInt(MAGIC);
+      out.writeInt(kind.code);
+      out.writeInt(0);
+      body.write(out);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    ByteBuffer message = ByteBuffer.wrap(bytes.toByteArray());
+    message.putInt(8, message.limit() - HEADER_BYTES);
+    return message;
+  }
+
+  /** Begins to read a message whose header has come. */
+  static Message begin(ByteBuffer header) throws ProtocolException {
+    int magic = header.getInt(0);
+    if (magic != MAGIC) {
+      throw new ProtocolException(
+          "a message has magic 0x%08x; it must be 0x%08x".formatted(magic, MAGIC));
+    }
+    Kind kind = Kind.of(header.getInt(4));
+    int size = header.getInt(8);
+    if (size < 0 || size > MOST_BYTES) {
+      throw new ProtocolException(
+          "a " + kind + " message has size " + size + "; it must be from 0 to " + MOST_BYTES);
+    }
+    return new Message(kind, size);
+  }
+
+  Kind kind() {
+    return kind;
+  }
+
+  /** Returns where what follows the header belongs. */
+  ByteBuffer body() {
+    return body;
+  }
+
+  DataInput content() {
+    return new DataInputStream(new ByteArrayInputStream(content));
+  }
+
+  static void writeBits(DataOutput out, BitSet bits) throws IOException {
+    out.writeBoolean(bits != null);
+    if (bits != null) {
+      byte[] bytes = bits.toByteArray();
+      out.writeInt(bytes.length);
+      out.write(bytes);
+    }
+  }
+
+  static BitSet readBits(DataInput in) throws IOException {
+    if (!in.readBoolean()) {
+      return null;
+    }
+    byte[] bytes = new byte[count(in)];
+    in.readFully(bytes);
+    return BitSet.valueOf(bytes);
+  }
+
+  /** Reads how many of something follow. */
+  static int count(DataInput in) throws IOException {
+    int count = in.readInt();
+    if (count < 0 || count > MOST_BYTES) {
+      throw new ProtocolException("a message says that " + count + " things follow");
+    }
+    return count;
+  }
+
+  static void writeText(DataOutput out, String text) throws IOException {
+    out.writeBoolean(text != null);
+    if (text != null) {
+      out.writeUTF(text);
+    }
+  }
+
+  static String readText(DataInput in) throws IOException {
+    return in.readBoolean() ? in.readUTF() : null;
+  }
+}

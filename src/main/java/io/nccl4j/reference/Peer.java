@@ -1,0 +1,215 @@
+package io.nccl4j.reference;
+
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.ProtocolException;
+
+/**
+ * What the ranks of a world may know of one of them: whether it is there, and the collectives that
+ * it has entered last. A rank of this process writes it itself; of a rank of another process it is
+ * what that process has told last.
+ *
+ * <p>A collective's numbers are written before the count says so, and overwritten only {@link
+ * #KEPT} collectives later: what was read of collective n is of n if {@code entered} was less than
+ * {@code n + KEPT - 1} afterwards.
+ */
+final class Peer {
+  enum Presence {
+    HERE,
+    /** Its operations are ended, but it may still meet others to make a new world. */
+    REVOKED,
+    CLOSED,
+    ABORTED,
+    /** Its process has died, or cannot be talked to. */
+    LOST;
+
+    private static final Presence[] ALL = values();
+
+    /** Whether operations were ended without being finished. */
+    boolean cut() {
+      return this == REVOKED || this == ABORTED || this == LOST;
+    }
+  }
+
+  /** How many collectives are remembered, a power of two. */
+  private static final int KEPT = 8;
+
+  private final int rank;
+  private final int[] shapes = new int[KEPT];
+  private final long[] counts = new long[KEPT];
+  private final int[] roots = new int[KEPT];
+  private volatile Presence presence = Presence.HERE;
+  private volatile String loss;
+  private volatile long entered;
+  private volatile long passed;
+  private volatile boolean alone;
+
+  Peer(int rank) {
+    this.rank = rank;
+  }
+
+  int rank() {
+    return rank;
+  }
+
+  Presence presence() {
+    return presence;
+  }
+
+  void become(Presence next) {
+    presence = next;
+  }
+
+  /** Notes that its process cannot be reached any more, unless the rank had left before. */
+  void lose(String how) {
+    if (!left()) {
+      loss = how;
+      presence = Presence.LOST;
+    }
+  }
+
+  /**
+   * Enters a collective.
+   *
+   * @param withoutMessages whether this rank can do nothing else until the collective is done
+   */
+  @SuppressWarnings("NonAtomicVolatileUpdate") // Whose turn it is writes alone.
+  void enter(Call call, boolean withoutMessages) {
+    int slot = slot(entered + 1);
+    shapes[slot] = call.shape();
+    counts[slot] = call.count;
+    roots[slot] = call.peer;
+    alone = withoutMessages;
+    entered = entered + 1;
+  }
+
+  private static int slot(long number) {
+    return (int) number & (KEPT - 1);
+  }
+
+  @SuppressWarnings("NonAtomicVolatileUpdate") // Whose turn it is writes alone.
+  void pass() {
+    passed = passed + 1;
+  }
+
+  /** Returns the number of the collective that this rank has entered last. */
+  long entered() {
+    return entered;
+  }
+
+  /** Returns the number of the collective that this rank has done last. */
+  long passed() {
+    return passed;
+  }
+
+  /**
+   * Returns what this rank called as a collective that the other one has entered last, if that is
+   * something else, in words; null if it is the same, or nobody knows.
+   */
+  synchronized String otherThan(Peer other) {
+    long number = other.entered;
+    int slot = slot(number);
+    if (entered < number) {
+      return null;
+    }
+    int shape = shapes[slot];
+    long count = counts[slot];
+    int root = roots[slot];
+    boolean kept = entered < number + KEPT - 1;
+    boolean same =
+        shape == other.shapes[slot] && count == other.counts[slot] && root == other.roots[slot];
+    return same || !kept ? null : Call.describe(shape, count, root);
+  }
+
+  /** Returns whether the rank can do nothing else until its collective is done. */
+  boolean alone() {
+    return alone;
+  }
+
+  /** Returns whether no operation of this rank can be waited for any more. */
+  boolean gone() {
+    return presence != Presence.HERE;
+  }
+
+  /** Returns whether this rank will meet nobody any more. */
+  boolean left() {
+    return presence == Presence.CLOSED || presence == Presence.ABORTED || presence == Presence.LOST;
+  }
+
+  boolean cut() {
+    return presence.cut();
+  }
+
+  /** Says how the rank has gone. */
+  String departure() {
+    return "rank "
+        + rank
+        + switch (presence) {
+          case ABORTED -> " aborted its communicator";
+          case REVOKED -> " ended its operations";
+          case LOST -> " is lost: " + loss;
+          default -> " closed its communicator";
+        };
+  }
+
+  /** Says which collective the rank has entered last. */
+  String describeCollective() {
+    int slot = slot(entered);
+    return Call.describe(shapes[slot], counts[slot], roots[slot]);
+  }
+
+  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  void write(DataOutput out) throws IOException {
+    out.writeByte(presence.ordinal());
+    out.writeBoolean(alone);
+    out.writeLong(entered);
+    out.writeLong(passed);
+    for (int slot = 0; slot < KEPT; slot++) {
+      out.writeInt(shapes[slot]);
+      out.writeLong(counts[slot]);
+      out.writeInt(roots[slot]);
+    }
+  }
+
+  /** Takes what the rank's process tells; returns whether the rank's presence is another now. */
+  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  synchronized boolean read(DataInput in) throws IOException {
+    int code = in.readUnsignedByte();
+    boolean nowAlone = in.readBoolean();
+    long nowEntered = in.readLong();
+    long nowPassed = in.readLong();
+    if (code >= Presence.LOST.ordinal()) {
+      throw new ProtocolException("it says that rank " + rank + " has presence " + code);
+    }
+    // What was written first may come last.
+    boolean news = nowEntered >= entered && nowPassed >= passed;
+    for (int slot = 0; slot < KEPT; slot++) {
+      readCall(in, slot, news);
+    }
+    if (news) {
+      alone = nowAlone;
+      entered = nowEntered;
+      passed = nowPassed;
+    }
+    boolean another = code > presence.ordinal();
+    if (another) {
+      presence = Presence.ALL[code];
+    }
+    return another;
+  }
+
+  private void readCall(DataInput in, int slot, boolean keep) throws IOException {
+    int shape = in.readInt();
+    long count = in.readLong();
+    int root = in.readInt();
+    if (!Call.isShape(shape)) {
+      throw new ProtocolException("it says that rank %d called 0x%x".formatted(rank, shape));
+    }
+    if (keep) {
+      shapes[slot] = shape;
+      counts[slot] = count;
+      roots[slot] = root;
+    }
+  }
+}

@@ -1,0 +1,141 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.NcclException;
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.function.BooleanSupplier;
+
+/**
+ * Who will be who in a world: what every way to a communicator (connecting, split, shrink, grow)
+ * ends with, and what each process makes its part of the world from.
+ */
+final class Plan {
+  private final long world;
+  private final Secret secret;
+  private final List<Location> processes;
+  private final int[] processOf;
+  // The part of this process, which all its ranks share.
+  private World formed;
+  private NcclException failure;
+
+  private Plan(long world, Secret secret, List<Location> processes, int[] processOf) {
+    this.world = world;
+    this.secret = secret;
+    this.processes = processes;
+    this.processOf = processOf;
+  }
+
+  /** Makes a plan of a new world, given where each rank is. */
+  static Plan of(Secret secret, List<Location> ranks) {
+    Map<UUID, Integer> numbers = new LinkedHashMap<>();
+    List<Location> processes = new ArrayList<>();
+    int[] processOf = new int[ranks.size()];
+    for (int rank = 0; rank < processOf.length; rank++) {
+      Location at = ranks.get(rank);
+      Integer known = numbers.putIfAbsent(at.process(), processes.size());
+      if (known == null) {
+        known = processes.size();
+        processes.add(at);
+      }
+      processOf[rank] = known;
+    }
+    return new Plan(Secret.number(), secret, List.copyOf(processes), processOf);
+  }
+
+  static Plan read(DataInput in) throws IOException {
+    long world = in.readLong();
+    Secret secret = Secret.read(in);
+    List<Location> processes = new ArrayList<>();
+    for (int left = Message.count(in); left > 0; left--) {
+      processes.add(Location.read(in));
+    }
+    int[] processOf = new int[Message.count(in)];
+    for (int rank = 0; rank < processOf.length; rank++) {
+      processOf[rank] = in.readInt();
+      if (processOf[rank] < 0 || processOf[rank] >= processes.size()) {
+        throw new ProtocolException("a plan has rank " + rank + " in no process");
+      }
+    }
+    return new Plan(world, secret, List.copyOf(processes), processOf);
+  }
+
+  void write(DataOutput out) throws IOException {
+    out.writeLong(world);
+    secret.write(out);
+    out.writeInt(processes.size());
+    for (Location process : processes) {
+      process.write(out);
+    }
+    out.writeInt(processOf.length);
+    for (int process : processOf) {
+      out.writeInt(process);
+    }
+  }
+
+  long world() {
+    return world;
+  }
+
+  Secret secret() {
+    return secret;
+  }
+
+  int size() {
+    return processOf.length;
+  }
+
+  List<Location> processes() {
+    return processes;
+  }
+
+  /** Returns the number of the process that a rank is in. */
+  int processOf(int rank) {
+    return processOf[rank];
+  }
+
+  Location locationOf(int rank) {
+    return processes.get(processOf[rank]);
+  }
+
+  /** Returns the ranks of a process. */
+  BitSet ranksOf(int process) {
+    BitSet ranks = new BitSet();
+    for (int rank = 0; rank < processOf.length; rank++) {
+      if (processOf[rank] == process) {
+        ranks.set(rank);
+      }
+    }
+    return ranks;
+  }
+
+  /** Makes this process's part of the world, or returns it if another rank has made it. */
+  synchronized World form(
+      Site site,
+      ReferenceOptions options,
+      String function,
+      Deadline deadline,
+      BooleanSupplier aborted) {
+    if (failure != null) {
+      throw NcclException.of(function, failure.code(), failure.text(), "");
+    }
+    if (formed == null) {
+      World made = new World(site, this, options);
+      try {
+        made.connect(function, deadline, aborted);
+      } catch (NcclException e) {
+        failure = e;
+        throw e;
+      }
+      formed = made;
+    }
+    return formed;
+  }
+}

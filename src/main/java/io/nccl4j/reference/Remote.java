@@ -1,0 +1,308 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import java.io.DataInput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Another process that has ranks of a world, and the connection over which it tells how they are.
+ * What changes is told at once; how far ranks are is told when it is asked for, since most of the
+ * time nobody wants to know.
+ */
+final class Remote implements Connection.Receiver {
+  /** How long a process may take to answer before it is said to be silent. */
+  private static final long SILENCE_NANOS = TimeUnit.MILLISECONDS.toNanos(300);
+
+  private final World world;
+  private final int process;
+  private final BitSet ranks;
+  private volatile Connection connection;
+  private volatile boolean lost;
+  // Of the question that has not been answered yet; 0 is none.
+  private volatile long unansweredSince;
+
+  Remote(World world, int process) {
+    this.world = world;
+    this.process = process;
+    this.ranks = world.plan().ranksOf(process);
+  }
+
+  Location location() {
+    return world.plan().processes().get(process);
+  }
+
+  /** Names the ranks and the process. */
+  String describe() {
+    return Member.ranks(ranks) + " (" + location() + ")";
+  }
+
+  /** Connects, where it is this process's turn. */
+  void connect(String function, Deadline deadline) {
+    try {
+      connection = world.site().connect(location(), this, deadline);
+    } catch (SocketTimeoutException e) {
+      throw new NcclTimeoutException(
+          function, deadline.timeout(), describe() + " did not accept a connection");
+    } catch (IOException e) {
+      throw Fault.remote(
+          function, describe() + " cannot be reached at " + location().address() + ": " + e);
+    }
+    connection.send(
+        Message.of(
+            Message.Kind.CONTROL,
+            out -> {
+              out.writeInt(Message.VERSION);
+              world.plan().secret().write(out);
+              out.writeLong(world.id());
+              Location.writeUuid(out, world.site().process());
+            }));
+  }
+
+  /** Site: takes the connection, where it is the other process's turn. */
+  void accept(Connection accepted) throws ProtocolException {
+    if (connection != null) {
+      throw new ProtocolException(describe() + " is connected already");
+    }
+    accepted.tell(this);
+    connection = accepted;
+    world.noteConnected();
+  }
+
+  boolean connected() {
+    return connection != null;
+  }
+
+  /** Sends a message, unless the process has gone. */
+  void send(ByteBuffer message) {
+    Connection open = connection;
+    if (open != null) {
+      open.send(message);
+    }
+  }
+
+  void end() {
+    Connection open = connection;
+    if (open != null) {
+      open.close();
+    }
+  }
+
+  void tell(Fault fault) {
+    send(Message.of(Message.Kind.FAULT, fault::write));
+  }
+
+  /** Tells how a rank of this process is, and what it has sent if no more will come. */
+  void tell(Peer self) {
+    List<TcpSendLink> sent =
+        self.presence() == Peer.Presence.CLOSED ? world.sentBy(self.rank(), process) : List.of();
+    send(
+        Message.of(
+            Message.Kind.PRESENCE,
+            out -> {
+              out.writeInt(self.rank());
+              self.write(out);
+              out.writeInt(sent.size());
+              for (TcpSendLink link : sent) {
+                World.writeKey(out, link.key());
+                out.writeLong(link.sent());
+              }
+            }));
+  }
+
+  /** Asks how far the ranks are; an answer that is still due is waited for. */
+  void ask(long now) {
+    if (!lost && unansweredSince == 0) {
+      unansweredSince = now;
+      send(Message.of(Message.Kind.ASK, out -> {}));
+    }
+  }
+
+  /** Returns whether the process owes an answer. */
+  boolean silent() {
+    long since = unansweredSince;
+    return !lost && since != 0 && System.nanoTime() - since > SILENCE_NANOS;
+  }
+
+  @Override
+  public void receive(Connection from, Message message) throws IOException {
+    DataInput in = message.content();
+    switch (message.kind()) {
+      case PRESENCE -> hearPresence(in);
+      case FAULT -> world.hear(Fault.read(in));
+      case ASK -> answer();
+      case STATUS -> hearStatus(in);
+      case MEET -> meet(in);
+      case MEETING -> {
+        Occasion occasion = Occasion.read(in);
+        world.meetingFor(occasion, in.readInt()).hear(in);
+      }
+      case REFUSED -> {
+        Occasion occasion = Occasion.read(in);
+        world.meetingFor(occasion, in.readInt()).hearRefusal(in.readInt(), in.readUTF());
+      }
+      case GIVE_UP -> {
+        Occasion occasion = Occasion.read(in);
+        Meeting meeting = world.meetingFor(occasion, in.readInt());
+        meeting.fail(in.readUTF(), Message.readBits(in));
+      }
+      default -> throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+  }
+
+  private Peer readPeer(DataInput in) throws IOException {
+    int rank = in.readInt();
+    if (rank < 0 || !ranks.get(rank)) {
+      throw new ProtocolException("it speaks of rank " + rank + ", which is not its own");
+    }
+    return world.peer(rank);
+  }
+
+  private void hearPresence(DataInput in) throws IOException {
+    Peer peer = readPeer(in);
+    boolean changed = peer.read(in);
+    for (int left = Message.count(in); left > 0; left--) {
+      world.expect(World.readKey(in), in.readLong());
+    }
+    if (changed) {
+      world.notePresence();
+    }
+  }
+
+  private void answer() {
+    BitSet own = new BitSet();
+    for (int rank = 0; rank < world.size(); rank++) {
+      own.set(rank, world.remote(rank) == null);
+    }
+    send(
+        Message.of(
+            Message.Kind.STATUS,
+            out -> {
+              out.writeInt(own.cardinality());
+              for (int rank = own.nextSetBit(0); rank >= 0; rank = own.nextSetBit(rank + 1)) {
+                out.writeInt(rank);
+                world.peer(rank).write(out);
+              }
+            }));
+  }
+
+  private void hearStatus(DataInput in) throws IOException {
+    for (int left = Message.count(in); left > 0; left--) {
+      readPeer(in).read(in);
+    }
+    unansweredSince = 0;
+  }
+
+  private void meet(DataInput in) throws IOException {
+    Occasion occasion = Occasion.read(in);
+    int newSize = in.readInt();
+    Meeting.Wish wish = Meeting.Wish.read(in);
+    try {
+      Meeting meeting = world.meetingFor(occasion, newSize);
+      meeting.arrive(wish);
+    } catch (NcclException e) {
+      send(
+          Message.of(
+              Message.Kind.REFUSED,
+              out -> {
+                occasion.write(out);
+                out.writeInt(newSize);
+                out.writeInt(wish.rank());
+                out.writeUTF(e.text());
+              }));
+    }
+  }
+
+  /** Returns how this process's ranks come to a meeting that the other one convenes. */
+  Meeting.Chair chair(Occasion occasion) {
+    return new Meeting.Chair() {
+      @Override
+      public void arrive(int expected, Meeting.Wish wish) {
+        send(
+            Message.of(
+                Message.Kind.MEET,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  wish.write(out);
+                }));
+      }
+
+      @Override
+      public void giveUp(int expected, String text, BitSet missing) {
+        send(
+            Message.of(
+                Message.Kind.GIVE_UP,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  out.writeUTF(text);
+                  Message.writeBits(out, missing);
+                }));
+      }
+
+      @Override
+      public String departure() {
+        BitSet gone = new BitSet();
+        ranks.stream().filter(rank -> world.peer(rank).left()).forEach(gone::set);
+        return gone.equals(ranks) ? world.peer(ranks.nextSetBit(0)).departure() : null;
+      }
+
+      @Override
+      public String toString() {
+        return describe();
+      }
+    };
+  }
+
+  /** Returns how the other process learns of a meeting that this one convenes. */
+  Meeting.Audience audience(Occasion occasion) {
+    return new Meeting.Audience() {
+      @Override
+      public void told(int expected, Message.Body state) {
+        send(
+            Message.of(
+                Message.Kind.MEETING,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  state.write(out);
+                }));
+      }
+
+      @Override
+      public void refused(int rank, String text) {
+        // Who comes over a connection of a world is answered at once.
+      }
+    };
+  }
+
+  @Override
+  public void ended(Connection from, String why, boolean nonsense) {
+    lost = true;
+    boolean someHere = false;
+    for (int rank = ranks.nextSetBit(0); rank >= 0; rank = ranks.nextSetBit(rank + 1)) {
+      someHere |= !world.peer(rank).left();
+    }
+    if (!someHere) {
+      return;
+    }
+    if (nonsense) {
+      Fault fault = Fault.nonsense(describe() + " spoke nonsense: " + why);
+      world.raise(fault);
+    }
+    String how =
+        nonsense
+            ? location() + " spoke nonsense: " + why
+            : location() + " ended" + (why == null ? "" : ": " + why);
+    ranks.stream().forEach(rank -> world.peer(rank).lose(how));
+    Site.log().warn("{} of a communicator of {}: {}", Member.ranks(ranks), world.size(), how);
+    world.notePresence();
+  }
+}

@@ -1,0 +1,155 @@
+package io.nccl4j.reference;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+
+/**
+ * The sending end of a link to another process, over a connection of its own, which is opened when
+ * the first slice is to be sent. A slice is copied behind its header into memory of the link; what
+ * the socket does not take at once follows when the sender looks again.
+ *
+ * <p>Nothing here waits. The sender's thread alone uses it, but for {@link #close} and {@link
+ * #sent}.
+ */
+final class TcpSendLink implements SendLink {
+  /** How many slices of the largest size may wait for the socket. */
+  private static final int SLOTS = 4;
+
+  private final World world;
+  private final World.LinkKey key;
+  private final TcpBreak trouble;
+  private final int mostBytes;
+  private final ByteBuffer waiting;
+  private final MemorySegment memory;
+  private volatile SocketChannel channel;
+  private boolean connected;
+  private volatile boolean closed;
+  // What waits lies from flushed to end.
+  private int flushed;
+  private int end;
+  private volatile long sent;
+
+  TcpSendLink(World world, World.LinkKey key) {
+    this.world = world;
+    this.key = key;
+    this.trouble = new TcpBreak(world, key.to());
+    this.mostBytes = world.options().sliceBytes();
+    // Not only slices: first of all the link says which one it is.
+    this.waiting = ByteBuffer.allocateDirect(512 + SLOTS * TcpFrame.size(mostBytes));
+    this.waiting.order(ByteOrder.nativeOrder());
+    this.memory = MemorySegment.ofBuffer(waiting);
+  }
+
+  World.LinkKey key() {
+    return key;
+  }
+
+  @Override
+  public int slots() {
+    return SLOTS;
+  }
+
+  @Override
+  public long sent() {
+    return sent;
+  }
+
+  @Override
+  public boolean hasRoom() {
+    if (end != 0 || !connected) {
+      flush();
+    }
+    int frame = TcpFrame.size(mostBytes);
+    if (waiting.capacity() - end < frame && flushed > 0) {
+      waiting.limit(end).position(flushed);
+      waiting.compact();
+      end -= flushed;
+      flushed = 0;
+    }
+    return connected && waiting.capacity() - end >= frame;
+  }
+
+  @Override
+  @SuppressWarnings("NonAtomicVolatileUpdate") // The sender alone writes it.
+  public void send(MemorySegment slice, long offset, long size, long signature) {
+    int bytes = (int) size;
+    TcpFrame.write(waiting, end, bytes, sent, signature);
+    MemorySegment.copy(slice, offset, memory, end + TcpFrame.HEADER_BYTES, size);
+    end += TcpFrame.size(bytes);
+    sent = sent + 1;
+    flush();
+  }
+
+  @Override
+  public boolean drained() {
+    if (end != 0) {
+      flush();
+    }
+    return end == 0;
+  }
+
+  private void flush() {
+    if (trouble.broken()) {
+      return;
+    }
+    try {
+      if (!connected && !connect()) {
+        return;
+      }
+      waiting.limit(end).position(flushed);
+      channel.write(waiting);
+      flushed = waiting.position();
+      if (flushed == end) {
+        flushed = 0;
+        end = 0;
+      }
+      waiting.clear();
+    } catch (IOException e) {
+      trouble.begin(e.getMessage());
+    }
+  }
+
+  private boolean connect() throws IOException {
+    if (channel == null) {
+      channel = SocketChannel.open();
+      channel.configureBlocking(false);
+      channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      channel.connect(world.remote(key.to()).location().address());
+      if (closed) {
+        channel.close();
+      }
+      return false;
+    }
+    if (!channel.finishConnect()) {
+      return false;
+    }
+    connected = true;
+    ByteBuffer hello =
+        Message.of(
+            Message.Kind.LINK,
+            out -> {
+              out.writeInt(Message.VERSION);
+              world.plan().secret().write(out);
+              out.writeLong(world.id());
+              World.writeKey(out, key);
+            });
+    end = hello.limit();
+    waiting.put(0, hello, 0, end);
+    return true;
+  }
+
+  /** Returns the connection, or null while there is none; for tests. */
+  SocketChannel channel() {
+    return channel;
+  }
+
+  /** Ends the connection, from any thread. */
+  void close() {
+    closed = true;
+    TcpBreak.close(channel);
+  }
+}

@@ -1,0 +1,22 @@
+package io.nccl4j.contract;
+
+import io.nccl4j.Backend;
+import io.nccl4j.reference.SeparateSites;
+
+/** The contract on the pure-Java reference, each rank as if in a process of its own. */
+class ReferenceOverTcpContractTest extends ContractSuite {
+  @Override
+  BackendUnderTest underTest() {
+    return new BackendUnderTest() {
+      @Override
+      public Backend open(int ranks) {
+        return SeparateSites.open(Math.max(1, Math.min(ranks, 4)));
+      }
+
+      @Override
+      public int maxRanks() {
+        return 16;
+      }
+    };
+  }
+}

@@ -1,0 +1,138 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** One communicator with ranks in several processes, which are real ones. */
+class ProcessesTest {
+  private static final Duration LONG = Duration.ofSeconds(60);
+
+  private static int[] ranks(String perProcess) {
+    return perProcess.chars().map(digit -> digit - '0').toArray();
+  }
+
+  @ParameterizedTest(name = "{0} ranks per process")
+  @ValueSource(strings = {"11", "111", "1111", "212", "31"})
+  void everyOperationWorks(String perProcess) {
+    int[] ranks = ranks(perProcess);
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("everything", "", ranks);
+      processes.awaitAll(IntStream.of(ranks).sum(), "ends");
+    }
+  }
+
+  @ParameterizedTest(name = "another {0}")
+  @ValueSource(strings = {"count", "collective", "root"})
+  void everyRankIsToldWhichRankDiffersAndHow(String what) {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("differ", what, 1, 2, 1);
+      String odd =
+          switch (what) {
+            case "count" -> "rank 3 called allReduce(count 7, FLOAT32, sum)";
+            case "collective" -> "rank 3 called broadcast(count 8, FLOAT32, root 0)";
+            default -> "rank 3 called broadcast(count 8, FLOAT32, root 1)";
+          };
+      for (int rank = 0; rank < 4; rank++) {
+        processes.assertSaid(rank, "told ", "NcclInvalidUsageException", odd);
+      }
+    }
+  }
+
+  @Test
+  void whatARankSentBeforeItClosedStillArrives() {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("close", "", 1, 1);
+      processes.await(0, "received 7");
+      processes.assertSaid(0, "told ", "NcclRemoteException", "rank 1 closed its communicator");
+    }
+  }
+
+  @Test
+  void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn() {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("loop", "3", 2, 1, 1);
+      processes.awaitAll(4, "is in the middle");
+      long killed = System.nanoTime();
+      processes.signal(2, "KILL");
+      for (int rank = 0; rank < 3; rank++) {
+        processes.assertSaid(
+            rank, "told ", "NcclRemoteException", "rank 3", "process " + processes.pid(2) + " on ");
+      }
+      long took = System.nanoTime() - killed;
+      assertTrue(took < LONG.toNanos() / 2, () -> "it took " + took + " ns");
+      for (int rank = 0; rank < 3; rank++) {
+        processes.await(rank, "sum of the rest 7");
+      }
+    }
+  }
+
+  @Test
+  void ranksOfAStoppedProcessAreNamedWithinTheDeadlineAndTheOthersGoOn() {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, Duration.ofSeconds(8))) {
+      processes.start("loop", "0", 1, 1, 2);
+      processes.awaitAll(4, "is in the middle");
+      processes.signal(0, "STOP");
+      for (int rank = 1; rank < 4; rank++) {
+        processes.assertSaid(
+            rank,
+            "told ",
+            "NcclTimeoutException",
+            "rank 0 (process " + processes.pid(0) + " on ",
+            "did not answer");
+      }
+      for (int rank = 1; rank < 4; rank++) {
+        processes.await(rank, "sum of the rest 14");
+      }
+    }
+  }
+
+  @Test
+  void nonsenseOnADataConnectionIsNamedAndTheOthersGoOn() {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("data-nonsense", "1", 1, 1, 1);
+      for (int rank : new int[] {0, 2}) {
+        processes.assertSaid(
+            rank,
+            "told ",
+            "NcclRemoteException",
+            "rank 1 (process " + processes.pid(1) + " on ",
+            "spoke nonsense: slice ",
+            "has magic 0x73696854; it must be 0x4e43344b");
+        processes.await(rank, "sum of the rest 5");
+      }
+    }
+  }
+
+  @Test
+  void nonsenseOnTheControlConnectionIsNamedAndTheOthersGoOn() {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("control-nonsense", "2", 1, 1, 1);
+      for (int rank = 0; rank < 2; rank++) {
+        processes.assertSaid(
+            rank,
+            "told ",
+            "NcclRemoteException",
+            "rank 2 (process " + processes.pid(2) + " on ",
+            "spoke nonsense: a message has magic 0x54686973; it must be 0x4e43344a");
+        processes.await(rank, "sum of the rest 3");
+      }
+    }
+  }
+
+  @Test
+  void newProcessesJoinByTheIdOfAGrow() {
+    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+      processes.start("grow", "5", 1, 2);
+      String id = processes.await(2, "id ").substring("rank 2: id ".length());
+      processes.start(id, 5, IntStream.of(3), "join", "");
+      processes.start(id, 5, IntStream.of(4), "join", "");
+      processes.awaitAll(5, "sum of all 31");
+      processes.awaitAll(3, "sum of the parent 3");
+    }
+  }
+}

@@ -1,0 +1,328 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.stream.IntStream;
+
+/**
+ * A process with some ranks of a communicator, for the tests of several processes: runs one program
+ * on each of its ranks, and prints what each has to say.
+ */
+public final class RankProcess {
+  private final UniqueId id;
+  private final int size;
+  private final CommunicatorConfig config;
+  private final ReferenceBackend backend;
+  private final String argument;
+
+  private RankProcess(String[] arguments) {
+    this.id = UniqueId.fromHex(arguments[0]);
+    this.size = Integer.parseInt(arguments[1]);
+    this.config =
+        CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(Long.parseLong(arguments[3])));
+    this.backend =
+        ReferenceBackend.open(
+            size, ReferenceOptions.defaults().withLinks(Links.valueOf(arguments[4])));
+    this.argument = arguments[6];
+  }
+
+  /**
+   * Runs ranks; the arguments are id, size, ranks, timeout in milliseconds, links, program and its
+   * argument.
+   */
+  public static void main(String[] arguments) throws InterruptedException {
+    RankProcess process = new RankProcess(arguments);
+    List<Thread> ranks = new ArrayList<>();
+    for (String rank : arguments[2].split(",", -1)) {
+      int number = Integer.parseInt(rank);
+      ranks.add(
+          Thread.ofPlatform()
+              .name("rank-" + rank)
+              .start(() -> process.report(arguments[5], number)));
+    }
+    for (Thread rank : ranks) {
+      rank.join();
+    }
+    System.exit(0);
+  }
+
+  private void report(String program, int rank) {
+    try {
+      run(program, rank);
+      say(rank, "ends");
+    } catch (Exception e) {
+      say(rank, "failed: " + e);
+      e.printStackTrace();
+    }
+  }
+
+  private static void say(int rank, String text) {
+    System.out.println("rank " + rank + ": " + text.replace('\n', ' '));
+  }
+
+  private void run(String program, int rank) throws Exception {
+    if (program.equals("join")) {
+      joinByGrow(rank);
+      return;
+    }
+    try (Communicator comm = backend.communicator(id, size, rank, config);
+        Stream stream = comm.newStream()) {
+      switch (program) {
+        case "everything" -> everything(comm, stream);
+        case "differ" -> differ(comm, stream);
+        case "grow" -> grow(comm);
+        case "close" -> closeEarly(comm, stream);
+        case "loop", "data-nonsense", "control-nonsense" -> loop(program, comm, stream);
+        default -> throw new IllegalArgumentException(program);
+      }
+    } catch (NcclException e) {
+      say(rank, "ended by " + e.getClass().getSimpleName());
+    }
+  }
+
+  private static Buffer ints(Communicator comm, Stream stream, int... values) {
+    Buffer buffer = comm.allocate(DataType.INT32, values.length);
+    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    return buffer;
+  }
+
+  private static int[] read(Buffer buffer, Stream stream) {
+    int[] values = new int[(int) buffer.count()];
+    buffer.copyTo(MemorySegment.ofArray(values), stream);
+    return values;
+  }
+
+  private static void expect(String what, int[] expected, Buffer buffer, Stream stream) {
+    int[] found = read(buffer, stream);
+    if (!Arrays.equals(expected, found)) {
+      throw new AssertionError(what + " gave " + Arrays.toString(found));
+    }
+  }
+
+  private static int sum(Communicator comm, int mine) {
+    try (Stream stream = comm.newStream();
+        Buffer value = ints(comm, stream, mine)) {
+      comm.allReduce(value, value, ReduceOp.SUM, stream);
+      return read(value, stream)[0];
+    }
+  }
+
+  private static void everything(Communicator comm, Stream stream) {
+    int n = comm.size();
+    int r = comm.rank();
+    int root = n - 1;
+    int total = n * (n - 1) / 2;
+    int[] all = IntStream.range(0, n).toArray();
+    Buffer large = comm.allocate(DataType.INT32, 300_000);
+    large.fill((byte) 1, stream);
+    comm.allReduce(large, large, ReduceOp.SUM, stream);
+    int[] sums = new int[300_000];
+    Arrays.fill(sums, 0x01010101 * n);
+    expect("allReduce", sums, large, stream);
+    Buffer one = ints(comm, stream, r);
+    Buffer many = comm.allocate(DataType.INT32, n);
+    comm.reduce(one, one, ReduceOp.SUM, root, stream);
+    expect("reduce", new int[] {r == root ? total : r}, one, stream);
+    comm.broadcast(one, root, stream);
+    expect("broadcast", new int[] {total}, one, stream);
+    Buffer own = ints(comm, stream, r);
+    comm.allGather(own, many, stream);
+    expect("allGather", all, many, stream);
+    comm.reduceScatter(many, own, ReduceOp.SUM, stream);
+    expect("reduceScatter", new int[] {n * r}, own, stream);
+    Buffer out = ints(comm, stream, IntStream.range(0, n).map(peer -> 100 * r + peer).toArray());
+    comm.allToAll(out, many, stream);
+    expect("allToAll", IntStream.range(0, n).map(p -> 100 * p + r).toArray(), many, stream);
+    comm.scatter(r == root ? many : null, own, root, stream);
+    expect("scatter", new int[] {100 * r + root}, own, stream);
+    comm.gather(own, r == root ? many : null, root, stream);
+    if (r == root) {
+      expect("gather", IntStream.range(0, n).map(p -> 100 * p + root).toArray(), many, stream);
+    }
+    messages(comm, stream);
+    children(comm);
+  }
+
+  private static void messages(Communicator comm, Stream stream) {
+    int n = comm.size();
+    int next = (comm.rank() + 1) % n;
+    int previous = (comm.rank() + n - 1) % n;
+    Buffer mine = ints(comm, stream, comm.rank());
+    Buffer others = ints(comm, stream, -1);
+    Buffer reduced = ints(comm, stream, comm.rank());
+    Group.run(
+        () -> {
+          comm.send(mine, next, stream);
+          comm.recv(others, previous, stream);
+          comm.allReduce(reduced, reduced, ReduceOp.SUM, stream);
+        });
+    expect("recv", new int[] {previous}, others, stream);
+    expect("allReduce in a group", new int[] {n * (n - 1) / 2}, reduced, stream);
+  }
+
+  private static void children(Communicator comm) {
+    int n = comm.size();
+    int r = comm.rank();
+    try (Communicator half = comm.split(r % 2, -r)) {
+      int members = (n + 1 - r % 2) / 2;
+      check("split", half.size() == members && sum(half, 1) == members);
+      check("order of a split", half.rank() == members - 1 - r / 2);
+    }
+    if (r == 0) {
+      comm.splitWithoutColor();
+    } else {
+      comm.split(1, 0).close();
+    }
+    if (r > 0) {
+      try (Communicator rest =
+          comm.shrink(Set.of(0), ShrinkMode.FINISH_FIRST, CommunicatorConfig.defaults())) {
+        check("shrink", sum(rest, 1) == n - 1);
+      }
+    }
+    check("the parent goes on", sum(comm, 1) == n);
+  }
+
+  private static void check(String what, boolean holds) {
+    if (!holds) {
+      throw new AssertionError(what);
+    }
+  }
+
+  /** One rank calls something else. */
+  private void differ(Communicator comm, Stream stream) {
+    boolean odd = comm.rank() == comm.size() - 1;
+    Buffer data = comm.allocate(DataType.FLOAT32, 8);
+    try {
+      switch (argument) {
+        case "count" -> {
+          Buffer part = data.slice(0, odd ? 7 : 8);
+          comm.allReduce(part, part, ReduceOp.SUM, stream);
+        }
+        case "collective" -> {
+          if (odd) {
+            comm.broadcast(data, 0, stream);
+          } else {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+          }
+        }
+        default -> comm.broadcast(data, odd ? 1 : 0, stream);
+      }
+      stream.synchronize();
+      // Its part was done before the others found out.
+      say(comm.rank(), "told " + awaitAsyncError(comm));
+    } catch (NcclException e) {
+      say(comm.rank(), "told " + e);
+    }
+  }
+
+  private static NcclException awaitAsyncError(Communicator comm) {
+    while (comm.asyncError().isEmpty()) {
+      Thread.onSpinWait();
+    }
+    return comm.asyncError().get();
+  }
+
+  /** The last rank sends, and closes at once. */
+  private static void closeEarly(Communicator comm, Stream stream) {
+    int last = comm.size() - 1;
+    Buffer data = ints(comm, stream, 7);
+    if (comm.rank() == last) {
+      comm.send(data, 0, stream);
+      stream.synchronize();
+    } else if (comm.rank() == 0) {
+      try {
+        Thread.sleep(500);
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+      comm.recv(data, last, stream);
+      say(0, "received " + read(data, stream)[0]);
+      comm.recv(data, last, stream);
+      try {
+        stream.synchronize();
+      } catch (NcclException e) {
+        say(0, "told " + e);
+      }
+    }
+  }
+
+  /** Reduces until something happens; those whom the argument does not name go on without them. */
+  private void loop(String program, Communicator comm, Stream stream) throws Exception {
+    Buffer data = comm.allocate(DataType.FLOAT32, 1 << 18);
+    data.fill((byte) 0, stream);
+    Set<Integer> excluded = Set.of(Integer.valueOf(argument));
+    try {
+      for (int round = 0; ; round++) {
+        comm.allReduce(data, data, ReduceOp.SUM, stream);
+        stream.synchronize();
+        if (round == 20) {
+          say(comm.rank(), "is in the middle");
+          if (excluded.contains(comm.rank())) {
+            speakNonsense(program, comm);
+          }
+        }
+      }
+    } catch (NcclException e) {
+      say(comm.rank(), "told " + e);
+    }
+    if (!excluded.contains(comm.rank())) {
+      try (Communicator rest = comm.shrink(excluded, ShrinkMode.ABORT_FIRST, config)) {
+        say(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
+      }
+    }
+  }
+
+  private static void speakNonsense(String program, Communicator comm) throws IOException {
+    World world = ((ReferenceCommunicator) comm).member().world();
+    ByteBuffer nonsense =
+        ByteBuffer.wrap(
+            "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
+    if (program.equals("data-nonsense")) {
+      for (int peer = 0; peer < comm.size(); peer++) {
+        for (TcpSendLink link : world.sentBy(comm.rank(), world.plan().processOf(peer))) {
+          link.channel().write(nonsense.duplicate());
+        }
+      }
+    } else if (program.equals("control-nonsense")) {
+      world.remote(0).send(nonsense);
+    }
+  }
+
+  private void grow(Communicator comm) {
+    int after = Integer.parseInt(argument);
+    Communicator grown;
+    if (comm.rank() == comm.size() - 1) {
+      UniqueId growId = comm.newGrowId();
+      say(comm.rank(), "id " + growId.toHex());
+      grown = comm.grow(after, growId, config);
+    } else {
+      grown = comm.grow(after, config);
+    }
+    say(comm.rank(), "sum of all " + sum(grown, 1 << grown.rank()));
+    grown.close();
+    say(comm.rank(), "sum of the parent " + sum(comm, 1));
+  }
+
+  private void joinByGrow(int rank) {
+    try (Communicator grown = backend.join(id, size, rank, config)) {
+      say(rank, "sum of all " + sum(grown, 1 << grown.rank()));
+    }
+  }
+}

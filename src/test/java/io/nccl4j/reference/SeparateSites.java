@@ -1,0 +1,29 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Backend;
+import java.util.List;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+
+/**
+ * Backends whose ranks behave as if each were in a process of its own, though they are threads of
+ * this one: they meet over sockets, and their data goes over TCP.
+ */
+public final class SeparateSites {
+  private SeparateSites() {}
+
+  /** Opens a backend. */
+  public static Backend open(int devices) {
+    return open(devices, ReferenceOptions.defaults(), 64);
+  }
+
+  /** Opens a backend in which rank r is in place r % sites. */
+  static ReferenceBackend open(int devices, ReferenceOptions options, int sites) {
+    List<Site> places =
+        Stream.concat(
+                Stream.of(Site.ofThisProcess()),
+                IntStream.range(1, sites).mapToObj(i -> new Site()))
+            .toList();
+    return ReferenceBackend.open(devices, options, rank -> places.get(rank % sites));
+  }
+}
