@@ -64,10 +64,12 @@ final class PeerPrograms {
       case OPEN_MPI -> openMpi(ranks);
       case GLOO -> compiled(kind, "gloo", ranks, GLOO);
       case C_THREADS -> compiled(kind, "threads", ranks, THREADS);
-      case REFERENCE -> List.of(inProcess(kind, ranks, "auto"));
+      case REFERENCE -> List.of(reference(kind, ReferenceRanks.class, ranks, "auto", "none"));
       case PLAIN -> withoutVectors(of(Kind.REFERENCE, ranks).getFirst());
-      case RING -> List.of(inProcess(kind, ranks, "ring"));
-      case SHARED_MEMORY, TCP -> List.of();
+      case RING -> List.of(reference(kind, ReferenceRanks.class, ranks, "ring", "none"));
+      case SHARED_MEMORY ->
+          List.of(reference(kind, ReferenceProcesses.class, ranks, "auto", "auto"));
+      case TCP -> List.of(reference(kind, ReferenceProcesses.class, ranks, "auto", "tcp"));
       case TYPES -> types();
     };
   }
@@ -109,9 +111,10 @@ final class PeerPrograms {
         .toList();
   }
 
-  private static PeerProgram inProcess(Kind kind, int ranks, String algorithm) {
-    List<String> command = java(ReferenceRanks.class);
-    command.addAll(List.of(String.valueOf(ranks), algorithm));
+  private static PeerProgram reference(
+      Kind kind, Class<?> main, int ranks, String algorithm, String links) {
+    List<String> command = java(main);
+    command.addAll(List.of(String.valueOf(ranks), algorithm, links));
     return new PeerProgram(kind, ranks, "", command, HUGE_PAGES);
   }
 
@@ -137,7 +140,7 @@ final class PeerPrograms {
   }
 
   /** Returns what starts a class as this one was started. */
-  private static List<String> java(Class<?> main) {
+  static List<String> java(Class<?> main) {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());

@@ -114,6 +114,11 @@ public final class ReferencePeers {
     if (!options.isEmpty()) {
       throw new IllegalArgumentException("unknown: " + options);
     }
+    // A signal that ends this process ends what it measures too.
+    Runtime.getRuntime()
+        .addShutdownHook(
+            new Thread(
+                () -> ProcessHandle.current().descendants().forEach(ProcessHandle::destroy)));
     ReferencePeers peers = new ReferencePeers(quick);
     System.err.println("trial of all settings");
     peers.choose(all, rows);

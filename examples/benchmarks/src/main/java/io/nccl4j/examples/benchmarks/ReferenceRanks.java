@@ -4,14 +4,20 @@ import com.sun.management.ThreadMXBean;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.reference.Algorithm;
+import io.nccl4j.reference.Links;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.rendezvous.FileRendezvous;
+import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
@@ -69,9 +75,10 @@ public final class ReferenceRanks {
   }
 
   /**
-   * Measures with all ranks in this process.
+   * Measures with all ranks in this process, or as one of several processes.
    *
-   * @param args the number of ranks, the algorithm, modes, sizes
+   * @param args the number of ranks, the algorithm, the links between processes or {@code none},
+   *     then, with links, this rank and a directory for the ranks to meet in; modes, sizes
    * @throws InterruptedException if this thread is interrupted
    * @throws ExecutionException if a rank fails
    */
@@ -80,17 +87,28 @@ public final class ReferenceRanks {
     ReferenceOptions options =
         ReferenceOptions.defaults()
             .withAlgorithm(Algorithm.valueOf(args[1].toUpperCase(Locale.ROOT)));
+    boolean inProcess = args[2].equals("none");
     List<Mode> modes = new ArrayList<>();
     List<Sizing> sizes = new ArrayList<>();
-    for (String argument : List.of(args).subList(2, args.length)) {
+    for (String argument : List.of(args).subList(inProcess ? 3 : 5, args.length)) {
       if (Character.isDigit(argument.charAt(0))) {
         sizes.add(Sizing.parse(argument));
       } else {
         modes.add(Mode.valueOf(argument.toUpperCase(Locale.ROOT)));
       }
     }
-    try (Backend backend = ReferenceBackend.open(ranks, options)) {
-      RankClock.ranks(backend, ranks, communicator -> measure(communicator, modes, sizes));
+    if (inProcess) {
+      try (Backend backend = ReferenceBackend.open(ranks, options)) {
+        RankClock.ranks(backend, ranks, communicator -> measure(communicator, modes, sizes));
+      }
+      return;
+    }
+    int rank = Integer.parseInt(args[3]);
+    Links links = Links.valueOf(args[2].toUpperCase(Locale.ROOT));
+    try (Backend backend = ReferenceBackend.open(ranks, options.withLinks(links));
+        Rendezvous rendezvous =
+            FileRendezvous.in(Path.of(args[4]), Member.of(rank, ranks).withLocalRank(rank))) {
+      measure(rendezvous.communicator(backend, CommunicatorConfig.defaults()), modes, sizes);
     }
   }
 
