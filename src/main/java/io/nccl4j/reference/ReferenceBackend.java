@@ -26,9 +26,19 @@ import java.util.stream.IntStream;
  * The pure-Java backend: every rank is driven by a thread of this process, buffers lie off the Java
  * heap, and a device is nothing but a number. It needs no native access.
  *
- * <p>All ranks of a communicator are of one process: an id that another process made is refused,
- * and rank 0 of such ranks waits in vain until its timeout. They may be made by different backends
- * of this class, if those have the same options.
+ * <p>The ranks of a communicator may be of several processes, on one or several hosts, and may be
+ * made by different backends of this class, if those have the same options. They meet at the
+ * process that has made the id, which need not have a rank itself but has to live until all have
+ * come. A process listens from the moment when it makes an id, or joins by that of another, until
+ * its communicators with ranks elsewhere have ended. It does so at the first network interface that
+ * is up and no loopback; the system property {@code io.nccl4j.reference.interface} or the
+ * environment variable {@code NCCL4J_SOCKET_INTERFACE} names another, or {@code none}, which opens
+ * no socket and leaves the process to itself. Who connects has to know the secret in the id; what
+ * follows is not encrypted, so the network has to be one that is trusted.
+ *
+ * <p>When a process dies, stops answering or sends what makes no sense, every other rank gets an
+ * exception that names its ranks: at once, or where nothing tells the process from a slow one,
+ * after {@link CommunicatorConfig#timeout()}. The others can {@link Communicator#shrink shrink}.
  */
 public final class ReferenceBackend extends Backend {
   private static final long BUFFER_ALIGNMENT = 64;

@@ -1,6 +1,7 @@
 /**
  * The pure-Java backend: the same contract with no GPU and no native code, each rank a thread of
- * this process. It is there to prove numbers and to run GPU programs where there is no GPU.
+ * this or another process. It is there to prove numbers and to run GPU programs where there is no
+ * GPU.
  *
  * <p>A {@link io.nccl4j.reference.ReferenceStream} is a queue with one thread. What the thread
  * finds there is the work of one {@code Member}, a rank in its {@code World}, or of several that a
@@ -12,6 +13,11 @@
  * ReceiveLink}, queues of slices with a fixed number of slots. Where all transfers of a thread
  * wait, its {@code Patience} decides how, and {@code Work} looks for what could keep them waiting
  * for ever: an abort, a rank that failed, left or calls something else, a deadline.
+ *
+ * <p>A process is a {@code Site} to the others. Ranks that are to be together come to a {@code
+ * Meeting}, which ends with a {@code Plan} of who is where; each process makes its {@code World} of
+ * it, with a {@code Member} for each of its own ranks, a {@code Peer} for every rank, and a {@code
+ * Remote} for each other process. {@code docs/architecture.md} says how they talk.
  *
  * <p>{@code Arithmetic} and the {@code Kernel} of each type do what reductions do to elements,
  * rounding to the type at every step as NCCL does.
