@@ -148,7 +148,9 @@ final class GroupLaunch {
     NcclException first = null;
     try {
       together.forEach(part -> part.work.begin(part.ticket, patience));
-      patience.begin(together.stream().mapToInt(part -> part.member.size()).max().orElse(1));
+      patience.begin(
+          together.stream().mapToInt(part -> part.member.size()).max().orElse(1),
+          together.stream().allMatch(part -> part.member.world().inOneProcess()));
       Work.drive(works, patience);
     } finally {
       for (Work work : works) {

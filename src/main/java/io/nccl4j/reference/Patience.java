@@ -11,12 +11,17 @@ final class Patience {
   private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
   private static final int SPINS = 30;
   private static final long YIELDING_NANOS = 200_000;
+
+  /** Nobody can wake a thread of another process, so a sleep may last too long. */
+  private static final long YIELDING_TO_PROCESSES_NANOS = 2_000_000;
+
   private static final long SHORTEST_SLEEP_NANOS = 50_000;
   private static final long LONGEST_SLEEP_NANOS = 1_000_000;
 
   private final Thread thread;
   private volatile boolean asleep;
   private int spins;
+  private long yielding = YIELDING_NANOS;
   private int turns;
   private long since;
   private long sleep;
@@ -26,8 +31,13 @@ final class Patience {
     this.thread = Thread.currentThread();
   }
 
-  /** Starts to wait with so many threads that wait for each other. */
-  void begin(int crowd) {
+  /**
+   * Starts to wait with so many threads that wait for each other.
+   *
+   * @param together whether all of them are of this process
+   */
+  void begin(int crowd, boolean together) {
+    yielding = together ? YIELDING_NANOS : YIELDING_TO_PROCESSES_NANOS;
     spins = crowd <= PROCESSORS ? SPINS : 0;
     turns = 0;
   }
@@ -55,7 +65,7 @@ final class Patience {
       since = now;
       sleep = SHORTEST_SLEEP_NANOS;
     }
-    if (now - since < YIELDING_NANOS) {
+    if (now - since < yielding) {
       letOthersRun();
       return 0;
     }

@@ -91,7 +91,7 @@ final class Work {
       work.setOnly(task.call);
       work.start(patience);
       one[0] = work;
-      patience.begin(member.size());
+      patience.begin(member.size(), member.world().inOneProcess());
       drive(one, patience);
     } finally {
       // A turn that is not given on would stop the communicator for ever.
