@@ -36,6 +36,7 @@ final class DirectTransfer implements Transfer {
   }
 
   private final Collective collective;
+  private final World world;
   private final Board board;
   private final int rank;
   private final int ranks;
@@ -54,11 +55,12 @@ final class DirectTransfer implements Transfer {
   DirectTransfer(Collective collective) {
     this.collective = collective;
     Member member = collective.member();
-    this.board = member.world().board();
+    this.world = member.world();
+    this.board = world.board();
     this.rank = member.rank();
     this.ranks = member.size();
     this.crowded = ranks > PROCESSORS;
-    this.pieces = new RingPieces(member.world().options().layout(), ranks);
+    this.pieces = new RingPieces(world.options().layout(), ranks);
     this.sends = new MemorySegment[ranks];
     this.recvs = new MemorySegment[ranks];
     this.factors = new long[ranks];
@@ -112,13 +114,23 @@ final class DirectTransfer implements Transfer {
       factors[peer] = board.factor(peer, number);
     }
     phase = Phase.WORKING;
+    wakeOthers();
     return true;
+  }
+
+  /** Ends the sleep of ranks that have waited for so long that they no longer look. */
+  private void wakeOthers() {
+    for (int peer = 0; peer < ranks; peer++) {
+      if (peer != rank) {
+        world.member(peer).wake();
+      }
+    }
   }
 
   /** Works on this rank's own part; returns whether anything was done. */
   private boolean work() {
     while (workOn(rank)) {
-      if (collective.member().world().alarm()) {
+      if (world.alarm()) {
         return true;
       }
     }
@@ -138,6 +150,7 @@ final class DirectTransfer implements Transfer {
         return false;
       }
       phase = Phase.DONE;
+      wakeOthers();
       return true;
     }
     if (!crowded && looks++ < LOOKS_BEFORE_HELP) {
