@@ -62,8 +62,27 @@ final class Int32Kernel extends ArrayKernel<int[]> {
 
   @Override
   void divide(int[] tile, int divisor, int count) {
+    // Rounded up, and little enough too large for numbers of 32 bits.
+    long reciprocal = Long.divideUnsigned(-1, divisor) + 1;
+    if (unsigned) {
+      for (int i = 0; i < count; i++) {
+        tile[i] = (int) Math.unsignedMultiplyHigh(tile[i] & 0xFFFFFFFFL, reciprocal);
+      }
+    } else if (Integer.bitCount(divisor) == 1) {
+      shift(tile, Integer.numberOfTrailingZeros(divisor), count);
+    } else {
+      for (int i = 0; i < count; i++) {
+        // Negative products are rounded down, and none is a whole number: the reciprocal is not.
+        tile[i] = (int) Math.multiplyHigh(tile[i], reciprocal) + (tile[i] >>> 31);
+      }
+    }
+  }
+
+  /** Divides signed numbers by a power of two. */
+  private static void shift(int[] tile, int power, int count) {
+    int below = (1 << power) - 1;
     for (int i = 0; i < count; i++) {
-      tile[i] = unsigned ? Integer.divideUnsigned(tile[i], divisor) : tile[i] / divisor;
+      tile[i] = (tile[i] + ((tile[i] >> 31) & below)) >> power;
     }
   }
 }
