@@ -31,7 +31,6 @@ record PeerProgram(
     C_THREADS("threads in C", true),
     GLOO("Gloo", true),
     REFERENCE("nccl4j", false),
-    PLAIN("nccl4j, without the vector API", false),
     RING("nccl4j, ring", false),
     SHARED_MEMORY("nccl4j, shared memory", false),
     TCP("nccl4j, TCP", false),

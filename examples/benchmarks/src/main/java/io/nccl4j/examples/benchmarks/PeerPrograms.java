@@ -24,8 +24,6 @@ final class PeerPrograms {
       List.of("ring", "bcube", "old_ring", "ring_chunked", "halving_doubling", "old_bcube");
   private static final List<String> THREADS = List.of("fused", "tiles");
 
-  private static final String VECTORS = "--add-modules=jdk.incubator.vector";
-
   private final Path folder;
 
   /** Finds the C programs in a folder; one that is not there was not built. */
@@ -65,7 +63,6 @@ final class PeerPrograms {
       case GLOO -> compiled(kind, "gloo", ranks, GLOO);
       case C_THREADS -> compiled(kind, "threads", ranks, THREADS);
       case REFERENCE -> List.of(reference(kind, ReferenceRanks.class, ranks, "auto", "none"));
-      case PLAIN -> withoutVectors(of(Kind.REFERENCE, ranks).getFirst());
       case RING -> List.of(reference(kind, ReferenceRanks.class, ranks, "ring", "none"));
       case SHARED_MEMORY ->
           List.of(reference(kind, ReferenceProcesses.class, ranks, "auto", "auto"));
@@ -116,16 +113,6 @@ final class PeerPrograms {
     List<String> command = java(main);
     command.addAll(List.of(String.valueOf(ranks), algorithm, links));
     return new PeerProgram(kind, ranks, "", command, HUGE_PAGES);
-  }
-
-  /** Returns the same, started without the module that nothing but speed needs; none if it is. */
-  private static List<PeerProgram> withoutVectors(PeerProgram program) {
-    List<String> command = new ArrayList<>(program.command());
-    if (!command.remove(VECTORS)) {
-      return List.of();
-    }
-    return List.of(
-        new PeerProgram(Kind.PLAIN, program.ranks(), "", command, program.environment()));
   }
 
   /**

@@ -82,7 +82,6 @@ final class ReferenceReport {
     List<Line> lines = new ArrayList<>(openMpi(ranks));
     lines.add(time("threads in C", Kind.C_THREADS, ranks));
     lines.add(time("nccl4j", Kind.REFERENCE, ranks));
-    lines.add(time("nccl4j, without the vector API", Kind.PLAIN, ranks));
     lines.add(time("nccl4j, the ring alone", Kind.RING, ranks));
     List<Double> goals = goals(mode, IN_PROCESS_GOALS.get(ranks));
     lines.addAll(againstOpenMpi("nccl4j", Kind.REFERENCE, ranks, goals));
