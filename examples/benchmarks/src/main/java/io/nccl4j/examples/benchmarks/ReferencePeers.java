@@ -56,8 +56,7 @@ public final class ReferencePeers {
 
   /** What can be left out. */
   enum Row {
-    IN_PROCESS(
-        MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.PLAIN, Kind.RING),
+    IN_PROCESS(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.RING),
     SHARED_MEMORY(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.SHARED_MEMORY),
     TCP(TCP_SIZES, RANKS, Kind.GLOO, Kind.TCP),
     MANY_RANKS(LARGE, ReferenceReport.FEW_AND_MANY, Kind.REFERENCE),
