@@ -39,7 +39,8 @@ class StrangersTest {
 
   static List<Greeting> greetings() {
     return List.of(
-        new Greeting("another protocol", StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n")),
+        new Greeting(
+            "another protocol", StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n")),
         new Greeting("a message that is too large", header(Message.MAGIC, 1, Integer.MAX_VALUE)),
         new Greeting("a message of negative size", header(Message.MAGIC, 1, -1)),
         new Greeting("a kind that is none", header(Message.MAGIC, 99, 0)),
