@@ -21,9 +21,9 @@ final class Collective implements Transfer {
   private final RingTransfer[] rings;
   private final TreeTransfer[] trees;
   private final Transfer[] active;
-  private final DirectTransfer direct;
   private final ChainTransfer chain;
   private final Exchange exchange;
+  private DirectTransfer direct;
   private int activeCount;
   private String function;
   private long signature;
@@ -39,7 +39,6 @@ final class Collective implements Transfer {
     this.rings = new RingTransfer[channels];
     this.trees = new TreeTransfer[channels];
     this.active = new Transfer[channels];
-    this.direct = new DirectTransfer(this);
     this.chain = new ChainTransfer(this);
     this.exchange = new Exchange(member, World.Route.EXCHANGE);
   }
@@ -96,8 +95,7 @@ final class Collective implements Transfer {
   private void startAllReduce(Call call) {
     Algorithm algorithm = algorithm(call.bytes());
     if (algorithm == Algorithm.DIRECT) {
-      direct.start(call);
-      active[activeCount++] = direct;
+      direct().start(call);
       return;
     }
     boolean tree = algorithm == Algorithm.TREE;
@@ -127,6 +125,14 @@ final class Collective implements Transfer {
 
   private Algorithm ringOrTree(long bytes) {
     return member.size() > 2 && bytes <= TREE_BYTES ? Algorithm.TREE : Algorithm.RING;
+  }
+
+  private DirectTransfer direct() {
+    if (direct == null) {
+      direct = new DirectTransfer(this);
+    }
+    active[activeCount++] = direct;
+    return direct;
   }
 
   private RingTransfer ring(int channel) {
@@ -245,12 +251,16 @@ final class Collective implements Transfer {
 
   /** Leaves a collective that has failed: afterwards no other rank writes this rank's memory. */
   void withdraw() {
-    direct.withdraw();
+    if (direct != null) {
+      direct.withdraw();
+    }
   }
 
   /** Keeps no buffers reachable. */
   void forget() {
-    direct.forget();
+    if (direct != null) {
+      direct.forget();
+    }
   }
 
   /** Gives a slice back after it was read, having made sure that it was the sender's till then. */
