@@ -36,6 +36,7 @@ public final class Calls {
           new Way("CCalls.loop", "C, through the PLT"),
           new Way("CCalls.jni", "plain JNI"),
           new Way("GeneratedCalls.allReduce", "generated binding, no checks"),
+          new Way("GeneratedCalls.allReduceWithLongs", "linked with longs, no checks"),
           new Way("ContractCalls.allReduce", "nccl4j `allReduce`, all checks"),
           new Way("ContractCalls.allReduceInPlace", "nccl4j `allReduce` in place, all checks"),
           new Way("JavaCppCalls.allReduce", "JavaCPP `ncclAllReduce`"),
