@@ -396,9 +396,11 @@ public abstract sealed class Backend implements AutoCloseable
    * Launches the checked operations of one group, of communicators of this backend; all of them or,
    * if it throws, none to rely on.
    *
-   * @param calls the operations, in the order of the calls; at least one
+   * @param calls the operations, in the order of the calls; at least one. They are the caller's,
+   *     who may write others into the list later
+   * @param only the one communicator whose calls they are, or null where there may be several
    */
-  protected abstract void launchGroup(List<GroupCall> calls);
+  protected abstract void launchGroup(List<GroupCall> calls, Communicator only);
 
   /**
    * {@return for the backends, the checked operations that a lambda enqueues, none of them

@@ -22,6 +22,8 @@ public final class Buffer implements AutoCloseable {
   /** The {@link #device} of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
+  private static final int MOST_REMEMBERED = 8;
+
   // Never started: any thread but the one that a confined arena belongs to.
   private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
 
@@ -81,6 +83,7 @@ public final class Buffer implements AutoCloseable {
             buffer + " cannot be closed: " + holds.getFirst().holder + " still uses its memory");
       }
       place = Platform.NOWHERE;
+      Changes.tell();
       return true;
     }
 
@@ -177,6 +180,11 @@ public final class Buffer implements AutoCloseable {
   private final long count;
   private final long byteSize;
   private final int device;
+  private final int typeCode;
+  // The all-reduce of this buffer that came last; replaced a few times only, since each one is an
+  // object.
+  private OperationCall allReduce;
+  private int allReduces;
 
   private Buffer(
       Owner owner,
@@ -196,6 +204,7 @@ public final class Buffer implements AutoCloseable {
     this.count = count;
     this.byteSize = count * type.bytes();
     this.device = device;
+    this.typeCode = type.code();
   }
 
   /**
@@ -551,6 +560,24 @@ public final class Buffer implements AutoCloseable {
     owner.usedBy(progress, ticket);
   }
 
+  /** Returns the all-reduce of this buffer that is remembered, or null. */
+  OperationCall allReduce() {
+    return allReduce;
+  }
+
+  /** Remembers an all-reduce of this buffer, which was checked and then launched. */
+  void remember(OperationCall call) {
+    if (allReduce != call && allReduces < MOST_REMEMBERED) {
+      allReduces++;
+      allReduce = call;
+    }
+  }
+
+  /** Returns whether this buffer remembers one more call. */
+  boolean remembersMore() {
+    return allReduces < MOST_REMEMBERED;
+  }
+
   void checkOpen(String argument) {
     if (!owner.open()) {
       throw new IllegalStateException(argument + " is closed: " + this);
@@ -582,6 +609,13 @@ public final class Buffer implements AutoCloseable {
    */
   public long pointerAddress() {
     return address;
+  }
+
+  /**
+   * {@return the code of {@code ncclDataType_t} of the elements: {@code type().code()}, at hand}
+   */
+  public int typeCode() {
+    return typeCode;
   }
 
   /**

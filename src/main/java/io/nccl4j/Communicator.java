@@ -181,6 +181,21 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param stream the stream that orders the operation, of this rank's device
    */
   public final void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+    OperationCall known = send == null ? null : send.allReduce();
+    if (known != null && known.isAllReduce(this, recv, op, stream)) {
+      if (known.enter()) {
+        known.launch(send, recv, op, stream);
+        return;
+      }
+      if (known.holds() && Group.takes(known)) {
+        return;
+      }
+    }
+    allReduceAfterChecks(send, recv, op, stream);
+  }
+
+  private void allReduceAfterChecks(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+    long changes = Changes.withoutGroups(Changes.count());
     check(send, "send");
     checkUsable(recv, "recv");
     checkSameCount(send, recv);
@@ -189,7 +204,20 @@ public abstract sealed class Communicator implements AutoCloseable
       checkTypes(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
+    if (submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream)) {
+      rememberAllReduce(send, recv, op, stream, changes);
+    }
+  }
+
+  private void rememberAllReduce(
+      Buffer send, Buffer recv, ReduceOp op, Stream stream, long checkedAt) {
+    OperationCall known = send.allReduce();
+    if (known != null && known.isAllReduce(this, recv, op, stream)) {
+      known.launchedAt(checkedAt);
+    } else if (send.remembersMore() && op.standard() && entrance() != null) {
+      new OperationCall(Operation.ALL_REDUCE, this, send, recv, send.count(), op, NO_PEER, stream)
+          .launchedAt(checkedAt);
+    }
   }
 
   /**
@@ -731,7 +759,7 @@ public abstract sealed class Communicator implements AutoCloseable
       if (state == State.CLOSED || state == State.ABORTED) {
         return;
       }
-      state = State.ABORTED;
+      become(State.ABORTED);
       aborted = true;
     }
     try {
@@ -785,7 +813,7 @@ public abstract sealed class Communicator implements AutoCloseable
   /** Lets nobody use the communicator any more; returns whether there is a connection to close. */
   private synchronized boolean beginClose() {
     boolean connected = state.open();
-    state = State.CLOSED;
+    become(State.CLOSED);
     return connected;
   }
 
@@ -799,6 +827,11 @@ public abstract sealed class Communicator implements AutoCloseable
     return beginClose()
         ? inBackground("nccl4j-close", nothing(this::closeNow))
         : CompletableFuture.completedStage(null);
+  }
+
+  private void become(State next) {
+    state = next;
+    Changes.tell();
   }
 
   /** {@return whether the communicator is connected and neither closed nor aborted} */
@@ -827,7 +860,7 @@ public abstract sealed class Communicator implements AutoCloseable
   protected final synchronized void markRevoked() {
     if (state.open()) {
       aborted = true;
-      state = State.REVOKED;
+      become(State.REVOKED);
     }
   }
 
@@ -843,7 +876,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   protected final synchronized void markSuspended(boolean suspended) {
     if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
-      state = suspended ? State.SUSPENDED : State.CONNECTED;
+      become(suspended ? State.SUSPENDED : State.CONNECTED);
     }
   }
 
@@ -959,7 +992,7 @@ public abstract sealed class Communicator implements AutoCloseable
     }
     synchronized (this) {
       if (state == State.UNCONNECTED) {
-        state = State.CONNECTED;
+        become(State.CONNECTED);
         return;
       }
     }
@@ -1028,7 +1061,8 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  private void submit(
+  /** Launches an operation, or leaves that to a group or a graph; returns whether it did itself. */
+  private boolean submit(
       Operation operation,
       Buffer send,
       Buffer recv,
@@ -1042,22 +1076,23 @@ public abstract sealed class Communicator implements AutoCloseable
       checkFloat8(operation, type);
     }
     if (count == 0 && !operation.pointToPoint()) {
-      return;
+      return false;
     }
     if (Group.anyOpen()) {
       Group group = Group.current();
       if (group != null) {
-        group.add(new OperationCall(operation, this, send, recv, count, op, peer, stream));
-        return;
+        group.add(operation, this, send, recv, count, op, peer, stream);
+        return false;
       }
     }
     stream.usedBy(this);
     if (stream.captured()) {
       stream.checkCapturedHere();
       capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
-    } else {
-      launchAndCount(operation, send, recv, count, op, peer, stream);
+      return false;
     }
+    launchAndCount(operation, send, recv, count, op, peer, stream);
+    return true;
   }
 
   /** Launches an operation; unless it was refused, its stream now carries it. */
@@ -1320,6 +1355,15 @@ public abstract sealed class Communicator implements AutoCloseable
       ReduceOp op,
       int peer,
       Stream stream);
+
+  /**
+   * {@return what this rank has in common with the other ranks in this process and with nobody
+   * else: these objects are equal}
+   */
+  protected abstract Object world();
+
+  /** {@return the way in for calls that have been checked already, or null if there is none} */
+  protected abstract Entrance entrance();
 
   /**
    * Throws unless this rank can do the operation on a float8 type.

@@ -1,11 +1,13 @@
 package io.nccl4j;
 
+import java.util.AbstractList;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.RandomAccess;
 
 /**
  * Several operations launched as one, so that they progress together: sends and receives that need
@@ -20,16 +22,53 @@ import java.util.concurrent.atomic.AtomicInteger;
  * <p>Only operations are kept. Copies and events are enqueued at once, before them. What waits (a
  * completion and a copy to the host too) is refused on a stream that the group has operations for.
  *
- * <p>A group holds either operations or the making of communicators, not both.
+ * <p>A group holds either operations or the making of communicators, not both. In it, each rank of
+ * one communicator has streams of its own: a stream begins the second rank's part when it has done
+ * with the first one's, which waits for the second.
  *
  * @see <a href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/groups.html">Group
  *     calls</a>
  */
 public final class Group {
-  private static final ThreadLocal<Group> CURRENT = new ThreadLocal<>();
-  private static final AtomicInteger OPEN = new AtomicInteger();
+  private static final int MOST_SLOTS = 4096;
+  private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
-  private final List<GroupCall> calls = new ArrayList<>();
+  // The group that was opened last, by any thread. Mostly it is one's own, and is found more
+  // quickly
+  // so than by the thread-local.
+  private static Group lastOpened;
+
+  /** A communicator and a stream that orders calls of it. */
+  private record Way(Communicator communicator, Stream stream) {}
+
+  /** The calls, without a copy. */
+  private final class Calls extends AbstractList<GroupCall> implements RandomAccess {
+    @Override
+    public GroupCall get(int index) {
+      return slots[Objects.checkIndex(index, count)];
+    }
+
+    @Override
+    public int size() {
+      return count;
+    }
+  }
+
+  // A thread has one group for all its life. The slots keep the calls of the last time: where the
+  // same call comes again, which it mostly does, nothing need be made or written.
+  private final Thread thread = Thread.currentThread();
+  private final Calls calls = new Calls();
+  private GroupCall[] slots = new GroupCall[16];
+  private int count;
+  private int depth;
+  private boolean launching;
+  private long openedAt;
+
+  // Whose calls they are: the first one's, of which there is often no other.
+  private Communicator firstCommunicator;
+  private Stream firstStream;
+  private final List<Way> otherWays = new ArrayList<>();
+
   private final List<Communicator> unconnected = new ArrayList<>();
   // For each unconnected one the communicator that it is split from, or null.
   private final List<Communicator> parents = new ArrayList<>();
@@ -45,49 +84,72 @@ public final class Group {
    * @throws NcclException if launching failed; no operation of the group may be taken for done
    * @throws IllegalStateException if operations and the making of communicators meet in one group,
    *     if a communicator is split twice in it, or if something it uses was closed before its end
-   * @throws IllegalArgumentException if blocking and non-blocking communicators of NCCL meet in it
+   * @throws IllegalArgumentException if two ranks of one communicator have calls on one stream in
+   *     it, or if blocking and non-blocking communicators of NCCL meet in it
    */
   public static void run(Runnable body) {
     Objects.requireNonNull(body, "body");
-    Group outer = CURRENT.get();
-    Group group = outer == null ? new Group() : outer;
-    if (outer == null) {
-      CURRENT.set(group);
-      OPEN.incrementAndGet();
+    Group group = ofThread();
+    boolean outermost = group.depth == 0;
+    if (outermost) {
+      group.open();
     }
-    int calls = group.calls.size();
-    int unconnected = group.unconnected.size();
+    group.runBody(body);
+    if (outermost) {
+      try {
+        group.launch();
+      } finally {
+        group.clear();
+      }
+    }
+  }
+
+  private static Group ofThread() {
+    Group group = OF_THREAD.get();
+    if (group == null || group.launching) {
+      group = new Group();
+      OF_THREAD.set(group);
+    }
+    return group;
+  }
+
+  private void open() {
+    if (lastOpened != this) {
+      lastOpened = this;
+    }
+    openedAt = Changes.withoutGroups(Changes.count());
+  }
+
+  private void runBody(Runnable body) {
+    int callsBefore = count;
+    int unconnectedBefore = unconnected.size();
     boolean returned = false;
+    depth++;
+    Changes.groupOpened();
     try {
       body.run();
       returned = true;
     } finally {
+      Changes.groupClosed();
+      depth--;
       if (!returned) {
-        group.forget(calls, unconnected);
+        forget(callsBefore, unconnectedBefore);
       }
-      if (outer == null) {
-        OPEN.decrementAndGet();
-        CURRENT.remove();
-      }
-    }
-    if (outer == null) {
-      group.launch();
     }
   }
 
-  /**
-   * Returns whether any thread has a group open. A thread with an open group of its own always sees
-   * true.
-   */
+  /** Returns whether any thread has a group open, which is quickly known. */
   static boolean anyOpen() {
-    // A plain read: only the thread's own groups matter, and those it counted itself. This keeps
-    // the thread-local off the hot path.
-    return OPEN.getPlain() != 0;
+    return Changes.groupsOpen();
   }
 
   /** Returns this thread's open group, or null. */
   static Group current() {
-    return CURRENT.get();
+    Group group = lastOpened;
+    if (group == null || group.thread != Thread.currentThread()) {
+      group = OF_THREAD.get();
+    }
+    return group == null || group.depth == 0 ? null : group;
   }
 
   /** Throws if this thread's group keeps calls of a stream, which another call means to follow. */
@@ -101,15 +163,65 @@ public final class Group {
     }
   }
 
+  /** Keeps a call that needs no checks, if this thread has a group open; returns whether it has. */
+  static boolean takes(GroupCall call) {
+    Group group = current();
+    if (group == null) {
+      return false;
+    }
+    group.add(call);
+    return true;
+  }
+
+  /** Keeps a checked operation. */
+  void add(
+      Operation operation,
+      Communicator communicator,
+      Buffer send,
+      Buffer recv,
+      long elements,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    if (count < slots.length
+        && slots[count] instanceof OperationCall known
+        && known.is(operation, communicator, send, recv, elements, op, peer, stream)) {
+      add(known);
+    } else {
+      add(new OperationCall(operation, communicator, send, recv, elements, op, peer, stream));
+    }
+  }
+
   void add(GroupCall call) {
     if (!unconnected.isEmpty()) {
       throw mixed();
     }
-    calls.add(call);
+    if (call.stream() != firstStream || call.communicator() != firstCommunicator) {
+      addWay(call);
+    }
+    if (count == slots.length) {
+      slots = Arrays.copyOf(slots, 2 * count);
+    }
+    if (slots[count] != call) {
+      slots[count] = call;
+    }
+    count++;
+  }
+
+  private void addWay(GroupCall call) {
+    if (count == 0) {
+      firstCommunicator = call.communicator();
+      firstStream = call.stream();
+      return;
+    }
+    Way way = new Way(call.communicator(), call.stream());
+    if (!otherWays.contains(way)) {
+      otherWays.add(way);
+    }
   }
 
   void add(Communicator communicator, Communicator parent) {
-    if (!calls.isEmpty()) {
+    if (count > 0) {
       throw mixed();
     }
     if (parent != null && parents.contains(parent)) {
@@ -140,11 +252,27 @@ public final class Group {
   }
 
   private void forget(int keptCalls, int keptUnconnected) {
-    calls.subList(keptCalls, calls.size()).clear();
+    if (count > keptCalls) {
+      count = keptCalls;
+      otherWays.clear();
+      calls.stream()
+          .filter(kept -> kept.stream() != firstStream || kept.communicator() != firstCommunicator)
+          .forEach(this::addWay);
+    }
     List<Communicator> dropped = unconnected.subList(keptUnconnected, unconnected.size());
     dropped.forEach(Communicator::abort);
     dropped.clear();
     parents.subList(keptUnconnected, parents.size()).clear();
+  }
+
+  private void clear() {
+    count = 0;
+    otherWays.clear();
+    unconnected.clear();
+    parents.clear();
+    if (slots.length > MOST_SLOTS) {
+      slots = Arrays.copyOf(slots, MOST_SLOTS);
+    }
   }
 
   /**
@@ -155,29 +283,25 @@ public final class Group {
    */
   static List<GroupCall> record(Runnable body) {
     Objects.requireNonNull(body, "body");
-    if (CURRENT.get() != null) {
+    Group group = ofThread();
+    if (group.depth > 0) {
       throw new IllegalStateException("what a group launches cannot be recorded in it");
     }
-    Group group = new Group();
-    boolean makesCommunicators;
-    CURRENT.set(group);
-    OPEN.incrementAndGet();
+    group.open();
     try {
-      body.run();
+      group.runBody(body);
+      if (!group.unconnected.isEmpty()) {
+        group.forget(group.count, 0);
+        throw mixed();
+      }
+      for (GroupCall call : group.calls) {
+        checkStillOpen(call);
+        call.stream().checkNotCaptured("recording");
+      }
+      return List.copyOf(group.calls);
     } finally {
-      OPEN.decrementAndGet();
-      CURRENT.remove();
-      makesCommunicators = !group.unconnected.isEmpty();
-      group.forget(group.calls.size(), 0);
+      group.clear();
     }
-    if (makesCommunicators) {
-      throw mixed();
-    }
-    for (GroupCall call : group.calls) {
-      checkStillOpen(call);
-      call.stream().checkNotCaptured("recording");
-    }
-    return List.copyOf(group.calls);
   }
 
   /** Throws if anything was closed between the call and the end of its group. */
@@ -188,22 +312,105 @@ public final class Group {
   }
 
   private void launch() {
-    if (!unconnected.isEmpty()) {
-      checkParents();
-      Communicator.connectTogether(unconnected);
+    launching = true;
+    try {
+      if (!unconnected.isEmpty()) {
+        checkParents();
+        Communicator.connectTogether(List.copyOf(unconnected));
+      } else if (count > 0) {
+        launchCalls();
+      }
+    } finally {
+      launching = false;
+    }
+  }
+
+  private void launchCalls() {
+    if (openedAt != Changes.withoutGroups(Changes.count())) {
+      calls.forEach(Group::checkStillOpen);
+    }
+    if (!otherWays.isEmpty()) {
+      checkRanksApart();
+    }
+    boolean captured = prepare(firstCommunicator, firstStream);
+    for (Way way : otherWays) {
+      captured |= prepare(way.communicator(), way.stream());
+    }
+    if (captured) {
+      launchCaptured();
       return;
     }
-    Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
-    for (GroupCall call : calls) {
-      Stream stream = call.stream();
-      checkStillOpen(call);
-      stream.usedBy(call.communicator());
-      if (stream.captured()) {
-        stream.checkCapturedHere();
-        captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
+    boolean refused = false;
+    try {
+      launchTogether(calls, otherWays.isEmpty() ? firstCommunicator : null);
+    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
+      refused = ofOneBackend(calls);
+      throw e;
+    } finally {
+      if (!refused) {
+        carry();
       }
     }
-    launchAndCount(captured.isEmpty() ? calls : launchable());
+  }
+
+  /**
+   * Throws if two ranks of one communicator share a stream: what the first one enqueues waits for
+   * the second one's, which the stream begins after it.
+   */
+  private void checkRanksApart() {
+    List<Way> earlier = new ArrayList<>(List.of(new Way(firstCommunicator, firstStream)));
+    for (Way way : otherWays) {
+      for (Way other : earlier) {
+        if (way.stream == other.stream
+            && way.communicator != other.communicator
+            && way.communicator.world().equals(other.communicator.world())) {
+          throw new IllegalArgumentException(
+              "the group has calls of "
+                  + other.communicator
+                  + " and of "
+                  + way.communicator
+                  + ", two ranks that need each other, on one stream, where the first would wait for the second for ever; each rank needs a stream of its own: "
+                  + way.stream);
+        }
+      }
+      earlier.add(way);
+    }
+  }
+
+  /** Tells a stream whose calls come; returns whether it is being captured. */
+  private static boolean prepare(Communicator communicator, Stream stream) {
+    stream.usedBy(communicator);
+    if (stream.captured()) {
+      stream.checkCapturedHere();
+    }
+    return stream.captured();
+  }
+
+  /** Remembers what the calls use, now that their streams carry them. */
+  private void carry() {
+    for (int i = 0; i < count; i++) {
+      if (slots[i] instanceof OperationCall operation) {
+        operation.carried();
+        operation.launchedAt(openedAt);
+      } else {
+        slots[i].stream().carries(slots[i]);
+      }
+    }
+  }
+
+  private void launchCaptured() {
+    Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
+    List<GroupCall> launched = new ArrayList<>();
+    for (GroupCall call : calls) {
+      Stream stream = call.stream();
+      if (stream.captured()) {
+        captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
+      }
+      if (!stream.captured() || stream.capturesNatively()) {
+        launched.add(call);
+      }
+    }
+    launchAndCount(launched);
     captured.forEach(Stream::keep);
   }
 
@@ -225,24 +432,26 @@ public final class Group {
     }
   }
 
-  /** Returns the calls that are not only recorded. */
-  private List<GroupCall> launchable() {
-    return calls.stream()
-        .filter(call -> !call.stream().captured() || call.stream().capturesNatively())
-        .toList();
-  }
-
   /** Launches checked calls together, as far as they are of one backend. */
   static void launchPerBackend(List<GroupCall> calls) {
+    launchTogether(calls, null);
+  }
+
+  /** Launches checked calls, which may be of one communicator only. */
+  private static void launchTogether(List<GroupCall> calls, Communicator only) {
+    if (only != null) {
+      only.backend().launchGroup(calls, only);
+      return;
+    }
     if (ofOneBackend(calls)) {
-      calls.getFirst().communicator().backend().launchGroup(calls);
+      calls.getFirst().communicator().backend().launchGroup(calls, null);
       return;
     }
     Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
     for (GroupCall call : calls) {
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
-    perBackend.forEach(Backend::launchGroup);
+    perBackend.forEach((backend, together) -> backend.launchGroup(together, null));
   }
 
   private static boolean ofOneBackend(List<GroupCall> calls) {

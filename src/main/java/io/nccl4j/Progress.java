@@ -10,9 +10,11 @@ import org.apache.logging.log4j.LogManager;
  * How far a stream has come, as far as anybody has looked: so that memory which work still uses is
  * not given back beneath it.
  *
- * <p>Whatever uses a buffer takes a ticket when it has been enqueued. A wait that has succeeded has
- * passed the tickets that were out when it began. Only where no wait tells is the stream itself
- * asked.
+ * <p>Whatever uses a buffer takes a ticket when it has been enqueued: the number of the span that
+ * the stream is in. Whoever is about to look how far the stream is begins a new span; if it then
+ * finds the stream at its end, all tickets of the spans before are passed. So work that is enqueued
+ * between two looks shares a ticket, and taking it again changes nothing. Only where no wait tells
+ * is the stream itself asked.
  */
 final class Progress {
   /** A mark that this stream waits for: reached once this stream has passed a ticket of its own. */
@@ -22,8 +24,9 @@ final class Progress {
   private record Deferred(long ticket, Runnable action) {}
 
   private final Stream stream;
-  // Counted plainly: where two threads use one stream, a lost count makes tickets equal, not early.
-  private long enqueued;
+  // Read plainly, after the work has been enqueued: whoever began a new span since may have missed
+  // that work, and whoever began it before finds it.
+  private long span = 1;
   private long lastCollective;
   private volatile long passed;
   private final Map<Progress, Following> following = new HashMap<>();
@@ -37,26 +40,26 @@ final class Progress {
     return stream;
   }
 
-  /** Takes the next ticket. */
-  long next() {
-    return ++enqueued;
+  /** Returns a ticket for what has been enqueued. */
+  long ticket() {
+    return span;
   }
 
-  /** Says that the last ticket is a collective's. */
-  void collective() {
-    lastCollective = enqueued;
+  /** Says that a ticket is a collective's. */
+  void collective(long ticket) {
+    lastCollective = ticket;
   }
 
-  /** Returns the last ticket. */
-  long enqueued() {
-    return enqueued;
+  /** Begins a new span, and returns the last ticket of those before: all that are out. */
+  synchronized long enqueued() {
+    return span++;
   }
 
   /** Notes that the stream waits for another one's mark from here on; null is no mark. */
   void follows(Event.Marked marked) {
     if (marked != null && marked.progress() != this) {
       synchronized (this) {
-        following.put(marked.progress(), new Following(next(), marked.ticket()));
+        following.put(marked.progress(), new Following(ticket(), marked.ticket()));
       }
     }
   }
@@ -102,7 +105,7 @@ final class Progress {
     if (ticket <= passed) {
       return true;
     }
-    long before = enqueued;
+    long before = enqueued();
     if (!stream.endReached()) {
       return false;
     }

@@ -41,6 +41,11 @@ public abstract sealed class ReduceOp {
     return label;
   }
 
+  /** Returns whether it is one of the five that every communicator has, for every type. */
+  final boolean standard() {
+    return this instanceof Standard;
+  }
+
   /** Throws unless the operator may reduce this type in this communicator. */
   abstract void check(Communicator communicator, DataType type);
 

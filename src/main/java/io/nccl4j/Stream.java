@@ -259,6 +259,7 @@ public abstract sealed class Stream implements AutoCloseable
     beginCapture();
     captor = Thread.currentThread();
     kept = new ArrayList<>();
+    Changes.tell();
   }
 
   /** Keeps operations that were launched together for the graph. */
@@ -328,7 +329,10 @@ public abstract sealed class Stream implements AutoCloseable
 
   /** Remembers that what has been enqueued uses these buffers, each of which may be null. */
   final void uses(Buffer one, Buffer another) {
-    long ticket = progress.next();
+    uses(one, another, progress.ticket());
+  }
+
+  private void uses(Buffer one, Buffer another, long ticket) {
     if (one != null) {
       one.usedBy(progress, ticket);
     }
@@ -343,18 +347,19 @@ public abstract sealed class Stream implements AutoCloseable
       carries(one.send(), one.recv(), one.op());
       return;
     }
-    long ticket = progress.next();
+    long ticket = progress.ticket();
     call.operands().forEach(operand -> operand.usedBy(progress, ticket));
-    progress.collective();
+    progress.collective(ticket);
   }
 
   /** Remembers what an operation uses that has been enqueued. */
   final void carries(Buffer send, Buffer recv, ReduceOp op) {
-    uses(send, recv);
+    long ticket = progress.ticket();
+    uses(send, recv, ticket);
     if (op instanceof ReduceOp.PreMulSum created && created.scalar() != null) {
-      uses(created.scalar(), null);
+      uses(created.scalar(), null, ticket);
     }
-    progress.collective();
+    progress.collective(ticket);
   }
 
   /** Waits for copies, which end by themselves. */
@@ -579,13 +584,18 @@ public abstract sealed class Stream implements AutoCloseable
     }
     if (!foreign() && carriesPendingCollective()) {
       abandoned = true;
-      place = Platform.NOWHERE;
+      end();
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
               .formatted(lastUser, this));
     }
-    place = Platform.NOWHERE;
+    end();
     giveBack();
+  }
+
+  private void end() {
+    place = Platform.NOWHERE;
+    Changes.tell();
   }
 
   private boolean carriesPendingCollective() {

@@ -1,7 +1,12 @@
 package io.nccl4j.nccl;
 
+import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.Entrance;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.ProcessBarrier;
 import java.lang.foreign.Arena;
@@ -20,7 +25,7 @@ import java.util.concurrent.locks.LockSupport;
  * the communicator, once, to free it: NCCL frees at once, also under the feet of a thread that is
  * still in a call.
  */
-final class CommunicatorHandle {
+final class CommunicatorHandle extends Entrance {
   private static final VarHandle INSIDE;
   private static final long LOOK_NANOS = 50_000;
 
@@ -95,11 +100,28 @@ final class CommunicatorHandle {
     return tryEnter(ENQUEUING);
   }
 
-  private boolean tryEnter(int how) {
+  /**
+   * Lets this thread in for a moment, to look whether it may stay, and to leave again in any case.
+   *
+   * @return false if another thread is inside
+   */
+  @Override
+  protected boolean occupy() {
+    return occupy(ENQUEUING);
+  }
+
+  private boolean occupy(int how) {
     if ((int) INSIDE.getOpaque(this) != NOBODY) {
       return false;
     }
     INSIDE.setOpaque(this, how);
+    return true;
+  }
+
+  private boolean tryEnter(int how) {
+    if (!occupy(how)) {
+      return false;
+    }
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
     if (ended) {
@@ -127,8 +149,26 @@ final class CommunicatorHandle {
         owner + by + "; one thread at a time may use a communicator, and abort ends its call");
   }
 
+  @Override
+  protected int allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+    return EnqueueCalls.allReduce(
+        send.pointerAddress(),
+        recv.pointerAddress(),
+        send.count(),
+        send.typeCode(),
+        op.code(),
+        address,
+        ((CudaStream) stream).address());
+  }
+
+  @Override
+  protected void settle(int result) {
+    owner.settle(result, "ncclAllReduce");
+  }
+
   /** Lets this thread out; if the communicator ended meanwhile, this thread frees it. */
-  void leave() {
+  @Override
+  protected void leave() {
     INSIDE.setRelease(this, NOBODY);
     if (ended) {
       owner.freeIfNobodyInside();

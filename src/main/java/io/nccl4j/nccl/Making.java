@@ -24,6 +24,9 @@ sealed interface Making {
     library.require(function());
   }
 
+  /** Returns what the ranks that are made together have in common; called once. */
+  Object world();
+
   /** Waits for what must be over before the call. */
   default void prepare() {
     // Most calls need nothing.
@@ -55,6 +58,11 @@ sealed interface Making {
   /** A rank of a communicator with one id. */
   record Init(UniqueId id, int size, int rank) implements Making {
     @Override
+    public Object world() {
+      return id;
+    }
+
+    @Override
     public String function() {
       return "ncclCommInitRankConfig";
     }
@@ -75,6 +83,11 @@ sealed interface Making {
   /** A rank of a communicator with several ids. */
   record InitScalable(List<UniqueId> ids, int size, int rank) implements Making {
     @Override
+    public Object world() {
+      return List.copyOf(ids);
+    }
+
+    @Override
     public String function() {
       return "ncclCommInitRankScalable";
     }
@@ -90,6 +103,11 @@ sealed interface Making {
 
   /** A child of a split. */
   record Split(NcclCommunicator parent, int color, int key) implements Making {
+    @Override
+    public Object world() {
+      return parent.nextWorld(color);
+    }
+
     @Override
     public String function() {
       return "ncclCommSplit";
@@ -111,6 +129,11 @@ sealed interface Making {
   /** A child of a shrink. */
   record Shrink(NcclCommunicator parent, SortedSet<Integer> excluded, ShrinkMode mode)
       implements Making {
+    @Override
+    public Object world() {
+      return parent.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
     @Override
     public String function() {
       return "ncclCommShrink";
@@ -153,6 +176,11 @@ sealed interface Making {
     private static final int KEEPS_ITS_RANK = -1;
 
     @Override
+    public Object world() {
+      return parent.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
+    @Override
     public String function() {
       return "ncclCommGrow";
     }
@@ -182,6 +210,12 @@ sealed interface Making {
 
   /** The end of a new rank of a growing communicator. */
   record Join(UniqueId id, int newSize, int rank) implements Making {
+    @Override
+    public Object world() {
+      // The old ranks do not learn the id: with them it has nothing in common here.
+      return id;
+    }
+
     @Override
     public String function() {
       return "ncclCommGrow";

@@ -414,7 +414,11 @@ public final class NcclBackend extends Backend {
   }
 
   @Override
-  protected void launchGroup(List<GroupCall> calls) {
-    NcclGroup.launch(calls);
+  protected void launchGroup(List<GroupCall> calls, Communicator only) {
+    if (only == null) {
+      NcclGroup.launch(calls);
+    } else {
+      NcclGroup.launch(calls, (NcclCommunicator) only);
+    }
   }
 }

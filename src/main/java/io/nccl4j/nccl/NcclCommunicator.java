@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Entrance;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
@@ -79,6 +80,10 @@ public final class NcclCommunicator extends Communicator {
   private final NcclBackend backend;
   private final NcclConfig settings;
   private final Making making;
+  // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
+  // which comes in the same order on every rank.
+  private final Object world;
+  private int children;
   private final CommunicatorHandle handle = new CommunicatorHandle(this);
   private final Registrations registrations = new Registrations(this);
   private final List<Window> windows = new CopyOnWriteArrayList<>();
@@ -93,6 +98,8 @@ public final class NcclCommunicator extends Communicator {
   private boolean blocking;
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
   private boolean direct;
+  // The handle's pointer, for the hot path.
+  private long address;
 
   NcclCommunicator(
       NcclBackend backend, NcclConfig settings, int device, int rank, int size, Making making) {
@@ -102,6 +109,7 @@ public final class NcclCommunicator extends Communicator {
     this.backend = backend;
     this.settings = settings;
     this.making = making;
+    this.world = making.world();
     this.blocking = NativeConfig.blocking(settings);
   }
 
@@ -541,6 +549,7 @@ public final class NcclCommunicator extends Communicator {
       // NCCL's configuration files may have set the variable meanwhile.
       blocking = NativeConfig.blocking(settings);
       handle.publish();
+      address = handle.pointer().address();
       if (handle.made()) {
         settle(nccl_h.ncclSuccess(), making.function());
         place(
@@ -596,6 +605,21 @@ public final class NcclCommunicator extends Communicator {
     } finally {
       leave();
     }
+  }
+
+  @Override
+  protected Object world() {
+    return world;
+  }
+
+  /** Returns what the ranks of the next communicator have in common that is made of this one. */
+  Object nextWorld(int color) {
+    return List.of(world, ++children, color);
+  }
+
+  @Override
+  protected Entrance entrance() {
+    return direct ? handle : null;
   }
 
   /** Lets this thread in until it calls {@link #leave}. */
@@ -755,9 +779,9 @@ public final class NcclCommunicator extends Communicator {
           send.pointerAddress(),
           recv.pointerAddress(),
           count,
-          send.type().code(),
+          send.typeCode(),
           op.code(),
-          handle.address(),
+          address,
           stream);
     }
     return callOther(operation, send, recv, count, op, peer, stream);

@@ -1,6 +1,5 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.BackendCall;
 import io.nccl4j.GroupCall;
 import io.nccl4j.Operation;
 import io.nccl4j.OperationCall;
@@ -38,6 +37,8 @@ final class NcclGroup {
           Operation.ALL_GATHER,
           Operation.REDUCE_SCATTER);
 
+  private static final IntSupplier GROUP_END = nccl_h::ncclGroupEnd;
+
   private NcclGroup() {}
 
   /**
@@ -50,11 +51,24 @@ final class NcclGroup {
     try {
       enter(calls, communicators);
       boolean blocking = communicator(calls.getFirst()).blocking();
-      IntSupplier end =
-          blocking ? nccl_h::ncclGroupEnd : () -> endUnasked(communicators.iterator());
+      IntSupplier end = blocking ? GROUP_END : () -> endUnasked(communicators.iterator());
       settle(communicators, callTogether(calls, end));
     } finally {
       communicators.forEach(NcclCommunicator::leave);
+    }
+  }
+
+  /** Launches calls of one communicator together, in the same way. */
+  static void launch(List<GroupCall> calls, NcclCommunicator communicator) {
+    communicator.enter("ncclGroupStart");
+    try {
+      IntSupplier end = communicator.blocking() ? GROUP_END : () -> communicator.guarded(GROUP_END);
+      int result = callTogether(calls, end);
+      if (result != 0) {
+        communicator.settle(result, "ncclGroupEnd");
+      }
+    } finally {
+      communicator.leave();
     }
   }
 
@@ -149,8 +163,9 @@ final class NcclGroup {
     NcclResults.check(nccl_h.ncclGroupStart(), "ncclGroupStart");
     boolean complete = false;
     try {
-      for (GroupCall call : calls) {
-        enqueue(call);
+      // By index: an iterator would be an object.
+      for (int i = 0; i < calls.size(); i++) {
+        enqueue(calls.get(i));
       }
       complete = true;
     } finally {
@@ -164,10 +179,11 @@ final class NcclGroup {
   }
 
   private static void enqueue(GroupCall call) {
-    switch (call) {
-      case OperationCall operation -> communicator(call).enqueue(operation);
+    if (call instanceof OperationCall operation) {
+      communicator(call).enqueue(operation);
+    } else {
       // The only calls of its own that this backend submits.
-      case BackendCall own -> communicator(call).enqueue((OneSided) own);
+      communicator(call).enqueue((OneSided) call);
     }
   }
 

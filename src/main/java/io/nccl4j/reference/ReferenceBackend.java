@@ -205,7 +205,7 @@ public final class ReferenceBackend extends Backend {
   }
 
   @Override
-  protected void launchGroup(List<GroupCall> calls) {
+  protected void launchGroup(List<GroupCall> calls, Communicator only) {
     GroupLaunch.of(calls).launch();
   }
 }

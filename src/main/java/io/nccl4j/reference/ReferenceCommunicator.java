@@ -4,6 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Entrance;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
@@ -254,6 +255,16 @@ public final class ReferenceCommunicator extends Communicator {
   @Override
   protected void checkFloat8(Operation operation, DataType type) {
     // The reference moves and reduces every type.
+  }
+
+  @Override
+  protected Object world() {
+    return member.world();
+  }
+
+  @Override
+  protected Entrance entrance() {
+    return null;
   }
 
   @Override

@@ -72,6 +72,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class RepeatedCalls extends RepeatedCallsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class PendingUse extends PendingUseContract {
     @Override
     BackendUnderTest underTest() {

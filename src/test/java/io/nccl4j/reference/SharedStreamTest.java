@@ -1,0 +1,92 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** Two ranks on one device: in a group, each needs a stream of its own, as on GPUs. */
+class SharedStreamTest {
+  @Test
+  void twoRanksOnOneStreamAreRefusedAndTwoStreamsAreNot() {
+    try (Backend backend = Backend.reference(1)) {
+      List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 0);
+      check(backend, ranks);
+      List<Communicator> children = new ArrayList<>();
+      Group.run(() -> ranks.forEach(rank -> children.add(rank.split(3, 0))));
+      check(backend, children);
+      children.forEach(Communicator::abort);
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  @Test
+  void twoCommunicatorsOnOneStreamAreNotTwoRanks() {
+    try (Backend backend = Backend.reference(1);
+        Stream stream = backend.newStream(0);
+        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+      Communicator one = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
+      Communicator another = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
+      value.segment().set(ValueLayout.JAVA_INT, 0, 5);
+      Group.run(
+          () -> {
+            one.allReduce(value, value, ReduceOp.SUM, stream);
+            another.allReduce(value, value, ReduceOp.SUM, stream);
+          });
+      stream.synchronize();
+      assertEquals(5, value.segment().get(ValueLayout.JAVA_INT, 0));
+      one.close();
+      another.close();
+    }
+  }
+
+  private static void check(Backend backend, List<Communicator> ranks) {
+    try (Stream shared = backend.newStream(0);
+        Stream own = backend.newStream(0);
+        Buffer zero = backend.allocate(0, DataType.INT32, 1);
+        Buffer one = backend.allocate(0, DataType.INT32, 1)) {
+      zero.copyFrom(MemorySegment.ofArray(new int[] {10}), shared);
+      one.copyFrom(MemorySegment.ofArray(new int[] {20}), shared);
+      shared.synchronize();
+      IllegalArgumentException refused =
+          assertThrows(
+              IllegalArgumentException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        ranks.get(0).allReduce(zero, zero, ReduceOp.SUM, shared);
+                        ranks.get(1).allReduce(one, one, ReduceOp.SUM, shared);
+                      }));
+      assertEquals(
+          "the group has calls of "
+              + ranks.get(0)
+              + " and of "
+              + ranks.get(1)
+              + ", two ranks that need each other, on one stream, where the first would wait for the second for ever; each rank needs a stream of its own: "
+              + shared,
+          refused.getMessage());
+      Group.run(
+          () -> {
+            ranks.get(0).allReduce(zero, zero, ReduceOp.SUM, shared);
+            ranks.get(1).allReduce(one, one, ReduceOp.SUM, own);
+          });
+      int[] sums = new int[2];
+      zero.copyTo(MemorySegment.ofArray(sums).asSlice(0, 4), shared);
+      one.copyTo(MemorySegment.ofArray(sums).asSlice(4, 4), own);
+      assertArrayEquals(new int[] {30, 30}, sums);
+    }
+  }
+}
