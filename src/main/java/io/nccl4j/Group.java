@@ -34,8 +34,7 @@ public final class Group {
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
   // The group that was opened last, by any thread. Mostly it is one's own, and is found more
-  // quickly
-  // so than by the thread-local.
+  // quickly so than by the thread-local.
   private static Group lastOpened;
 
   /** A communicator and a stream that orders calls of it. */
@@ -326,8 +325,12 @@ public final class Group {
   }
 
   private void launchCalls() {
-    if (openedAt != Changes.withoutGroups(Changes.count())) {
-      calls.forEach(Group::checkStillOpen);
+    boolean changed = openedAt != Changes.withoutGroups(Changes.count());
+    for (int i = 0; i < count; i++) {
+      // What only a backend knows, such as a window, may end without being told as a change.
+      if (changed || !(slots[i] instanceof OperationCall)) {
+        checkStillOpen(slots[i]);
+      }
     }
     if (!otherWays.isEmpty()) {
       checkRanksApart();
