@@ -3,8 +3,8 @@ package io.nccl4j.reference;
 /** How the reference backend carries out an all-reduce. */
 public enum Algorithm {
   /**
-   * What is fastest: {@link #DIRECT} where all ranks are in one process, else the tree for small
-   * data and the ring for large.
+   * What is fastest: {@link #DIRECT} where all ranks are on one host, else the tree for small data
+   * and the ring for large.
    */
   AUTO,
   /**
@@ -12,7 +12,9 @@ public enum Algorithm {
    * out of every rank's input and stores it to every rank's output, in one pass. Each part is
    * folded from the same ranks in the same order as on the ring, so the results are the bits of
    * {@link #RING} with the same options, except that which of the many NaNs results is not
-   * promised. With ranks in other processes it is {@link #RING}.
+   * promised. In several processes of one host, ranks put their inputs and results into memory that
+   * all share ({@link Links#AUTO}), round by round, for the same bits. With ranks on other hosts it
+   * is {@link #RING}.
    */
   DIRECT,
   /**

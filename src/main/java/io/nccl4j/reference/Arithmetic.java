@@ -116,6 +116,30 @@ final class Arithmetic {
         last && divides ? ranks : 1);
   }
 
+  /** Combines two runs that have been multiplied already, as the operator wants them. */
+  void foldScaled(
+      MemorySegment own,
+      long ownOffset,
+      MemorySegment partial,
+      long partialOffset,
+      MemorySegment out,
+      long outOffset,
+      long count,
+      boolean last) {
+    kernel.combine(
+        combine,
+        own,
+        ownOffset,
+        false,
+        0,
+        partial,
+        partialOffset,
+        out,
+        outOffset,
+        count,
+        last && divides ? ranks : 1);
+  }
+
   /** Folds what came from other ranks onto an earlier result, which is not multiplied again. */
   void foldMore(
       MemorySegment sum,

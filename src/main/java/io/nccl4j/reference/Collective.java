@@ -24,6 +24,7 @@ final class Collective implements Transfer {
   private final ChainTransfer chain;
   private final Exchange exchange;
   private DirectTransfer direct;
+  private SharedTransfer shared;
   private int activeCount;
   private String function;
   private long signature;
@@ -95,7 +96,7 @@ final class Collective implements Transfer {
   private void startAllReduce(Call call) {
     Algorithm algorithm = algorithm(call.bytes());
     if (algorithm == Algorithm.DIRECT) {
-      direct().start(call);
+      startDirect(call);
       return;
     }
     boolean tree = algorithm == Algorithm.TREE;
@@ -112,10 +113,23 @@ final class Collective implements Transfer {
     }
   }
 
+  private void startDirect(Call call) {
+    if (member.world().inOneProcess()) {
+      direct().start(call);
+      return;
+    }
+    if (shared == null) {
+      shared = new SharedTransfer(this);
+    }
+    shared.start(call);
+    active[activeCount++] = shared;
+  }
+
   /** Chooses by what all ranks know alike. */
   private Algorithm algorithm(long bytes) {
     Algorithm wanted = member.world().options().algorithm();
-    boolean direct = member.world().inOneProcess();
+    World world = member.world();
+    boolean direct = world.inOneProcess() || world.hostMemory().isShared();
     return switch (wanted) {
       case AUTO -> direct ? Algorithm.DIRECT : ringOrTree(bytes);
       case DIRECT -> direct ? Algorithm.DIRECT : Algorithm.RING;
@@ -238,6 +252,18 @@ final class Collective implements Transfer {
     }
   }
 
+  /**
+   * Returns whether what a rank of another process has signed is of this collective; throws once
+   * that rank has said of which else it is.
+   */
+  boolean agrees(long signed, int source) {
+    if (signed != signature) {
+      checkForeign(source);
+      return false;
+    }
+    return true;
+  }
+
   /** Throws for what has come from another operation, as soon as its rank has said which. */
   private void checkForeign(int source) {
     member.checkFault(function);
@@ -260,6 +286,9 @@ final class Collective implements Transfer {
   void forget() {
     if (direct != null) {
       direct.forget();
+    }
+    if (shared != null) {
+      shared.forget();
     }
   }
 

@@ -57,6 +57,7 @@ final class World {
   private final ConcurrentHashMap<Occasion, Growth> growths = new ConcurrentHashMap<>();
   private final AtomicReference<Fault> fault = new AtomicReference<>();
   private final Board board;
+  private final HostMemory hostMemory;
   // Whether anything has happened that a waiting rank should know: one cheap look for it.
   private volatile boolean alarm;
   private volatile long askedAt;
@@ -67,6 +68,7 @@ final class World {
     this.plan = plan;
     this.options = options;
     this.board = new Board(plan.size());
+    this.hostMemory = new HostMemory(this);
     this.members = new Member[plan.size()];
     this.remotes = new Remote[plan.processes().size()];
     for (int rank = 0; rank < plan.size(); rank++) {
@@ -129,6 +131,11 @@ final class World {
   /** Returns where the ranks of one process meet for direct transfers. */
   Board board() {
     return board;
+  }
+
+  /** Returns what the ranks share of their host's memory. */
+  HostMemory hostMemory() {
+    return hostMemory;
   }
 
   /** Returns the end of a link that a rank of this process sends by. */
@@ -411,6 +418,7 @@ final class World {
     }
     leaving.values().forEach(TcpSendLink::close);
     arriving.values().forEach(TcpReceiveLink::close);
+    hostMemory.end();
     site.release(plan.secret());
   }
 

@@ -9,10 +9,12 @@
  * none ever waiting on its own: the ring (reduce-scatter, all-gather, all-reduce), the chain along
  * the ring (broadcast, reduce), two trees (all-reduce), and the exchange of single messages (all
  * the rest). {@code DirectTransfer} (all-reduce) reads and writes every rank's memory, having met
- * the others on the {@code Board}; the rest reach other ranks only over {@code SendLink} and {@code
- * ReceiveLink}, queues of slices with a fixed number of slots. Where all transfers of a thread
- * wait, its {@code Patience} decides how, and {@code Work} looks for what could keep them waiting
- * for ever: an abort, a rank that failed, left or calls something else, a deadline.
+ * the others on the {@code Board}; {@code SharedTransfer} (all-reduce in several processes of one
+ * host) does so through a {@code SharedBoard}, memory that all have mapped; the rest reach other
+ * ranks only over {@code SendLink} and {@code ReceiveLink}, queues of slices with a fixed number of
+ * slots. Where all transfers of a thread wait, its {@code Patience} decides how, and {@code Work}
+ * looks for what could keep them waiting for ever: an abort, a rank that failed, left or calls
+ * something else, a deadline.
  *
  * <p>A process is a {@code Site} to the others. Ranks that are to be together come to a {@code
  * Meeting}, which ends with a {@code Plan} of who is where; each process makes its {@code World} of

@@ -16,6 +16,7 @@ public final class RingPieces {
 
   private long mostPieceCount;
   private int perRank;
+  private long largest;
 
   private Channel channel;
   private int position;
@@ -67,6 +68,7 @@ public final class RingPieces {
     long chunk = layout.chunkBytes() / elementBytes;
     mostPieceCount = Math.min(chunk, layout.sliceBytes() / elementBytes);
     perRank = 0;
+    largest = 0;
     division.divide(elements, elementBytes);
     for (int i = 0; i < division.channels(); i++) {
       if (channels[i] == null) {
@@ -74,6 +76,8 @@ public final class RingPieces {
       }
       cut(channels[i], division.begin(i), division.end(i), chunk, elementBytes);
       perRank += channels[i].pieces;
+      long most = channels[i].fullLoops > 0 ? chunk : channels[i].lastChunkCount;
+      largest = Math.max(largest, Math.min(most, mostPieceCount));
     }
   }
 
@@ -128,6 +132,11 @@ public final class RingPieces {
   /** {@return how many elements the piece has; 0 or less where its last loop has none for it} */
   public long count() {
     return count;
+  }
+
+  /** {@return how many elements the largest piece has} */
+  public long mostCount() {
+    return largest;
   }
 
   /** {@return the ranks along the ring, all of them twice; to be read only} */

@@ -1,16 +1,17 @@
 package io.nccl4j.contract;
 
 import io.nccl4j.Backend;
+import io.nccl4j.reference.Links;
 import io.nccl4j.reference.SeparateSites;
 
-/** The contract on the pure-Java reference, each rank as if in a process of its own. */
+/** The contract on the pure-Java reference over TCP, each rank as if in a process of its own. */
 class ReferenceOverTcpContractTest extends ContractSuite {
   @Override
   BackendUnderTest underTest() {
     return new BackendUnderTest() {
       @Override
       public Backend open(int ranks) {
-        return SeparateSites.open(Math.max(1, Math.min(ranks, 4)));
+        return SeparateSites.open(Math.max(1, Math.min(ranks, 4)), Links.TCP);
       }
 
       @Override

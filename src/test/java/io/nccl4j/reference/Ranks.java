@@ -24,7 +24,10 @@ final class Ranks {
   }
 
   static void run(int size, ReferenceOptions options, CommunicatorConfig config, Program program) {
-    ReferenceBackend backend = ReferenceBackend.open(size, options);
+    run(size, ReferenceBackend.open(size, options), config, program);
+  }
+
+  static void run(int size, ReferenceBackend backend, CommunicatorConfig config, Program program) {
     UniqueId id = backend.newUniqueId();
     List<FutureTask<Void>> ranks = new ArrayList<>();
     for (int rank = 0; rank < size; rank++) {

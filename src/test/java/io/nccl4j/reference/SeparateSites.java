@@ -7,14 +7,14 @@ import java.util.stream.Stream;
 
 /**
  * Backends whose ranks behave as if each were in a process of its own, though they are threads of
- * this one: they meet over sockets, and their data goes over TCP.
+ * this one: they meet over sockets, and their data goes over TCP or through shared memory.
  */
 public final class SeparateSites {
   private SeparateSites() {}
 
   /** Opens a backend. */
-  public static Backend open(int devices) {
-    return open(devices, ReferenceOptions.defaults(), 64);
+  public static Backend open(int devices, Links links) {
+    return open(devices, ReferenceOptions.defaults().withLinks(links), 64);
   }
 
   /** Opens a backend in which rank r is in place r % sites. */
