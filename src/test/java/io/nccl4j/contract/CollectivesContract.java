@@ -179,6 +179,7 @@ abstract class CollectivesContract {
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
   void everyRankGetsTheSameBitsOfASum(int n) {
+    ProcessRank.assumeNone(n);
     List<MemorySegment> inputs = TestData.random(DataType.FLOAT32, ReduceOp.SUM, n, 4099);
     MemorySegment[] results = new MemorySegment[n];
     try (Ranks ranks = Ranks.of(underTest(), n)) {

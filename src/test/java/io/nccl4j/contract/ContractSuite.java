@@ -1,8 +1,10 @@
 package io.nccl4j.contract;
 
 import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.extension.ExtendWith;
 
 /** All that a backend must keep. A subclass says which backend that is. */
+@ExtendWith(ProcessRank.class)
 abstract class ContractSuite {
   /** Returns what to run on. */
   abstract BackendUnderTest underTest();

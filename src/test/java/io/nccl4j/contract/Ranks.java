@@ -5,9 +5,15 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 
-/** A communicator as a test sees it: all its ranks, each driven by a thread of its own. */
+/**
+ * A communicator as a test sees it: all its ranks, each driven by a thread of its own. Where the
+ * suite runs in several processes ({@link ProcessRank}), a communicator of them all has one rank
+ * here, and a test that asks for another one is skipped.
+ */
 final class Ranks implements AutoCloseable {
   /** What one rank does. */
   interface Body {
@@ -28,6 +34,9 @@ final class Ranks implements AutoCloseable {
   }
 
   static Ranks of(BackendUnderTest underTest, int size, CommunicatorConfig config) {
+    if (size > 1 && ProcessRank.current().isPresent()) {
+      return ofOneHere(underTest, size, config, ProcessRank.current().get());
+    }
     Backend backend = underTest.open(size);
     Ranks made = new Ranks(backend, size);
     UniqueId id = backend.newUniqueId();
@@ -35,6 +44,16 @@ final class Ranks implements AutoCloseable {
         size,
         rank -> made.ranks[rank] = new Rank(backend.communicator(id, size, rank, config)),
         () -> {});
+    return made;
+  }
+
+  private static Ranks ofOneHere(
+      BackendUnderTest underTest, int size, CommunicatorConfig config, int here) {
+    ProcessRank.assumeSize(size);
+    Backend backend = underTest.open(size);
+    Ranks made = new Ranks(backend, size);
+    UniqueId id = ProcessRank.meet(backend::newUniqueId);
+    made.ranks[here] = new Rank(backend.communicator(id, size, here, config));
     return made;
   }
 
@@ -47,11 +66,17 @@ final class Ranks implements AutoCloseable {
   }
 
   Rank rank(int rank) {
+    // In every process alike, so that none waits for one that has skipped the test.
+    ProcessRank.assumeNone(ranks.length);
     return ranks[rank];
   }
 
   List<Rank> all() {
-    return List.of(ranks);
+    return IntStream.range(0, ranks.length).mapToObj(this::rank).toList();
+  }
+
+  private List<Rank> here() {
+    return Stream.of(ranks).filter(Objects::nonNull).toList();
   }
 
   List<Communicator> communicators() {
@@ -60,18 +85,19 @@ final class Ranks implements AutoCloseable {
 
   /** Runs the body on every rank at the same time; then frees the buffers it made. */
   void each(Body body) {
+    List<Rank> here = here();
     RankThreads.run(
-        ranks.length,
-        rank -> {
-          body.run(ranks[rank]);
-          ranks[rank].free();
+        here.size(),
+        i -> {
+          body.run(here.get(i));
+          here.get(i).free();
         },
         this::abort);
   }
 
   /** Runs the body on every rank, in rank order, from this thread; frees nothing. */
   void inOneThread(Body body) {
-    for (Rank rank : ranks) {
+    for (Rank rank : all()) {
       try {
         body.run(rank);
       } catch (Exception failure) {
@@ -81,12 +107,13 @@ final class Ranks implements AutoCloseable {
   }
 
   void abort() {
-    IntStream.range(0, ranks.length).forEach(rank -> ranks[rank].comm().abort());
+    here().forEach(rank -> rank.comm().abort());
   }
 
   @Override
   public void close() {
-    RankThreads.run(ranks.length, rank -> ranks[rank].close(), this::abort);
+    List<Rank> here = here();
+    RankThreads.run(here.size(), i -> here.get(i).close(), this::abort);
     backend.close();
   }
 }

@@ -23,6 +23,11 @@ final class ContractSuite {
   static final String SKIPPED = "skipped";
 
   private static final List<String> FEW_TOPICS = List.of("Backends", "Groups", "PointToPoint");
+
+  /** Those of which most tests leave it open where the other ranks are. */
+  private static final List<String> TOPICS_ACROSS_PROCESSES =
+      List.of("PointToPoint", "Collectives", "Groups", "PreMulSum", "Split");
+
   private static final int LONGEST_TOPIC_SECONDS = 60;
   private static final String LOG = "topic.log";
   private static final String CALLED = "called.txt";
@@ -44,11 +49,18 @@ final class ContractSuite {
     Path work = Files.createTempDirectory(child.report.toAbsolutePath().getParent(), "contract");
     try (StepRunner runner = new StepRunner(work, work.resolve(LOG))) {
       ContractSuite suite = new ContractSuite(child, runner, work);
-      for (String topic : child.quick ? FEW_TOPICS : topics()) {
+      for (String topic : suite.chosen()) {
         suite.add(topic);
       }
       suite.finish();
     }
+  }
+
+  private List<String> chosen() throws ClassNotFoundException {
+    if (child.meet != null) {
+      return child.quick ? TOPICS_ACROSS_PROCESSES.subList(0, 1) : TOPICS_ACROSS_PROCESSES;
+    }
+    return child.quick ? FEW_TOPICS : topics();
   }
 
   /** Returns the topics; which there are, the suite knows. */
@@ -105,6 +117,9 @@ final class ContractSuite {
     words.addAll(List.of("contract-topic", "--suite", child.suite, "--topic", topic));
     words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));
     words.addAll(List.of("--deadline", "" + LONGEST_TOPIC_SECONDS));
+    if (child.meet != null) {
+      words.addAll(List.of("--rank", "" + child.rank, "--meet", child.meet.toString()));
+    }
     return Step.of(
         topic,
         topic,

@@ -36,6 +36,12 @@ final class ContractTopic implements TestExecutionListener {
 
   static void run(Child child) {
     System.setProperty("test.ranks", "" + child.size);
+    if (child.meet != null) {
+      System.setProperty("test.process.rank", "" + child.rank);
+      System.setProperty("test.process.folder", child.meet.toString());
+      // Any number will do that all processes of the step have in common.
+      System.setProperty("test.seed", "" + Integer.toUnsignedLong(child.meet.hashCode()));
+    }
     LauncherDiscoveryRequest request =
         LauncherDiscoveryRequestBuilder.request()
             .selectors(

@@ -19,6 +19,7 @@ final class Plan {
           "cross-check-1",
           "contract-1",
           "cross-check-2-processes",
+          "contract-2-processes",
           "interop",
           "bandwidth-1",
           "bandwidth-2-processes",
@@ -93,6 +94,15 @@ final class Plan {
             110,
             machine,
             "cross-check"));
+    steps.add(
+        inTwoProcesses(
+            "contract-2-processes",
+            "Contract suite, 2 ranks in 2 processes on one GPU, through sockets",
+            110,
+            machine,
+            "contract",
+            "--suite",
+            "io.nccl4j.contract.NcclContractTest"));
     steps.add(interop(machine));
     steps.add(alone("bandwidth-1", "Bandwidth, 1 rank", 90, machine, "bandwidth"));
     steps.add(
@@ -199,7 +209,7 @@ final class Plan {
   }
 
   private Step inTwoProcesses(
-      String name, String title, int seconds, Machine machine, String program) {
+      String name, String title, int seconds, Machine machine, String... program) {
     if (machine.standIn()) {
       return Step.notPossible(name, title, "the stand-in's ranks are threads of one process");
     }
@@ -211,9 +221,11 @@ final class Plan {
         rank(name, 1, machine, seconds, program));
   }
 
-  private Step.Command rank(String name, int rank, Machine machine, int seconds, String program) {
-    List<String> arguments =
-        List.of(program, "--rank", "" + rank, "--size", "2", "--meet", "" + work.resolve(name));
+  private Step.Command rank(
+      String name, int rank, Machine machine, int seconds, String... program) {
+    List<String> arguments = new ArrayList<>(List.of(program));
+    arguments.addAll(
+        List.of("--rank", "" + rank, "--size", "2", "--meet", "" + work.resolve(name)));
     return java(name, "rank " + rank, machine, seconds, host(rank), arguments);
   }
 

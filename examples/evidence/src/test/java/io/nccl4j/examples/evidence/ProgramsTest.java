@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
@@ -49,10 +50,10 @@ class ProgramsTest {
     return run(new Step.Command("process", words, environment, report));
   }
 
-  private Outcome run(Step.Command command) {
+  private Outcome run(Step.Command... commands) {
     try (StepRunner runner = new StepRunner(folder, folder.resolve("log"))) {
       Duration deadline = Duration.ofSeconds(60);
-      return runner.run(Step.of("step", "A step", deadline, command), deadline);
+      return runner.run(Step.of("step", "A step", deadline, commands), deadline);
     }
   }
 
@@ -113,6 +114,29 @@ class ProgramsTest {
     assertEquals("ok", results.get("sum").get(table.columns().indexOf("int32")));
     assertEquals(List.of("ok"), results.get("max").stream().skip(1).distinct().toList());
     assertTrue(outcome.report().notes().getFirst().contains("predicted was"));
+  }
+
+  /** On the reference, since the stand-in's ranks are threads of one process. */
+  @Test
+  void theContractRunsWithEachRankInAProcessOfItsOwn() {
+    Outcome outcome = run(contractRank(0), contractRank(1));
+    assertPassed(outcome);
+    List<Object> row = outcome.report().tables().getFirst().rows().getFirst();
+    assertEquals(List.of("PointToPoint", "passed"), row.subList(0, 2));
+    assertTrue((long) row.get(2) >= 5, row.toString());
+    assertEquals(0L, row.get(3), row.toString());
+  }
+
+  private Step.Command contractRank(int rank) {
+    Path report = folder.resolve("report" + rank + ".json");
+    List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
+    words.addAll(List.of("contract", "--suite", "io.nccl4j.contract.ReferenceContractTest"));
+    words.addAll(List.of("--rank", "" + rank, "--size", "2", "--quick", "--deadline", "60"));
+    words.addAll(List.of("--meet", folder.resolve("meet").toString(), "--report", "" + report));
+    // A bundle has the suite in a jar.
+    String suite = StandIn.ROOT.resolve("target/test-classes").toString();
+    String classPath = Java.classPath() + File.pathSeparator + suite;
+    return new Step.Command("rank " + rank, words, Map.of("CLASSPATH", classPath), report);
   }
 
   @Test
