@@ -144,6 +144,14 @@ public final class RingSchedule implements Schedule {
   }
 
   @Override
+  public long largestSlice(int channel) {
+    long elements = end(channel) - begin(channel);
+    long firstChunk =
+        RingCursor.chunkCount(elements, ranks, chunkCount, RingCursor.lastLoopGrain(elementBytes));
+    return Math.min(elements, Math.min(firstChunk, sliceCount));
+  }
+
+  @Override
   public long elementsBetween(int channel, int from, int to) {
     return ranks > 1 && rings[channel].next(from) == to ? elementsSent(channel, from) : 0;
   }

@@ -77,6 +77,13 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   long slicesSent(int channel, int rank);
 
   /**
+   * {@return how many elements the largest slice of a channel has: that of its first chunk}
+   *
+   * @param channel the channel, from 0, less than {@link #channels()}
+   */
+  long largestSlice(int channel);
+
+  /**
    * {@return how many elements go directly from one rank to another on a channel}
    *
    * @param channel the channel, from 0, less than {@link #channels()}

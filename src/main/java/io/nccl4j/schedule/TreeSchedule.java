@@ -175,6 +175,11 @@ public final class TreeSchedule implements Schedule {
         * neighbours(channel, rank);
   }
 
+  @Override
+  public long largestSlice(int channel) {
+    return Math.min(end(channel) - begin(channel), sliceCount);
+  }
+
   /** Returns how many ranks a rank sends every element to. */
   private int neighbours(int channel, int rank) {
     Tree tree = trees[channel];

@@ -116,6 +116,7 @@ class ScheduleTest {
     long[][] elements = new long[ranks][ranks];
     long[] slices = new long[ranks];
     long[] loops = new long[schedule.channels()];
+    long[] largestSlice = new long[schedule.channels()];
     int[] lastStep = new int[schedule.channels()];
     Consumer<Step> count =
         step -> {
@@ -124,6 +125,7 @@ class ScheduleTest {
             slices[step.rank()]++;
           }
           loops[step.channel()] = Math.max(loops[step.channel()], step.loop() + 1);
+          largestSlice[step.channel()] = Math.max(largestSlice[step.channel()], step.count());
           lastStep[step.channel()] = Math.max(lastStep[step.channel()], step.step());
         };
     schedule.walk(count);
@@ -144,6 +146,7 @@ class ScheduleTest {
     }
     for (int channel = 0; ranks > 1 && channel < schedule.channels(); channel++) {
       assertEquals(loops[channel], schedule.loops(channel));
+      assertEquals(largestSlice[channel], schedule.largestSlice(channel));
       assertTrue(lastStep[channel] <= schedule.hops(channel));
     }
   }
