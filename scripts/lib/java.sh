@@ -10,7 +10,7 @@ nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/examples/target
 nccl4j_run=$nccl4j_target/run
-nccl4j_programs=(hello perf doctor explain)
+nccl4j_programs=(hello perf doctor explain simulate)
 
 # Java names files in the characters of the locale, and a bare environment's has but ASCII.
 if [[ -z ${LC_ALL-}${LC_CTYPE-}${LANG-} ]]; then export LC_CTYPE=C.UTF-8; fi

@@ -44,7 +44,8 @@ class ScriptsTest {
           "scripts/doctor",
           "scripts/explain",
           "scripts/gpu-evidence",
-          "scripts/perf");
+          "scripts/perf",
+          "scripts/simulate");
 
   @TempDir private Path copy;
   @TempDir private Path temp;

@@ -1,0 +1,49 @@
+package io.nccl4j.examples.simulate;
+
+import java.util.Locale;
+
+/** Numbers with their units. */
+final class Text {
+  private static final String[] BINARY = {"B", "KiB", "MiB", "GiB", "TiB"};
+  private static final double MICRO = 1e6;
+  private static final double GIGA = 1e9;
+
+  private Text() {}
+
+  /** Returns a size with at most three digits after the point. */
+  static String bytes(long bytes) {
+    int unit = 0;
+    double value = bytes;
+    while (value >= 1024 && unit < BINARY.length - 1) {
+      value /= 1024;
+      unit++;
+    }
+    String number =
+        value == Math.rint(value)
+            ? Long.toString((long) value)
+            : String.format(Locale.ROOT, "%.1f", value);
+    return number + " " + BINARY[unit];
+  }
+
+  static String seconds(double seconds) {
+    if (seconds >= 1) {
+      return String.format(Locale.ROOT, "%.3g s", seconds);
+    }
+    return seconds >= 1e-3
+        ? String.format(Locale.ROOT, "%.3g ms", seconds * 1e3)
+        : String.format(Locale.ROOT, "%.3g us", micros(seconds));
+  }
+
+  static double micros(double seconds) {
+    return seconds * MICRO;
+  }
+
+  static double gigas(double perSecond) {
+    return perSecond / GIGA;
+  }
+
+  static String bandwidth(double bytesPerSecond) {
+    return String.format(Locale.ROOT, "%.4g GB/s", gigas(bytesPerSecond))
+        .replaceFirst("\\.?0+ ", " ");
+  }
+}
