@@ -30,7 +30,7 @@ import picocli.CommandLine.TypeConversionException;
       "Exit status: 0 predicted; 1 the file cannot be written; 2 bad arguments."
     })
 final class Flags {
-  /** Above this the channels' elements could no longer be counted in time. */
+  /** Ten times what anyone has; still priced within seconds. */
   static final int MOST_RANKS = 1_000_000;
 
   @Option(
