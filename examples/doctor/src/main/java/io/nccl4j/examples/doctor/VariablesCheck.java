@@ -22,7 +22,8 @@ final class VariablesCheck implements Check {
           "NCCL4J_LOCAL_WORLD_SIZE",
           "NCCL4J_RENDEZVOUS",
           "NCCL4J_RUN_ID",
-          "NCCL4J_SECRET");
+          "NCCL4J_SECRET",
+          "NCCL4J_SOCKET_INTERFACE");
 
   /** What builds, images and benchmarks name so, and NCCL does not read. */
   private static final Set<String> OF_OTHERS =
