@@ -134,6 +134,7 @@ public abstract sealed class ReduceOp {
         }
         closed = true;
       }
+      Changes.tell();
       communicator.destroyOperator(code);
     }
   }

@@ -215,4 +215,31 @@ abstract class RepeatedCallsContract {
           });
     }
   }
+
+  @Test
+  void aGroupSeesAnOperatorThatWasClosedInIt() {
+    try (Ranks ranks = Ranks.of(underTest(), few())) {
+      int n = ranks.size();
+      ranks.each(
+          rank -> {
+            Buffer one = rank.ints(1);
+            Buffer sum = rank.ints(7);
+            ReduceOp.PreMulSum twice = rank.comm().preMulSum(DataType.INT32, 2);
+            Runnable step = () -> rank.comm().allReduce(one, sum, twice, rank.stream());
+            Group.run(step);
+            assertArrayEquals(new int[] {2 * n}, rank.downloadInts(sum));
+            sum.fill((byte) 0, rank.stream());
+            String refused =
+                refusal(
+                    () ->
+                        Group.run(
+                            () -> {
+                              step.run();
+                              twice.close();
+                            }));
+            assertEquals("op is closed: " + twice, refused);
+            assertArrayEquals(new int[] {0}, rank.downloadInts(sum), "nothing was launched");
+          });
+    }
+  }
 }
