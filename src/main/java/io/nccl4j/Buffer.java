@@ -92,7 +92,7 @@ public final class Buffer implements AutoCloseable {
       if (use.progress != progress) {
         use = useBy(progress);
       }
-      use.ticket = ticket;
+      use.goOn(ticket);
     }
 
     private Use useBy(Progress progress) {
@@ -145,6 +145,15 @@ public final class Buffer implements AutoCloseable {
 
     Use(Progress progress) {
       this.progress = progress;
+    }
+
+    /** Goes on to a ticket, unless another thread has brought a later one before. */
+    void goOn(long to) {
+      if (ticket < to) {
+        synchronized (this) {
+          ticket = Math.max(ticket, to);
+        }
+      }
     }
   }
 

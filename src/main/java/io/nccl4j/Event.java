@@ -85,9 +85,9 @@ public abstract sealed class Event implements AutoCloseable
     passed(asked);
   }
 
-  /** Learns which stream has recorded this event, and where. */
-  final void marks(Progress progress, long ticket) {
-    marked = new Marked(progress, ticket);
+  /** Learns which stream has recorded this event, and where; null while one is about to. */
+  final void marks(Marked mark) {
+    marked = mark;
   }
 
   /** Returns what was recorded last, or null. */
@@ -95,9 +95,10 @@ public abstract sealed class Event implements AutoCloseable
     return marked;
   }
 
-  private static void passed(Marked reached) {
-    if (reached != null) {
-      reached.progress().passed(reached.ticket());
+  /** Tells the stream of a mark that was asked for, if it was not replaced during the answer. */
+  private void passed(Marked asked) {
+    if (asked != null && asked.equals(marked)) {
+      asked.progress().passed(asked.ticket());
     }
   }
 

@@ -47,7 +47,12 @@ final class Progress {
 
   /** Says that a ticket is a collective's. */
   void collective(long ticket) {
-    lastCollective = ticket;
+    if (lastCollective < ticket) {
+      synchronized (this) {
+        // Another thread may have brought a later one.
+        lastCollective = Math.max(lastCollective, ticket);
+      }
+    }
   }
 
   /** Begins a new span, and returns the last ticket of those before: all that are out. */

@@ -50,6 +50,7 @@ public abstract sealed class Stream implements AutoCloseable
   // Closed with work on it: whoever ends the last communicator of that work gives the stream back.
   private volatile boolean abandoned;
 
+  private volatile boolean givenBack;
   /**
    * For the backends: makes a stream of one device.
    *
@@ -189,9 +190,13 @@ public abstract sealed class Stream implements AutoCloseable
       throw new IllegalArgumentException(
           "event is of device " + event.device() + "; this stream is of device " + device);
     }
-    long enqueued = progress.enqueued();
-    mark(event);
-    event.marks(progress, enqueued);
+    // Who asks meanwhile must not take one stream's mark for another's.
+    synchronized (event) {
+      long enqueued = progress.enqueued();
+      event.marks(null);
+      mark(event);
+      event.marks(new Event.Marked(progress, enqueued));
+    }
   }
 
   /**
@@ -206,9 +211,10 @@ public abstract sealed class Stream implements AutoCloseable
    */
   public final void waitFor(Event event) {
     checkEvent(event);
-    Event.Marked marked = event.marked();
-    follow(event);
-    progress.follows(marked);
+    synchronized (event) {
+      follow(event);
+      progress.follows(event.marked());
+    }
   }
 
   private void checkEvent(Event event) {
@@ -314,7 +320,7 @@ public abstract sealed class Stream implements AutoCloseable
 
   /** Returns whether the stream has not been given back yet, although it may be closed. */
   final boolean alive() {
-    return open() || abandoned;
+    return !givenBack;
   }
 
   /** Returns whether the stream is closed but not given back, because of pending work. */
@@ -604,7 +610,11 @@ public abstract sealed class Stream implements AutoCloseable
 
   private void giveBack() {
     long enqueued = progress.enqueued();
-    release();
+    try {
+      release();
+    } finally {
+      givenBack = true;
+    }
     progress.passed(enqueued);
   }
 

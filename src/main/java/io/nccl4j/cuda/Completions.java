@@ -134,7 +134,7 @@ final class Completions {
   private static void look(long id, Pending pending) {
     CudaStream stream = pending.stream();
     RuntimeException failure = stream.failure();
-    if (failure != null || stream.ended()) {
+    if (failure != null || stream.idle()) {
       COMPLETERS.execute(() -> end(id, failure));
     } else if (pending.overdue()) {
       NcclTimeoutException late =

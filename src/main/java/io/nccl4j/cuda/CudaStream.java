@@ -151,14 +151,14 @@ public final class CudaStream extends Stream {
 
   @Override
   protected void drain(Duration timeout) {
-    Deadline.uninterrupted(timeout, left -> await(this::reached, left, "cudaStreamQuery", false));
+    Deadline.uninterrupted(timeout, left -> await(this::ended, left, "cudaStreamQuery", false));
   }
 
   @Override
   protected boolean poll() {
     boolean reached;
     try {
-      reached = idle();
+      reached = CudaDevices.on(device(), this::reached);
     } catch (CudaException failure) {
       throw withFailureOfUsers(failure);
     }
@@ -168,7 +168,7 @@ public final class CudaStream extends Stream {
 
   @Override
   protected boolean idle() {
-    return CudaDevices.on(device(), this::reached);
+    return CudaDevices.on(device(), this::ended);
   }
 
   @Override
@@ -229,13 +229,9 @@ public final class CudaStream extends Stream {
     return destroyed;
   }
 
-  /** Returns whether the stream has come to its end, or is gone, which it had to come to first. */
-  boolean ended() {
-    try {
-      return destroyed() || idle();
-    } catch (IllegalStateException destroyedMeanwhile) {
-      return destroyed();
-    }
+  /** Returns whether the stream has come to its end, or is gone: nobody can wait for it then. */
+  private synchronized boolean ended() {
+    return destroyed || reached();
   }
 
   @Override

@@ -19,6 +19,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 
 /** Closing what pending work uses is refused at once; closing what is known to be done is not. */
@@ -199,6 +200,52 @@ abstract class PendingUseContract {
       assertDoesNotThrow(value::close);
       assertDoesNotThrow(() -> peer.join(SOON));
       assertFalse(comm.aborted());
+    }
+  }
+
+  @Test
+  void aStreamThatIsBeingClosedUsesItsBuffersUntilItHasPassed() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest());
+        Event never = stuck.comm().newEvent()) {
+      Stream copying = stuck.comm().newStream();
+      Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+      stuck.stream().record(never);
+      copying.waitFor(never);
+      value.fill((byte) 1, copying);
+      Thread closer = Thread.ofPlatform().daemon().start(copying::close);
+      long end = System.nanoTime() + SOON.toNanos();
+      while (copying.open() && System.nanoTime() < end) {
+        Thread.onSpinWait();
+      }
+      assertFalse(copying.open());
+      refused(value::close, copying);
+      stuck.ranks().abort();
+      assertTrue(closer.join(SOON));
+    }
+  }
+
+  @Test
+  void anEventThatMovesToAnotherStreamDoesNotPassTheOneItWasOn() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest());
+        Event moving = stuck.comm().newEvent();
+        Stream idle = stuck.comm().newStream()) {
+      Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+      stuck.comm().allReduce(value, value, ReduceOp.SUM, stuck.stream());
+      AtomicBoolean done = new AtomicBoolean();
+      CompletableFuture<Void> asking =
+          CompletableFuture.runAsync(
+              () -> {
+                while (!done.get()) {
+                  moving.isComplete();
+                }
+              });
+      for (int i = 0; i < 2_000; i++) {
+        stuck.stream().record(moving);
+        idle.record(moving);
+      }
+      done.set(true);
+      asking.get(SOON.toSeconds(), TimeUnit.SECONDS);
+      refused(value::close, stuck.stream());
     }
   }
 
