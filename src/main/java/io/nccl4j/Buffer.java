@@ -53,7 +53,8 @@ public final class Buffer implements AutoCloseable {
    * back.
    */
   private static final class Owner {
-    final Runnable release;
+    // Forgotten once it has run: what it holds may be large, and remembered calls hold the buffer.
+    private Runnable release;
     // Who must let go before the memory may; under the owner's lock.
     final List<Hold> holds = new ArrayList<>();
     // Where the memory is, or nowhere once it is closed. Read plainly on the hot path; written once
@@ -127,11 +128,18 @@ public final class Buffer implements AutoCloseable {
       return null;
     }
 
+    /** Gives the memory back, once; whoever has ended it sees to that. */
+    void release() {
+      Runnable now = release;
+      release = null;
+      now.run();
+    }
+
     /** Gives the memory back once no stream uses it any more. */
     void releaseWhenUnused() {
       Use use = pending();
       if (use == null) {
-        release.run();
+        release();
       } else {
         use.progress.whenPassed(use.ticket, this::releaseWhenUnused);
       }
@@ -241,7 +249,8 @@ public final class Buffer implements AutoCloseable {
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
-   * @param release runs once, in the thread that closes the buffer
+   * @param release runs once, when the buffer was closed and no stream uses it any more: in the
+   *     thread that closes it, or in the one that finds the last of its streams past it
    * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
@@ -259,7 +268,8 @@ public final class Buffer implements AutoCloseable {
    *     elements long; the first one's address is a multiple of the element size
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
-   * @param release runs once, in the thread that closes the buffer
+   * @param release runs once, when the buffer was closed and no stream uses it any more: in the
+   *     thread that closes it, or in the one that finds the last of its streams past it
    * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
@@ -276,7 +286,8 @@ public final class Buffer implements AutoCloseable {
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
    * @param device the reference backend's device that may use it, or {@link #ANY_DEVICE}
-   * @param release runs once, in the thread that closes the buffer
+   * @param release runs once, when the buffer was closed and no stream uses it any more: in the
+   *     thread that closes it, or in the one that finds the last of its streams past it
    * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
@@ -676,7 +687,7 @@ public final class Buffer implements AutoCloseable {
       use = owner.pending();
     }
     if (use == null) {
-      owner.release.run();
+      owner.release();
       return;
     }
     owner.releaseWhenUnused();

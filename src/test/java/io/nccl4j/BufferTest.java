@@ -1,12 +1,16 @@
 package io.nccl4j;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.ref.WeakReference;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
@@ -143,5 +147,27 @@ class BufferTest {
     buffer.close();
     assertEquals(1, released.get());
     assertThrows(IllegalStateException.class, () -> buffer.hold("a late holder"));
+  }
+
+  @Test
+  void aClosedBufferLetsGoOfWhatItsReleaseHeld() throws InterruptedException {
+    CompletableFuture<WeakReference<Object>> tensor = new CompletableFuture<>();
+    Buffer buffer = ofTensor(tensor);
+    WeakReference<Object> held = tensor.join();
+    buffer.close();
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+    while (held.get() != null && System.nanoTime() < end) {
+      System.gc();
+      Thread.sleep(1);
+    }
+    assertNull(held.get(), () -> "held by " + buffer);
+  }
+
+  /** Makes a buffer whose release alone holds an object. */
+  private static Buffer ofTensor(CompletableFuture<WeakReference<Object>> made) {
+    byte[] tensor = new byte[1 << 20];
+    made.complete(new WeakReference<>(tensor));
+    return Buffer.ofDeviceAddress(
+        0x7000, DataType.INT8, tensor.length, 0, () -> assertEquals(1 << 20, tensor.length));
   }
 }
