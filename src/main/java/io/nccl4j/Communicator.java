@@ -786,8 +786,8 @@ public abstract sealed class Communicator implements AutoCloseable
    * Finishes what is enqueued, tells the peers, and frees what the communicator holds. Every rank
    * closes its end. Each wait, for a stream with its operations and then for the peers, lasts for
    * at most the configured timeout; then it aborts. After a failure it aborts and tells it. An
-   * interrupt is kept for later. Idempotent; after {@link #abort} there is nothing left to do. C:
-   * {@code ncclCommFinalize}, {@code ncclCommDestroy}.
+   * interrupt is kept for later. One that is not connected yet is aborted. Idempotent; after {@link
+   * #abort} there is nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
    * @throws IllegalStateException if this thread is capturing a graph; nothing is done then
    * @throws NcclTimeoutException if the time has passed, after having aborted
@@ -797,9 +797,7 @@ public abstract sealed class Communicator implements AutoCloseable
   @Override
   public final void close() {
     Graph.checkNotCapturing("closing a communicator");
-    if (beginClose()) {
-      closeNow();
-    }
+    beginClose().run();
   }
 
   private void closeNow() {
@@ -810,11 +808,16 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /** Lets nobody use the communicator any more; returns whether there is a connection to close. */
-  private synchronized boolean beginClose() {
-    boolean connected = state.open();
+  /** Lets nobody use the communicator any more; returns what is left to do. */
+  private synchronized Runnable beginClose() {
+    State before = state;
     become(State.CLOSED);
-    return connected;
+    if (before == State.UNCONNECTED) {
+      // A thread may be connecting it, which does not come back here.
+      aborted = true;
+      return this::abortConnection;
+    }
+    return before.open() ? this::closeNow : () -> {};
   }
 
   /**
@@ -824,9 +827,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   protected final CompletionStage<Void> closeInBackground() {
     Graph.checkNotCapturing("closing a communicator");
-    return beginClose()
-        ? inBackground("nccl4j-close", nothing(this::closeNow))
-        : CompletableFuture.completedStage(null);
+    return inBackground("nccl4j-close", nothing(beginClose()));
   }
 
   private void become(State next) {

@@ -59,6 +59,25 @@ abstract class LifecycleContract {
     return underTest().rankCounts(1, 2, 3, 8, 17, 24);
   }
 
+  @Test
+  void aCommunicatorThatIsClosedWhileItConnectsIsAborted() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config =
+        underTest().config().withTimeout(Duration.ofMinutes(1)).withBlocking(false);
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      CompletableFuture<Communicator> begun = new CompletableFuture<>();
+      CompletableFuture<Throwable> outcome =
+          outcomeOf(() -> Group.run(() -> begun.complete(backend.communicator(id, 2, 0, config))));
+      Communicator comm = begun.get(SOON, TimeUnit.SECONDS);
+      // Whether it has begun to connect by then, or is about to, is all the same.
+      comm.close();
+      assertInstanceOf(CommunicatorAbortedException.class, outcome.get(SOON, TimeUnit.SECONDS));
+      assertTrue(comm.aborted());
+      assertFalse(comm.open());
+    }
+  }
+
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
   void aCommunicatorKnowsItsPlace(int n) {

@@ -3,12 +3,15 @@ package io.nccl4j.natives;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
@@ -50,6 +53,23 @@ class UnfinishedCallsTest {
   private static final int PAGE_INTS = 1024;
 
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
+
+  @Test
+  void aCommunicatorThatIsClosedWhileItConnectsIsFreedWhenItHas() throws Exception {
+    try (Backend backend = Backend.nccl()) {
+      UniqueId id = backend.newUniqueId();
+      CompletableFuture<Communicator> begun = new CompletableFuture<>();
+      CompletableFuture<Throwable> end = new CompletableFuture<>();
+      Runnable connect = () -> begun.complete(backend.communicator(id, 2, 0, CONFIG));
+      Thread.ofPlatform().daemon().start(() -> end.complete(thrown(() -> Group.run(connect))));
+      await(() -> StandIn.calls("ncclCommInitRankConfig") == 1);
+      begun.get(10, TimeUnit.SECONDS).close();
+      Communicator peer = backend.communicator(id, 2, 1, CONFIG);
+      assertInstanceOf(CommunicatorAbortedException.class, end.get(10, TimeUnit.SECONDS));
+      peer.abort();
+      await(() -> communicators.made() == 0);
+    }
+  }
 
   @Test
   void aResumeWhoseCallerWasInterruptedResumesAllTheSame() throws Exception {
