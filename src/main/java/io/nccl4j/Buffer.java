@@ -22,8 +22,6 @@ public final class Buffer implements AutoCloseable {
   /** The {@link #device} of host memory that every device of its backend can use. */
   public static final int ANY_DEVICE = -1;
 
-  private static final int MOST_REMEMBERED = 8;
-
   // Never started: any thread but the one that a confined arena belongs to.
   private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
 
@@ -198,10 +196,10 @@ public final class Buffer implements AutoCloseable {
   private final long byteSize;
   private final int device;
   private final int typeCode;
-  // The all-reduce of this buffer that came last; replaced a few times only, since each one is an
-  // object.
+  // The all-reduce of this buffer that comes again, as far as anybody can tell, and how many others
+  // came in its stead. Both plain: threads that race remember one call or the other.
   private OperationCall allReduce;
-  private int allReduces;
+  private int others;
 
   private Buffer(
       Owner owner,
@@ -587,15 +585,19 @@ public final class Buffer implements AutoCloseable {
 
   /** Remembers an all-reduce of this buffer, which was checked and then launched. */
   void remember(OperationCall call) {
-    if (allReduce != call && allReduces < MOST_REMEMBERED) {
-      allReduces++;
-      allReduce = call;
-    }
+    allReduce = call;
   }
 
-  /** Returns whether this buffer remembers one more call. */
-  boolean remembersMore() {
-    return allReduces < MOST_REMEMBERED;
+  /**
+   * Returns whether another all-reduce, which has come, is to be remembered: at once where the one
+   * that is can come no more; else ever more rarely, since each is an object.
+   */
+  boolean remembersAnother() {
+    if (allReduce == null || allReduce.over()) {
+      return true;
+    }
+    others++;
+    return Integer.bitCount(others) == 1;
   }
 
   void checkOpen(String argument) {

@@ -214,9 +214,12 @@ public abstract sealed class Communicator implements AutoCloseable
     OperationCall known = send.allReduce();
     if (known != null && known.isAllReduce(this, recv, op, stream)) {
       known.launchedAt(checkedAt);
-    } else if (send.remembersMore() && op.standard() && entrance() != null) {
-      new OperationCall(Operation.ALL_REDUCE, this, send, recv, send.count(), op, NO_PEER, stream)
-          .launchedAt(checkedAt);
+    } else if (op.standard() && entrance() != null && send.remembersAnother()) {
+      OperationCall made =
+          new OperationCall(
+              Operation.ALL_REDUCE, this, send, recv, send.count(), op, NO_PEER, stream);
+      send.remember(made);
+      made.launchedAt(checkedAt);
     }
   }
 

@@ -116,10 +116,19 @@ public final class OperationCall implements GroupCall {
   void launchedAt(long changes) {
     if (checkedAt != changes) {
       checkedAt = changes;
-      if (operation == Operation.ALL_REDUCE && entrance != null && op.standard()) {
+      if (operation == Operation.ALL_REDUCE
+          && entrance != null
+          && op.standard()
+          && send.allReduce() != this
+          && send.remembersAnother()) {
         send.remember(this);
       }
     }
+  }
+
+  /** Returns whether the all-reduce of its send buffer can be made no more. */
+  boolean over() {
+    return !communicator.open() || communicator.aborted() || !stream.open() || !recv.open();
   }
 
   /** Returns whether all checks still hold, whatever groups are open. */
