@@ -16,7 +16,7 @@ import java.util.Objects;
  * operation that uses it. The same holds for an owner's own {@code close}: synchronize first.
  *
  * <p>Any thread may use a buffer; operations on its contents are ordered by their streams and by
- * nothing else.
+ * nothing else. None may close it while another is in a call with it.
  */
 public final class Buffer implements AutoCloseable {
   /** The {@link #device} of host memory that every device of its backend can use. */

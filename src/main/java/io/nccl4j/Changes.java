@@ -9,7 +9,8 @@ import java.lang.invoke.VarHandle;
  * captures that begin, anywhere in the process. So the hot path compares one number where it would
  * look at each thing that it uses.
  *
- * <p>The lower bits count the groups that are open, since a call must look for its own thread's.
+ * <p>The lower bits count the groups that are open, since a call must look for its own thread's:
+ * there is room for a million, nested ones included.
  */
 final class Changes {
   /** What {@link #count} never is. */
@@ -57,6 +58,6 @@ final class Changes {
 
   /** Returns whether any thread has a group open. A thread always sees its own. */
   static boolean groupsOpen() {
-    return count != withoutGroups(count);
+    return (count & (CHANGE - 1)) != 0;
   }
 }

@@ -15,7 +15,8 @@ import java.util.concurrent.atomic.AtomicBoolean;
  *
  * <p>Streams come from {@link Communicator#newStream} and {@link Backend#newStream} and belong to
  * whoever made them. Any thread may use a stream; the order of work is the order in which the calls
- * reached it. Work of different streams is ordered only by {@link Event}s.
+ * reached it. None may close it while another enqueues work on it. Work of different streams is
+ * ordered only by {@link Event}s.
  */
 public abstract sealed class Stream implements AutoCloseable
     permits io.nccl4j.cuda.CudaStream, io.nccl4j.reference.ReferenceStream {
@@ -49,8 +50,8 @@ public abstract sealed class Stream implements AutoCloseable
   private int place;
   // Closed with work on it: whoever ends the last communicator of that work gives the stream back.
   private volatile boolean abandoned;
-
   private volatile boolean givenBack;
+
   /**
    * For the backends: makes a stream of one device.
    *

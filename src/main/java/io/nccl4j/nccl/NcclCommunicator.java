@@ -1303,9 +1303,8 @@ public final class NcclCommunicator extends Communicator {
       throw abortedAfterDestroy(NcclResults.failure(result, "ncclCommDestroy"));
     }
     // A CUDA failure can come after NCCL has freed the communicator, from making the thread's
-    // device
-    // current again: an abort could be of memory that is others' by now. Nothing uses what the
-    // communicator knew, since it has been finalized or revoked.
+    // device current again: an abort could be of memory that is others' by now. Nothing uses what
+    // the communicator knew, since it has been finalized or revoked.
     registrations.forgetAll();
     freeLateChildren();
     NcclResults.check(result, "ncclCommDestroy");
