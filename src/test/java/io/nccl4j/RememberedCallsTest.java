@@ -5,10 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.natives.OnStandIn;
+import io.nccl4j.nccl.NcclCommunicator;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -129,5 +133,27 @@ class RememberedCallsTest {
       }
     }
     assertTrue(made.size() <= 12, made.size() + " objects for 1000 calls");
+  }
+
+  @Test
+  void aCallThatComesWhileItsCommunicatorClosesIsRefusedAndDisturbsNobody() throws Exception {
+    for (int round = 0; round < 1000; round++) {
+      try (Stream stream = backend.newStream(0)) {
+        reduceTwice(send, stream);
+        List<CompletableFuture<Void>> closing = new ArrayList<>();
+        for (Communicator rank : ranks) {
+          closing.add(NcclCommunicator.of(rank).closeAsync().toCompletableFuture());
+        }
+        while (!closing.stream().allMatch(CompletableFuture::isDone)) {
+          assertThrows(
+              IllegalStateException.class,
+              () -> ranks.get(0).allReduce(send, send, ReduceOp.SUM, stream));
+        }
+        for (CompletableFuture<Void> end : closing) {
+          end.get(20, TimeUnit.SECONDS);
+        }
+      }
+      connectAgain();
+    }
   }
 }

@@ -88,6 +88,22 @@ final class CommunicatorHandle extends Entrance {
     return entered;
   }
 
+  /**
+   * Lets this thread in for the last call. Nobody else may stay by then, but a call that was
+   * remembered looks in before it is refused, and leaves at once: that is waited for.
+   */
+  MemorySegment enterToEnd(String function, Duration patience) {
+    long start = System.nanoTime();
+    while (!tryEnter(LASTING)) {
+      if (ended || System.nanoTime() - start >= patience.toNanos()) {
+        throw refusal(function);
+      }
+      LockSupport.parkNanos(LOOK_NANOS);
+    }
+    lasting = function;
+    return pointer;
+  }
+
   private MemorySegment enter(String function, int how) {
     if (!tryEnter(how)) {
       throw refusal(function);

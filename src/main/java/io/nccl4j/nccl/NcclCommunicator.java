@@ -71,9 +71,9 @@ public final class NcclCommunicator extends Communicator {
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
   static final int FLOAT8_COMPUTE_CAPABILITY = 90;
 
-  // How long an abort waits for a call in flight before it leaves the freeing to that call's
-  // thread.
-  private static final Duration ABORT_PATIENCE = Duration.ofMillis(200);
+  // How long a close waits for a call in flight before it refuses, and an abort before it leaves
+  // the freeing to that call's thread.
+  private static final Duration PATIENCE = Duration.ofMillis(200);
   // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
   private static final Duration GRACE = Duration.ofSeconds(1);
 
@@ -1207,7 +1207,7 @@ public final class NcclCommunicator extends Communicator {
 
   @Override
   protected void abortConnection() {
-    handle.end(ABORT_PATIENCE);
+    handle.end(PATIENCE);
     freeIfNobodyInside();
   }
 
@@ -1285,7 +1285,7 @@ public final class NcclCommunicator extends Communicator {
    */
   private void finalizeAndDestroy() {
     CudaDevices.use(device());
-    MemorySegment comm = handle.enterForLong("ncclCommFinalize");
+    MemorySegment comm = handle.enterToEnd("ncclCommFinalize", PATIENCE);
     int result;
     try {
       registrations.closeAll(comm);
