@@ -229,8 +229,7 @@ abstract class PendingUseContract {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event moving = stuck.comm().newEvent();
         Stream idle = stuck.comm().newStream()) {
-      Buffer value = stuck.comm().allocate(DataType.INT32, 4);
-      stuck.comm().allReduce(value, value, ReduceOp.SUM, stuck.stream());
+      stuck.join();
       AtomicBoolean done = new AtomicBoolean();
       CompletableFuture<Void> asking =
           CompletableFuture.runAsync(
@@ -239,13 +238,22 @@ abstract class PendingUseContract {
                   moving.isComplete();
                 }
               });
-      for (int i = 0; i < 2_000; i++) {
-        stuck.stream().record(moving);
-        idle.record(moving);
+      try {
+        for (int round = 0; round < 20; round++) {
+          Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+          stuck.comm().allReduce(value, value, ReduceOp.SUM, stuck.stream());
+          // Not more, since a device takes only so much work before it makes its callers wait.
+          for (int i = 0; i < 200; i++) {
+            stuck.stream().record(moving);
+            idle.record(moving);
+          }
+          refused(value::close, stuck.stream());
+          stuck.join();
+        }
+      } finally {
+        done.set(true);
       }
-      done.set(true);
       asking.get(SOON.toSeconds(), TimeUnit.SECONDS);
-      refused(value::close, stuck.stream());
     }
   }
 
