@@ -15,6 +15,8 @@ abstract class ArrayKernel<A> extends Kernel {
   static final int TILE_BYTES = 8 << 10;
 
   private final int tileCount;
+  private final int reduceCount;
+  private final int blockCount;
   private final Tile<A> own;
   private final Tile<A> other;
 
@@ -22,12 +24,21 @@ abstract class ArrayKernel<A> extends Kernel {
    * Makes a kernel with its two arrays, {@code TILE_BYTES} long each.
    *
    * @param view gives an array as memory
+   * @param reduceBytes how much of each rank's data is taken at a time
    */
-  ArrayKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view) {
+  ArrayKernel(
+      int elementBytes, A own, A other, Function<A, MemorySegment> view, int reduceBytes) {
     super(elementBytes);
     this.tileCount = TILE_BYTES / elementBytes;
+    this.reduceCount = reduceBytes / elementBytes;
+    this.blockCount = Windows.BLOCK_BYTES / elementBytes;
     this.own = new Tile<>(own, view.apply(own));
     this.other = new Tile<>(other, view.apply(other));
+  }
+
+  /** Returns the array that sums go to. */
+  final A own() {
+    return own.array();
   }
 
   @Override
@@ -61,16 +72,24 @@ abstract class ArrayKernel<A> extends Kernel {
       long outOffset,
       long count,
       int divisor) {
+    boolean sums = how == Operator.Kind.SUM && !scales;
     for (long done = 0; done < count; done += tileCount) {
       int tile = (int) Math.min(tileCount, count - done);
       long at = done * elementBytes();
       long bytes = (long) tile * elementBytes();
-      MemorySegment.copy(left, leftOffset + at, own.view(), 0, bytes);
-      MemorySegment.copy(right, rightOffset + at, other.view(), 0, bytes);
-      if (scales) {
-        scale(own.array(), factor, tile);
+      if (sums) {
+        if (done % blockCount == 0) {
+          open(left, leftOffset + at, right, rightOffset + at);
+        }
+        sum(left, leftOffset + at, right, rightOffset + at, tile);
+      } else {
+        MemorySegment.copy(left, leftOffset + at, own.view(), 0, bytes);
+        MemorySegment.copy(right, rightOffset + at, other.view(), 0, bytes);
+        if (scales) {
+          scale(own.array(), factor, tile);
+        }
+        combine(how, own, other, tile);
       }
-      combine(how, own, other, tile);
       if (divisor != 1) {
         divide(own.array(), divisor, tile);
       }
@@ -90,10 +109,19 @@ abstract class ArrayKernel<A> extends Kernel {
       long offset,
       long count,
       int divisor) {
-    for (long done = 0; done < count; done += tileCount) {
-      int tile = (int) Math.min(tileCount, count - done);
+    boolean sums = how == Operator.Kind.SUM && !scales;
+    for (long done = 0; done < count; done += reduceCount) {
+      int tile = (int) Math.min(reduceCount, count - done);
       long at = offset + done * elementBytes();
-      Tile<A> result = reduce(how, from, scales, factors, order, first, at, tile);
+      Tile<A> result = own;
+      if (sums) {
+        if (done % blockCount == 0) {
+          open(from, at);
+        }
+        sum(from, order, first, at, tile);
+      } else {
+        result = reduce(how, from, scales, factors, order, first, at, tile);
+      }
       if (divisor != 1) {
         divide(result.array(), divisor, tile);
       }
@@ -139,6 +167,34 @@ abstract class ArrayKernel<A> extends Kernel {
     }
   }
 
+  /** Gets ready for sums of two runs, of {@link Windows#BLOCK_BYTES} at most. */
+  void open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {}
+
+  /** Sums a tile of two runs, into the {@link #own} array. */
+  void sum(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset, int count) {
+    long bytes = (long) count * elementBytes();
+    MemorySegment.copy(left, leftOffset, own.view(), 0, bytes);
+    MemorySegment.copy(right, rightOffset, other.view(), 0, bytes);
+    sum(own.array(), other.array(), count);
+  }
+
+  /** Gets ready for sums of the runs of several ranks, as long as those of two. */
+  void open(MemorySegment[] from, long offset) {}
+
+  /** Sums a tile of what several ranks have, into the {@link #own} array. */
+  void sum(MemorySegment[] from, int[] order, int first, long offset, int count) {
+    long bytes = (long) count * elementBytes();
+    MemorySegment.copy(from[order[first]], offset, other.view(), 0, bytes);
+    for (int turn = 1; turn < from.length; turn++) {
+      MemorySegment.copy(from[order[first + turn]], offset, own.view(), 0, bytes);
+      sum(own.array(), other.array(), count);
+      if (turn + 1 < from.length) {
+        MemorySegment.copy(own.view(), 0, other.view(), 0, bytes);
+      }
+    }
+  }
+
+  /** Adds right elements to left ones. */
   abstract void sum(A left, A right, int count);
 
   abstract void prod(A left, A right, int count);

@@ -22,7 +22,7 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
   private final MemorySegment rightsView = MemorySegment.ofArray(rights);
 
   Bfloat16Kernel() {
-    super(2, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4], MemorySegment::ofArray);
+    super(2, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4], MemorySegment::ofArray, TILE_BYTES);
   }
 
   @Override

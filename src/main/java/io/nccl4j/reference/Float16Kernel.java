@@ -1,9 +1,11 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ShortBuffer;
 
 /** IEEE binary16 numbers: each step computes in binary32, which has bits enough, and rounds. */
-final class Float16Kernel extends ArrayKernel<short[]> {
+final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
   /** In the upper half, where {@link FloatOrder} looks at 16-bit numbers. */
   private static final int INFINITY = 0x7C000000;
 
@@ -11,7 +13,12 @@ final class Float16Kernel extends ArrayKernel<short[]> {
   private final Ints rights = new Ints();
 
   Float16Kernel() {
-    super(2, new short[TILE_BYTES / 2], new short[TILE_BYTES / 2], MemorySegment::ofArray);
+    super(
+        2,
+        new short[TILE_BYTES / 2],
+        new short[TILE_BYTES / 2],
+        MemorySegment::ofArray,
+        ByteBuffer::asShortBuffer);
   }
 
   @Override
@@ -19,6 +26,25 @@ final class Float16Kernel extends ArrayKernel<short[]> {
     for (int i = 0; i < count; i++) {
       left[i] =
           Float.floatToFloat16(Float.float16ToFloat(left[i]) + Float.float16ToFloat(right[i]));
+    }
+  }
+
+  @Override
+  void sum(ShortBuffer left, int leftAt, ShortBuffer right, int rightAt, short[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 2);
+    int leftBegin = leftAt & INDEX_MASK;
+    int rightBegin = rightAt & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = Float.floatToFloat16(Float.float16ToFloat(left.get(leftBegin + i)) + Float.float16ToFloat(right.get(rightBegin + i)));
+    }
+  }
+
+  @Override
+  void sum(ShortBuffer left, int at, short[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 2);
+    int begin = at & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = Float.floatToFloat16(Float.float16ToFloat(left.get(begin + i)) + Float.float16ToFloat(into[i]));
     }
   }
 

@@ -1,22 +1,48 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.FloatBuffer;
 
 /** Binary32 numbers. */
-final class Float32Kernel extends ArrayKernel<float[]> {
+final class Float32Kernel extends BufferKernel<float[], FloatBuffer> {
   private static final int INFINITY = 0x7F800000;
 
   private final Ints lefts = new Ints();
   private final Ints rights = new Ints();
 
   Float32Kernel() {
-    super(4, new float[TILE_BYTES / 4], new float[TILE_BYTES / 4], MemorySegment::ofArray);
+    super(
+        4,
+        new float[TILE_BYTES / 4],
+        new float[TILE_BYTES / 4],
+        MemorySegment::ofArray,
+        ByteBuffer::asFloatBuffer);
   }
 
   @Override
   void sum(float[] left, float[] right, int count) {
     for (int i = 0; i < count; i++) {
       left[i] += right[i];
+    }
+  }
+
+  @Override
+  void sum(FloatBuffer left, int leftAt, FloatBuffer right, int rightAt, float[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 4);
+    int leftBegin = leftAt & INDEX_MASK;
+    int rightBegin = rightAt & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
+    }
+  }
+
+  @Override
+  void sum(FloatBuffer left, int at, float[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 4);
+    int begin = at & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = left.get(begin + i) + into[i];
     }
   }
 

@@ -20,7 +20,7 @@ final class Float8Kernel extends ArrayKernel<byte[]> {
   private byte multiplesOf;
 
   Float8Kernel(DataType type) {
-    super(1, new byte[TILE_BYTES], new byte[TILE_BYTES], MemorySegment::ofArray);
+    super(1, new byte[TILE_BYTES], new byte[TILE_BYTES], MemorySegment::ofArray, TILE_BYTES);
     this.e4m3 = type == DataType.FLOAT8E4M3;
   }
 

@@ -1,13 +1,20 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.IntBuffer;
 
 /** Signed and unsigned 32-bit integers. */
-final class Int32Kernel extends ArrayKernel<int[]> {
+final class Int32Kernel extends BufferKernel<int[], IntBuffer> {
   private final boolean unsigned;
 
   Int32Kernel(boolean unsigned) {
-    super(4, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4], MemorySegment::ofArray);
+    super(
+        4,
+        new int[TILE_BYTES / 4],
+        new int[TILE_BYTES / 4],
+        MemorySegment::ofArray,
+        ByteBuffer::asIntBuffer);
     this.unsigned = unsigned;
   }
 
@@ -15,6 +22,25 @@ final class Int32Kernel extends ArrayKernel<int[]> {
   void sum(int[] left, int[] right, int count) {
     for (int i = 0; i < count; i++) {
       left[i] += right[i];
+    }
+  }
+
+  @Override
+  void sum(IntBuffer left, int leftAt, IntBuffer right, int rightAt, int[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 4);
+    int leftBegin = leftAt & INDEX_MASK;
+    int rightBegin = rightAt & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
+    }
+  }
+
+  @Override
+  void sum(IntBuffer left, int at, int[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 4);
+    int begin = at & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = left.get(begin + i) + into[i];
     }
   }
 

@@ -1,13 +1,20 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 
 /** Signed and unsigned 64-bit integers. */
-final class Int64Kernel extends ArrayKernel<long[]> {
+final class Int64Kernel extends BufferKernel<long[], LongBuffer> {
   private final boolean unsigned;
 
   Int64Kernel(boolean unsigned) {
-    super(8, new long[TILE_BYTES / 8], new long[TILE_BYTES / 8], MemorySegment::ofArray);
+    super(
+        8,
+        new long[TILE_BYTES / 8],
+        new long[TILE_BYTES / 8],
+        MemorySegment::ofArray,
+        ByteBuffer::asLongBuffer);
     this.unsigned = unsigned;
   }
 
@@ -15,6 +22,25 @@ final class Int64Kernel extends ArrayKernel<long[]> {
   void sum(long[] left, long[] right, int count) {
     for (int i = 0; i < count; i++) {
       left[i] += right[i];
+    }
+  }
+
+  @Override
+  void sum(LongBuffer left, int leftAt, LongBuffer right, int rightAt, long[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 8);
+    int leftBegin = leftAt & INDEX_MASK;
+    int rightBegin = rightAt & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
+    }
+  }
+
+  @Override
+  void sum(LongBuffer left, int at, long[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 8);
+    int begin = at & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = left.get(begin + i) + into[i];
     }
   }
 

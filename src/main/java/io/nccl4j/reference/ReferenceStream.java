@@ -34,6 +34,9 @@ public final class ReferenceStream extends Stream {
   private static final AtomicLong STREAMS = new AtomicLong();
   private static final long YIELDING_NANOS = 50_000;
 
+  /** How long an idle worker still knows how to read the memory that it has worked on. */
+  private static final long REMEMBERING_NANOS = 1_000_000_000;
+
   private final String name;
   private final TaskQueue queue = new TaskQueue();
   // Held by whoever appends to the queue, and by an upload that bypasses it.
@@ -141,13 +144,23 @@ public final class ReferenceStream extends Stream {
       } else {
         workerAsleep = true;
         if (queue.first() == null && !closed) {
-          LockSupport.park(this);
+          sleep(now - since);
         }
         workerAsleep = false;
         Thread.interrupted();
       }
     }
     return true;
+  }
+
+  /** Sleeps until there may be work, once without what reads the memory of the last. */
+  private void sleep(long idleNanos) {
+    if (idleNanos < REMEMBERING_NANOS) {
+      LockSupport.parkNanos(this, REMEMBERING_NANOS);
+    } else {
+      Windows.ofThread().forget();
+      LockSupport.park(this);
+    }
   }
 
   @SuppressWarnings("ThreadPriorityCheck") // The point: others may have work for this thread.

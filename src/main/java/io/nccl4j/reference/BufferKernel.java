@@ -1,0 +1,91 @@
+package io.nccl4j.reference;
+
+import java.lang.foreign.MemorySegment;
+import java.nio.Buffer;
+import java.nio.ByteBuffer;
+import java.util.function.Function;
+
+/**
+ * Loops whose sums read elements where they lie, by way of {@link Windows}, and only write to an
+ * array: a loop that writes to memory as well is not vectorized, since that memory might overlap.
+ *
+ * @param <A> the array that holds elements of the type
+ * @param <B> the buffer that elements are read from
+ */
+abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
+  /**
+   * Makes the compiler see that an index with a few elements more does not overflow, without which
+   * it does not vectorize; every index in a window is smaller.
+   */
+  static final int INDEX_MASK = (1 << 30) - 1;
+
+  /** Little, so that all inputs and outputs move on together, as far as processors look ahead. */
+  private static final int REDUCE_BYTES = 2 << 10;
+
+  private final Function<ByteBuffer, B> type;
+  private Buffer[] windows = new Buffer[2];
+  private final long[] begins = new long[2];
+
+  BufferKernel(
+      int elementBytes,
+      A own,
+      A other,
+      Function<A, MemorySegment> view,
+      Function<ByteBuffer, B> type) {
+    super(elementBytes, own, other, view, REDUCE_BYTES);
+    this.type = type;
+  }
+
+  private void open(int place, MemorySegment memory, long offset) {
+    windows[place] = Windows.ofThread().window(memory, offset, type);
+  }
+
+  @SuppressWarnings("unchecked") // They are made by the type.
+  private B window(int place) {
+    return (B) windows[place];
+  }
+
+  private int index(long offset, int begin) {
+    return (int) (offset - begins[begin]) / elementBytes();
+  }
+
+  @Override
+  final void open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
+    open(0, left, leftOffset);
+    open(1, right, rightOffset);
+    begins[0] = Windows.begin(leftOffset);
+    begins[1] = Windows.begin(rightOffset);
+  }
+
+  @Override
+  final void open(MemorySegment[] from, long offset) {
+    if (windows.length < from.length) {
+      windows = new Buffer[from.length];
+    }
+    for (int rank = 0; rank < from.length; rank++) {
+      open(rank, from[rank], offset);
+    }
+    begins[0] = Windows.begin(offset);
+  }
+
+  @Override
+  final void sum(
+      MemorySegment left, long leftOffset, MemorySegment right, long rightOffset, int count) {
+    sum(window(0), index(leftOffset, 0), window(1), index(rightOffset, 1), own(), count);
+  }
+
+  @Override
+  final void sum(MemorySegment[] from, int[] order, int first, long offset, int count) {
+    int at = index(offset, 0);
+    sum(window(order[first + 1]), at, window(order[first]), at, own(), count);
+    for (int turn = 2; turn < from.length; turn++) {
+      sum(window(order[first + turn]), at, own(), count);
+    }
+  }
+
+  /** Sums two runs into an array. */
+  abstract void sum(B left, int leftAt, B right, int rightAt, A into, int count);
+
+  /** Sums a run onto what an array has. */
+  abstract void sum(B left, int at, A into, int count);
+}
