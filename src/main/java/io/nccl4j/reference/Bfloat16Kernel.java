@@ -1,49 +1,63 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.MiniFloat;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.IntBuffer;
 
 /**
  * Bfloat16 numbers: each step computes in binary32, which has bits enough, and rounds.
  *
  * <p>Two numbers lie in each integer of a tile. A bfloat16 is the upper half of a binary32, so the
- * lower and the upper numbers become binary32 in a shift and a mask each, one after the other; the
- * compiler vectorizes all of these loops, but no reinterpretation of bits, which is a copy here.
+ * lower and the upper numbers become binary32 in a shift and a mask each, one after the other. That
+ * the same bits are an integer and then a number takes memory that both can be read from: the
+ * compiler vectorizes all of these loops, but no reinterpretation of bits.
  */
 final class Bfloat16Kernel extends ArrayKernel<int[]> {
   private static final int INFINITY = 0x7F800000;
   private static final int UPPER = 0xFFFF0000;
 
-  private final Ints bits = new Ints();
-  private final Ints lowResults = new Ints();
-  private final float[] lefts = new float[TILE_BYTES / Float.BYTES];
-  private final float[] rights = new float[TILE_BYTES / Float.BYTES];
-  private final MemorySegment leftsView = MemorySegment.ofArray(lefts);
-  private final MemorySegment rightsView = MemorySegment.ofArray(rights);
+  /** How many pairs a tile has, and where the right operands begin in the scratch memory. */
+  private static final int MOST = TILE_BYTES / Integer.BYTES;
+
+  private final IntBuffer bits;
+  private final FloatBuffer numbers;
+  private final int[] lower = new int[MOST];
 
   Bfloat16Kernel() {
-    super(2, new int[TILE_BYTES / 4], new int[TILE_BYTES / 4], MemorySegment::ofArray, TILE_BYTES);
+    super(2, new int[MOST], new int[MOST], MemorySegment::ofArray, TILE_BYTES);
+    ByteBuffer scratch =
+        Arena.ofAuto().allocate(2 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
+    this.bits = scratch.asIntBuffer();
+    this.numbers = scratch.asFloatBuffer();
   }
 
   @Override
   void sum(int[] left, int[] right, int count) {
     int pairs = (count + 1) / 2;
-    takeLower(left, right, pairs);
-    add(lefts, rights, pairs);
+    takeLower(left, 0, pairs);
+    takeLower(right, MOST, pairs);
+    add(pairs);
     giveLower(pairs);
-    takeUpper(left, right, pairs);
-    add(lefts, rights, pairs);
+    takeUpper(left, 0, pairs);
+    takeUpper(right, MOST, pairs);
+    add(pairs);
     giveBoth(left, pairs);
   }
 
   @Override
   void prod(int[] left, int[] right, int count) {
     int pairs = (count + 1) / 2;
-    takeLower(left, right, pairs);
-    multiply(lefts, rights, pairs);
+    takeLower(left, 0, pairs);
+    takeLower(right, MOST, pairs);
+    multiply(pairs);
     giveLower(pairs);
-    takeUpper(left, right, pairs);
-    multiply(lefts, rights, pairs);
+    takeUpper(left, 0, pairs);
+    takeUpper(right, MOST, pairs);
+    multiply(pairs);
     giveBoth(left, pairs);
   }
 
@@ -51,11 +65,11 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
   void scale(int[] tile, long factor, int count) {
     int pairs = (count + 1) / 2;
     float by = MiniFloat.fromBfloat16((short) factor);
-    takeLower(tile, leftsView, pairs);
-    multiply(lefts, by, pairs);
+    takeLower(tile, 0, pairs);
+    multiply(by, pairs);
     giveLower(pairs);
-    takeUpper(tile, leftsView, pairs);
-    multiply(lefts, by, pairs);
+    takeUpper(tile, 0, pairs);
+    multiply(by, pairs);
     giveBoth(tile, pairs);
   }
 
@@ -69,65 +83,63 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
     FloatOrder.minOfPairs(left.array(), right.array(), INFINITY, (count + 1) / 2);
   }
 
-  private static void add(float[] left, float[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] += right[i];
+  private void add(int pairs) {
+    FloatBuffer of = numbers;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      of.put(i, of.get(i) + of.get(MOST + i));
     }
   }
 
-  private static void multiply(float[] left, float[] right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] *= right[i];
+  private void multiply(int pairs) {
+    FloatBuffer of = numbers;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      of.put(i, of.get(i) * of.get(MOST + i));
     }
   }
 
-  private static void multiply(float[] left, float right, int count) {
-    for (int i = 0; i < count; i++) {
-      left[i] *= right;
+  private void multiply(float by, int pairs) {
+    FloatBuffer of = numbers;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      of.put(i, of.get(i) * by);
     }
   }
 
-  private void takeLower(int[] left, int[] right, int pairs) {
-    takeLower(left, leftsView, pairs);
-    takeLower(right, rightsView, pairs);
-  }
-
-  private void takeLower(int[] from, MemorySegment to, int pairs) {
-    int[] into = bits.array();
-    for (int i = 0; i < pairs; i++) {
-      into[i] = from[i] << 16;
+  private void takeLower(int[] from, int at, int pairs) {
+    IntBuffer to = bits;
+    int begin = at & MOST;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      to.put(begin + i, from[i] << 16);
     }
-    MemorySegment.copy(bits.view(), 0, to, 0, (long) pairs * Integer.BYTES);
   }
 
-  private void takeUpper(int[] left, int[] right, int pairs) {
-    takeUpper(left, leftsView, pairs);
-    takeUpper(right, rightsView, pairs);
-  }
-
-  private void takeUpper(int[] from, MemorySegment to, int pairs) {
-    int[] into = bits.array();
-    for (int i = 0; i < pairs; i++) {
-      into[i] = from[i] & UPPER;
+  private void takeUpper(int[] from, int at, int pairs) {
+    IntBuffer to = bits;
+    int begin = at & MOST;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      to.put(begin + i, from[i] & UPPER);
     }
-    MemorySegment.copy(bits.view(), 0, to, 0, (long) pairs * Integer.BYTES);
   }
 
   private void giveLower(int pairs) {
-    MemorySegment.copy(leftsView, 0, bits.view(), 0, (long) pairs * Integer.BYTES);
-    int[] from = bits.array();
-    int[] to = lowResults.array();
-    for (int i = 0; i < pairs; i++) {
-      to[i] = rounded(from[i]) >>> 16;
+    IntBuffer from = bits;
+    int[] to = lower;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      to[i] = rounded(from.get(i)) >>> 16;
     }
   }
 
   private void giveBoth(int[] to, int pairs) {
-    MemorySegment.copy(leftsView, 0, bits.view(), 0, (long) pairs * Integer.BYTES);
-    int[] upper = bits.array();
-    int[] lower = lowResults.array();
-    for (int i = 0; i < pairs; i++) {
-      to[i] = (rounded(upper[i]) & UPPER) | lower[i];
+    IntBuffer upper = bits;
+    int[] low = lower;
+    int most = Math.min(pairs, MOST);
+    for (int i = 0; i < most; i++) {
+      to[i] = (rounded(upper.get(i)) & UPPER) | low[i];
     }
   }
 
