@@ -3,6 +3,9 @@ package io.nccl4j.reference;
 import io.nccl4j.DataType;
 import io.nccl4j.MiniFloat;
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
 import java.util.EnumMap;
 import java.util.Map;
 
@@ -13,6 +16,12 @@ import java.util.Map;
 final class Float8Kernel extends ArrayKernel<byte[]> {
   private static final Map<Operator.Kind, byte[]> E4M3 = new EnumMap<>(Operator.Kind.class);
   private static final Map<Operator.Kind, byte[]> E5M2 = new EnumMap<>(Operator.Kind.class);
+
+  private static final VarHandle WORD =
+      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+
+  /** Every other byte of a word, beginning with the lowest. */
+  private static final long EVEN = 0x00FF00FF00FF00FFL;
 
   private final boolean e4m3;
   private final Map<Operator.Kind, byte[]> tables = new EnumMap<>(Operator.Kind.class);
@@ -65,9 +74,29 @@ final class Float8Kernel extends ArrayKernel<byte[]> {
       results = sharedTable(kind);
       tables.put(kind, results);
     }
-    for (int i = 0; i < count; i++) {
-      left[i] = results[(left[i] & 0xFF) << 8 | (right[i] & 0xFF)];
+    // Arrays are whole words long, and what lies behind the last element is nobody's.
+    for (int i = 0; i < count; i += Long.BYTES) {
+      long word = lookUp(results, (long) WORD.get(left, i), (long) WORD.get(right, i));
+      WORD.set(left, i, word);
     }
+  }
+
+  /** Looks up eight pairs: a pair of bytes side by side is the place of its result. */
+  private static long lookUp(byte[] results, long left, long right) {
+    long even = (left & EVEN) << 8 | (right & EVEN);
+    long odd = (left & ~EVEN) | (right >>> 8 & EVEN);
+    return at(results, even)
+        | at(results, even >>> 16) << 16
+        | at(results, even >>> 32) << 32
+        | at(results, even >>> 48) << 48
+        | at(results, odd) << 8
+        | at(results, odd >>> 16) << 24
+        | at(results, odd >>> 32) << 40
+        | at(results, odd >>> 48) << 56;
+  }
+
+  private static long at(byte[] results, long place) {
+    return results[(int) place & 0xFFFF] & 0xFFL;
   }
 
   /** Returns the results of all pairs, which all ranks of the process share. */
