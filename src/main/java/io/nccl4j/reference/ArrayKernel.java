@@ -26,8 +26,7 @@ abstract class ArrayKernel<A> extends Kernel {
    * @param view gives an array as memory
    * @param reduceBytes how much of each rank's data is taken at a time
    */
-  ArrayKernel(
-      int elementBytes, A own, A other, Function<A, MemorySegment> view, int reduceBytes) {
+  ArrayKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view, int reduceBytes) {
     super(elementBytes);
     this.tileCount = TILE_BYTES / elementBytes;
     this.reduceCount = reduceBytes / elementBytes;

@@ -35,7 +35,10 @@ final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;
     for (int i = 0; i < most; i++) {
-      into[i] = Float.floatToFloat16(Float.float16ToFloat(left.get(leftBegin + i)) + Float.float16ToFloat(right.get(rightBegin + i)));
+      into[i] =
+          Float.floatToFloat16(
+              Float.float16ToFloat(left.get(leftBegin + i))
+                  + Float.float16ToFloat(right.get(rightBegin + i)));
     }
   }
 
@@ -44,7 +47,9 @@ final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
     int most = Math.min(count, TILE_BYTES / 2);
     int begin = at & INDEX_MASK;
     for (int i = 0; i < most; i++) {
-      into[i] = Float.floatToFloat16(Float.float16ToFloat(left.get(begin + i)) + Float.float16ToFloat(into[i]));
+      into[i] =
+          Float.floatToFloat16(
+              Float.float16ToFloat(left.get(begin + i)) + Float.float16ToFloat(into[i]));
     }
   }
 

@@ -28,7 +28,8 @@ final class Float64Kernel extends BufferKernel<double[], DoubleBuffer> {
   }
 
   @Override
-  void sum(DoubleBuffer left, int leftAt, DoubleBuffer right, int rightAt, double[] into, int count) {
+  void sum(
+      DoubleBuffer left, int leftAt, DoubleBuffer right, int rightAt, double[] into, int count) {
     int most = Math.min(count, TILE_BYTES / 8);
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;

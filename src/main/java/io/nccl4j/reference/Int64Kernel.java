@@ -87,8 +87,26 @@ final class Int64Kernel extends BufferKernel<long[], LongBuffer> {
 
   @Override
   void divide(long[] tile, int divisor, int count) {
+    if (Integer.bitCount(divisor) == 1) {
+      shift(tile, Integer.numberOfTrailingZeros(divisor), count);
+      return;
+    }
     for (int i = 0; i < count; i++) {
       tile[i] = unsigned ? Long.divideUnsigned(tile[i], divisor) : tile[i] / divisor;
+    }
+  }
+
+  /** Divides by a power of two, truncating; no vector unit divides. */
+  private void shift(long[] tile, int power, int count) {
+    long below = (1L << power) - 1;
+    if (unsigned) {
+      for (int i = 0; i < count; i++) {
+        tile[i] = tile[i] >>> power;
+      }
+    } else {
+      for (int i = 0; i < count; i++) {
+        tile[i] = (tile[i] + ((tile[i] >> 63) & below)) >> power;
+      }
     }
   }
 }

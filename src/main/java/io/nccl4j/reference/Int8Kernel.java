@@ -1,11 +1,20 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
 
 /** Signed and unsigned 8-bit integers. */
 final class Int8Kernel extends ArrayKernel<byte[]> {
   /** The top bit of each byte of a word. */
   private static final long TOPS = 0x8080808080808080L;
+
+  /** The lowest bit of each byte of a word. */
+  private static final long ONES = 0x0101010101010101L;
+
+  private static final VarHandle WORD =
+      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.nativeOrder());
 
   private final boolean unsigned;
   private final byte[] quotients = new byte[256];
@@ -14,7 +23,8 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
   private final Words rights = new Words();
 
   Int8Kernel(boolean unsigned) {
-    super(1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1], MemorySegment::ofArray, TILE_BYTES);
+    super(
+        1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1], MemorySegment::ofArray, TILE_BYTES);
     this.unsigned = unsigned;
   }
 
@@ -87,6 +97,10 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
 
   @Override
   void divide(byte[] tile, int divisor, int count) {
+    if (Integer.bitCount(divisor) == 1 && divisor <= 128) {
+      shift(tile, Integer.numberOfTrailingZeros(divisor), count);
+      return;
+    }
     if (divisor != quotientsOf) {
       for (int value = 0; value < quotients.length; value++) {
         quotients[value] = (byte) ((unsigned ? value : (byte) value) / divisor);
@@ -96,5 +110,29 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
     for (int i = 0; i < count; i++) {
       tile[i] = quotients[tile[i] & 0xFF];
     }
+  }
+
+  /** Divides by a power of two, truncating, eight bytes at a time. */
+  private void shift(byte[] tile, int power, int count) {
+    long below = ONES * ((1 << power) - 1);
+    long high = ~(ONES * (0xFF >>> power));
+    // Arrays are whole words long, and what lies behind the last element is nobody's.
+    for (int i = 0; i < count; i += Long.BYTES) {
+      long word = (long) WORD.get(tile, i);
+      if (unsigned) {
+        WORD.set(tile, i, (word >>> power) & ~high);
+      } else {
+        long rounding = negative(word) & below;
+        // Added byte by byte: a carry out of a byte is not handed on.
+        long up = ((word & ~TOPS) + rounding) ^ (word & TOPS);
+        WORD.set(tile, i, ((up >>> power) & ~high) | (negative(up) & high));
+      }
+    }
+  }
+
+  /** Returns all ones in each byte whose top bit is set. */
+  private static long negative(long word) {
+    long tops = word & TOPS;
+    return (tops << 1) - (tops >>> 7);
   }
 }

@@ -11,8 +11,8 @@ import java.util.function.Function;
  * What one worker thread's loops read memory through: buffers of {@code java.nio}, of 1 GiB each.
  *
  * <p>The compiler vectorizes a loop that loads from such a buffer and stores to an array, if it
- * knows that no index overflows. From a memory segment it loads integers as
- * well, but floating-point numbers only as integers that are then reinterpreted one by one.
+ * knows that no index overflows. From a memory segment it loads integers as well, but
+ * floating-point numbers only as integers that are then reinterpreted one by one.
  *
  * <p>A window keeps its memory reachable, and is kept for the next operation on the same memory, so
  * that in steady state none is made; a thread that has nothing to do for a while forgets all.

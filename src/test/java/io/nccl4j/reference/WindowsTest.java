@@ -81,10 +81,8 @@ class WindowsTest {
       long bytes = count * type.bytes();
       assertEquals(
           -1, nearOut[1].asSlice(0, bytes).mismatch(farOut[1].asSlice(offset, bytes)), "reduced");
-      kernel.combine(
-          sum, near[0], 0, false, 0, near[1], 0, nearOut[2], 0, count, 1);
-      kernel.combine(
-          sum, far[0], offset, false, 0, far[1], offset, farOut[2], offset, count, 1);
+      kernel.combine(sum, near[0], 0, false, 0, near[1], 0, nearOut[2], 0, count, 1);
+      kernel.combine(sum, far[0], offset, false, 0, far[1], offset, farOut[2], offset, count, 1);
       assertEquals(
           -1, nearOut[2].asSlice(0, bytes).mismatch(farOut[2].asSlice(offset, bytes)), "combined");
     }
@@ -133,7 +131,8 @@ class WindowsTest {
   private static WeakReference<MemorySegment> reduced(
       io.nccl4j.Communicator comm, io.nccl4j.Stream stream) {
     MemorySegment memory = Arena.ofAuto().allocate(4096, 64);
-    try (Buffer data = Buffer.ofHostSegment(memory, DataType.FLOAT32, 1024, comm.device(), () -> {})) {
+    try (Buffer data =
+        Buffer.ofHostSegment(memory, DataType.FLOAT32, 1024, comm.device(), () -> {})) {
       comm.allReduce(data, data, ReduceOp.SUM, stream);
       stream.synchronize();
     }
