@@ -53,8 +53,8 @@ class WindowsTest {
     System.out.println("seed " + SEED);
     int ranks = 3;
     // Begins on no whole block before the end of the window, and ends behind it.
-    long offset = GIB - 1_500_000 / type.bytes() * type.bytes();
-    long count = 3_000_000 / type.bytes();
+    long offset = GIB - 1_500_000L / type.bytes() * type.bytes();
+    long count = 3_000_000L / type.bytes();
     try (Arena arena = Arena.ofShared()) {
       MemorySegment[] far = new MemorySegment[ranks];
       MemorySegment[] near = new MemorySegment[ranks];
