@@ -142,7 +142,8 @@ final class Exchange implements Transfer {
     if (!link.hasRoom()) {
       return false;
     }
-    long slice = Math.min(member.world().options().sliceBytes(), message.bytes - message.moved);
+    long most = Math.min(member.world().options().sliceBytes(), link.mostBytes());
+    long slice = Math.min(most, message.bytes - message.moved);
     // An empty message is one empty slice, so that its type and count are checked too.
     link.send(message.memory, message.offset + message.moved, slice, message.signature);
     message.moved += slice;

@@ -1,25 +1,42 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.NcclSystemException;
 import java.lang.foreign.Arena;
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
-import java.util.Arrays;
-import java.util.HexFormat;
+import java.net.ProtocolException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 
 /**
- * What the ranks of a world share of their host's memory, where all are on one: had when it is
- * first asked for, given back when the world ends.
+ * What a world shares of its host's memory with other processes: links, and the board where all
+ * ranks are on one host. Each is had when it is first used, and given back when the world ends.
  *
- * <p>The name that the processes find it by tells nothing of the secret that it is made of, and
- * nobody who does not know that can tell the name before.
+ * <p>One process makes a file and tells the other by name, over their control connection; the
+ * thread of the other's site maps it at once and takes the name away. So a name is there for a
+ * moment only, and no process that is killed later leaves one.
  */
 final class HostMemory {
+  /** How long a world's end waits for the other processes to take what it has last made. */
+  private static final long TAKING_NANOS = TimeUnit.SECONDS.toNanos(2);
+
+  /** How many slices of a link are under way at a time. */
+  static final int SLOTS = 4;
+
+  private static final Pattern NAME = Pattern.compile("nccl4j-[0-9a-f]{32}");
+
   private final World world;
   private final boolean shared;
+  private final ConcurrentHashMap<World.LinkKey, HostSendLink> leaving = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<World.LinkKey, HostReceiveLink> arriving =
+      new ConcurrentHashMap<>();
+  private final List<SharedMemoryLink> made = new ArrayList<>();
   private Arena arena;
   private SharedBoard board;
+  private RuntimeException boardFailure;
   private boolean ended;
 
   HostMemory(World world) {
@@ -33,37 +50,149 @@ final class HostMemory {
     return shared;
   }
 
+  /** Returns whether a rank is of another process that can share memory with this one, and may. */
+  boolean reaches(int rank) {
+    Remote remote = world.remote(rank);
+    return remote != null
+        && world.options().links() == Links.AUTO
+        && remote.location().host().equals(world.site().host());
+  }
+
+  /** Returns the end of a link that a rank of this process sends by. */
+  HostSendLink sendLink(World.LinkKey key) {
+    return leaving.computeIfAbsent(key, k -> new HostSendLink(world, k));
+  }
+
+  /** Returns the end of a link that a rank of this process receives by. */
+  HostReceiveLink receiveLink(World.LinkKey key) {
+    return arriving.computeIfAbsent(key, k -> new HostReceiveLink(world.arriving(k)));
+  }
+
+  /** Makes the memory of a link and tells the receiver; returns null where none can be had. */
+  synchronized SharedMemoryLink make(World.LinkKey key) {
+    Arena mappings = arena();
+    int slotBytes = world.options().sliceBytes();
+    Path directory = SharedMemory.directory(SharedMemoryLink.size(SLOTS, slotBytes));
+    SharedMemoryLink link;
+    try {
+      link = SharedMemoryLink.create(directory, mappings, SLOTS, slotBytes, key.from(), key.to());
+    } catch (NcclSystemException e) {
+      Site.log().warn("{} goes over TCP: {}", key, e.text());
+      return null;
+    }
+    made.add(link);
+    world.remote(key.to()).tellMemory(key, link.path());
+    return link;
+  }
+
+  /**
+   * Site: takes the memory that another process has made for a link.
+   *
+   * @throws ProtocolException if it is no such memory
+   */
+  void hear(World.LinkKey key, String path) throws ProtocolException {
+    Path file = file(path);
+    if (!reaches(key.from())) {
+      throw new ProtocolException(key + " is between processes that share no memory");
+    }
+    HostReceiveLink link = receiveLink(key);
+    link.offer();
+    try {
+      link.open(SharedMemoryLink.open(file, arena(), key.from(), key.to(), key.to()));
+    } catch (NonsenseException e) {
+      throw new ProtocolException(e.what());
+    } catch (NcclSystemException e) {
+      link.fail(e);
+    }
+  }
+
+  /** Returns a file that is one of ours by its name, since it is going to be deleted. */
+  private static Path file(String path) throws ProtocolException {
+    Path file = Path.of(path);
+    if (!file.isAbsolute() || !NAME.matcher(file.getFileName().toString()).matches()) {
+      throw new ProtocolException("it says that it shares " + path);
+    }
+    return file;
+  }
+
   /** Returns the board of all ranks; null while the process of rank 0 has not made it. */
   synchronized SharedBoard board() {
-    if (board == null && !ended) {
-      if (arena == null) {
-        // Streams' threads use it, and whichever thread closes the last rank gives it back.
-        arena = Arena.ofShared();
-      }
+    if (boardFailure != null) {
+      throw boardFailure;
+    }
+    if (board == null && !ended && world.remote(0) == null) {
       int processes = world.plan().processes().size();
-      board =
-          makes()
-              ? SharedBoard.create(name(), world.size(), processes, arena)
-              : SharedBoard.open(name(), world.size(), processes, 0, arena);
+      board = SharedBoard.create(world.size(), processes, arena());
+      world.tellBoard(board.path());
     }
     return board;
   }
 
-  private boolean makes() {
-    return world.remote(0) == null;
+  /**
+   * Site: takes the board that the process of rank 0 has made.
+   *
+   * @throws ProtocolException if it is none
+   */
+  synchronized void hearBoard(String path) throws ProtocolException {
+    Path file = file(path);
+    if (!shared || board != null) {
+      throw new ProtocolException("it has made a board that nobody needs");
+    }
+    try {
+      int processes = world.plan().processes().size();
+      board = SharedBoard.open(file, world.size(), processes, 0, arena());
+    } catch (NonsenseException e) {
+      throw new ProtocolException(e.what());
+    } catch (NcclSystemException e) {
+      boardFailure = e;
+    }
   }
 
-  private String name() {
-    Secret secret = world.plan().secret();
-    ByteBuffer bytes = ByteBuffer.allocate(3 * Long.BYTES + 5);
-    bytes.putLong(secret.high()).putLong(secret.low()).putLong(world.id());
-    bytes.put("board".getBytes(StandardCharsets.US_ASCII));
-    try {
-      byte[] digest = MessageDigest.getInstance("SHA-256").digest(bytes.array());
-      return "nccl4j-" + HexFormat.of().formatHex(Arrays.copyOf(digest, 16));
-    } catch (NoSuchAlgorithmException e) {
-      throw new AssertionError("every Java has SHA-256", e);
+  private synchronized Arena arena() {
+    if (ended) {
+      throw new IllegalStateException("the communicator has ended");
     }
+    if (arena == null) {
+      // Streams' threads use it, and whichever thread closes the last rank gives it back.
+      arena = Arena.ofShared();
+    }
+    return arena;
+  }
+
+  /** Takes away the names of links to a process that has gone, which will not do so itself. */
+  synchronized void lost(BitSet ranks) {
+    made.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
+  }
+
+  /**
+   * Waits until the receivers have the memory of all links, since what was sent before the end is
+   * to arrive; not for those who have gone, and not for long.
+   */
+  void settle() {
+    long until = System.nanoTime() + TAKING_NANOS;
+    made().forEach(link -> awaitTaken(link, until));
+  }
+
+  private void awaitTaken(SharedMemoryLink link, long until) {
+    boolean interrupted = false;
+    while (!link.taken()
+        && !world.peer(link.to()).left()
+        && !world.peer(link.source()).cut()
+        && System.nanoTime() < until) {
+      try {
+        TimeUnit.MICROSECONDS.sleep(100);
+      } catch (InterruptedException e) {
+        interrupted = true;
+      }
+    }
+    if (interrupted) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Returns the links that this process has made the memory of. */
+  synchronized List<SharedMemoryLink> made() {
+    return List.copyOf(made);
   }
 
   /** Gives the memory back; a thread that still uses it gets an exception. Idempotent. */
@@ -72,8 +201,9 @@ final class HostMemory {
       return;
     }
     ended = true;
-    if (board != null && makes()) {
-      SharedBoard.discard(name(), world.size());
+    made.forEach(SharedMemoryLink::discard);
+    if (board != null && world.remote(0) == null) {
+      board.discard();
     }
     if (arena != null) {
       arena.close();

@@ -330,6 +330,12 @@ final class Member {
    * stream reports.
    */
   NcclException fail(String function, Throwable cause) {
+    if (cause instanceof NonsenseException nonsense) {
+      // Every rank is told the same, whoever has found it.
+      BitSet writer = new BitSet();
+      writer.set(nonsense.rank());
+      world.raise(Fault.nonsense(world.describe(writer) + " spoke nonsense: " + nonsense.what()));
+    }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {
       return typed;

@@ -40,7 +40,11 @@ final class Message {
     /** A rank cannot take part in a meeting. */
     REFUSED(10),
     /** A rank does not wait for a meeting any longer. */
-    GIVE_UP(11);
+    GIVE_UP(11),
+    /** Names the shared memory that a link goes through. */
+    MEMORY(12),
+    /** Names the board of all ranks. */
+    BOARD(13);
 
     private final int code;
 

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
+import java.nio.file.Path;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -116,6 +117,22 @@ final class Remote implements Connection.Receiver {
             }));
   }
 
+  /** Tells what memory a link goes through. */
+  void tellMemory(World.LinkKey key, Path path) {
+    send(
+        Message.of(
+            Message.Kind.MEMORY,
+            out -> {
+              World.writeKey(out, key);
+              out.writeUTF(path.toString());
+            }));
+  }
+
+  /** Tells where the board of all ranks is. */
+  void tellBoard(Path path) {
+    send(Message.of(Message.Kind.BOARD, out -> out.writeUTF(path.toString())));
+  }
+
   /** Asks how far the ranks are; an answer that is still due is waited for. */
   void ask(long now) {
     if (!lost && unansweredSince == 0) {
@@ -138,6 +155,8 @@ final class Remote implements Connection.Receiver {
       case FAULT -> world.hear(Fault.read(in));
       case ASK -> answer();
       case STATUS -> hearStatus(in);
+      case MEMORY -> hearMemory(in);
+      case BOARD -> hearBoard(in);
       case MEET -> meet(in);
       case MEETING -> {
         Occasion occasion = Occasion.read(in);
@@ -173,6 +192,27 @@ final class Remote implements Connection.Receiver {
     if (changed) {
       world.notePresence();
     }
+  }
+
+  private void hearMemory(DataInput in) throws IOException {
+    World.LinkKey key = World.readKey(in);
+    world.checkKey(key);
+    checkSends(key);
+    world.hostMemory().hear(key, in.readUTF());
+    world.member(key.to()).wake();
+  }
+
+  private void checkSends(World.LinkKey key) throws ProtocolException {
+    if (!ranks.get(key.from())) {
+      throw new ProtocolException("it speaks of " + key + ", which is not its own");
+    }
+  }
+
+  private void hearBoard(DataInput in) throws IOException {
+    if (!ranks.get(0)) {
+      throw new ProtocolException("it has made a board, which is for the process of rank 0 to do");
+    }
+    world.hostMemory().hearBoard(in.readUTF());
   }
 
   private void answer() {
@@ -302,6 +342,7 @@ final class Remote implements Connection.Receiver {
             ? location() + " spoke nonsense: " + why
             : location() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> world.peer(rank).lose(how));
+    world.hostMemory().lost(ranks);
     Site.log().warn("{} of a communicator of {}: {}", Member.ranks(ranks), world.size(), how);
     world.notePresence();
   }

@@ -3,17 +3,14 @@ package io.nccl4j.reference;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.List;
 
 /**
  * Memory that all ranks of a world on one host share, for {@link SharedTransfer}: each rank has a
  * row that it alone writes and all others read. A row tells how many rounds the rank has done of
  * each of three steps since the board was made, holds what it puts in, and what it has folded.
  *
- * <p>Its file has a name that is worked out from a secret of the world. One process makes it, under
- * another name first, so that the others find it whole; the last one to come takes the name away.
+ * <p>The process of rank 0 makes it and tells the others; the last one to come takes the name away.
  */
 final class SharedBoard {
   /** How many rounds of one rank are kept at a time. */
@@ -34,12 +31,14 @@ final class SharedBoard {
   private static final long SIGNATURES = 32;
   private static final long DATA = SharedMemory.APART;
 
+  private final Path path;
   private final MemorySegment shared;
   private final int ranks;
   private final int partBytes;
   private final long stride;
 
-  private SharedBoard(MemorySegment shared, int ranks) {
+  private SharedBoard(Path path, MemorySegment shared, int ranks) {
+    this.path = path;
     this.shared = shared;
     this.ranks = ranks;
     this.partBytes = partBytes(ranks);
@@ -60,67 +59,57 @@ final class SharedBoard {
     return FIRST_ROW + ranks * stride(ranks);
   }
 
-  /** Returns the places where a board of some name may be. */
-  private static List<Path> places(String name, int ranks) {
-    Path first = SharedMemory.directory(size(ranks));
-    Path last = Path.of(System.getProperty("java.io.tmpdir"));
-    return first.equals(last)
-        ? List.of(first.resolve(name))
-        : List.of(first.resolve(name), last.resolve(name));
-  }
-
   /**
-   * Makes a board.
+   * Makes a board; the other processes open its {@link #path}.
    *
    * @throws io.nccl4j.NcclSystemException if there is no room
    */
-  static SharedBoard create(String name, int ranks, int processes, Arena arena) {
-    Path path = places(name, ranks).getFirst();
-    Path fresh = SharedMemory.newPath(path.getParent());
-    MemorySegment shared = SharedMemory.create(fresh, size(ranks), arena);
+  static SharedBoard create(int ranks, int processes, Arena arena) {
+    Path path = SharedMemory.newPath(SharedMemory.directory(size(ranks)));
+    MemorySegment shared = SharedMemory.create(path, size(ranks), arena);
     shared.set(ValueLayout.JAVA_LONG, 0, MAGIC);
     shared.set(ValueLayout.JAVA_INT, 8, ranks);
     shared.set(ValueLayout.JAVA_INT, 12, processes);
-    SharedMemory.rename(fresh, path);
-    SharedBoard board = new SharedBoard(shared, ranks);
-    board.come(path, processes);
+    SharedBoard board = new SharedBoard(path, shared, ranks);
+    board.come(processes);
     return board;
   }
 
   /**
-   * Opens the board that another process makes; returns null while it has not.
+   * Opens the board that another process has made.
    *
    * @param peer a rank of that process
-   * @throws io.nccl4j.NcclRemoteException if it is no such board
+   * @throws io.nccl4j.NcclSystemException if the file cannot be opened
+   * @throws NonsenseException if it is no such board
    */
-  static SharedBoard open(String name, int ranks, int processes, int peer, Arena arena) {
-    for (Path path : places(name, ranks)) {
-      if (Files.exists(path)) {
-        MemorySegment shared = SharedMemory.open(path, arena);
-        if (shared.byteSize() != size(ranks)
-            || shared.get(ValueLayout.JAVA_LONG, 0) != MAGIC
-            || shared.get(ValueLayout.JAVA_INT, 8) != ranks
-            || shared.get(ValueLayout.JAVA_INT, 12) != processes) {
-          throw SharedMemory.nonsense(
-              peer, path + " is no board of " + ranks + " ranks in " + processes + " processes");
-        }
-        SharedBoard board = new SharedBoard(shared, ranks);
-        board.come(path, processes);
-        return board;
-      }
+  static SharedBoard open(Path path, int ranks, int processes, int peer, Arena arena) {
+    MemorySegment shared = SharedMemory.open(path, arena);
+    if (shared.byteSize() != size(ranks)
+        || shared.get(ValueLayout.JAVA_LONG, 0) != MAGIC
+        || shared.get(ValueLayout.JAVA_INT, 8) != ranks
+        || shared.get(ValueLayout.JAVA_INT, 12) != processes) {
+      throw new NonsenseException(
+          peer, path + " is no board of " + ranks + " ranks in " + processes + " processes");
     }
-    return null;
+    SharedBoard board = new SharedBoard(path, shared, ranks);
+    board.come(processes);
+    return board;
   }
 
-  private void come(Path path, int processes) {
+  private void come(int processes) {
     if ((long) SharedMemory.COUNT.getAndAdd(shared, COME, 1L) + 1 == processes) {
-      SharedMemory.delete(path);
+      discard();
     }
   }
 
   /** Takes the name away where not all processes have come; idempotent. */
-  static void discard(String name, int ranks) {
-    places(name, ranks).forEach(SharedMemory::delete);
+  void discard() {
+    SharedMemory.delete(path);
+  }
+
+  /** Returns where the file is, or was before all processes had it. */
+  Path path() {
+    return path;
   }
 
   private long row(int rank) {

@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclException;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.Result;
 import java.io.IOException;
@@ -14,7 +13,6 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
@@ -128,25 +126,6 @@ final class SharedMemory {
     } catch (IOException e) {
       throw failed("the shared memory " + path + " cannot be deleted: " + e, e);
     }
-  }
-
-  /**
-   * Gives a file its name, all at once.
-   *
-   * @throws NcclSystemException if that cannot be
-   */
-  static void rename(Path from, Path to) {
-    try {
-      Files.move(from, to, StandardCopyOption.ATOMIC_MOVE);
-    } catch (IOException e) {
-      delete(from);
-      throw failed("the shared memory " + from + " cannot be named " + to + ": " + e, e);
-    }
-  }
-
-  /** Returns what to throw where another process has written what cannot be. */
-  static NcclException nonsense(int peer, String what) {
-    return Fault.remote("sharedMemory", "rank " + peer + " spoke nonsense: " + what);
   }
 
   private static NcclSystemException failed(String text, IOException cause) {

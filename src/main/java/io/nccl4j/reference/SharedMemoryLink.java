@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -21,6 +20,7 @@ import java.nio.file.Path;
  */
 final class SharedMemoryLink implements SendLink, ReceiveLink {
   private static final long MAGIC = 0x4C34_6C63_636E_0001L;
+  private static final long TAKEN = 32;
   private static final long RELEASED = SharedMemory.APART;
   private static final long FIRST_SLOT = 2 * SharedMemory.APART;
 
@@ -85,7 +85,7 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
    *
    * @param local which of the two ranks is in this process; messages name the other one
    * @throws io.nccl4j.NcclSystemException if the file cannot be opened
-   * @throws io.nccl4j.NcclRemoteException if it is no such link
+   * @throws NonsenseException if it is no such link
    */
   static SharedMemoryLink open(Path path, Arena arena, int from, int to, int local) {
     MemorySegment shared = SharedMemory.open(path, arena);
@@ -93,18 +93,19 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
     int slots = checkHeader(shared, from, to, peer, path);
     int slotBytes = shared.get(ValueLayout.JAVA_INT, 20);
     SharedMemory.delete(path);
+    SharedMemory.COUNT.setRelease(shared, TAKEN, 1L);
     return new SharedMemoryLink(path, shared, slots, slotBytes, from, to);
   }
 
   private static int checkHeader(MemorySegment shared, int from, int to, int peer, Path path) {
     if (shared.byteSize() < FIRST_SLOT || shared.get(ValueLayout.JAVA_LONG, 0) != MAGIC) {
-      throw nonsense(peer, path + " is no link of this release of nccl4j");
+      throw new NonsenseException(peer, path + " is no link of this release of nccl4j");
     }
     int slots = shared.get(ValueLayout.JAVA_INT, 16);
     int slotBytes = shared.get(ValueLayout.JAVA_INT, 20);
     long told = shared.get(ValueLayout.JAVA_LONG, 8);
     if (slots < 1 || slotBytes < 1 || told != shared.byteSize() || told != size(slots, slotBytes)) {
-      throw nonsense(
+      throw new NonsenseException(
           peer,
           "%s has %d bytes and says %d, in %d slots of %d"
               .formatted(path, shared.byteSize(), told, slots, slotBytes));
@@ -112,7 +113,7 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
     int fromTold = shared.get(ValueLayout.JAVA_INT, 24);
     int toTold = shared.get(ValueLayout.JAVA_INT, 28);
     if (fromTold != from || toTold != to) {
-      throw nonsense(
+      throw new NonsenseException(
           peer,
           "%s leads from rank %d to rank %d, not from %d to %d"
               .formatted(path, fromTold, toTold, from, to));
@@ -129,13 +130,19 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
     return FIRST_SLOT + slots * stride(slotBytes);
   }
 
-  private static NcclException nonsense(int peer, String what) {
-    return Fault.remote("sharedMemory", "rank " + peer + " spoke nonsense: " + what);
-  }
-
   /** Returns where the file is, or was before both ends had it. */
   Path path() {
     return path;
+  }
+
+  /** Returns the rank that receives. */
+  int to() {
+    return to;
+  }
+
+  /** Returns whether the other end has come to open it. */
+  boolean taken() {
+    return (long) SharedMemory.COUNT.getAcquire(shared, TAKEN) != 0;
   }
 
   /** Takes the file's name away where the other end has not come to open it; idempotent. */
@@ -165,7 +172,8 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
     }
     long now = (long) SharedMemory.COUNT.getAcquire(shared, RELEASED);
     if (now < released || now > sent) {
-      throw nonsense(to, "it released slice " + now + " of " + sent + " after " + released);
+      throw new NonsenseException(
+          to, "it released slice " + now + " of " + sent + " after " + released);
     }
     released = now;
     return sent - now < slots;
@@ -223,14 +231,14 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
     long number = (long) SharedMemory.COUNT.getAcquire(shared, slot + NUMBER);
     if (number != due) {
       if (number != Math.max(0, due - slots)) {
-        throw nonsense(from, "it sent slice " + number + " where " + due + " is due");
+        throw new NonsenseException(from, "it sent slice " + number + " where " + due + " is due");
       }
       return false;
     }
     bytes = shared.get(ValueLayout.JAVA_LONG, slot + BYTES);
     signature = shared.get(ValueLayout.JAVA_LONG, slot + SIGNATURE);
     if (bytes < 0 || bytes > slotBytes) {
-      throw nonsense(
+      throw new NonsenseException(
           from, "its slice " + due + " has " + bytes + " bytes, in a slot of " + slotBytes);
     }
     here = true;

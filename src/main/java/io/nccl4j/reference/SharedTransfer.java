@@ -124,7 +124,9 @@ final class SharedTransfer implements Transfer {
 
   private boolean begin() {
     board = collective.member().world().hostMemory().board();
-    tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
+    if (tile == null) {
+      tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
+    }
     return board != null;
   }
 
@@ -308,7 +310,7 @@ final class SharedTransfer implements Transfer {
   /** Throws if a rank says that it has done more rounds than this one has let it. */
   private void checkCount(int peer, long rounds, long most) {
     if (rounds < 0 || rounds > most) {
-      throw SharedMemory.nonsense(
+      throw new NonsenseException(
           peer, "it has done " + rounds + " rounds where " + most + " can be");
     }
   }

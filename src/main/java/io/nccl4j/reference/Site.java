@@ -40,9 +40,9 @@ import org.apache.logging.log4j.Logger;
  * and harms nobody.
  */
 final class Site {
-  private static final Site THIS_PROCESS = new Site();
-  private static final UUID HOST = host();
+  private static final UUID HOST = thisHost();
   private static final String HOST_NAME = hostName();
+  private static final Site THIS_PROCESS = new Site();
   private static final AtomicLong LOOPS = new AtomicLong();
 
   /** How long a connection may take to say what it is for, and wait for what it is for. */
@@ -68,8 +68,17 @@ final class Site {
   private final Map<UniqueId, Doorway> doorways = new HashMap<>();
   private Loop loop;
 
+  private final UUID host;
+
   /** Makes one of its own, as if it were another process; for tests. */
-  Site() {}
+  Site() {
+    this(HOST);
+  }
+
+  /** Makes one of its own, as if it were a process of another host; for tests. */
+  Site(UUID host) {
+    this.host = host;
+  }
 
   static Site ofThisProcess() {
     return THIS_PROCESS;
@@ -84,11 +93,16 @@ final class Site {
     return process;
   }
 
+  /** Returns what processes have in common that can share memory. */
+  UUID host() {
+    return host;
+  }
+
   /** Returns where this process is; without an address where it does not listen. */
   synchronized Location location() {
     return new Location(
         process,
-        HOST,
+        host,
         loop == null ? null : loop.address,
         ProcessHandle.current().pid(),
         HOST_NAME);
@@ -429,7 +443,7 @@ final class Site {
     }
   }
 
-  private static UUID host() {
+  private static UUID thisHost() {
     try {
       // Processes share memory where they run on one kernel and see the same /dev/shm.
       String boot = Files.readString(Path.of("/proc/sys/kernel/random/boot_id"));

@@ -6,6 +6,7 @@ import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.nio.channels.SocketChannel;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -141,26 +142,36 @@ final class World {
   /** Returns the end of a link that a rank of this process sends by. */
   SendLink sendLink(Route route, int channel, int from, int to) {
     LinkKey key = new LinkKey(route, channel, from, to);
-    return remote(to) == null
-        ? memoryLink(key)
-        : leaving.computeIfAbsent(key, k -> new TcpSendLink(this, k));
+    if (remote(to) == null) {
+      return memoryLink(key);
+    }
+    return hostMemory.reaches(to) ? hostMemory.sendLink(key) : overTcp(key);
+  }
+
+  /** Returns the end of a link over TCP that a rank of this process sends by. */
+  TcpSendLink overTcp(LinkKey key) {
+    return leaving.computeIfAbsent(key, k -> new TcpSendLink(this, k));
   }
 
   /** Returns the end of a link that a rank of this process receives by. */
   ReceiveLink receiveLink(Route route, int channel, int from, int to) {
     LinkKey key = new LinkKey(route, channel, from, to);
-    return remote(from) == null ? memoryLink(key) : arriving(key);
+    if (remote(from) == null) {
+      return memoryLink(key);
+    }
+    return hostMemory.reaches(from) ? hostMemory.receiveLink(key) : arriving(key);
   }
 
   private MemoryLink memoryLink(LinkKey key) {
     return links.computeIfAbsent(key, k -> new MemoryLink(member(k.from), member(k.to)));
   }
 
-  private TcpReceiveLink arriving(LinkKey key) {
+  /** Returns the end of a link over TCP that a rank of this process receives by. */
+  TcpReceiveLink arriving(LinkKey key) {
     return arriving.computeIfAbsent(key, k -> new TcpReceiveLink(this, k));
   }
 
-  /** Returns the links that a rank has sent by to another process. */
+  /** Returns the links over TCP that a rank has sent by to another process. */
   List<TcpSendLink> sentBy(int rank, int process) {
     return leaving.values().stream()
         .filter(link -> link.key().from == rank && plan.processOf(link.key().to) == process)
@@ -173,7 +184,8 @@ final class World {
     arriving(key).expect(slices);
   }
 
-  private void checkKey(LinkKey key) throws ProtocolException {
+  /** Throws if a link does not lead from another process to this one. */
+  void checkKey(LinkKey key) throws ProtocolException {
     boolean sense =
         key.from >= 0
             && key.to >= 0
@@ -354,6 +366,15 @@ final class World {
     raiseAlarm();
   }
 
+  /** Tells the other processes where the board of all ranks is. */
+  void tellBoard(Path path) {
+    for (Remote remote : remotes) {
+      if (remote != null) {
+        remote.tellBoard(path);
+      }
+    }
+  }
+
   /** Takes what another process says went wrong. */
   void hear(Fault told) {
     fault.compareAndSet(null, told);
@@ -410,6 +431,7 @@ final class World {
       }
       enrolled = false;
     }
+    hostMemory.settle();
     site.dismiss(this);
     for (Remote remote : remotes) {
       if (remote != null) {

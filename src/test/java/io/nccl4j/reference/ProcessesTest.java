@@ -1,11 +1,16 @@
 package io.nccl4j.reference;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Set;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** One communicator with ranks in several processes, which are real ones. */
@@ -16,11 +21,11 @@ class ProcessesTest {
     return perProcess.chars().map(digit -> digit - '0').toArray();
   }
 
-  @ParameterizedTest(name = "{0} ranks per process")
-  @ValueSource(strings = {"11", "111", "1111", "212", "31"})
-  void everyOperationWorks(String perProcess) {
+  @ParameterizedTest(name = "{0} ranks per process, {1}")
+  @CsvSource({"11, TCP", "111, TCP", "1111, TCP", "212, TCP", "31, TCP", "11, AUTO", "212, AUTO"})
+  void everyOperationWorks(String perProcess, Links links) {
     int[] ranks = ranks(perProcess);
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+    try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("everything", "", ranks);
       processes.awaitAll(IntStream.of(ranks).sum(), "ends");
     }
@@ -43,18 +48,20 @@ class ProcessesTest {
     }
   }
 
-  @Test
-  void whatARankSentBeforeItClosedStillArrives() {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+  @ParameterizedTest
+  @EnumSource(Links.class)
+  void whatARankSentBeforeItClosedStillArrives(Links links) {
+    try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("close", "", 1, 1);
       processes.await(0, "received 7");
       processes.assertSaid(0, "told ", "NcclRemoteException", "rank 1 closed its communicator");
     }
   }
 
-  @Test
-  void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn() {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+  @ParameterizedTest(name = "{0} {1}")
+  @CsvSource({"TCP, AUTO", "AUTO, AUTO", "AUTO, RING"})
+  void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Links links, Algorithm algorithm) {
+    try (RankProcesses processes = new RankProcesses(links, algorithm, LONG)) {
       processes.start("loop", "3", 2, 1, 1);
       processes.awaitAll(4, "is in the middle");
       long killed = System.nanoTime();
@@ -71,9 +78,11 @@ class ProcessesTest {
     }
   }
 
-  @Test
-  void ranksOfAStoppedProcessAreNamedWithinTheDeadlineAndTheOthersGoOn() {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, Duration.ofSeconds(8))) {
+  @ParameterizedTest(name = "{0} {1}")
+  @CsvSource({"TCP, AUTO", "AUTO, AUTO", "AUTO, RING"})
+  void ranksOfAStoppedProcessAreNamedWithinTheDeadlineAndTheOthersGoOn(
+      Links links, Algorithm algorithm) {
+    try (RankProcesses processes = new RankProcesses(links, algorithm, Duration.ofSeconds(8))) {
       processes.start("loop", "0", 1, 1, 2);
       processes.awaitAll(4, "is in the middle");
       processes.signal(0, "STOP");
@@ -105,6 +114,62 @@ class ProcessesTest {
             "has magic 0x73696854; it must be 0x4e43344b");
         processes.await(rank, "sum of the rest 5");
       }
+    }
+  }
+
+  @Test
+  void nonsenseInSharedMemoryIsNamedAndTheOthersGoOn() {
+    try (RankProcesses processes = new RankProcesses(Links.AUTO, Algorithm.RING, LONG)) {
+      processes.start("data-nonsense", "1", 1, 1, 1);
+      for (int rank : new int[] {0, 2}) {
+        processes.assertSaid(
+            rank,
+            "told ",
+            "NcclRemoteException",
+            "rank 1 (process " + processes.pid(1) + " on ",
+            "spoke nonsense: it sent slice " + 0x7373737373737373L + " where ");
+        processes.await(rank, "sum of the rest 5");
+      }
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = Algorithm.class,
+      names = {"AUTO", "RING"})
+  void nothingIsLeftInSharedMemoryWhenAllAreKilled(Algorithm algorithm) throws Exception {
+    Set<Path> before = SharedNames.now();
+    try (RankProcesses processes = new RankProcesses(Links.AUTO, algorithm, LONG)) {
+      processes.start("loop", "0", 1, 1, 1);
+      processes.awaitAll(3, "is in the middle");
+      for (int process = 0; process < 3; process++) {
+        processes.signal(process, "KILL");
+      }
+    }
+    assertEquals(Set.of(), SharedNames.thatStay(before));
+  }
+
+  @Test
+  void linksGoOverTcpWhereThereIsNoRoomForSharedMemory() {
+    try (RankProcesses processes = new RankProcesses(Links.AUTO, Algorithm.RING, LONG)) {
+      processes.limitFiles(64);
+      processes.start("everything", "", 1, 1);
+      processes.awaitAll(2, "ends");
+      String said = processes.toString();
+      assertTrue(said.contains("goes over TCP: "), said);
+      assertTrue(said.contains("bytes of shared memory cannot be had in "), said);
+    }
+  }
+
+  @Test
+  void aBoardThatThereIsNoRoomForIsAnErrorThatSaysSo() {
+    try (RankProcesses processes = new RankProcesses(Links.AUTO, LONG)) {
+      processes.limitFiles(64);
+      processes.start("loop", "2", 1, 1);
+      processes.assertSaid(
+          0, "told ", "NcclSystemException", "bytes of shared memory cannot be had in ");
+      processes.assertSaid(
+          1, "told ", "NcclRemoteException", "rank 0 failed: ", " cannot be had in ");
     }
   }
 

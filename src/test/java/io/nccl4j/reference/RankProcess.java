@@ -39,13 +39,16 @@ public final class RankProcess {
         CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(Long.parseLong(arguments[3])));
     this.backend =
         ReferenceBackend.open(
-            size, ReferenceOptions.defaults().withLinks(Links.valueOf(arguments[4])));
+            size,
+            ReferenceOptions.defaults()
+                .withLinks(Links.valueOf(arguments[4]))
+                .withAlgorithm(Algorithm.valueOf(arguments[7])));
     this.argument = arguments[6];
   }
 
   /**
-   * Runs ranks; the arguments are id, size, ranks, timeout in milliseconds, links, program and its
-   * argument.
+   * Runs ranks; the arguments are id, size, ranks, timeout in milliseconds, links, program, its
+   * argument and algorithm.
    */
   public static void main(String[] arguments) throws InterruptedException {
     RankProcess process = new RankProcess(arguments);
@@ -289,7 +292,8 @@ public final class RankProcess {
     }
   }
 
-  private static void speakNonsense(String program, Communicator comm) throws IOException {
+  private static void speakNonsense(String program, Communicator comm)
+      throws IOException, InterruptedException {
     World world = ((ReferenceCommunicator) comm).member().world();
     ByteBuffer nonsense =
         ByteBuffer.wrap(
@@ -300,6 +304,11 @@ public final class RankProcess {
           link.channel().write(nonsense.duplicate());
         }
       }
+      for (SharedMemoryLink link : world.hostMemory().made()) {
+        link.memory().asSlice(256).fill((byte) 0x73);
+      }
+      // What it sends next would be sense again.
+      Thread.sleep(1000);
     } else if (program.equals("control-nonsense")) {
       world.remote(0).send(nonsense);
     }

@@ -25,11 +25,23 @@ final class RankProcesses implements AutoCloseable {
   private final List<Process> processes = new ArrayList<>();
   private final List<String> lines = new ArrayList<>();
   private final Links links;
+  private final Algorithm algorithm;
   private final Duration timeout;
+  private String limit = "";
 
   RankProcesses(Links links, Duration timeout) {
+    this(links, Algorithm.AUTO, timeout);
+  }
+
+  RankProcesses(Links links, Algorithm algorithm, Duration timeout) {
     this.links = links;
+    this.algorithm = algorithm;
     this.timeout = timeout;
+  }
+
+  /** Lets the processes that are started from now on write no file of more than so much. */
+  void limitFiles(int kibibytes) {
+    limit = "ulimit -f " + kibibytes + "; ";
   }
 
   /** Starts one process for each number, with so many ranks. */
@@ -54,6 +66,10 @@ final class RankProcesses implements AutoCloseable {
     try {
       Process process =
           new ProcessBuilder(
+                  "bash",
+                  "-c",
+                  limit + "exec \"$@\"",
+                  "bash",
                   Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                   "-XX:TieredStopAtLevel=1",
                   "-Xmx256m",
@@ -67,7 +83,8 @@ final class RankProcesses implements AutoCloseable {
                   Long.toString(timeout.toMillis()),
                   links.name(),
                   program,
-                  argument)
+                  argument,
+                  algorithm.name())
               .redirectErrorStream(true)
               .start();
       processes.add(process);

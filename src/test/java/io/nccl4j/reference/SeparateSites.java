@@ -24,6 +24,12 @@ public final class SeparateSites {
                 Stream.of(Site.ofThisProcess()),
                 IntStream.range(1, sites).mapToObj(i -> new Site()))
             .toList();
+    return open(devices, options, places);
+  }
+
+  /** Opens a backend in which rank r is in place r % places.size(). */
+  static ReferenceBackend open(int devices, ReferenceOptions options, List<Site> places) {
+    int sites = places.size();
     return ReferenceBackend.open(devices, options, rank -> places.get(rank % sites));
   }
 }

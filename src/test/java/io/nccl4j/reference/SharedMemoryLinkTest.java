@@ -5,8 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.NcclException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.contract.Seed;
 import java.io.BufferedReader;
@@ -257,7 +255,7 @@ class SharedMemoryLinkTest {
       out.send(data, 0, 1, 1);
     }
     out.memory().set(ValueLayout.JAVA_LONG, 128, SLOTS + 1);
-    NcclException failure = assertThrows(NcclRemoteException.class, out::hasRoom);
+    NonsenseException failure = assertThrows(NonsenseException.class, out::hasRoom);
     assertTrue(
         failure.getMessage().contains("rank 5 spoke nonsense: it released slice 5 of 4"),
         failure::toString);
@@ -288,7 +286,7 @@ class SharedMemoryLinkTest {
   }
 
   private static void assertNonsense(String what, Executable call) {
-    NcclException failure = assertThrows(NcclRemoteException.class, call);
+    NonsenseException failure = assertThrows(NonsenseException.class, call);
     assertTrue(failure.getMessage().contains("rank 3 spoke nonsense"), failure::toString);
     assertTrue(failure.getMessage().contains(what), failure::toString);
   }

@@ -2,7 +2,7 @@ package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,8 +10,6 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.NcclException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.contract.Seed;
 import java.io.IOException;
@@ -22,8 +20,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
-import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -107,31 +105,15 @@ class SharedTransferTest {
 
   @Test
   void noNameIsLeftWhileTheRanksGoOn() throws IOException {
-    List<Path> before = names();
+    Set<Path> before = SharedNames.now();
     Ranks.run(
         3,
         separate(3, 3, Algorithm.AUTO),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
-          List<Path> now = names();
-          now.removeAll(before);
-          assertEquals(List.of(), now);
+          assertEquals(Set.of(), SharedNames.thatStay(before));
         });
-  }
-
-  private static List<Path> names() throws IOException {
-    List<Path> names = new ArrayList<>();
-    for (String directory : List.of("/dev/shm", System.getProperty("java.io.tmpdir"))) {
-      if (Files.isDirectory(Path.of(directory))) {
-        try (Stream<Path> files = Files.list(Path.of(directory))) {
-          files
-              .filter(file -> file.getFileName().toString().matches("nccl4j-[0-9a-f]{32}"))
-              .forEach(names::add);
-        }
-      }
-    }
-    return names;
   }
 
   @Test
@@ -155,13 +137,12 @@ class SharedTransferTest {
   }
 
   @Test
-  void aBoardIsFoundOnceItIsMadeAndLosesItsNameWithTheLastProcess() {
+  void aBoardLosesItsNameWithTheLastProcess() {
     try (Arena arena = Arena.ofShared()) {
-      String name = SharedMemory.newPath(Path.of("/")).getFileName().toString();
-      assertNull(SharedBoard.open(name, 2, 2, 0, arena));
-      SharedBoard made = SharedBoard.create(name, 2, 2, arena);
-      SharedBoard opened = SharedBoard.open(name, 2, 2, 0, arena);
-      assertNull(SharedBoard.open(name, 2, 2, 0, arena));
+      SharedBoard made = SharedBoard.create(2, 2, arena);
+      assertTrue(Files.exists(made.path()));
+      SharedBoard opened = SharedBoard.open(made.path(), 2, 2, 0, arena);
+      assertFalse(Files.exists(made.path()));
       made.memory().set(ValueLayout.JAVA_INT, made.input(0, 1, 1), 42);
       made.put(0, 7);
       assertEquals(7, opened.put(0));
@@ -172,12 +153,12 @@ class SharedTransferTest {
   @Test
   void aBoardOfAnotherWorldIsRefused() {
     try (Arena arena = Arena.ofShared()) {
-      String name = SharedMemory.newPath(Path.of("/")).getFileName().toString();
-      SharedBoard.create(name, 3, 2, arena);
-      NcclException failure =
-          assertThrows(NcclRemoteException.class, () -> SharedBoard.open(name, 4, 2, 0, arena));
+      SharedBoard made = SharedBoard.create(3, 2, arena);
+      NonsenseException failure =
+          assertThrows(
+              NonsenseException.class, () -> SharedBoard.open(made.path(), 4, 2, 0, arena));
       assertTrue(failure.getMessage().contains("rank 0 spoke nonsense"), failure::toString);
-      SharedBoard.discard(name, 3);
+      made.discard();
     }
   }
 
@@ -204,7 +185,7 @@ class SharedTransferTest {
                       }
                     }));
     assertTrue(
-        failure.getMessage().contains("rank 1 spoke nonsense: it has done 1000 rounds"),
+        failure.getMessage().contains("spoke nonsense: it has done 1000 rounds"),
         failure::toString);
   }
 }

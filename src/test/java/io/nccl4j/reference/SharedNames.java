@@ -1,0 +1,40 @@
+package io.nccl4j.reference;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+
+/** The names of shared memory on this host, which others have too, but for a moment only. */
+final class SharedNames {
+  private SharedNames() {}
+
+  static Set<Path> now() throws IOException {
+    Set<Path> names = new HashSet<>();
+    for (String directory : List.of("/dev/shm", System.getProperty("java.io.tmpdir"))) {
+      if (Files.isDirectory(Path.of(directory))) {
+        try (Stream<Path> files = Files.list(Path.of(directory))) {
+          files
+              .filter(file -> file.getFileName().toString().matches("nccl4j-[0-9a-f]{32}"))
+              .forEach(names::add);
+        }
+      }
+    }
+    return names;
+  }
+
+  /** Returns those that were not there before and are still there after a while. */
+  static Set<Path> thatStay(Set<Path> before) throws IOException, InterruptedException {
+    Set<Path> staying = now();
+    staying.removeAll(before);
+    for (int look = 0; look < 20 && !staying.isEmpty(); look++) {
+      TimeUnit.MILLISECONDS.sleep(100);
+      staying.retainAll(now());
+    }
+    return staying;
+  }
+}
