@@ -26,6 +26,7 @@ final class Gathering implements Doorway {
   private final String options;
   private final Meeting meeting;
   private Way way;
+  private volatile boolean hasOwn;
 
   private Gathering(Site site, UniqueId id, ReferenceId meaning, String function, Visitor first) {
     this.site = site;
@@ -44,7 +45,8 @@ final class Gathering implements Doorway {
 
   private void over(boolean placed) {
     site.shut(id, this);
-    if (placed && way == null) {
+    // Ranks of this process keep the secret till they are connected, however long that takes.
+    if (placed && way == null && !hasOwn) {
       site.spend(ReferenceId.of(id).secret());
     }
     if (way != null) {
@@ -116,6 +118,9 @@ final class Gathering implements Doorway {
     }
     if (way != null) {
       way.open(deadline);
+    }
+    if (visitor.at() == null) {
+      hasOwn = true;
     }
     Location at = visitor.at() != null ? visitor.at() : site.location();
     meeting.arrive(new Meeting.Wish(rank, 0, rank, at));

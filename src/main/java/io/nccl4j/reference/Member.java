@@ -21,6 +21,9 @@ import java.util.concurrent.atomic.AtomicLong;
  * streams they are, since they use the same links.
  */
 final class Member {
+  /** How long a process may take to answer at least before it is said to be silent. */
+  private static final long LEAST_SILENCE_NANOS = 300_000_000;
+
   private final World world;
   private final int rank;
   private final int size;
@@ -309,7 +312,8 @@ final class Member {
   private BitSet silent() {
     BitSet all = new BitSet();
     all.set(0, size);
-    return world.silent(all);
+    // A process that is slow, since its machine has more to do, is not one that does not answer.
+    return world.silent(all, Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4));
   }
 
   NcclException timeout(String function, String text, BitSet missing) {

@@ -17,7 +17,7 @@ import java.util.BitSet;
  * that follow, and those.
  */
 final class Message {
-  /** What a message is for. The first three open a connection, each with the same secret. */
+  /** What a message is for. The first three and {@link #WATCH} open a connection, with a secret. */
   enum Kind {
     /** A rank comes to where the ranks of an id meet. */
     JOIN(1),
@@ -44,7 +44,9 @@ final class Message {
     /** Names the shared memory that a link goes through. */
     MEMORY(12),
     /** Names the board of all ranks. */
-    BOARD(13);
+    BOARD(13),
+    /** Waits for the sender to be connected with, or to hear that this will not be. */
+    WATCH(14);
 
     private final int code;
 

@@ -133,7 +133,12 @@ public final class ReferenceCommunicator extends Communicator {
     if (seat == null) {
       return;
     }
-    World world = seat.plan().form(site, backend.options(), function, deadline, () -> aborted);
+    World world;
+    try {
+      world = seat.plan().form(site, backend.options(), function, deadline, () -> aborted);
+    } finally {
+      site.spend(seat.plan().secret());
+    }
     Member place = world.member(seat.rank());
     place(place.rank(), place.size());
     place.belongTo(config(), toString());

@@ -8,6 +8,7 @@ import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -18,13 +19,17 @@ import java.util.concurrent.TimeUnit;
  * time nobody wants to know.
  */
 final class Remote implements Connection.Receiver {
-  /** How long a process may take to answer before it is said to be silent. */
-  private static final long SILENCE_NANOS = TimeUnit.MILLISECONDS.toNanos(300);
+  /** How long the connection may take by which a process is watched. */
+  private static final Duration WATCH_LIMIT = Duration.ofSeconds(1);
+
+  /** How long the news that a process has connected may be under way. */
+  private static final long GRACE_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
 
   private final World world;
   private final int process;
   private final BitSet ranks;
   private volatile Connection connection;
+  private Watch watch;
   private volatile boolean lost;
   // Of the question that has not been answered yet; 0 is none.
   private volatile long unansweredSince;
@@ -74,6 +79,80 @@ final class Remote implements Connection.Receiver {
     accepted.tell(this);
     connection = accepted;
     world.noteConnected();
+  }
+
+  /**
+   * Looks after a process whose turn it is to connect, and throws if it has ended or given up.
+   *
+   * <p>It may have connected and gone just now, and the news of that be on the way.
+   */
+  void watch(String function) {
+    if (watch == null) {
+      watch = new Watch();
+      watch.begin();
+    }
+    watch.check(function);
+  }
+
+  /** Ends the watch, since the process has connected or is waited for no longer. */
+  void unwatch() {
+    if (watch != null) {
+      watch.end();
+      watch = null;
+    }
+  }
+
+  /** A connection that tells only by its end. */
+  private final class Watch implements Connection.Receiver {
+    private Connection open;
+    private volatile String why;
+    private volatile long since;
+
+    void begin() {
+      try {
+        open = world.site().connect(location(), this, Deadline.after(WATCH_LIMIT));
+        open.send(
+            Message.of(
+                Message.Kind.WATCH,
+                out -> {
+                  out.writeInt(Message.VERSION);
+                  world.plan().secret().write(out);
+                  out.writeLong(world.id());
+                }));
+      } catch (SocketTimeoutException e) {
+        Site.log().warn("{} does not accept connections; it is waited for", describe());
+      } catch (IOException e) {
+        gone("it cannot be reached: " + e.getMessage());
+      }
+    }
+
+    private void gone(String how) {
+      since = System.nanoTime();
+      why = how;
+      world.noteConnected();
+    }
+
+    void check(String function) {
+      if (why != null && System.nanoTime() - since > GRACE_NANOS) {
+        throw Fault.remote(function, describe() + " ended before it had connected: " + why);
+      }
+    }
+
+    void end() {
+      if (open != null) {
+        open.close();
+      }
+    }
+
+    @Override
+    public void receive(Connection from, Message message) throws IOException {
+      throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+
+    @Override
+    public void ended(Connection from, String how, boolean nonsense) {
+      gone(how == null ? "it closed the connection" : how);
+    }
   }
 
   boolean connected() {
@@ -141,10 +220,10 @@ final class Remote implements Connection.Receiver {
     }
   }
 
-  /** Returns whether the process owes an answer. */
-  boolean silent() {
+  /** Returns whether the process has owed an answer for so long. */
+  boolean silent(long nanos) {
     long since = unansweredSince;
-    return !lost && since != 0 && System.nanoTime() - since > SILENCE_NANOS;
+    return !lost && since != 0 && System.nanoTime() - since > nanos;
   }
 
   @Override

@@ -27,6 +27,7 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Predicate;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -45,7 +46,7 @@ final class Site {
   private static final Site THIS_PROCESS = new Site();
   private static final AtomicLong LOOPS = new AtomicLong();
 
-  /** How long a connection may take to say what it is for, and wait for what it is for. */
+  /** How long a connection may take to say what it is for. */
   private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(10);
 
   /** How long a secret that nobody holds any more is still known, and the socket open. */
@@ -207,8 +208,13 @@ final class Site {
   }
 
   void dismiss(World world) {
+    Loop now;
     synchronized (this) {
       worlds.remove(world.id());
+      now = loop;
+    }
+    if (now != null) {
+      now.execute(() -> now.endWatches(watcher -> watcher.world == world.id()));
     }
   }
 
@@ -262,6 +268,12 @@ final class Site {
       secret = Secret.read(in);
       switch (message.kind()) {
         case JOIN -> join(message);
+        case WATCH -> {
+          home.newcomers.remove(this);
+          Watcher watcher = new Watcher(connection, home, secret, in.readLong());
+          home.watchers.add(watcher);
+          connection.tell(watcher);
+        }
         case CONTROL, LINK -> {
           wanted = in.readLong();
           first = message;
@@ -306,15 +318,11 @@ final class Site {
 
     /** Returns why to wait no longer for what this wants, or null. */
     String tooLate(long now) {
-      if (first != null && !knows(secret) && now - since > STRANGE_NANOS) {
-        return STRANGE;
+      if (first == null) {
+        return now - since < PATIENCE_NANOS ? null : "it has not said what it wants";
       }
-      if (now - since < PATIENCE_NANOS) {
-        return null;
-      }
-      return first == null
-          ? "it has not said what it wants"
-          : "it wants to a communicator that this process has not";
+      // Ranks here that have not got ready yet fail by their own deadline, not by ours.
+      return knows(secret) || now - since < STRANGE_NANOS ? null : STRANGE;
     }
 
     @Override
@@ -324,11 +332,43 @@ final class Site {
     }
   }
 
+  /** Another process that waits until a world is formed here, and wants to know if it never is. */
+  private final class Watcher implements Connection.Receiver {
+    private final long since = System.nanoTime();
+    private final Connection connection;
+    private final Loop home;
+    private final Secret secret;
+    private final long world;
+
+    Watcher(Connection connection, Loop home, Secret secret, long world) {
+      this.connection = connection;
+      this.home = home;
+      this.secret = secret;
+      this.world = world;
+    }
+
+    /** Returns whether the world can no longer come to be. */
+    boolean inVain(long now) {
+      return !knows(secret) && now - since > STRANGE_NANOS;
+    }
+
+    @Override
+    public void receive(Connection from, Message message) throws IOException {
+      throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+
+    @Override
+    public void ended(Connection from, String why, boolean nonsense) {
+      home.watchers.remove(this);
+    }
+  }
+
   /** The listening socket and the thread that reads. */
   private final class Loop implements Runnable {
     private final Selector selector = Selector.open();
     private final ServerSocketChannel server = ServerSocketChannel.open();
     private final List<Newcomer> newcomers = new ArrayList<>();
+    private final List<Watcher> watchers = new ArrayList<>();
     private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
     private final InetSocketAddress address;
 
@@ -356,9 +396,11 @@ final class Site {
         do {
           selector.select(this::proceed, LOOK_MILLIS);
           for (Runnable errand = errands.poll(); errand != null; errand = errands.poll()) {
-            errand.run();
+            carryOut(errand);
           }
           refuseLate();
+          long now = System.nanoTime();
+          endWatches(watcher -> watcher.inVain(now));
         } while (!endsIdle());
       } catch (IOException | RuntimeException e) {
         log().error("this process cannot hear others any more", e);
@@ -367,6 +409,14 @@ final class Site {
         }
       } finally {
         close();
+      }
+    }
+
+    private void carryOut(Runnable errand) {
+      try {
+        errand.run();
+      } catch (RuntimeException e) {
+        log().error("an errand of this process's site could not be done", e);
       }
     }
 
@@ -415,6 +465,12 @@ final class Site {
           newcomer.connection.refuse(why);
         }
       }
+    }
+
+    /** Lets those know who watch for a world that it will not be, or is no more. */
+    private void endWatches(Predicate<Watcher> which) {
+      watchers.stream().filter(which).forEach(watcher -> watcher.connection.close());
+      watchers.removeIf(which);
     }
 
     private boolean endsIdle() {

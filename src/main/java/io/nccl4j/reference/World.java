@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.net.ProtocolException;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -42,6 +43,12 @@ final class World {
 
   /** How long a rank of another process may take to say what it has called. */
   private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
+
+  /** How long another process may take to connect before this one looks whether it is there. */
+  private static final long WATCHING_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
+
+  /** How often a rank that waits for connections looks whether it should go on. */
+  private static final long LOOK_MILLIS = 100;
 
   private final Site site;
   private final Plan plan;
@@ -229,21 +236,35 @@ final class World {
     }
   }
 
-  private synchronized void await(
-      Remote remote, String function, Deadline deadline, BooleanSupplier aborted) {
-    while (!remote.connected()) {
-      if (aborted.getAsBoolean()) {
-        throw new CommunicatorAbortedException(function, "a rank of the new communicator");
+  private void await(Remote remote, String function, Deadline deadline, BooleanSupplier aborted) {
+    long since = System.nanoTime();
+    try {
+      while (!remote.connected()) {
+        if (aborted.getAsBoolean()) {
+          throw new CommunicatorAbortedException(function, "a rank of the new communicator");
+        }
+        if (deadline.passed()) {
+          throw new NcclTimeoutException(
+              function, deadline.timeout(), remote.describe() + " did not connect to this process");
+        }
+        if (System.nanoTime() - since > WATCHING_NANOS) {
+          remote.watch(function);
+        }
+        pause(remote, function, deadline);
       }
-      if (deadline.passed()) {
-        throw new NcclTimeoutException(
-            function, deadline.timeout(), remote.describe() + " did not connect to this process");
+    } finally {
+      remote.unwatch();
+    }
+  }
+
+  private synchronized void pause(Remote remote, String function, Deadline deadline) {
+    Deadline look = Deadline.after(Duration.ofMillis(deadline.millisLeft(LOOK_MILLIS)));
+    try {
+      while (!remote.connected() && !look.passed()) {
+        wait(look.millisLeft(LOOK_MILLIS));
       }
-      try {
-        wait(deadline.millisLeft(100));
-      } catch (InterruptedException e) {
-        throw ReferenceStream.interrupted(function);
-      }
+    } catch (InterruptedException e) {
+      throw ReferenceStream.interrupted(function);
     }
   }
 
@@ -473,11 +494,11 @@ final class World {
     return true;
   }
 
-  /** Returns those of some ranks whose processes have not answered lately. */
-  BitSet silent(BitSet ranks) {
+  /** Returns those of some ranks whose processes have owed an answer for so long. */
+  BitSet silent(BitSet ranks, long nanos) {
     BitSet silent = new BitSet();
     ranks.stream()
-        .filter(rank -> remote(rank) != null && remote(rank).silent())
+        .filter(rank -> remote(rank) != null && remote(rank).silent(nanos))
         .forEach(silent::set);
     return silent;
   }

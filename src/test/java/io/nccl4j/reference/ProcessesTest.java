@@ -58,6 +58,29 @@ class ProcessesTest {
     }
   }
 
+  @ParameterizedTest(name = "process {0}")
+  @ValueSource(ints = {0, 1, 2})
+  void aProcessThatIsKilledBetweenThePlanAndItsConnectionsIsNamedAtOnce(int process) {
+    try (RankProcesses processes = new RankProcesses(Links.AUTO, LONG)) {
+      processes.start("plan-only", Integer.toString(process), 1, 1, 1);
+      processes.await(process, "has the plan");
+      long killed = System.nanoTime();
+      processes.signal(process, "KILL");
+      for (int rank = 0; rank < 3; rank++) {
+        if (rank != process) {
+          processes.assertSaid(
+              rank,
+              "ended by ",
+              "NcclRemoteException",
+              "rank " + process + " ",
+              "process " + processes.pid(process) + " on ");
+        }
+      }
+      long took = System.nanoTime() - killed;
+      assertTrue(took < LONG.toNanos() / 4, () -> "it took " + took + " ns");
+    }
+  }
+
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, AUTO", "AUTO, RING"})
   void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Links links, Algorithm algorithm) {

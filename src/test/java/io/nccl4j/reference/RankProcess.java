@@ -26,6 +26,9 @@ import java.util.stream.IntStream;
  * on each of its ranks, and prints what each has to say.
  */
 public final class RankProcess {
+  private static final CommunicatorConfig PATIENT =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
+
   private final UniqueId id;
   private final int size;
   private final CommunicatorConfig config;
@@ -85,19 +88,41 @@ public final class RankProcess {
       joinByGrow(rank);
       return;
     }
-    try (Communicator comm = backend.communicator(id, size, rank, config);
+    if (program.equals("plan-only") && argument.equals(Integer.toString(rank))) {
+      comeAndNeverConnect(rank);
+      return;
+    }
+    try (Communicator comm = backend.communicator(id, size, rank, PATIENT);
         Stream stream = comm.newStream()) {
       switch (program) {
         case "everything" -> everything(comm, stream);
         case "differ" -> differ(comm, stream);
         case "grow" -> grow(comm);
         case "close" -> closeEarly(comm, stream);
-        case "loop", "data-nonsense", "control-nonsense" -> loop(program, comm, stream);
+        // Whoever had connected before the other was killed hears of it later.
+        case "plan-only" -> say(rank, "ended by " + awaitAsyncError(comm));
+        case "loop", "data-nonsense", "control-nonsense" -> {
+          // Processes may take long to start, whatever deadline is tested.
+          try (Communicator timed = comm.split(0, rank, config)) {
+            loop(program, timed, stream);
+          }
+        }
         default -> throw new IllegalArgumentException(program);
       }
     } catch (NcclException e) {
-      say(rank, "ended by " + e.getClass().getSimpleName());
+      say(rank, "ended by " + e);
     }
+  }
+
+  /** Meets the others, and stands still between the plan and the connections that it asks for. */
+  private void comeAndNeverConnect(int rank) throws InterruptedException {
+    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, backend.options().toString(), null);
+    Deadline deadline = Deadline.after(config.timeout());
+    Meeting meeting =
+        Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, visitor).admit(visitor, deadline);
+    meeting.await(rank, null, deadline, () -> false, "rank " + rank);
+    say(rank, "has the plan");
+    Thread.sleep(config.timeout());
   }
 
   private static Buffer ints(Communicator comm, Stream stream, int... values) {
