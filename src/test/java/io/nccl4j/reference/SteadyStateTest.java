@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.sun.management.ThreadMXBean;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -32,10 +33,23 @@ class SteadyStateTest {
   @ParameterizedTest
   @MethodSource("operations")
   void anAllReduceAllocatesNothingOnTheHeap(Algorithm algorithm, DataType type) {
+    check(
+        ReferenceBackend.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm)), type);
+  }
+
+  @ParameterizedTest
+  @MethodSource("operations")
+  void norDoesOneThroughSharedMemory(Algorithm algorithm, DataType type) {
+    check(
+        SeparateSites.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm), 3), type);
+  }
+
+  private static void check(ReferenceBackend backend, DataType type) {
     CyclicBarrier together = new CyclicBarrier(3);
     Ranks.run(
         3,
-        ReferenceOptions.defaults().withAlgorithm(algorithm),
+        backend,
+        CommunicatorConfig.defaults(),
         (comm, stream) -> {
           try (Buffer send = comm.allocate(type, 1000);
               Buffer recv = comm.allocate(type, 1000)) {
