@@ -651,7 +651,12 @@ static void faults(void) {
 
   OK(cudaSetDevice(0));
   OK(ncclCommInitRank(&comm, 1, id, 0));
-  OK(ncclCommDestroy(comm));
+  OK(nccl4j_standin_fail("ncclCommDestroy", ncclInvalidArgument, 1));
+  SAME(ncclInvalidArgument, ncclCommDestroy(comm));
+  SAME(1, nccl4j_standin_live("communicator"));
+  OK(nccl4j_standin_fail("ncclCommDestroy", ncclUnhandledCudaError, 1));
+  SAME(ncclUnhandledCudaError, ncclCommDestroy(comm));
+  SAME(0, nccl4j_standin_live("communicator"));
   SAME(ncclInvalidArgument, ncclCommDestroy(comm));
   SAME(ncclInvalidArgument, ncclCommInitRank(&comm, 2, id, 2));
   SAME(ncclSystemError, ncclCommInitRank(&comm, 1, id, 0)); /* used */

@@ -552,8 +552,7 @@ static ncclResult_t destroy_refuse(ncclResult_t result) {
   return result;
 }
 
-ncclResult_t ncclCommDestroy(ncclComm_t handle) {
-  ENTER_COLLECTED(ncclCommDestroy);
+static ncclResult_t destroy(ncclComm_t handle) {
   if (!handle) return ncclSuccess;
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "CommDestroy", &comm);
@@ -569,6 +568,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
   if (result == ncclSuccess) return group_submit(job_new(JOB_DESTROY, comm));
   object_put(comm);
   return destroy_refuse(result);
+}
+
+/* A CUDA error that is forced comes where the real one can meet it: when the communicator is gone, and the thread's
+ * device is made current again. */
+ncclResult_t ncclCommDestroy(ncclComm_t handle) {
+  int forced;
+  bool fails = nccl4j_standin_enter(&site_ncclCommDestroy, &forced);
+  if (fails && forced != ncclUnhandledCudaError) return group_refuse(forced_failure("ncclCommDestroy", forced));
+  ncclResult_t result = destroy(handle);
+  return fails && result == ncclSuccess ? forced_failure("ncclCommDestroy", forced) : result;
 }
 
 /* The caller holds a reference. */
