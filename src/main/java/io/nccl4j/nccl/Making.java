@@ -42,7 +42,7 @@ sealed interface Making {
       // A pending call answers success too, and writes the new pointer when the parent is done.
       parent.settle(result, function);
     } catch (RuntimeException failure) {
-      parent.adopt(made);
+      parent.children().adopt(made);
       throw failure;
     }
   }
@@ -105,7 +105,7 @@ sealed interface Making {
   record Split(NcclCommunicator parent, int color, int key) implements Making {
     @Override
     public Object world() {
-      return parent.nextWorld(color);
+      return parent.children().nextWorld(color);
     }
 
     @Override
@@ -131,7 +131,7 @@ sealed interface Making {
       implements Making {
     @Override
     public Object world() {
-      return parent.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+      return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
 
     @Override
@@ -177,7 +177,7 @@ sealed interface Making {
 
     @Override
     public Object world() {
-      return parent.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+      return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
 
     @Override

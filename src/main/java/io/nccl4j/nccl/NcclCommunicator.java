@@ -15,10 +15,8 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
-import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.Deadline;
@@ -27,16 +25,12 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.time.Duration;
-import java.util.Collections;
-import java.util.EnumSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.SortedSet;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import java.util.function.IntSupplier;
 import java.util.function.ToIntFunction;
@@ -83,17 +77,12 @@ public final class NcclCommunicator extends Communicator {
   // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
   // which comes in the same order on every rank.
   private final Object world;
-  private int children;
   private final CommunicatorHandle handle = new CommunicatorHandle(this);
   private final Registrations registrations = new Registrations(this);
-  private final List<Window> windows = new CopyOnWriteArrayList<>();
-  // Children that were given up while NCCL was still making them.
-  private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
+  private final Windows windows;
+  private final Children children;
+  private final Suspension suspension = new Suspension(this);
   private volatile boolean revokedByNccl;
-  private volatile boolean memorySuspended;
-  // NCCL makes only one at a time: one whose caller was interrupted is for the next.
-  private volatile UniqueId madeGrowId;
-  private final AtomicBoolean makesChild = new AtomicBoolean();
   // As NCCL has it; what the configuration says may not be what it is.
   private boolean blocking;
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
@@ -110,6 +99,8 @@ public final class NcclCommunicator extends Communicator {
     this.settings = settings;
     this.making = making;
     this.world = making.world();
+    this.windows = new Windows(this, registrations, backend.version());
+    this.children = new Children(this, backend);
     this.blocking = NativeConfig.blocking(settings);
   }
 
@@ -155,7 +146,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public NcclCommunicator split(int color, int key, NcclConfig childSettings) {
     checkSplit(color, childSettings.common());
-    return child(childSettings, new Making.Split(this, color, key)).connected(this);
+    return children.connected(childSettings, new Making.Split(this, color, key));
   }
 
   /**
@@ -172,7 +163,7 @@ public final class NcclCommunicator extends Communicator {
   public NcclCommunicator shrink(
       Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
     SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
-    return child(childSettings, new Making.Shrink(this, excluded, mode)).connected(this);
+    return children.connected(childSettings, new Making.Shrink(this, excluded, mode));
   }
 
   /**
@@ -189,7 +180,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public NcclCommunicator grow(int newSize, UniqueId id, NcclConfig childSettings) {
     checkGrow(newSize, id, childSettings.common());
-    return child(childSettings, new Making.Grow(this, newSize, id)).connected(this);
+    return children.connected(childSettings, new Making.Grow(this, newSize, id));
   }
 
   /**
@@ -204,7 +195,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public NcclCommunicator grow(int newSize, NcclConfig childSettings) {
     checkGrow(newSize, childSettings.common());
-    return child(childSettings, new Making.Grow(this, newSize, null)).connected(this);
+    return children.connected(childSettings, new Making.Grow(this, newSize, null));
   }
 
   /**
@@ -221,7 +212,7 @@ public final class NcclCommunicator extends Communicator {
   public CompletionStage<NcclCommunicator> splitAsync(
       int color, int key, NcclConfig childSettings) {
     checkSplit(color, childSettings.common());
-    return child(childSettings, new Making.Split(this, color, key)).connectedAsync(this);
+    return children.connectedAsync(childSettings, new Making.Split(this, color, key));
   }
 
   /**
@@ -238,7 +229,7 @@ public final class NcclCommunicator extends Communicator {
   public CompletionStage<NcclCommunicator> shrinkAsync(
       Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
     SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
-    return child(childSettings, new Making.Shrink(this, excluded, mode)).connectedAsync(this);
+    return children.connectedAsync(childSettings, new Making.Shrink(this, excluded, mode));
   }
 
   /**
@@ -256,7 +247,7 @@ public final class NcclCommunicator extends Communicator {
   public CompletionStage<NcclCommunicator> growAsync(
       int newSize, UniqueId id, NcclConfig childSettings) {
     checkGrow(newSize, id, childSettings.common());
-    return child(childSettings, new Making.Grow(this, newSize, id)).connectedAsync(this);
+    return children.connectedAsync(childSettings, new Making.Grow(this, newSize, id));
   }
 
   /**
@@ -272,7 +263,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public CompletionStage<NcclCommunicator> growAsync(int newSize, NcclConfig childSettings) {
     checkGrow(newSize, childSettings.common());
-    return child(childSettings, new Making.Grow(this, newSize, null)).connectedAsync(this);
+    return children.connectedAsync(childSettings, new Making.Grow(this, newSize, null));
   }
 
   /**
@@ -332,16 +323,7 @@ public final class NcclCommunicator extends Communicator {
   public void suspend() {
     backend.version().require("ncclCommSuspend");
     checkCarries();
-    String function = "ncclCommSuspend";
-    finishOperations(function);
-    inside(
-        function,
-        peers(),
-        comm -> {
-          callAndSettle(function, () -> nccl_h.ncclCommSuspend(comm, nccl_h.NCCL_SUSPEND_MEM()));
-          memorySuspended = true;
-          markSuspended(true);
-        });
+    suspension.begin();
   }
 
   /**
@@ -359,19 +341,12 @@ public final class NcclCommunicator extends Communicator {
       checkCarries();
       throw new IllegalStateException("not suspended: " + this);
     }
-    inside("ncclCommResume", peers(), this::resume);
-  }
-
-  /** Resumes, also where the caller waits no more; by the thread inside. */
-  private void resume(MemorySegment comm) {
-    callAndSettle("ncclCommResume", () -> nccl_h.ncclCommResume(comm));
-    memorySuspended = false;
-    markSuspended(false);
+    suspension.end();
   }
 
   /** {@return whether {@link #suspend} has given memory back that {@link #resume} has not taken} */
   public boolean suspended() {
-    return memorySuspended && open();
+    return suspension.lasts() && open();
   }
 
   /**
@@ -387,32 +362,22 @@ public final class NcclCommunicator extends Communicator {
     if (!suspended()) {
       checkCarries();
     }
-    MemorySegment comm = handle.enter("ncclCommMemStats");
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
-      return new MemoryStatistics(
-          statistic(comm, nccl_h.ncclStatGpuMemTotal(), value),
-          statistic(comm, nccl_h.ncclStatGpuMemSuspend(), value),
-          statistic(comm, nccl_h.ncclStatGpuMemPersist(), value),
-          statistic(comm, nccl_h.ncclStatGpuMemSuspended(), value) != 0);
-    } finally {
-      handle.leave();
-    }
+    return suspension.statistics();
   }
 
-  private long statistic(MemorySegment comm, int kind, MemorySegment value) {
-    NcclResults.check(
-        guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)), "ncclCommMemStats");
-    return value.get(ValueLayout.JAVA_LONG, 0);
-  }
-
-  private String peers() {
+  /** Returns whom a call waits for, for messages. */
+  String peers() {
     return "the peers of " + this;
   }
 
   /** Says that this communicator's operations end, because the next call ends them. */
   void endOperations() {
     markRevoked();
+  }
+
+  /** Says whether this communicator carries no operations for a while, its memory being away. */
+  void carriesNoneForNow(boolean suspended) {
+    markSuspended(suspended);
   }
 
   /** Waits until this rank's streams have passed this communicator's operations. */
@@ -424,28 +389,13 @@ public final class NcclCommunicator extends Communicator {
     return handle;
   }
 
+  Children children() {
+    return children;
+  }
+
   /** Returns whether nobody may use this communicator any more, and it is not freed yet. */
   boolean closing() {
     return !open() && !handle.ended();
-  }
-
-  /** Takes a child that was given up: NCCL may write its pointer yet, for this end to free. */
-  void adopt(NcclCommunicator child) {
-    late.add(child);
-  }
-
-  /** Frees them when NCCL, with the parent freed, writes no pointer any more. */
-  private void freeLateChildren() {
-    late.forEach(NcclCommunicator::freeIfNobodyInside);
-  }
-
-  private NcclCommunicator child(NcclConfig childSettings, Making childMaking) {
-    NativeConfig.checkName(childSettings, backend.version());
-    return newChild(childSettings, childMaking);
-  }
-
-  private NcclCommunicator newChild(NcclConfig childSettings, Making childMaking) {
-    return new NcclCommunicator(backend, childSettings, device(), -1, -1, childMaking);
   }
 
   /** Returns this communicator, connected now or when this thread's group ends. */
@@ -459,71 +409,26 @@ public final class NcclCommunicator extends Communicator {
     return connectInBackground().thenApply(nothing -> this);
   }
 
-  /**
-   * Does so for a child. Only one at a time: which of two threads came to NCCL first would be
-   * another question on every rank.
-   */
-  private CompletionStage<NcclCommunicator> connectedAsync(NcclCommunicator parent) {
-    if (!parent.makesChild.compareAndSet(false, true)) {
-      throw new IllegalStateException(
-          parent + " is in use until the stage of an earlier child has completed");
-    }
-    boolean begun = false;
-    try {
-      CompletionStage<NcclCommunicator> connected =
-          connectedAsync().whenComplete((child, failure) -> parent.makesChild.set(false));
-      begun = true;
-      return connected;
-    } finally {
-      if (!begun) {
-        parent.makesChild.set(false);
-      }
-    }
-  }
-
-  /** A child that the contract makes keeps what only NCCL was told of its parent. */
-  private NcclCommunicator contractChild(CommunicatorConfig childConfig, Making childMaking) {
-    return newChild(settings.withCommon(childConfig), childMaking);
-  }
-
   @Override
   protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
     int nativeColor = color == NO_COLOR ? nccl_h.NCCL_SPLIT_NOCOLOR() : color;
-    return contractChild(childConfig, new Making.Split(this, nativeColor, key));
+    return children.unconnected(childConfig, new Making.Split(this, nativeColor, key));
   }
 
   @Override
   protected Communicator newShrink(
       SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
-    return contractChild(childConfig, new Making.Shrink(this, excludedRanks, mode));
+    return children.unconnected(childConfig, new Making.Shrink(this, excludedRanks, mode));
   }
 
   @Override
   protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
-    return contractChild(childConfig, new Making.Grow(this, newSize, id));
+    return children.unconnected(childConfig, new Making.Grow(this, newSize, id));
   }
 
   @Override
   protected UniqueId createGrowId() {
-    String function = "ncclCommGetUniqueId";
-    backend.version().require(function);
-    finishOperations(function);
-    inside(function, peers(), this::makeGrowId);
-    UniqueId id = madeGrowId;
-    madeGrowId = null;
-    return id;
-  }
-
-  /** Makes an id, unless there is one whose caller did not wait for it; by the thread inside. */
-  private void makeGrowId(MemorySegment comm) {
-    if (madeGrowId == null) {
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment id = ncclUniqueId.allocate(arena);
-        NcclResults.check(
-            guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)), "ncclCommGetUniqueId");
-        madeGrowId = UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
-      }
-    }
+    return children.newGrowId();
   }
 
   /** Notes that the next call uses the id up, if there is one. */
@@ -612,11 +517,6 @@ public final class NcclCommunicator extends Communicator {
     return world;
   }
 
-  /** Returns what the ranks of the next communicator have in common that is made of this one. */
-  Object nextWorld(int color) {
-    return List.of(world, ++children, color);
-  }
-
   @Override
   protected Entrance entrance() {
     return direct ? handle : null;
@@ -667,7 +567,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   /** Makes a call by the thread inside, and waits for the end of what it began. */
-  private void callAndSettle(String function, IntSupplier call) {
+  void callAndSettle(String function, IntSupplier call) {
     settle(guarded(call), function);
   }
 
@@ -680,7 +580,7 @@ public final class NcclCommunicator extends Communicator {
    * Does inside this communicator what may wait for the peers for ever; in a thread of its own,
    * with a deadline.
    */
-  private void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
+  void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
     Deadline.run(function, limit(), waitedFor, () -> runInside(function, work));
   }
 
@@ -913,7 +813,7 @@ public final class NcclCommunicator extends Communicator {
    */
   public Registration register(Buffer buffer) {
     backend.version().require("ncclCommRegister");
-    checkRegistrable(buffer);
+    registrations.check(buffer);
     Registered made = registrations.make(Registration.KIND, buffer, "NCCL to register " + buffer);
     return new Registration(this, registrations, made);
   }
@@ -942,7 +842,7 @@ public final class NcclCommunicator extends Communicator {
    *     it stays
    */
   public Window registerWindow(Buffer buffer, WindowOption... options) {
-    return makeWindow(buffer, checkedOptions(buffer, options));
+    return windows.make(buffer, windows.checkedOptions(buffer, options));
   }
 
   /**
@@ -961,68 +861,13 @@ public final class NcclCommunicator extends Communicator {
    * @throws UnsupportedNcclVersionException if NCCL is older, or older than an option
    */
   public CompletionStage<Window> registerWindowAsync(Buffer buffer, WindowOption... options) {
-    Set<WindowOption> checked = checkedOptions(buffer, options);
-    return inBackground("nccl4j-registerWindow", () -> makeWindow(buffer, checked));
+    Set<WindowOption> checked = windows.checkedOptions(buffer, options);
+    return inBackground("nccl4j-registerWindow", () -> windows.make(buffer, checked));
   }
 
-  private Window makeWindow(Buffer buffer, Set<WindowOption> options) {
-    Registered made =
-        registrations.make(
-            Window.kind(options), buffer, "all ranks to register a window with " + this);
-    if (made.handle().address() == 0) {
-      registrations.drop(made);
-      throw new WindowsUnsupportedException(toString());
-    }
-    Window window = new Window(this, registrations, made, options);
-    windows.add(window);
-    return window;
-  }
-
-  private Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
-    backend.version().require("ncclCommWindowRegister");
-    Set<WindowOption> set = EnumSet.noneOf(WindowOption.class);
-    Collections.addAll(set, options);
-    set.forEach(option -> option.require(backend.version()));
-    checkRegistrable(buffer);
-    if (buffer.space() != Buffer.Space.DEVICE || CudaMemory.allocated(buffer)) {
-      throw new IllegalArgumentException(
-          "buffer is "
-              + buffer
-              + ", which CUDA cannot share as a window; allocate it with"
-              + " NcclBackend.allocateRegistrable");
-    }
-    if (buffer.address() % Window.ALIGNMENT != 0) {
-      throw new IllegalArgumentException(
-          "buffer is at 0x%x; a window begins at a multiple of %d"
-              .formatted(buffer.address(), Window.ALIGNMENT));
-    }
-    if (set.contains(WindowOption.SYMMETRIC)) {
-      checkInNoOtherWindow(buffer);
-    }
-    return Collections.unmodifiableSet(set);
-  }
-
-  private void checkInNoOtherWindow(Buffer buffer) {
-    symmetricWindows()
-        .filter(window -> window.overlaps(buffer))
-        .findFirst()
-        .ifPresent(
-            window -> {
-              throw new IllegalArgumentException(
-                  "buffer " + buffer + " is in another symmetric window already: " + window);
-            });
-  }
-
-  private java.util.stream.Stream<Window> symmetricWindows() {
-    windows.removeIf(window -> !window.open());
-    return windows.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
-  }
-
-  private void checkRegistrable(Buffer buffer) {
-    check(buffer, "buffer");
-    if (buffer.count() == 0) {
-      throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
-    }
+  /** Throws unless this communicator can be used now. */
+  void checkUsable() {
+    checkConnected();
   }
 
   /** Throws unless this rank can use the buffer now. */
@@ -1030,36 +875,8 @@ public final class NcclCommunicator extends Communicator {
     check(buffer, argument);
   }
 
-  /** Throws unless the memory can be put into that window of the peers. */
-  void checkPut(Buffer source, Window window) {
-    Objects.requireNonNull(window, "window");
-    window.checkOpen("window");
-    if (window.communicator() != this) {
-      throw new IllegalArgumentException(
-          "window is of " + window.communicator() + "; it must be this rank's own, of " + this);
-    }
-    if (!window.options().contains(WindowOption.SYMMETRIC)) {
-      throw new IllegalArgumentException("window is " + window + "; it must be a symmetric one");
-    }
-    if (symmetricWindows().noneMatch(own -> own.contains(source))) {
-      throw new IllegalArgumentException(
-          "source is " + source + "; it must lie in a symmetric window of " + this);
-    }
-  }
-
-  /** Asks NCCL where this rank's memory of a window lies. */
-  long userPointer(MemorySegment window) {
-    backend.version().require("ncclWinGetUserPtr");
-    checkConnected();
-    MemorySegment comm = handle.enter("ncclWinGetUserPtr");
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
-      NcclResults.check(
-          guarded(() -> nccl_h.ncclWinGetUserPtr(comm, window, pointer)), "ncclWinGetUserPtr");
-      return pointer.get(ValueLayout.ADDRESS, 0).address();
-    } finally {
-      handle.leave();
-    }
+  Windows windows() {
+    return windows;
   }
 
   /**
@@ -1230,7 +1047,7 @@ public final class NcclCommunicator extends Communicator {
             int result = nccl_h.ncclCommAbort(comm);
             registrations.forgetAll();
             NcclResults.check(result, "ncclCommAbort");
-            freeLateChildren();
+            children.freeLate();
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
@@ -1289,8 +1106,8 @@ public final class NcclCommunicator extends Communicator {
     int result;
     try {
       registrations.closeAll(comm);
-      if (memorySuspended) {
-        resume(comm);
+      if (suspension.lasts()) {
+        suspension.endInside(comm);
       }
       if (!revokedByNccl) {
         callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
@@ -1306,7 +1123,7 @@ public final class NcclCommunicator extends Communicator {
     // device current again: an abort could be of memory that is others' by now. Nothing uses what
     // the communicator knew, since it has been finalized or revoked.
     registrations.forgetAll();
-    freeLateChildren();
+    children.freeLate();
     NcclResults.check(result, "ncclCommDestroy");
   }
 

@@ -54,7 +54,7 @@ sealed interface OneSided extends BackendCall {
         Stream stream) {
       communicator.checkUsable(source, "source");
       checkPeer(communicator, peer);
-      communicator.checkPut(source, window);
+      communicator.windows().checkPut(source, window);
       if (source.count() == 0) {
         throw new IllegalArgumentException(
             "source has count 0; a put needs data, and signal() tells a peer without any");
@@ -104,7 +104,7 @@ sealed interface OneSided extends BackendCall {
     @Override
     public void checkOperandsOpen() {
       communicator.checkUsable(source, "source");
-      communicator.checkPut(source, window);
+      communicator.windows().checkPut(source, window);
     }
   }
 

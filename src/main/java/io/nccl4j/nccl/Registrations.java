@@ -22,6 +22,14 @@ final class Registrations {
     this.communicator = communicator;
   }
 
+  /** Throws unless there is memory that this rank can use now. */
+  void check(Buffer buffer) {
+    communicator.checkUsable(buffer, "buffer");
+    if (buffer.count() == 0) {
+      throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
+    }
+  }
+
   /**
    * Registers memory, which is held from before NCCL knows it.
    *

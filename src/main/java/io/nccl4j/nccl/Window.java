@@ -76,7 +76,7 @@ public final class Window implements AutoCloseable {
    */
   public Buffer userBuffer() {
     checkOpen("window");
-    long address = communicator.userPointer(registered.handle());
+    long address = communicator.windows().userPointer(registered.handle());
     if (address != buffer().address()) {
       throw new IllegalStateException("NCCL has this window at 0x%x: %s".formatted(address, this));
     }

@@ -1,0 +1,76 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NcclResults;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/**
+ * The GPU memory that NCCL holds for one communicator, and that it gives back while the
+ * communicator is suspended.
+ */
+final class Suspension {
+  private final NcclCommunicator communicator;
+  private volatile boolean lasts;
+
+  Suspension(NcclCommunicator communicator) {
+    this.communicator = communicator;
+  }
+
+  /** Returns whether it has begun and not ended. */
+  boolean lasts() {
+    return lasts;
+  }
+
+  /** Gives the memory back, when this rank's streams have passed the operations that need it. */
+  void begin() {
+    String function = "ncclCommSuspend";
+    communicator.finishOperations(function);
+    communicator.inside(
+        function,
+        communicator.peers(),
+        comm -> {
+          communicator.callAndSettle(
+              function, () -> nccl_h.ncclCommSuspend(comm, nccl_h.NCCL_SUSPEND_MEM()));
+          become(true);
+        });
+  }
+
+  /** Takes the memory back. */
+  void end() {
+    communicator.inside("ncclCommResume", communicator.peers(), this::endInside);
+  }
+
+  /** Takes it back, also where the caller waits no more; by the thread inside. */
+  void endInside(MemorySegment comm) {
+    communicator.callAndSettle("ncclCommResume", () -> nccl_h.ncclCommResume(comm));
+    become(false);
+  }
+
+  private void become(boolean suspended) {
+    lasts = suspended;
+    communicator.carriesNoneForNow(suspended);
+  }
+
+  /** Returns how much memory there is, and how much of it is away. */
+  MemoryStatistics statistics() {
+    MemorySegment comm = communicator.handle().enter("ncclCommMemStats");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
+      return new MemoryStatistics(
+          statistic(comm, nccl_h.ncclStatGpuMemTotal(), value),
+          statistic(comm, nccl_h.ncclStatGpuMemSuspend(), value),
+          statistic(comm, nccl_h.ncclStatGpuMemPersist(), value),
+          statistic(comm, nccl_h.ncclStatGpuMemSuspended(), value) != 0);
+    } finally {
+      communicator.leave();
+    }
+  }
+
+  private long statistic(MemorySegment comm, int kind, MemorySegment value) {
+    NcclResults.check(
+        communicator.guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)), "ncclCommMemStats");
+    return value.get(ValueLayout.JAVA_LONG, 0);
+  }
+}

@@ -1,0 +1,125 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaMemory;
+import io.nccl4j.internal.NcclResults;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Collections;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.stream.Stream;
+
+/**
+ * The windows of one communicator: which memory can be in them, which of them are open, and what
+ * can be put into those of the peers.
+ */
+final class Windows {
+  private final NcclCommunicator communicator;
+  private final Registrations registrations;
+  private final NcclVersion version;
+  // Closed ones included, until somebody looks.
+  private final List<Window> known = new CopyOnWriteArrayList<>();
+
+  Windows(NcclCommunicator communicator, Registrations registrations, NcclVersion version) {
+    this.communicator = communicator;
+    this.registrations = registrations;
+    this.version = version;
+  }
+
+  /** Returns the options as a set, if they and the memory suit a window. */
+  Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
+    version.require("ncclCommWindowRegister");
+    Set<WindowOption> set = EnumSet.noneOf(WindowOption.class);
+    Collections.addAll(set, options);
+    set.forEach(option -> option.require(version));
+    registrations.check(buffer);
+    if (buffer.space() != Buffer.Space.DEVICE || CudaMemory.allocated(buffer)) {
+      throw new IllegalArgumentException(
+          "buffer is "
+              + buffer
+              + ", which CUDA cannot share as a window; allocate it with"
+              + " NcclBackend.allocateRegistrable");
+    }
+    if (buffer.address() % Window.ALIGNMENT != 0) {
+      throw new IllegalArgumentException(
+          "buffer is at 0x%x; a window begins at a multiple of %d"
+              .formatted(buffer.address(), Window.ALIGNMENT));
+    }
+    if (set.contains(WindowOption.SYMMETRIC)) {
+      checkInNoOther(buffer);
+    }
+    return Collections.unmodifiableSet(set);
+  }
+
+  private void checkInNoOther(Buffer buffer) {
+    symmetric()
+        .filter(window -> window.overlaps(buffer))
+        .findFirst()
+        .ifPresent(
+            window -> {
+              throw new IllegalArgumentException(
+                  "buffer " + buffer + " is in another symmetric window already: " + window);
+            });
+  }
+
+  /** Registers checked memory, and waits for the other ranks. */
+  Window make(Buffer buffer, Set<WindowOption> options) {
+    Registered made =
+        registrations.make(
+            Window.kind(options), buffer, "all ranks to register a window with " + communicator);
+    if (made.handle().address() == 0) {
+      registrations.drop(made);
+      throw new WindowsUnsupportedException(communicator.toString());
+    }
+    Window window = new Window(communicator, registrations, made, options);
+    known.add(window);
+    return window;
+  }
+
+  /** Throws unless the memory can be put into that window of the peers. */
+  void checkPut(Buffer source, Window window) {
+    Objects.requireNonNull(window, "window");
+    window.checkOpen("window");
+    if (window.communicator() != communicator) {
+      throw new IllegalArgumentException(
+          "window is of "
+              + window.communicator()
+              + "; it must be this rank's own, of "
+              + communicator);
+    }
+    if (!window.options().contains(WindowOption.SYMMETRIC)) {
+      throw new IllegalArgumentException("window is " + window + "; it must be a symmetric one");
+    }
+    if (symmetric().noneMatch(own -> own.contains(source))) {
+      throw new IllegalArgumentException(
+          "source is " + source + "; it must lie in a symmetric window of " + communicator);
+    }
+  }
+
+  private Stream<Window> symmetric() {
+    known.removeIf(window -> !window.open());
+    return known.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
+  }
+
+  /** Asks NCCL where this rank's memory of a window lies. */
+  long userPointer(MemorySegment window) {
+    version.require("ncclWinGetUserPtr");
+    communicator.checkUsable();
+    MemorySegment comm = communicator.handle().enter("ncclWinGetUserPtr");
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
+      NcclResults.check(
+          communicator.guarded(() -> nccl_h.ncclWinGetUserPtr(comm, window, pointer)),
+          "ncclWinGetUserPtr");
+      return pointer.get(ValueLayout.ADDRESS, 0).address();
+    } finally {
+      communicator.leave();
+    }
+  }
+}
