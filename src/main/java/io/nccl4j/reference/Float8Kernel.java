@@ -2,59 +2,197 @@ package io.nccl4j.reference;
 
 import io.nccl4j.DataType;
 import io.nccl4j.MiniFloat;
+import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
+import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.ShortBuffer;
 import java.util.EnumMap;
 import java.util.Map;
 
 /**
  * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
- * saturates back. There are so few pairs of numbers that every result is looked up.
+ * saturates back.
+ *
+ * <p>Sums are computed: two numbers of each word of a tile become two binary16 numbers side by
+ * side, the other two likewise, and are narrowed together again, in loops that are short enough to
+ * be unrolled and so vectorized. For all else there are so few pairs of numbers that every result
+ * is looked up.
  */
-final class Float8Kernel extends ArrayKernel<byte[]> {
+final class Float8Kernel extends ArrayKernel<int[]> {
   private static final Map<Operator.Kind, byte[]> E4M3 = new EnumMap<>(Operator.Kind.class);
   private static final Map<Operator.Kind, byte[]> E5M2 = new EnumMap<>(Operator.Kind.class);
 
-  private static final VarHandle WORD =
-      MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+  /** How many words a tile has. */
+  private static final int WORDS = TILE_BYTES / Integer.BYTES;
 
-  /** Every other byte of a word, beginning with the lowest. */
-  private static final long EVEN = 0x00FF00FF00FF00FFL;
+  /** Where in the scratch memory the right operands begin, in binary16 numbers. */
+  private static final int RIGHTS = 4 * WORDS;
+
+  /** The lower byte of each half of a word, and the lowest and the top bit of each half. */
+  private static final int BYTES = 0x00FF00FF;
+
+  private static final int ONES = 0x00010001;
+  private static final int SIGNS = 0x80008000;
 
   private final boolean e4m3;
   private final Map<Operator.Kind, byte[]> tables = new EnumMap<>(Operator.Kind.class);
+  // The same memory: left numbers of even and of odd places, then the right ones.
+  private final IntBuffer pairs;
+  private final ShortBuffer halves;
+  private final int[] evens = new int[WORDS];
+  private final short[] sums = new short[2 * WORDS];
   private byte[] multiples;
   private byte multiplesOf;
 
   Float8Kernel(DataType type) {
-    super(1, new byte[TILE_BYTES], new byte[TILE_BYTES], MemorySegment::ofArray, TILE_BYTES);
+    super(1, new int[WORDS], new int[WORDS], MemorySegment::ofArray, TILE_BYTES);
     this.e4m3 = type == DataType.FLOAT8E4M3;
+    ByteBuffer scratch =
+        Arena.ofAuto().allocate(4 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
+    this.pairs = scratch.asIntBuffer();
+    this.halves = scratch.asShortBuffer();
   }
 
   @Override
-  void sum(byte[] left, byte[] right, int count) {
-    lookUp(Operator.Kind.SUM, left, right, count);
+  void sum(int[] left, int[] right, int count) {
+    int words = Math.min((count + 3) / 4, WORDS);
+    if (e4m3) {
+      widenE4m3(left, 0, words);
+      widenE4m3(right, RIGHTS / 2, words);
+      add(words);
+      narrowE4m3(left, right, words);
+    } else {
+      widenE5m2(left, 0, words);
+      widenE5m2(right, RIGHTS / 2, words);
+      add(words);
+      narrowE5m2(left, words);
+    }
+  }
+
+  /** An e5m2 number is the upper half of the same number as binary16. */
+  private void widenE5m2(int[] from, int at, int words) {
+    IntBuffer to = pairs;
+    int begin = at & (RIGHTS / 2);
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      to.put(begin + i, (from[i] & BYTES) << 8);
+    }
+    for (int i = 0; i < most; i++) {
+      to.put(begin + WORDS + i, from[i] & ~BYTES);
+    }
+  }
+
+  /**
+   * The bits of an e4m3 number, moved, are those of 1/256 of it as binary16, but for NaN. Sums keep
+   * their places that way: what binary16 rounds is too large to be subnormal, 1/256 of it as well.
+   */
+  private void widenE4m3(int[] from, int at, int words) {
+    IntBuffer to = pairs;
+    int begin = at & (RIGHTS / 2);
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      to.put(begin + i, ((from[i] & 0x007F007F) << 7) | ((from[i] & 0x00800080) << 8));
+    }
+    for (int i = 0; i < most; i++) {
+      to.put(begin + WORDS + i, ((from[i] & 0x7F007F00) >>> 1) | (from[i] & SIGNS));
+    }
+  }
+
+  private void add(int words) {
+    add(0, 2 * words);
+    add(2 * WORDS, 2 * words);
+  }
+
+  private void add(int at, int count) {
+    ShortBuffer of = halves;
+    short[] to = sums;
+    int begin = at & (2 * WORDS);
+    int most = Math.min(count, 2 * WORDS);
+    for (int i = 0; i < most; i++) {
+      float left = Float.float16ToFloat(of.get(begin + i));
+      float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
+      to[i] = Float.floatToFloat16(left + right);
+    }
+    of.put(begin, to, 0, most);
+  }
+
+  private void narrowE5m2(int[] to, int words) {
+    IntBuffer from = pairs;
+    int[] even = evens;
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      even[i] = narrowE5m2(from.get(i));
+    }
+    for (int i = 0; i < most; i++) {
+      to[i] = even[i] | (narrowE5m2(from.get(WORDS + i)) << 8);
+    }
+  }
+
+  /** Rounds two binary16 numbers to e5m2, to the nearest, ties to even; each in the lower byte. */
+  private static int narrowE5m2(int pair) {
+    int size = pair & ~SIGNS;
+    int rounded = ((size + 0x007F007F + ((size >>> 8) & ONES)) >>> 8) & BYTES;
+    int infinite = all((rounded + 0x00040004) & 0x00800080);
+    int nan = all(((size + 0x03FF03FF) & SIGNS) >>> 8);
+    int finite = (rounded & ~infinite) | (0x007B007B & infinite);
+    int number = finite | ((pair & SIGNS) >>> 8);
+    return (number & ~nan) | (0x007F007F & nan);
+  }
+
+  private void narrowE4m3(int[] left, int[] right, int words) {
+    IntBuffer from = pairs;
+    int[] even = evens;
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      // The top bit of each byte that is NaN.
+      left[i] = (nansE4m3(left[i]) | nansE4m3(right[i])) & 0x80808080;
+    }
+    for (int i = 0; i < most; i++) {
+      even[i] = narrowE4m3(from.get(i));
+    }
+    for (int i = 0; i < most; i++) {
+      int nan = (left[i] << 1) - (left[i] >>> 7);
+      left[i] = (nan & 0x7F7F7F7F) | (~nan & (even[i] | (narrowE4m3(from.get(WORDS + i)) << 8)));
+    }
+  }
+
+  /** Rounds two numbers that are 1/256 of their value to e4m3; each in the lower byte. */
+  private static int narrowE4m3(int pair) {
+    int size = pair & ~SIGNS;
+    int rounded = ((size + 0x003F003F + ((size >>> 7) & ONES)) >>> 7) & BYTES;
+    int tooLarge = all((rounded + ONES) & 0x00800080);
+    return (rounded & ~tooLarge) | (0x007E007E & tooLarge) | ((pair & SIGNS) >>> 8);
+  }
+
+  /** Sets the top bit of each byte that is NaN; the other bits mean nothing. */
+  private static int nansE4m3(int word) {
+    return (word & 0x7F7F7F7F) + 0x01010101;
+  }
+
+  /** Fills the lower bytes whose top bit is set. */
+  private static int all(int tops) {
+    return (tops << 1) - (tops >>> 7);
   }
 
   @Override
-  void prod(byte[] left, byte[] right, int count) {
+  void prod(int[] left, int[] right, int count) {
     lookUp(Operator.Kind.PROD, left, right, count);
   }
 
   @Override
-  void max(Tile<byte[]> left, Tile<byte[]> right, int count) {
+  void max(Tile<int[]> left, Tile<int[]> right, int count) {
     lookUp(Operator.Kind.MAX, left.array(), right.array(), count);
   }
 
   @Override
-  void min(Tile<byte[]> left, Tile<byte[]> right, int count) {
+  void min(Tile<int[]> left, Tile<int[]> right, int count) {
     lookUp(Operator.Kind.MIN, left.array(), right.array(), count);
   }
 
   @Override
-  void scale(byte[] tile, long factor, int count) {
+  void scale(int[] tile, long factor, int count) {
     byte by = (byte) factor;
     if (by != multiplesOf || multiples == null) {
       multiples = new byte[256];
@@ -63,40 +201,42 @@ final class Float8Kernel extends ArrayKernel<byte[]> {
       }
       multiplesOf = by;
     }
-    for (int i = 0; i < count; i++) {
-      tile[i] = multiples[tile[i] & 0xFF];
+    byte[] results = multiples;
+    int words = (count + 3) / 4;
+    for (int i = 0; i < words; i++) {
+      int word = tile[i];
+      tile[i] =
+          at(results, word & 0xFF)
+              | (at(results, (word >>> 8) & 0xFF) << 8)
+              | (at(results, (word >>> 16) & 0xFF) << 16)
+              | (at(results, word >>> 24) << 24);
     }
   }
 
-  private void lookUp(Operator.Kind kind, byte[] left, byte[] right, int count) {
+  private void lookUp(Operator.Kind kind, int[] left, int[] right, int count) {
     byte[] results = tables.get(kind);
     if (results == null) {
       results = sharedTable(kind);
       tables.put(kind, results);
     }
-    // Arrays are whole words long, and what lies behind the last element is nobody's.
-    for (int i = 0; i < count; i += Long.BYTES) {
-      long word = lookUp(results, (long) WORD.get(left, i), (long) WORD.get(right, i));
-      WORD.set(left, i, word);
+    int words = (count + 3) / 4;
+    for (int i = 0; i < words; i++) {
+      left[i] = lookUp(results, left[i], right[i]);
     }
   }
 
-  /** Looks up eight pairs: a pair of bytes side by side is the place of its result. */
-  private static long lookUp(byte[] results, long left, long right) {
-    long even = (left & EVEN) << 8 | (right & EVEN);
-    long odd = (left & ~EVEN) | (right >>> 8 & EVEN);
-    return at(results, even)
-        | at(results, even >>> 16) << 16
-        | at(results, even >>> 32) << 32
-        | at(results, even >>> 48) << 48
-        | at(results, odd) << 8
-        | at(results, odd >>> 16) << 24
-        | at(results, odd >>> 32) << 40
-        | at(results, odd >>> 48) << 56;
+  /** Looks up four pairs: two bytes side by side are the place of their result. */
+  private static int lookUp(byte[] results, int left, int right) {
+    int even = ((left & BYTES) << 8) | (right & BYTES);
+    int odd = (left & ~BYTES) | ((right >>> 8) & BYTES);
+    return at(results, even & 0xFFFF)
+        | (at(results, even >>> 16) << 16)
+        | (at(results, odd & 0xFFFF) << 8)
+        | (at(results, odd >>> 16) << 24);
   }
 
-  private static long at(byte[] results, long place) {
-    return results[(int) place & 0xFFFF] & 0xFFL;
+  private static int at(byte[] results, int place) {
+    return results[place] & 0xFF;
   }
 
   /** Returns the results of all pairs, which all ranks of the process share. */
@@ -117,7 +257,6 @@ final class Float8Kernel extends ArrayKernel<byte[]> {
 
   private static float combine(Operator.Kind kind, float left, float right) {
     return switch (kind) {
-      case SUM -> left + right;
       case PROD -> left * right;
       case MAX -> Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.max(left, right);
       case MIN -> Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.min(left, right);

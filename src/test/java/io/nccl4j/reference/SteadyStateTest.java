@@ -33,15 +33,13 @@ class SteadyStateTest {
   @ParameterizedTest
   @MethodSource("operations")
   void anAllReduceAllocatesNothingOnTheHeap(Algorithm algorithm, DataType type) {
-    check(
-        ReferenceBackend.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm)), type);
+    check(ReferenceBackend.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm)), type);
   }
 
   @ParameterizedTest
   @MethodSource("operations")
   void norDoesOneThroughSharedMemory(Algorithm algorithm, DataType type) {
-    check(
-        SeparateSites.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm), 3), type);
+    check(SeparateSites.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm), 3), type);
   }
 
   private static void check(ReferenceBackend backend, DataType type) {
