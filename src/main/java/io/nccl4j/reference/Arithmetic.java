@@ -23,6 +23,7 @@ final class Arithmetic {
   private int ranks;
 
   void prepare(DataType type, Operator operator, int worldSize) {
+    forget();
     kernel = kernels.get(type);
     if (kernel == null) {
       kernel = Kernel.of(type);
@@ -160,5 +161,12 @@ final class Arithmetic {
         sumOffset,
         count,
         last && divides ? ranks : 1);
+  }
+
+  /** Keeps no memory reachable that it has worked on. */
+  void forget() {
+    if (kernel != null) {
+      kernel.forget();
+    }
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import java.lang.foreign.MemorySegment;
 import java.nio.Buffer;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 import java.util.function.Function;
 
 /**
@@ -88,4 +89,9 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
 
   /** Sums a run onto what an array has. */
   abstract void sum(B left, int at, A into, int count);
+
+  @Override
+  final void forget() {
+    Arrays.fill(windows, null);
+  }
 }

@@ -284,6 +284,7 @@ final class Collective implements Transfer {
 
   /** Keeps no buffers reachable. */
   void forget() {
+    arithmetic.forget();
     if (direct != null) {
       direct.forget();
     }

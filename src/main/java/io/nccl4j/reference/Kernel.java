@@ -83,4 +83,7 @@ abstract class Kernel {
       long offset,
       long count,
       int divisor);
+
+  /** Keeps no memory reachable that it has worked on. */
+  void forget() {}
 }

@@ -119,7 +119,7 @@ class WindowsTest {
         2,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
-          WeakReference<MemorySegment> memory = reduced(comm, stream);
+          WeakReference<MemorySegment.Scope> memory = reduced(comm, stream);
           for (int i = 0; i < 200 && memory.get() != null; i++) {
             System.gc();
             Thread.sleep(100);
@@ -128,7 +128,7 @@ class WindowsTest {
         });
   }
 
-  private static WeakReference<MemorySegment> reduced(
+  private static WeakReference<MemorySegment.Scope> reduced(
       io.nccl4j.Communicator comm, io.nccl4j.Stream stream) {
     MemorySegment memory = Arena.ofAuto().allocate(4096, 64);
     try (Buffer data =
@@ -136,6 +136,7 @@ class WindowsTest {
       comm.allReduce(data, data, ReduceOp.SUM, stream);
       stream.synchronize();
     }
-    return new WeakReference<>(memory);
+    // Slices have the same scope, and it alone keeps the memory.
+    return new WeakReference<>(memory.scope());
   }
 }
