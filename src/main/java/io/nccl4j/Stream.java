@@ -256,17 +256,33 @@ public abstract sealed class Stream implements AutoCloseable
 
   /** Throws unless it is this thread that captures. */
   final void checkCapturedHere() {
-    if (captor != Thread.currentThread()) {
+    Thread by = captor;
+    if (by != Thread.currentThread()) {
       throw new IllegalStateException(
-          captor + " captures this stream; another thread's operations cannot join: " + this);
+          // Nobody does where the capture has ended this moment.
+          (by == null ? "another thread" : by)
+              + " captures this stream; another thread's operations cannot join: "
+              + this);
     }
   }
 
+  /** Begins a capture; other threads' calls are refused from before it until after its end. */
   final void startCapture() {
-    beginCapture();
-    captor = Thread.currentThread();
-    kept = new ArrayList<>();
+    synchronized (this) {
+      checkNotCaptured("capture");
+      captor = Thread.currentThread();
+      kept = new ArrayList<>();
+    }
     Changes.tell();
+    boolean begun = false;
+    try {
+      beginCapture();
+      begun = true;
+    } finally {
+      if (!begun) {
+        forgetCapture();
+      }
+    }
   }
 
   /** Keeps operations that were launched together for the graph. */
@@ -275,14 +291,24 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   final Graph finishCapture() {
-    List<List<GroupCall>> launches = List.copyOf(kept);
-    kept = null;
-    return endCapture(launches);
+    try {
+      return endCapture(List.copyOf(kept));
+    } finally {
+      forgetCapture();
+    }
   }
 
   final void dropCapture() {
+    try {
+      abandonCapture();
+    } finally {
+      forgetCapture();
+    }
+  }
+
+  private void forgetCapture() {
     kept = null;
-    abandonCapture();
+    captor = null;
   }
 
   /**

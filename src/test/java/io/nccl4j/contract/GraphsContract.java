@@ -3,6 +3,7 @@ package io.nccl4j.contract;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -14,8 +15,11 @@ import io.nccl4j.Graph;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
@@ -227,6 +231,31 @@ abstract class GraphsContract {
                 () -> refusal.get().toString());
           });
     }
+  }
+
+  @Test
+  void aThreadThatHasCapturedIsNotHeld() throws InterruptedException {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Stream stream = ranks.rank(0).stream();
+      WeakReference<Thread> captor = captureElsewhere(stream);
+      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+      while (captor.get() != null && System.nanoTime() < end) {
+        System.gc();
+        Thread.sleep(1);
+      }
+      assertNull(captor.get(), () -> "held by " + stream);
+    }
+  }
+
+  /** Captures nothing in a thread of its own; returns the thread, which has ended. */
+  private static WeakReference<Thread> captureElsewhere(Stream stream) throws InterruptedException {
+    CompletableFuture<Graph> captured = new CompletableFuture<>();
+    Thread captor =
+        Thread.ofPlatform()
+            .start(() -> captured.complete(Graph.capture(List.of(stream), () -> {}).getFirst()));
+    captor.join();
+    captured.getNow(null).close();
+    return new WeakReference<>(captor);
   }
 
   private static void refused(String call, Executable use) {
