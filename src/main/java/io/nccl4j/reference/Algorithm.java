@@ -3,8 +3,8 @@ package io.nccl4j.reference;
 /** How the reference backend carries out an all-reduce. */
 public enum Algorithm {
   /**
-   * What is fastest: {@link #DIRECT} where all ranks are on one host, else the tree for small data
-   * and the ring for large.
+   * What is fastest: {@link #DIRECT} where all ranks are of one process, or on one host with small
+   * data, else the tree for small data and the ring for large.
    */
   AUTO,
   /**

@@ -125,6 +125,10 @@ final class ChainTransfer implements Transfer {
   }
 
   private MemorySegment scratch() {
+    MemorySegment slot = next.claim();
+    if (slot != null) {
+      return slot;
+    }
     if (scratch == null) {
       int bytes = collective.member().world().options().sliceBytes();
       scratch = Arena.ofAuto().allocate((long) next.slots() * bytes, 64);
@@ -133,6 +137,9 @@ final class ChainTransfer implements Transfer {
   }
 
   private long scratchOffset() {
+    if (next.claim() != null) {
+      return next.claimed();
+    }
     // The slot that the next send takes is free, so the memory that goes with it is too.
     return next.sent() % next.slots() * collective.member().world().options().sliceBytes();
   }

@@ -14,6 +14,9 @@ final class Collective implements Transfer {
   /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
   private static final long TREE_BYTES = 256 << 10;
 
+  /** Up to this size, meeting on a board that processes share costs less than a ring's hops. */
+  private static final long BOARD_BYTES = 256 << 10;
+
   private final Member member;
   private final Arithmetic arithmetic = new Arithmetic();
   private final ChannelDivision ringDivision;
@@ -131,10 +134,16 @@ final class Collective implements Transfer {
     World world = member.world();
     boolean direct = world.inOneProcess() || world.hostMemory().isShared();
     return switch (wanted) {
-      case AUTO -> direct ? Algorithm.DIRECT : ringOrTree(bytes);
+      case AUTO -> direct ? directOrRing(bytes) : ringOrTree(bytes);
       case DIRECT -> direct ? Algorithm.DIRECT : Algorithm.RING;
       default -> wanted;
     };
+  }
+
+  private Algorithm directOrRing(long bytes) {
+    return member.world().inOneProcess() || bytes <= BOARD_BYTES
+        ? Algorithm.DIRECT
+        : Algorithm.RING;
   }
 
   private Algorithm ringOrTree(long bytes) {

@@ -165,10 +165,15 @@ final class RingTransfer implements Transfer {
   }
 
   /**
-   * Returns where a partial result goes: into the place of the final one where there is such a
-   * place, since nothing else is written there before the partial result has been read.
+   * Returns where a partial result goes: into the link where that has memory, or into the place of
+   * the final one where there is such a place, since nothing else is written there before the
+   * partial result has been read.
    */
   private MemorySegment partialTarget() {
+    MemorySegment slot = next.claim();
+    if (slot != null) {
+      return slot;
+    }
     if (!scattered) {
       return recv;
     }
@@ -180,6 +185,9 @@ final class RingTransfer implements Transfer {
   }
 
   private long partialOffset(long offset) {
+    if (next.claim() != null) {
+      return next.claimed();
+    }
     // The slot that the next send takes is free, so the memory that goes with it is too.
     return scattered ? next.sent() % next.slots() * layout.sliceBytes() : offset;
   }

@@ -82,7 +82,7 @@ class ProcessesTest {
   }
 
   @ParameterizedTest(name = "{0} {1}")
-  @CsvSource({"TCP, AUTO", "AUTO, AUTO", "AUTO, RING"})
+  @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
   void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Links links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, LONG)) {
       processes.start("loop", "3", 2, 1, 1);
@@ -102,7 +102,7 @@ class ProcessesTest {
   }
 
   @ParameterizedTest(name = "{0} {1}")
-  @CsvSource({"TCP, AUTO", "AUTO, AUTO", "AUTO, RING"})
+  @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
   void ranksOfAStoppedProcessAreNamedWithinTheDeadlineAndTheOthersGoOn(
       Links links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, Duration.ofSeconds(8))) {
@@ -159,7 +159,7 @@ class ProcessesTest {
   @ParameterizedTest
   @EnumSource(
       value = Algorithm.class,
-      names = {"AUTO", "RING"})
+      names = {"DIRECT", "RING"})
   void nothingIsLeftInSharedMemoryWhenAllAreKilled(Algorithm algorithm) throws Exception {
     Set<Path> before = SharedNames.now();
     try (RankProcesses processes = new RankProcesses(Links.AUTO, algorithm, LONG)) {
@@ -186,7 +186,7 @@ class ProcessesTest {
 
   @Test
   void aBoardThatThereIsNoRoomForIsAnErrorThatSaysSo() {
-    try (RankProcesses processes = new RankProcesses(Links.AUTO, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Links.AUTO, Algorithm.DIRECT, LONG)) {
       processes.limitFiles(64);
       processes.start("loop", "2", 1, 1);
       processes.assertSaid(
