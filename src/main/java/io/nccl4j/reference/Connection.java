@@ -157,8 +157,9 @@ final class Connection {
 
   /** Site: does what the channel is ready for. */
   void proceed() {
-    if (key.isValid() && key.isWritable()) {
-      synchronized (unsent) {
+    synchronized (unsent) {
+      // Another thread may close the connection, but not meanwhile.
+      if (key.isValid() && key.isWritable()) {
         flush();
       }
     }
