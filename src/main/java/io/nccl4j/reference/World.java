@@ -56,6 +56,8 @@ final class World {
   private final List<Peer> peers = new ArrayList<>();
   // Null where a rank is of another process.
   private final Member[] members;
+  // Ranks of this process that have not told everybody that they leave; guarded by itself.
+  private final BitSet staying = new BitSet();
   // Null where a process is this one.
   private final Remote[] remotes;
   private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
@@ -91,6 +93,7 @@ final class World {
     for (int rank = 0; rank < plan.size(); rank++) {
       if (remote(rank) == null) {
         members[rank] = new Member(this, rank, plan.size());
+        staying.set(rank);
       }
     }
   }
@@ -417,24 +420,27 @@ final class World {
 
   /** Tells everybody that a rank of this process has been revoked, closed or aborted. */
   void tellPresence(Peer self) {
+    boolean leaving = self.left();
     for (Remote remote : remotes) {
       if (remote != null) {
         remote.tell(self);
       }
     }
     notePresence();
-    if (allHereLeft()) {
+    if (leaving && lastToLeave(self)) {
       end();
     }
   }
 
-  private boolean allHereLeft() {
-    for (Member member : members) {
-      if (member != null && !peer(member.rank()).left()) {
-        return false;
-      }
+  /**
+   * Notes that a rank of this process has told everybody that it leaves, and returns whether all of
+   * them have. That they have left does not say so: two may close at the same time.
+   */
+  private boolean lastToLeave(Peer self) {
+    synchronized (staying) {
+      staying.clear(self.rank());
+      return staying.isEmpty();
     }
-    return true;
   }
 
   /** Makes everybody here look at who has gone. */
