@@ -81,8 +81,9 @@ final class Flags {
 
   @Option(
       names = "--order",
-      paramLabel = "R,R,...",
+      paramLabel = "R",
       split = ",",
+      splitSynopsisLabel = ",",
       description = "the ranks in the order of the ring; default 0,1,2,...")
   List<Integer> order = List.of();
 

@@ -32,8 +32,9 @@ import picocli.CommandLine.TypeConversionException;
       "",
       "Ranks: with neither -t, -g nor --ranks, one for each GPU, or on the reference backend one for each",
       "processor and at least two; there at most 128 for each processor.",
-      "Processes: with --procs, or where mpirun, torchrun --no-python, srun, or RANK and WORLD_SIZE say that this",
-      "is one of several, -t, -g and --ranks count for each process, which else has one rank. Process 0 prints.",
+      "Processes: with --procs, or where mpirun, torchrun --no-python, srun, or RANK and WORLD_SIZE say",
+      "that this is one of several, -t, -g and --ranks count for each process, which else has one rank.",
+      "Process 0 prints.",
       "Exit status: 0 fine, 1 a library or a device failed, 2 bad arguments, 3 wrong data, 4 time-out."
     })
 final class Flags {
@@ -204,7 +205,7 @@ final class Flags {
       paramLabel = "NAME",
       defaultValue = "sum",
       converter = OperatorName.class,
-      description = "sum, prod, min, max, avg, mulsum or all; default sum")
+      description = "sum, prod, max, min, avg, mulsum or all; default sum")
   Operators operators;
 
   @Option(
