@@ -107,9 +107,11 @@ final class TcpSendLink implements SendLink {
         flushed = 0;
         end = 0;
       }
-      waiting.clear();
     } catch (IOException e) {
       trouble.begin(e.getMessage());
+    } finally {
+      // Also after a failure: till that is known, the rank puts slices behind the end.
+      waiting.clear();
     }
   }
 

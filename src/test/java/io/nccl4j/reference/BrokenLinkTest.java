@@ -1,0 +1,51 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import java.util.concurrent.CountDownLatch;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** A link whose connection breaks under the rank that sends. */
+class BrokenLinkTest {
+  private static final int SLICE_BYTES = 1000;
+
+  @Test
+  @Timeout(60)
+  void aSenderGoesOnTillItIsKnownWhyTheConnectionBroke() {
+    CountDownLatch sent = new CountDownLatch(1);
+    Ranks.run(
+        2,
+        SeparateSites.open(2, ReferenceOptions.defaults().withLinks(Links.TCP), 2),
+        CommunicatorConfig.defaults(),
+        (comm, stream) -> {
+          try (Buffer data = comm.allocate(DataType.INT8, SLICE_BYTES)) {
+            comm.allReduce(data, data, ReduceOp.MAX, stream);
+            stream.synchronize();
+            if (comm.rank() == 0) {
+              World world = ((ReferenceCommunicator) comm).member().world();
+              TcpSendLink link =
+                  (TcpSendLink) world.sendLink(World.Route.EXCHANGE, 7, comm.rank(), 1);
+              while (!link.hasRoom()) {
+                Thread.onSpinWait();
+              }
+              link.channel().close();
+              try {
+                for (int slice = 0; slice < 2; slice++) {
+                  assertTrue(link.hasRoom());
+                  link.send(data.segment(), 0, SLICE_BYTES, 0);
+                }
+              } finally {
+                sent.countDown();
+              }
+            }
+            sent.await();
+          }
+          comm.abort();
+        });
+  }
+}
