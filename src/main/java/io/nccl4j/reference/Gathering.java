@@ -128,6 +128,7 @@ final class Gathering implements Doorway {
   }
 
   private NcclInvalidUsageException refused(String text) {
+    meeting.noteRefusal(text);
     return new NcclInvalidUsageException(function, Result.INVALID_USAGE.code(), text, "");
   }
 

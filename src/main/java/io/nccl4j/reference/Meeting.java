@@ -99,6 +99,7 @@ final class Meeting {
   private boolean answered;
   private Map<Integer, Seat> seats;
   private String failure;
+  private String refusal = "";
   private BitSet missing;
 
   /**
@@ -233,8 +234,13 @@ final class Meeting {
 
   private String absence() {
     return parent == null
-        ? Member.ranks(absent) + " of " + expected.cardinality() + " did not come"
+        ? Member.ranks(absent) + " of " + expected.cardinality() + " did not come" + refusal
         : Member.ranks(absent) + " did not call " + function;
+  }
+
+  /** Tells whoever waits in vain of somebody who came and was not let in. */
+  synchronized void noteRefusal(String text) {
+    refusal = "; refused: " + text;
   }
 
   /** Ends the meeting for all for a reason of one rank, also where another process convenes. */

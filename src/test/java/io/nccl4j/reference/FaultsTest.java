@@ -446,10 +446,10 @@ class FaultsTest {
     assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
     ReferenceBackend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
     assertRefused(other, id, 3, 1, "other options");
-    assertThrows(
-        NcclTimeoutException.class,
-        () -> backend.communicator(id, 3, 1, SOON),
-        "rank 2 is missing");
+    NcclTimeoutException late =
+        assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 3, 1, SOON));
+    String text = late.getMessage();
+    assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
     assertEquals(0, Site.ofThisProcess().openDoorways());
   }
 

@@ -91,7 +91,7 @@ final class Flags {
       paramLabel = "N",
       converter = Whole.class,
       description =
-          "start N processes of this command on this host, each with the ranks that the other flags say; default 1 rank each")
+          "start N processes of this command on this host, each with the ranks that the other flags say, or one each where N is more than 1")
   Integer procs;
 
   @Option(
@@ -621,11 +621,15 @@ final class Flags {
     return root >= 0 ? List.of(root) : IntStream.range(0, count).boxed().toList();
   }
 
-  /** Cuts the largest size down to what two buffers per rank leave room for, as nccl-tests does. */
+  /**
+   * Cuts the largest size down to what two buffers per rank leave room for, as nccl-tests does: in
+   * 7/8 of each GPU's memory, or in half of this machine's, which others use as well.
+   */
   private Settings.Sizes withinMemory(List<Device> devices, int count) {
     long smallest = devices.stream().mapToLong(Device::memoryBytes).min().orElseThrow();
-    long sharing = devices.getFirst().pciBusId().isEmpty() ? count : 1;
-    long most = smallest / 8 * 7 / sharing / 2;
+    boolean onHost = devices.getFirst().pciBusId().isEmpty();
+    long room = onHost ? smallest / 2 / count : smallest / 8 * 7;
+    long most = room / 2;
     Settings.Sizes wanted = sizes();
     return wanted.max() <= most
         ? wanted

@@ -132,7 +132,7 @@ public final class Perf {
 
   private static String remedy() {
     return System.lineSeparator()
-        + "Without a GPU, '--backend reference' runs the same in pure Java.";
+        + "scripts/doctor says what is missing. Without a GPU, '--backend reference' runs the same in pure Java.";
   }
 
   /** Names options as all our own messages do; picocli takes the longest name. */
