@@ -149,18 +149,7 @@ final class Arithmetic {
       long partialOffset,
       long count,
       boolean last) {
-    kernel.combine(
-        combine,
-        sum,
-        sumOffset,
-        false,
-        0,
-        partial,
-        partialOffset,
-        sum,
-        sumOffset,
-        count,
-        last && divides ? ranks : 1);
+    foldScaled(sum, sumOffset, partial, partialOffset, sum, sumOffset, count, last);
   }
 
   /** Keeps no memory reachable that it has worked on. */

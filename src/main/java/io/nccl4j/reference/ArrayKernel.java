@@ -72,14 +72,15 @@ abstract class ArrayKernel<A> extends Kernel {
       long count,
       int divisor) {
     boolean sums = how == Operator.Kind.SUM && !scales;
+    boolean inPlace = false;
     for (long done = 0; done < count; done += tileCount) {
       int tile = (int) Math.min(tileCount, count - done);
       long at = done * elementBytes();
       long bytes = (long) tile * elementBytes();
-      if (sums) {
-        if (done % blockCount == 0) {
-          open(left, leftOffset + at, right, rightOffset + at);
-        }
+      if (sums && done % blockCount == 0) {
+        inPlace = open(left, leftOffset + at, right, rightOffset + at);
+      }
+      if (inPlace) {
         sum(left, leftOffset + at, right, rightOffset + at, tile);
       } else {
         MemorySegment.copy(left, leftOffset + at, own.view(), 0, bytes);
@@ -109,14 +110,15 @@ abstract class ArrayKernel<A> extends Kernel {
       long count,
       int divisor) {
     boolean sums = how == Operator.Kind.SUM && !scales;
+    boolean inPlace = false;
     for (long done = 0; done < count; done += reduceCount) {
       int tile = (int) Math.min(reduceCount, count - done);
       long at = offset + done * elementBytes();
+      if (sums && done % blockCount == 0) {
+        inPlace = open(from, at);
+      }
       Tile<A> result = own;
-      if (sums) {
-        if (done % blockCount == 0) {
-          open(from, at);
-        }
+      if (inPlace) {
         sum(from, order, first, at, tile);
       } else {
         result = reduce(how, from, scales, factors, order, first, at, tile);
@@ -166,31 +168,27 @@ abstract class ArrayKernel<A> extends Kernel {
     }
   }
 
-  /** Gets ready for sums of two runs, of {@link Windows#BLOCK_BYTES} at most. */
-  void open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {}
-
-  /** Sums a tile of two runs, into the {@link #own} array. */
-  void sum(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset, int count) {
-    long bytes = (long) count * elementBytes();
-    MemorySegment.copy(left, leftOffset, own.view(), 0, bytes);
-    MemorySegment.copy(right, rightOffset, other.view(), 0, bytes);
-    sum(own.array(), other.array(), count);
+  /**
+   * Gets ready to sum two runs, of {@link Windows#BLOCK_BYTES} at most, where they lie; returns
+   * whether it can.
+   */
+  boolean open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
+    return false;
   }
 
-  /** Gets ready for sums of the runs of several ranks, as long as those of two. */
-  void open(MemorySegment[] from, long offset) {}
+  /** Gets ready to sum the runs of several ranks likewise; returns whether it can. */
+  boolean open(MemorySegment[] from, long offset) {
+    return false;
+  }
 
-  /** Sums a tile of what several ranks have, into the {@link #own} array. */
+  /** Sums a tile of two runs that are open, into the {@link #own} array. */
+  void sum(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset, int count) {
+    throw new UnsupportedOperationException("nothing is open");
+  }
+
+  /** Sums a tile of what several ranks have, which is open, into the {@link #own} array. */
   void sum(MemorySegment[] from, int[] order, int first, long offset, int count) {
-    long bytes = (long) count * elementBytes();
-    MemorySegment.copy(from[order[first]], offset, other.view(), 0, bytes);
-    for (int turn = 1; turn < from.length; turn++) {
-      MemorySegment.copy(from[order[first + turn]], offset, own.view(), 0, bytes);
-      sum(own.array(), other.array(), count);
-      if (turn + 1 < from.length) {
-        MemorySegment.copy(own.view(), 0, other.view(), 0, bytes);
-      }
-    }
+    throw new UnsupportedOperationException("nothing is open");
   }
 
   /** Adds right elements to left ones. */

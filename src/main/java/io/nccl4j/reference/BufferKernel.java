@@ -37,10 +37,6 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
     this.type = type;
   }
 
-  private void open(int place, MemorySegment memory, long offset) {
-    windows[place] = Windows.ofThread().window(memory, offset, type);
-  }
-
   @SuppressWarnings("unchecked") // They are made by the type.
   private B window(int place) {
     return (B) windows[place];
@@ -51,22 +47,26 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
   }
 
   @Override
-  final void open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
-    open(0, left, leftOffset);
-    open(1, right, rightOffset);
+  final boolean open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
+    Windows ofThread = Windows.ofThread();
+    windows[0] = ofThread.window(left, leftOffset, type);
+    windows[1] = ofThread.window(right, rightOffset, type);
     begins[0] = Windows.begin(leftOffset);
     begins[1] = Windows.begin(rightOffset);
+    return true;
   }
 
   @Override
-  final void open(MemorySegment[] from, long offset) {
+  final boolean open(MemorySegment[] from, long offset) {
+    Windows ofThread = Windows.ofThread();
     if (windows.length < from.length) {
       windows = new Buffer[from.length];
     }
     for (int rank = 0; rank < from.length; rank++) {
-      open(rank, from[rank], offset);
+      windows[rank] = ofThread.window(from[rank], offset, type);
     }
     begins[0] = Windows.begin(offset);
+    return true;
   }
 
   @Override
