@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.schedule.Layout;
@@ -12,7 +13,9 @@ import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
+import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
@@ -54,6 +57,106 @@ class LinkLoadTest {
     Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
     World world = run(Algorithm.TREE, layout, ranks, count);
     assertCarried(schedule, world, World.Route.UP, World.Route.DOWN);
+  }
+
+  /**
+   * What {@code scripts/simulate} prices as hierarchical: a reduce-scatter within each node, an
+   * all-reduce of each shard across the nodes, an all-gather within each node. Within a node the
+   * two halves carry what an all-reduce around the node's ring would.
+   */
+  @ParameterizedTest
+  @MethodSource("hierarchies")
+  void aHierarchicalAllReduceCarriesWhatTheSchedulesOfItsPartsSay(
+      Algorithm across, int nodes, int ranksPerNode) {
+    Layout layout =
+        Layout.defaults()
+            .withChunkBytes(CHUNK_BYTES)
+            .withSliceBytes(SLICE_BYTES)
+            .withNodes(ranksPerNode, NodePattern.TREE);
+    // Whole chunks for every channel of every ring.
+    int shard = (int) (2 * nodes * 48 * CHUNK);
+    int count = shard * ranksPerNode;
+    Schedule inside = new RingSchedule(layout, ranksPerNode, count, 4);
+    Layout flat = layout.withNodes(1, NodePattern.TREE);
+    Schedule between =
+        across == Algorithm.RING
+            ? new RingSchedule(flat, nodes, shard, 4)
+            : new TreeSchedule(flat, nodes, shard, 4);
+    Ranks.run(
+        nodes * ranksPerNode,
+        ReferenceOptions.defaults().withAlgorithm(across).withLayout(flat),
+        (comm, stream) -> {
+          int place = comm.rank() % ranksPerNode;
+          int node = comm.rank() / ranksPerNode;
+          try (Communicator within = comm.split(node, place);
+              Communicator heads = comm.split(place, node);
+              Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+            Buffer own = data.slice((long) place * shard, shard);
+            data.copyFrom(inputs(comm.rank(), count), stream);
+            within.reduceScatter(data, own, ReduceOp.SUM, stream);
+            heads.allReduce(own, own, ReduceOp.SUM, stream);
+            within.allGather(own, data, stream);
+            stream.synchronize();
+            assertSums(comm, data, stream);
+            assertEquals(elementsSent(inside, place), carried(within) * SLICE, "within the node");
+            assertEquals(slicesSent(between, node), carried(heads), "across the nodes");
+          }
+        });
+  }
+
+  static Stream<Arguments> hierarchies() {
+    return Stream.of(Algorithm.RING, Algorithm.TREE)
+        .flatMap(
+            across ->
+                Stream.of(
+                    Arguments.of(across, 2, 2),
+                    Arguments.of(across, 3, 2),
+                    Arguments.of(across, 2, 4),
+                    Arguments.of(across, 4, 3)));
+  }
+
+  private static MemorySegment inputs(int rank, int count) {
+    float[] values = new float[count];
+    for (int i = 0; i < count; i++) {
+      values[i] = (rank + 1) * (i % 1009);
+    }
+    return MemorySegment.ofArray(values);
+  }
+
+  private static void assertSums(Communicator comm, Buffer data, io.nccl4j.Stream stream) {
+    float[] sums = new float[(int) data.count()];
+    data.copyTo(MemorySegment.ofArray(sums), stream);
+    stream.synchronize();
+    int factor = comm.size() * (comm.size() + 1) / 2;
+    for (int i = 0; i < sums.length; i++) {
+      assertEquals((float) factor * (i % 1009), sums[i]);
+    }
+  }
+
+  private static long elementsSent(Schedule schedule, int rank) {
+    return IntStream.range(0, schedule.channels())
+        .mapToLong(channel -> schedule.elementsSent(channel, rank))
+        .sum();
+  }
+
+  private static long slicesSent(Schedule schedule, int rank) {
+    return IntStream.range(0, schedule.channels())
+        .mapToLong(channel -> schedule.slicesSent(channel, rank))
+        .sum();
+  }
+
+  /** Returns how many slices a rank has sent on all links of a communicator. */
+  private static long carried(Communicator comm) {
+    World world = ((ReferenceCommunicator) comm).member().world();
+    long slices = 0;
+    for (int channel = 0; channel < world.options().channels(); channel++) {
+      for (int to = 0; to < comm.size(); to++) {
+        slices += sent(world, World.Route.RING, channel, comm.rank(), to);
+        slices += sent(world, World.Route.UP, channel, comm.rank(), to);
+        slices += sent(world, World.Route.DOWN, channel, comm.rank(), to);
+      }
+    }
+    return slices;
   }
 
   private static World run(Algorithm algorithm, Layout layout, int ranks, int count) {
