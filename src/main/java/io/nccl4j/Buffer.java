@@ -11,9 +11,10 @@ import java.util.Objects;
  *
  * <p>A buffer either owns its memory (from {@link Communicator#allocate}, {@link Backend#allocate}
  * and {@link Backend#allocatePinned}), which {@link #close} gives back, or stands for somebody
- * else's ({@link #ofDeviceAddress(long, DataType, long, int)}; a {@link #slice} for the buffer's
- * that it was taken from), whose owner must keep it alive until every stream has passed the last
- * operation that uses it. The same holds for an owner's own {@code close}: synchronize first.
+ * else's ({@link #ofDeviceAddress(long, DataType, long, int)}, {@link #ofHostSegment(MemorySegment,
+ * DataType, long)}, {@link #ofDirectBuffer}; a {@link #slice} for the buffer's that it was taken
+ * from), whose owner must keep it alive until every stream has passed the last operation that uses
+ * it. The same holds for an owner's own {@code close}: synchronize first.
  *
  * <p>Any thread may use a buffer; operations on its contents are ordered by their streams and by
  * nothing else. None may close it while another is in a call with it.
@@ -298,9 +299,48 @@ public final class Buffer implements AutoCloseable {
     return of(Space.HOST, sized(memory, type, count), type, count, device, release);
   }
 
+  /**
+   * Makes a buffer of native host memory that somebody else owns and any device of the reference
+   * backend may use. Closing it frees nothing, but ends its use, as it does for its slices.
+   *
+   * @param memory native memory that every thread can access, at least {@code count} elements long;
+   *     the first one's address is a multiple of the element size. The buffer keeps its scope
+   *     reachable, and no arena from being closed
+   * @param type the type of the elements
+   * @param count how many elements there are; 0 or more
+   * @return the buffer
+   * @throws IllegalArgumentException if an argument is out of its range
+   */
+  public static Buffer ofHostSegment(MemorySegment memory, DataType type, long count) {
+    return ofHostSegment(memory, type, count, ANY_DEVICE, () -> {});
+  }
+
+  /**
+   * Makes a buffer of what is left of a direct {@code java.nio} buffer, from its position to its
+   * limit, which any device of the reference backend may use. Neither is changed or heeded later.
+   * Closing it frees nothing, but ends its use, as it does for its slices.
+   *
+   * @param memory a direct buffer, not read-only, which this one keeps reachable; the address at
+   *     its position is a multiple of the element size. Its elements are in this machine's byte
+   *     order and of the type's size: those of a {@code FloatBuffer} and the like are floats, those
+   *     of a {@code ShortBuffer} may be 16-bit floats too, and the bytes of a {@code ByteBuffer}
+   *     are taken as whatever the type says, in this machine's byte order
+   * @param type the type of the elements
+   * @return the buffer
+   * @throws IllegalArgumentException if an argument is out of its range
+   */
+  public static Buffer ofDirectBuffer(java.nio.Buffer memory, DataType type) {
+    MemorySegment segment = DirectMemory.of(memory, type);
+    return ofHostSegment(segment, type, segment.byteSize() / type.bytes());
+  }
+
   private static MemorySegment sized(MemorySegment memory, DataType type, long count) {
     Objects.requireNonNull(memory, "memory");
     long bytes = Objects.requireNonNull(type, "type").byteSize(count);
+    if (!memory.scope().isAlive()) {
+      throw new IllegalArgumentException(
+          "memory was freed; a buffer needs what its arena still has");
+    }
     if (!memory.isNative()) {
       throw new IllegalArgumentException(
           "memory lies on the Java heap; a buffer needs native memory");

@@ -118,6 +118,19 @@ class BufferTest {
   }
 
   @Test
+  void memoryThatWasFreedIsRefused() {
+    MemorySegment memory;
+    try (Arena arena = Arena.ofShared()) {
+      memory = arena.allocate(16, 8);
+    }
+    Throwable freed =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> Buffer.ofHostSegment(memory, DataType.FLOAT32, 4));
+    assertEquals("memory was freed; a buffer needs what its arena still has", freed.getMessage());
+  }
+
+  @Test
   void pinnedMemoryBelongsToNoDevice() {
     try (Arena arena = Arena.ofShared()) {
       Buffer pinned = Buffer.ofPinnedSegment(arena.allocate(16, 8), DataType.INT64, 2, () -> {});

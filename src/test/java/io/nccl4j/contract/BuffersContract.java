@@ -18,6 +18,9 @@ import io.nccl4j.Stream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
@@ -284,6 +287,25 @@ abstract class BuffersContract {
       view.close();
       view.close();
       assertEquals(1, released[0]);
+    }
+  }
+
+  @Test
+  void aDirectBufferOfJavaIsABufferOnEveryRank() {
+    assumeTrue(backend.platform() == Platform.HOST, "the devices do not use host memory");
+    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+      ranks.each(
+          rank -> {
+            FloatBuffer own =
+                ByteBuffer.allocateDirect(12).order(ByteOrder.nativeOrder()).asFloatBuffer();
+            own.put(new float[] {rank.rank() + 1, rank.rank(), 7});
+            Buffer buffer = Buffer.ofDirectBuffer(own.flip(), DataType.FLOAT32);
+            rank.comm().allReduce(buffer, buffer, ReduceOp.SUM, rank.stream());
+            rank.stream().synchronize();
+            float[] sums = new float[3];
+            own.get(sums);
+            assertArrayEquals(new float[] {3, 1, 14}, sums);
+          });
     }
   }
 
