@@ -11,7 +11,7 @@ import java.util.function.Supplier;
  * good with the first that fails.
  */
 abstract sealed class OrderedRendezvous implements Rendezvous
-    permits InProcessRendezvous, FileRendezvous, TcpRendezvous {
+    permits InProcessRendezvous, FileRendezvous, TcpRendezvous, GatherRendezvous {
   private final Member member;
   private final ReentrantLock inUse = new ReentrantLock();
   private int rounds;

@@ -26,8 +26,9 @@ import java.util.function.Supplier;
  * are made one after the other. After a round that failed the ranks may stand in different rounds:
  * the rendezvous then refuses further calls, and all ranks make a new one.
  *
- * <p>A rank's calls come one at a time, from any thread. Programs may implement this interface over
- * what their framework already has, such as a barrier that gathers a string from each task.
+ * <p>A rank's calls come one at a time, from any thread. {@link GatherRendezvous} makes one of what
+ * a framework already has, such as a barrier that gathers a text from each task; programs may also
+ * implement this interface themselves.
  */
 public interface Rendezvous extends AutoCloseable {
   /** {@return this rank, from 0 to {@code size() - 1}} */
