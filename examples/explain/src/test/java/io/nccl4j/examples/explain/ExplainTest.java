@@ -3,22 +3,26 @@ package io.nccl4j.examples.explain;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.examples.browser.HeadlessBrowser;
+import io.nccl4j.examples.browser.HeadlessBrowser.Visit;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
-import java.util.Optional;
-import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
+import java.util.Locale;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import picocli.CommandLine;
 
 /** Runs the command, and opens its page in a browser where there is one. */
 class ExplainTest {
@@ -88,10 +92,20 @@ class ExplainTest {
   }
 
   @Test
-  void aFileThatCannotBeWrittenIsToldByItsName() {
-    Path file = folder.resolve("none").resolve("page.html");
-    assertEquals(Explain.FAILED, run("all_reduce", "--html", file.toString()));
-    assertTrue(err.toString(StandardCharsets.UTF_8).contains(file.toString()));
+  void aFolderThatIsMissingIsToldByItsName() {
+    Path missing = folder.resolve("none");
+    Path file = missing.resolve("page.html");
+    assertEquals(Explain.BAD_ARGUMENTS, run("all_reduce", "--html", file.toString()));
+    assertEquals(
+        "explain: Invalid value for option '--html': '%s' cannot be written: there is no folder '%s'; scripts/explain --help says what is allowed"
+            .formatted(file, missing),
+        err.toString(StandardCharsets.UTF_8).strip());
+  }
+
+  @Test
+  void oneRankIsNotSeveral() {
+    assertEquals(Explain.OK, run("all_reduce", "--ranks", "1", "--algo", "ring"));
+    assertEquals("all_reduce, ring, 1 rank, 16 bytes each (4 float32)", lines().getFirst());
   }
 
   @Test
@@ -104,55 +118,99 @@ class ExplainTest {
     assertFalse(html.contains("@DATA@"), "no data");
   }
 
+  /** Goes through a view step by step, then lets it play, and reads what it shows of the bytes. */
+  private static final String PLAY =
+      """
+      const $ = id => document.getElementById(id), views = [];
+      for (const button of document.querySelectorAll("#views button")) {
+        button.click();
+        const steps = [];
+        for (let last = ""; $("where").textContent !== last; $("next").click()) {
+          last = $("where").textContent;
+          steps.push($("says").children.length);
+        }
+        $("play").click();
+        await new Promise(done => setTimeout(done, 1200 * (steps.length + 1)));
+        views.push([
+          button.textContent,
+          steps.join(","),
+          $("play").textContent,
+          $("where").textContent.replace(/.*\\(/, "("),
+          [...document.querySelectorAll("#bytes td:nth-child(2)")].map(cell => cell.textContent).join(" ")
+        ].join(" | "));
+      }
+      return views.join("\\n");
+      """;
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 5})
+  void aBrowserPlaysThePage(int ranks) throws IOException, InterruptedException {
+    String[] args = {"all_reduce", "--ranks", "" + ranks, "--html", "" + folder.resolve("a.html")};
+    assertEquals(Explain.OK, run(args));
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PLAY);
+    assertEquals(new Visit(played(args), List.of(), List.of()), visit);
+  }
+
+  /** Returns what the page has to show: all steps, all moves, and the bytes of the schedule. */
+  private static String played(String... args) {
+    Flags flags = CommandLine.populateCommand(new Flags(), args);
+    List<String> views = new ArrayList<>();
+    for (Algorithm algorithm : Algorithm.values()) {
+      Telling telling = Telling.of(algorithm, flags);
+      for (Story story : telling.stories()) {
+        int steps = story.frames().size();
+        views.add(
+            String.join(
+                " | ",
+                telling.name(story),
+                steps == 0
+                    ? "0"
+                    : story.frames().stream()
+                        .map(frame -> "" + frame.moves().size())
+                        .collect(Collectors.joining(",")),
+                "play",
+                "(" + steps + " of " + steps + ")",
+                IntStream.range(0, flags.ranks)
+                    .mapToObj(
+                        rank ->
+                            String.format(Locale.ROOT, "%,d", telling.schedule().bytesSent(rank)))
+                    .collect(Collectors.joining(" "))));
+      }
+    }
+    return String.join("\n", views);
+  }
+
   @Test
-  void aBrowserPlaysThePage() throws IOException, InterruptedException {
-    Optional<Path> browser = browser();
-    boolean required = "1".equals(System.getenv("REQUIRE_BROWSER"));
-    assertTrue(browser.isPresent() || !required, "no Chromium is on the PATH (REQUIRE_BROWSER=1)");
-    assumeTrue(browser.isPresent(), "no Chromium is on the PATH");
+  void aLinkOpensAStepOfAView() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(Explain.OK, run("all_reduce", "--html", page.toString()));
-    // The second step of the second tree, and by way of the link both are chosen.
-    String dom = dom(browser.get(), page.toUri() + "#2.1");
+    Visit visit =
+        HeadlessBrowser.in(folder)
+            .open(page, "2.1", HeadlessBrowser.DESK, "return document.body.innerText");
     for (String text :
         List.of(
             "step 1 (2 of 5)",
             "rank 1 folds chunk 0 of ranks 2 and 0 with its own: 2+1+0",
             "tree with root 3")) {
-      String body = dom.substring(0, dom.indexOf("<script"));
-      assertTrue(body.contains(text), () -> text + " is not on the page that the browser shows");
+      assertTrue(visit.answer().contains(text), () -> text + " is not in " + visit.answer());
     }
   }
 
-  private static Optional<Path> browser() {
-    return Stream.of(System.getenv("PATH").split(":"))
-        .flatMap(
-            place ->
-                Stream.of("chromium", "chromium-browser", "google-chrome")
-                    .map(Path.of(place)::resolve))
-        .filter(Files::isExecutable)
-        .findFirst();
-  }
-
-  private String dom(Path browser, String url) throws IOException, InterruptedException {
-    Path dom = folder.resolve("dom");
-    Process process =
-        new ProcessBuilder(
-                browser.toString(),
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--user-data-dir=" + folder.resolve("profile"),
-                "--dump-dom",
-                url)
-            .redirectOutput(dom.toFile())
-            .redirectError(ProcessBuilder.Redirect.DISCARD)
-            .start();
-    try {
-      assertTrue(process.waitFor(120, TimeUnit.SECONDS), "the browser is still running");
-    } finally {
-      process.destroyForcibly();
-    }
-    return Files.readString(dom);
+  @ParameterizedTest
+  @ValueSource(strings = {"--ranks 4", "--ranks 64", "--ranks 8 --size 1M"})
+  void thePageFitsAPhone(String arguments) throws IOException, InterruptedException {
+    Path page = folder.resolve("page.html");
+    List<String> args = new ArrayList<>(List.of("all_reduce", "--html", page.toString()));
+    args.addAll(List.of(arguments.split(" ")));
+    assertEquals(Explain.OK, run(args.toArray(String[]::new)), err::toString);
+    Visit visit =
+        HeadlessBrowser.in(folder)
+            .open(
+                page,
+                "",
+                HeadlessBrowser.PHONE,
+                "return innerWidth + ' ' + document.documentElement.scrollWidth");
+    assertEquals(new Visit("360 360", List.of(), List.of()), visit);
   }
 }
