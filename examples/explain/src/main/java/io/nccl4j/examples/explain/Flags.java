@@ -1,10 +1,10 @@
 package io.nccl4j.examples.explain;
 
 import io.nccl4j.examples.quantities.ByteSize;
+import io.nccl4j.examples.quantities.OptionValue;
 import io.nccl4j.schedule.Protocol;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Locale;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
@@ -98,6 +98,7 @@ final class Flags {
   @Option(
       names = "--html",
       paramLabel = "FILE",
+      converter = OptionValue.Page.class,
       description = "write one self-contained page that plays the steps, instead of text")
   Path html;
 
@@ -106,31 +107,6 @@ final class Flags {
       usageHelp = true,
       description = "print this")
   boolean help;
-
-  private static int number(String text, int most) {
-    if (text.matches("[0-9]{1,6}")) {
-      int number = Integer.parseInt(text);
-      if (number >= 1 && number <= most) {
-        return number;
-      }
-    }
-    throw new TypeConversionException("'" + text + "' is no whole number from 1 to " + most);
-  }
-
-  private static <E extends Enum<E>> E named(Class<E> type, String text) {
-    for (E value : type.getEnumConstants()) {
-      if (value.name().equalsIgnoreCase(text)) {
-        return value;
-      }
-    }
-    throw new TypeConversionException(
-        "'%s' is none of %s"
-            .formatted(
-                text,
-                String.join(
-                        ", ", List.of(type.getEnumConstants()).stream().map(Enum::name).toList())
-                    .toLowerCase(Locale.ROOT)));
-  }
 
   private static final class Collective implements ITypeConverter<String> {
     @Override
@@ -145,40 +121,35 @@ final class Flags {
   private static final class Ranks implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
-      return number(text, MOST_RANKS);
+      return OptionValue.whole(text, 1, MOST_RANKS);
     }
   }
 
   private static final class Channels implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
-      return number(text, 64);
+      return OptionValue.whole(text, 1, 64);
     }
   }
 
   private static final class Algorithms implements ITypeConverter<Algorithm> {
     @Override
     public Algorithm convert(String text) {
-      return named(Algorithm.class, text);
+      return OptionValue.named(Algorithm.class, text);
     }
   }
 
   private static final class Protocols implements ITypeConverter<Protocol> {
     @Override
     public Protocol convert(String text) {
-      return named(Protocol.class, text);
+      return OptionValue.named(Protocol.class, text);
     }
   }
 
   private static final class Size implements ITypeConverter<Long> {
     @Override
     public Long convert(String text) {
-      long bytes;
-      try {
-        bytes = ByteSize.parse(text);
-      } catch (IllegalArgumentException e) {
-        throw new TypeConversionException(e.getMessage());
-      }
+      long bytes = OptionValue.parsed(text, ByteSize::parse);
       if (bytes < Algorithm.ELEMENT_BYTES || bytes % Algorithm.ELEMENT_BYTES != 0) {
         throw new TypeConversionException(
             "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");

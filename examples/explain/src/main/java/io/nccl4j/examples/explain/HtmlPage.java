@@ -2,6 +2,7 @@ package io.nccl4j.examples.explain;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
+import io.nccl4j.examples.quantities.Count;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.TreeSchedule;
 import java.io.IOException;
@@ -52,7 +53,7 @@ final class HtmlPage {
     try (JsonGenerator json = new JsonFactory().createGenerator(text)) {
       json.writeStartObject();
       json.writeNumberField("ranks", ranks);
-      json.writeStringField("title", "all_reduce of " + ranks + " ranks");
+      json.writeStringField("title", "all_reduce of " + Count.of(ranks, "rank"));
       json.writeArrayFieldStart("views");
       for (Telling telling : tellings) {
         for (Story story : telling.stories()) {

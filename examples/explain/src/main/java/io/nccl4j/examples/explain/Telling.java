@@ -1,5 +1,6 @@
 package io.nccl4j.examples.explain;
 
+import io.nccl4j.examples.quantities.Count;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Schedule;
@@ -26,7 +27,11 @@ record Telling(
     if (!flags.order.isEmpty()) {
       if (flags.order.size() != flags.ranks) {
         throw new IllegalArgumentException(
-            "--order names %d ranks, and there are %d".formatted(flags.order.size(), flags.ranks));
+            "--order names %s, and there %s %d"
+                .formatted(
+                    Count.of(flags.order.size(), "rank"),
+                    flags.ranks == 1 ? "is" : "are",
+                    flags.ranks));
       }
       layout = layout.withRingOrders(List.of(flags.order));
     }

@@ -1,5 +1,6 @@
 package io.nccl4j.examples.explain;
 
+import io.nccl4j.examples.quantities.Count;
 import java.io.PrintStream;
 import java.util.Locale;
 
@@ -24,9 +25,9 @@ final class TextReport {
   private void title() {
     out.printf(
         Locale.ROOT,
-        "all_reduce, %s, %d ranks, %,d bytes each (%,d float32)%n",
+        "all_reduce, %s, %s, %,d bytes each (%,d float32)%n",
         telling.algorithm().name().toLowerCase(Locale.ROOT),
-        telling.schedule().ranks(),
+        Count.of(telling.schedule().ranks(), "rank"),
         telling.bytes(),
         telling.schedule().count());
   }

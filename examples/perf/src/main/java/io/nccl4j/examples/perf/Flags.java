@@ -3,19 +3,16 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Platform;
-import io.nccl4j.examples.quantities.ByteSize;
+import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
-import java.util.Locale;
 import java.util.Map;
-import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
-import picocli.CommandLine.TypeConversionException;
 
 /** The command line: nccl-tests' flags, and a few of our own. */
 @Command(
@@ -82,22 +79,22 @@ final class Flags {
   @Option(
       names = "--ranks",
       paramLabel = "N",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "how many ranks, in all threads of a process together")
   Integer ranks;
 
   @Option(
       names = "--procs",
       paramLabel = "N",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description =
-          "start N processes of this command on this host, each with the ranks that the other flags say, or one each where N is more than 1")
+          "start N processes of this command on this host. Without -t, -g and --ranks each has one rank; 1 process has those of a run without --procs")
   Integer procs;
 
   @Option(
       names = "--limit",
       paramLabel = "SECONDS",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "with --procs, the longest that all may take; default: no limit")
   Integer limit;
 
@@ -110,14 +107,14 @@ final class Flags {
   @Option(
       names = {"-t", "--nthreads"},
       paramLabel = "N",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "threads that enqueue; default 1")
   Integer threads;
 
   @Option(
       names = {"-g", "--ngpus"},
       paramLabel = "N",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "ranks of each thread: GPUs, or devices of the reference backend")
   Integer ngpus;
 
@@ -125,7 +122,7 @@ final class Flags {
       names = {"-b", "--minbytes"},
       paramLabel = "SIZE",
       defaultValue = "32M",
-      converter = Size.class,
+      converter = OptionValue.Size.class,
       description = "the first size; default 32M")
   long minBytes;
 
@@ -133,21 +130,21 @@ final class Flags {
       names = {"-e", "--maxbytes"},
       paramLabel = "SIZE",
       defaultValue = "32M",
-      converter = Size.class,
+      converter = OptionValue.Size.class,
       description = "the last size; default 32M")
   long maxBytes;
 
   @Option(
       names = {"-i", "--stepbytes"},
       paramLabel = "SIZE",
-      converter = Size.class,
+      converter = OptionValue.Size.class,
       description = "what is added to a size for the next; default 1M")
   Long stepBytes;
 
   @Option(
       names = {"-f", "--stepfactor"},
       paramLabel = "N",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description =
           "what a size is multiplied with for the next; 2 or more, and then -i does not count")
   Integer stepFactor;
@@ -156,7 +153,7 @@ final class Flags {
       names = {"-n", "--iters"},
       paramLabel = "N",
       defaultValue = "20",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "timed iterations; default 20")
   int iterations;
 
@@ -164,7 +161,7 @@ final class Flags {
       names = {"-m", "--agg_iters"},
       paramLabel = "N",
       defaultValue = "1",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "operations of one iteration, launched as one group; default 1")
   int aggregated;
 
@@ -172,7 +169,7 @@ final class Flags {
       names = {"-w", "--warmup_iters"},
       paramLabel = "N",
       defaultValue = "1",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "iterations before, for each size; default 1")
   int warmup;
 
@@ -180,7 +177,7 @@ final class Flags {
       names = {"-N", "--run_cycles"},
       paramLabel = "N",
       defaultValue = "1",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "how often the whole table is run, 0 for ever; default 1")
   int cycles;
 
@@ -188,7 +185,7 @@ final class Flags {
       names = {"-p", "--parallel_init"},
       paramLabel = "0|1",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "each thread makes its own communicators; default 0")
   int parallelInit;
 
@@ -196,7 +193,7 @@ final class Flags {
       names = {"-c", "--check"},
       paramLabel = "N",
       defaultValue = "1",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "how often the data of each row is checked, 0 for not; default 1")
   int checks;
 
@@ -221,7 +218,7 @@ final class Flags {
       names = {"-r", "--root"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "the root rank, -1 for all of them in turn; default 0")
   int root;
 
@@ -229,7 +226,7 @@ final class Flags {
       names = {"-z", "--blocking"},
       paramLabel = "0|1|2|3",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description =
           "1: wait and meet after each operation, 2: wait only, 3: wait and meet after each iteration, the meeting not timed; default 0")
   int blocking;
@@ -238,7 +235,7 @@ final class Flags {
       names = {"-T", "--timeout"},
       paramLabel = "SECONDS",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "the longest wait, 0 for none; default 0")
   int timeout;
 
@@ -246,7 +243,7 @@ final class Flags {
       names = {"-C", "--report_cputime"},
       paramLabel = "0|1",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "show the time of enqueuing instead of the whole; default 0")
   int cpuTime;
 
@@ -254,7 +251,7 @@ final class Flags {
       names = {"-S", "--report_timestamps"},
       paramLabel = "0|1",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "end each row with the time of day; default 0")
   int timestamps;
 
@@ -268,7 +265,7 @@ final class Flags {
       names = {"-a", "--average"},
       paramLabel = "0|1|2|3",
       defaultValue = "1",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "whose time counts: 0 rank 0's, 1 the mean, 2 the least, 3 the most; default 1")
   int average;
 
@@ -276,7 +273,7 @@ final class Flags {
       names = {"-u", "--unalign"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "how many elements the buffers begin behind their allocation; default 0")
   int unalign;
 
@@ -284,7 +281,7 @@ final class Flags {
       names = {"-I", "--per_iter_timing"},
       paramLabel = "0|1",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "time each iteration by itself too; default 0")
   int perIteration;
 
@@ -292,7 +289,7 @@ final class Flags {
       names = {"-K", "--per_iter_skip"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description = "how many of those do not count; default 0")
   int skipped;
 
@@ -300,7 +297,7 @@ final class Flags {
       names = {"-G", "--cudagraph"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       description =
           "capture the iterations as a graph and launch it N times; default 0: no graph. On the"
               + " reference backend a launch enqueues them anew")
@@ -310,7 +307,7 @@ final class Flags {
       names = {"-y", "--stream_null"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       hidden = true)
   int nullStream;
 
@@ -318,7 +315,7 @@ final class Flags {
       names = {"-R", "--local_register"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       hidden = true)
   int register;
 
@@ -326,7 +323,7 @@ final class Flags {
       names = {"-x", "--cta_policy"},
       paramLabel = "N",
       defaultValue = "-1",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       hidden = true)
   int ctaPolicy;
 
@@ -334,7 +331,7 @@ final class Flags {
       names = {"-D", "--device_implementation"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       hidden = true)
   int deviceImplementation;
 
@@ -342,7 +339,7 @@ final class Flags {
       names = {"-V", "--device_cta_count"},
       paramLabel = "N",
       defaultValue = "16",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       hidden = true)
   int deviceCtas;
 
@@ -350,7 +347,7 @@ final class Flags {
       names = {"-M", "--memory"},
       paramLabel = "N",
       defaultValue = "0",
-      converter = Whole.class,
+      converter = OptionValue.Whole.class,
       hidden = true)
   int memoryReport;
 
@@ -585,9 +582,9 @@ final class Flags {
       String refusal = SharedGpus.refusal(opened.versions().get("nccl"), environment);
       if (!refusal.isEmpty()) {
         throw new BadArguments(
-            "%d ranks are asked for%s; there %s, and %s"
+            "%s asked for%s; there %s, and %s"
                 .formatted(
-                    onHost,
+                    onHost == 1 ? "1 rank is" : onHost + " ranks are",
                     job.alone() ? "" : " on this host",
                     gpus == 1 ? "is 1 GPU" : "are " + gpus + " GPUs",
                     refusal));
@@ -636,26 +633,6 @@ final class Flags {
         : new Settings.Sizes(Math.min(wanted.min(), most), most, wanted.factor(), wanted.step());
   }
 
-  /** A whole number. */
-  private static final class Whole implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      try {
-        return Integer.valueOf(text);
-      } catch (NumberFormatException e) {
-        throw new TypeConversionException("'" + text + "' is no whole number");
-      }
-    }
-  }
-
-  /** A size in bytes. */
-  private static final class Size implements ITypeConverter<Long> {
-    @Override
-    public Long convert(String text) {
-      return converted(() -> ByteSize.parse(text));
-    }
-  }
-
   /** A collective's name. */
   private static final class CollectiveName implements ITypeConverter<Collective> {
     @Override
@@ -672,7 +649,7 @@ final class Flags {
   private static final class OperatorName implements ITypeConverter<Operators> {
     @Override
     public Operators convert(String text) {
-      return converted(() -> new Operators(Operator.named(text)));
+      return OptionValue.parsed(text, name -> new Operators(Operator.named(name)));
     }
   }
 
@@ -680,7 +657,7 @@ final class Flags {
   private static final class TypeName implements ITypeConverter<Types> {
     @Override
     public Types convert(String text) {
-      return converted(() -> new Types(ElementType.named(text)));
+      return OptionValue.parsed(text, name -> new Types(ElementType.named(name)));
     }
   }
 
@@ -688,7 +665,7 @@ final class Flags {
   private static final class BackendName implements ITypeConverter<BackendChoice> {
     @Override
     public BackendChoice convert(String text) {
-      return choice(BackendChoice.class, text);
+      return OptionValue.named(BackendChoice.class, text);
     }
   }
 
@@ -696,27 +673,7 @@ final class Flags {
   private static final class AlgorithmName implements ITypeConverter<AlgorithmChoice> {
     @Override
     public AlgorithmChoice convert(String text) {
-      return choice(AlgorithmChoice.class, text);
-    }
-  }
-
-  private static <E extends Enum<E>> E choice(Class<E> type, String text) {
-    StringBuilder names = new StringBuilder();
-    for (E value : type.getEnumConstants()) {
-      String name = value.name().toLowerCase(Locale.ROOT);
-      if (name.equals(text)) {
-        return value;
-      }
-      names.append(names.isEmpty() ? "" : ", ").append(name);
-    }
-    throw new TypeConversionException("'" + text + "' is none of " + names);
-  }
-
-  private static <T> T converted(Supplier<T> conversion) {
-    try {
-      return conversion.get();
-    } catch (IllegalArgumentException e) {
-      throw new TypeConversionException(e.getMessage());
+      return OptionValue.named(AlgorithmChoice.class, text);
     }
   }
 }

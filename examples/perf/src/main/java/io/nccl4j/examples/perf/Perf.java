@@ -232,8 +232,11 @@ public final class Perf {
     int processors = Runtime.getRuntime().availableProcessors();
     if (asked > RANKS_PER_PROCESSOR * processors) {
       throw new Flags.BadArguments(
-          "%d ranks are asked for; on the reference backend each is a thread, and %d processors do for %d at most"
-              .formatted(asked, processors, RANKS_PER_PROCESSOR * processors));
+          "%d ranks are asked for; on the reference backend each is a thread, and %s for %d at most"
+              .formatted(
+                  asked,
+                  processors == 1 ? "1 processor does" : processors + " processors do",
+                  RANKS_PER_PROCESSOR * processors));
     }
     int devices = asked > 0 ? flags.ranksAskedFor() : job.alone() ? Math.max(2, processors) : 1;
     return ReferenceBackend.open(

@@ -3,9 +3,8 @@ package io.nccl4j.examples.simulate;
 import io.nccl4j.examples.quantities.Bandwidth;
 import io.nccl4j.examples.quantities.ByteSize;
 import io.nccl4j.examples.quantities.Latency;
+import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
-import java.util.Locale;
-import java.util.function.Function;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
@@ -113,7 +112,7 @@ final class Flags {
   @Option(
       names = "--plot",
       paramLabel = "FILE",
-      converter = Plots.class,
+      converter = OptionValue.Picture.class,
       description =
           "draw time and bus bandwidth against size, and against ranks with --sweep-ranks, as .svg or .png")
   Path plot;
@@ -127,50 +126,31 @@ final class Flags {
       description = "print this")
   boolean help;
 
-  private static int number(String text, int least, int most) {
-    if (text.matches("[0-9]{1,9}")) {
-      int number = Integer.parseInt(text);
-      if (number >= least && number <= most) {
-        return number;
-      }
-    }
-    throw new TypeConversionException(
-        "'%s' is no whole number from %d to %d".formatted(text, least, most));
-  }
-
-  private static <T> T quantity(String text, Function<String, T> parser) {
-    try {
-      return parser.apply(text);
-    } catch (IllegalArgumentException e) {
-      throw new TypeConversionException(e.getMessage());
-    }
-  }
-
   private static final class Ranks implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
-      return number(text, 2, MOST_RANKS);
+      return OptionValue.whole(text, 2, MOST_RANKS);
     }
   }
 
   private static final class Nodes implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
-      return number(text, 1, MOST_RANKS);
+      return OptionValue.whole(text, 1, MOST_RANKS);
     }
   }
 
   private static final class Channels implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
-      return number(text, 1, 64);
+      return OptionValue.whole(text, 1, 64);
     }
   }
 
   private static final class Size implements ITypeConverter<Long> {
     @Override
     public Long convert(String text) {
-      long bytes = quantity(text, ByteSize::parse);
+      long bytes = OptionValue.parsed(text, ByteSize::parse);
       if (bytes < Model.ELEMENT_BYTES || bytes % Model.ELEMENT_BYTES != 0) {
         throw new TypeConversionException(
             "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");
@@ -185,25 +165,14 @@ final class Flags {
   private static final class Bandwidths implements ITypeConverter<Bandwidth> {
     @Override
     public Bandwidth convert(String text) {
-      return quantity(text, Bandwidth::parse);
+      return OptionValue.parsed(text, Bandwidth::parse);
     }
   }
 
   private static final class Latencies implements ITypeConverter<Latency> {
     @Override
     public Latency convert(String text) {
-      return quantity(text, Latency::parse);
-    }
-  }
-
-  private static final class Plots implements ITypeConverter<Path> {
-    @Override
-    public Path convert(String text) {
-      String name = text.toLowerCase(Locale.ROOT);
-      if (!name.endsWith(".svg") && !name.endsWith(".png")) {
-        throw new TypeConversionException("'" + text + "' ends in neither .svg nor .png");
-      }
-      return Path.of(text);
+      return OptionValue.parsed(text, Latency::parse);
     }
   }
 }

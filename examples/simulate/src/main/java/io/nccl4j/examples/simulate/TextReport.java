@@ -1,5 +1,6 @@
 package io.nccl4j.examples.simulate;
 
+import io.nccl4j.examples.quantities.Count;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;
@@ -38,11 +39,11 @@ final class TextReport {
     Network network = scenario.network();
     out.printf(
         Locale.ROOT,
-        "all_reduce on %d ranks, %d to a node (%d nodes), %d channels, float32%n",
-        cluster.ranks(),
+        "all_reduce on %s, %d to a node (%s), %s, float32%n",
+        Count.of(cluster.ranks(), "rank"),
         cluster.ranksPerNode(),
-        cluster.nodes(),
-        scenario.channels());
+        Count.of(cluster.nodes(), "node"),
+        Count.of(scenario.channels(), "channel"));
     out.printf(
         Locale.ROOT,
         "a rank sends %s within its node and %s to others; a hop takes %s within and %s between nodes (Simple); launch %s%n",

@@ -73,6 +73,13 @@ class SimulateTest {
   }
 
   @Test
+  void oneNodeIsNotSeveral() {
+    assertEquals(Simulate.OK, run("--ranks", "2", "--channels", "1"));
+    assertEquals(
+        "all_reduce on 2 ranks, 2 to a node (1 node), 1 channel, float32", lines().getFirst());
+  }
+
+  @Test
   void ranksAreSweptToAHundredThousand() {
     assertEquals(Simulate.OK, run("--ranks", "64", "--nodes", "8", "--sweep-ranks", "100000"));
     assertEquals(1, linesLike("100000 +tree LL .*"));
@@ -169,7 +176,7 @@ class SimulateTest {
           --size 65G                       | '65G' is more than 64G
           --channels 65                    | '65' is no whole number from 1 to 64
           --ranks 64 --sweep-ranks 32      | --sweep-ranks 32 is less than the 64 ranks of a node
-          --plot picture.gif               | 'picture.gif' ends in neither .svg nor .png
+          --plot picture.gif               | 'picture.gif' does not end in .svg or .png
           --colour                         | Unknown option: '--colour'
           """)
   void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
@@ -179,10 +186,13 @@ class SimulateTest {
   }
 
   @Test
-  void aFileThatCannotBeWrittenIsToldByItsName() {
-    Path file = folder.resolve("none").resolve("plot.svg");
-    assertEquals(Simulate.FAILED, run("--plot", file.toString()));
-    assertTrue(err.toString(StandardCharsets.UTF_8).contains(file.toString()));
+  void aFolderThatIsMissingIsToldByItsName() {
+    Path missing = folder.resolve("none");
+    assertEquals(Simulate.BAD_ARGUMENTS, run("--plot", missing.resolve("plot.svg").toString()));
+    assertTrue(
+        err.toString(StandardCharsets.UTF_8)
+            .contains("cannot be written: there is no folder '" + missing + "'"),
+        err::toString);
   }
 
   @Test
