@@ -3,6 +3,7 @@ package io.nccl4j;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -105,6 +106,6 @@ class DirectBufferTest {
         "memory has 7 bytes left; that must be a multiple of 4, the size of FLOAT32",
         refused(direct(7), DataType.FLOAT32));
     String crooked = refused(direct(9).position(1), DataType.FLOAT32);
-    assertEquals("it must be a multiple of 4, the size of FLOAT32", crooked.split("; ")[1]);
+    assertTrue(crooked.endsWith("; it must be a multiple of 4, the size of FLOAT32"), crooked);
   }
 }
