@@ -139,8 +139,9 @@ final class Board {
   void close() {
     closed = true;
     for (int rank = 0; 2 * rank < sends.length; rank++) {
-      while ((long) CELL.getVolatile(cells, cell(rank, CLAIMED))
-          != (long) CELL.getVolatile(cells, cell(rank, FINISHED))) {
+      // In this order: a piece that is claimed and given up in between is then one too many.
+      while ((long) CELL.getVolatile(cells, cell(rank, FINISHED))
+          != (long) CELL.getVolatile(cells, cell(rank, CLAIMED))) {
         Thread.onSpinWait();
         letOthersRun();
       }
