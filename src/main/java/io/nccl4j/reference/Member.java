@@ -4,6 +4,7 @@ import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
 import java.time.Duration;
@@ -352,7 +353,9 @@ final class Member {
   }
 
   private NcclException typed(String function, Throwable cause) {
-    if (cause instanceof NcclException known) {
+    // What is told of others may but follow from this rank's own end.
+    boolean ownEnd = self.cut() && cause instanceof NcclRemoteException;
+    if (!ownEnd && cause instanceof NcclException known) {
       return known;
     }
     NcclException typed;

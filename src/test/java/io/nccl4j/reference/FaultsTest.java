@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -173,6 +175,23 @@ class FaultsTest {
           NcclRemoteException thrown = assertThrows(NcclRemoteException.class, stream::synchronize);
           assertTrue(
               thrown.getMessage().contains("rank 2 aborted its communicator"), thrown::toString);
+        });
+  }
+
+  /** An abort may come after a wait has looked for it, and before it looks for the others. */
+  @Test
+  void whoIsAbortedWhileItHearsOfOthersIsToldOfItsOwnAbort() {
+    Ranks.run(
+        1,
+        ReferenceOptions.defaults(),
+        (comm, stream) -> {
+          Member member = ((ReferenceCommunicator) comm).member();
+          NcclException heard = Fault.remote("allReduce", "rank 0 aborted its communicator");
+          comm.abort();
+          NcclException told = member.fail("allReduce", heard);
+          assertEquals(CommunicatorAbortedException.class, told.getClass());
+          assertSame(heard, told.getCause());
+          assertNull(member.world().fault());
         });
   }
 
