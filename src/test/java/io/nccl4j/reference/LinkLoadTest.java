@@ -74,7 +74,7 @@ class LinkLoadTest {
             .withSliceBytes(SLICE_BYTES)
             .withNodes(ranksPerNode, NodePattern.TREE);
     // Whole chunks for every channel of every ring.
-    int shard = (int) (2 * nodes * 48 * CHUNK);
+    int shard = (int) (2L * nodes * 48 * CHUNK);
     int count = shard * ranksPerNode;
     Schedule inside = new RingSchedule(layout, ranksPerNode, count, 4);
     Layout flat = layout.withNodes(1, NodePattern.TREE);
