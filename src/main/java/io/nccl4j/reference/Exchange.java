@@ -222,13 +222,13 @@ final class Exchange implements Transfer {
       Message message = receives.get(i);
       Peer peer = member.world().peer(message.peer);
       if (!message.done && peer.gone() && fromPeers[message.peer].exhausted()) {
-        throw Fault.remote(function, peer.departure());
+        throw member.departed(function, peer);
       }
     }
     for (int i = 0; i < sends.size(); i++) {
       Peer peer = member.world().peer(sends.get(i).peer);
       if (peer.gone() && !toPeers[sends.get(i).peer].drained()) {
-        throw Fault.remote(function, peer.departure());
+        throw member.departed(function, peer);
       }
     }
   }

@@ -243,8 +243,17 @@ final class Member {
     checkNotAborted(function);
     Peer peer = world.peer(source);
     if (peer.cut()) {
-      throw Fault.remote(function, peer.departure());
+      throw departed(function, peer);
     }
+  }
+
+  /**
+   * Returns what to throw since a rank has gone that was needed. If it went for a fault, that is
+   * what went wrong; its process has told of the fault before, but perhaps after the caller looked.
+   */
+  NcclException departed(String function, Peer peer) {
+    Fault fault = world.fault();
+    return fault == null ? Fault.remote(function, peer.departure()) : fault.seenBy(rank, function);
   }
 
   /** Throws if a rank has gone that the collective still needs. */
@@ -253,7 +262,7 @@ final class Member {
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
       Peer peer = world.peer(rankOfPeer);
       if (peer.gone() && peer.passed() < number) {
-        throw Fault.remote(function, peer.departure());
+        throw departed(function, peer);
       }
     }
   }
@@ -402,7 +411,7 @@ final class Member {
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
       Peer peer = world.peer(rankOfPeer);
       if (peer.cut()) {
-        return Optional.of(Fault.remote("asyncError", peer.departure()));
+        return Optional.of(departed("asyncError", peer));
       }
     }
     return Optional.empty();

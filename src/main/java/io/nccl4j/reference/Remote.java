@@ -82,16 +82,17 @@ final class Remote implements Connection.Receiver {
   }
 
   /**
-   * Looks after a process whose turn it is to connect, and throws if it has ended or given up.
+   * Looks after a process whose turn it is to connect; returns how it has ended or given up, or
+   * null.
    *
    * <p>It may have connected and gone just now, and the news of that be on the way.
    */
-  void watch(String function) {
+  String watch() {
     if (watch == null) {
       watch = new Watch();
       watch.begin();
     }
-    watch.check(function);
+    return watch.ended();
   }
 
   /** Ends the watch, since the process has connected or is waited for no longer. */
@@ -132,10 +133,8 @@ final class Remote implements Connection.Receiver {
       world.noteConnected();
     }
 
-    void check(String function) {
-      if (why != null && System.nanoTime() - since > GRACE_NANOS) {
-        throw Fault.remote(function, describe() + " ended before it had connected: " + why);
-      }
+    String ended() {
+      return why != null && System.nanoTime() - since > GRACE_NANOS ? why : null;
     }
 
     void end() {

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import java.io.DataInput;
 import java.io.IOException;
@@ -11,10 +12,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 
 /**
  * This process's part of one communicator: its ranks, what is known of those of other processes,
@@ -222,16 +225,24 @@ final class World {
       enrolled = true;
     }
     site.enroll(this);
+    int self = 0;
+    while (remotes[self] != null) {
+      self++;
+    }
     boolean connected = false;
     try {
-      int self = 0;
-      while (remotes[self] != null) {
-        remotes[self++].connect(function, deadline);
+      for (int process = 0; process < self; process++) {
+        remotes[process].connect(function, deadline);
       }
       for (int process = self + 1; process < remotes.length; process++) {
         await(remotes[process], function, deadline, aborted);
       }
       connected = true;
+    } catch (NcclException e) {
+      // Those that have connected already find this process gone; they should know for whom.
+      String here = Member.ranks(plan.ranksOf(self)) + " (" + plan.processes().get(self) + ")";
+      raise(Fault.nonsense(here + " gave up connecting: " + e.text()));
+      throw e;
     } finally {
       if (!connected) {
         end();
@@ -250,14 +261,29 @@ final class World {
           throw new NcclTimeoutException(
               function, deadline.timeout(), remote.describe() + " did not connect to this process");
         }
-        if (System.nanoTime() - since > WATCHING_NANOS) {
-          remote.watch(function);
+        String end = System.nanoTime() - since > WATCHING_NANOS ? remote.watch() : null;
+        if (end != null) {
+          throw lost(function, remote, end);
         }
         pause(remote, function, deadline);
       }
     } finally {
       remote.unwatch();
     }
+  }
+
+  /**
+   * Returns what to throw since a process has ended that had not connected. If it gave up because
+   * of another one that is lost, that is what went wrong.
+   */
+  private NcclException lost(String function, Remote remote, String how) {
+    Member here = Stream.of(members).filter(Objects::nonNull).findFirst().orElseThrow();
+    for (Peer peer : peers) {
+      if (peer.presence() == Peer.Presence.LOST) {
+        return here.departed(function, peer);
+      }
+    }
+    return Fault.remote(function, remote.describe() + " ended before it had connected: " + how);
   }
 
   private synchronized void pause(Remote remote, String function, Deadline deadline) {
