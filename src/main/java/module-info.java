@@ -16,4 +16,5 @@ module io.nccl4j {
   exports io.nccl4j.reference;
   exports io.nccl4j.rendezvous;
   exports io.nccl4j.schedule;
+  exports io.nccl4j.training;
 }

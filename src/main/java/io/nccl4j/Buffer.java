@@ -609,7 +609,8 @@ public final class Buffer implements AutoCloseable {
     return space.platform == platform && (device == user || device == ANY_DEVICE);
   }
 
-  boolean open() {
+  /** {@return whether the buffer, or what it is a view of, has not been closed} */
+  public boolean open() {
     return owner.open();
   }
 

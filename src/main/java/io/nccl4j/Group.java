@@ -137,6 +137,11 @@ public final class Group {
     }
   }
 
+  /** {@return whether this thread is within {@link #run}, so that its operations are kept} */
+  public static boolean running() {
+    return anyOpen() && current() != null;
+  }
+
   /** Returns whether any thread has a group open, which is quickly known. */
   static boolean anyOpen() {
     return Changes.groupsOpen();

@@ -30,6 +30,7 @@ class ArchitectureTest {
   private static final String REFERENCE = "io.nccl4j.reference..";
   private static final String SCHEDULE = "io.nccl4j.schedule..";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
+  private static final String TRAINING = "io.nccl4j.training..";
   private static final String INTERNAL = "io.nccl4j.internal..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
@@ -73,6 +74,11 @@ class ArchitectureTest {
   @Test
   void theRendezvousDependsOnTheContractAlone() {
     onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS);
+  }
+
+  @Test
+  void trainingDependsOnTheContractAlone() {
+    onlyDepends(TRAINING, CONTRACT, TRAINING);
   }
 
   @Test

@@ -42,6 +42,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class GradientReducers extends GradientReducerContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Graphs extends GraphsContract {
     @Override
     BackendUnderTest underTest() {
@@ -67,6 +75,14 @@ abstract class ContractSuite {
 
   @Nested
   class Lifecycle extends LifecycleContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class ReducerArguments extends ReducerArgumentsContract {
     @Override
     BackendUnderTest underTest() {
       return ContractSuite.this.underTest();

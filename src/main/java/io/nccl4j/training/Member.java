@@ -1,0 +1,74 @@
+package io.nccl4j.training;
+
+import io.nccl4j.Buffer;
+
+/** A parameter in its bucket, and how far its gradient is in this step. */
+final class Member {
+  private final Parameter parameter;
+  private final BucketMemory home;
+  private final Buffer slot;
+  // Where backward leaves the gradient, or null if that is the slot.
+  private final Buffer given;
+  private boolean marked;
+  private boolean accumulated;
+  private boolean unused;
+
+  Member(Parameter parameter, BucketMemory home, Buffer slot) {
+    this.parameter = parameter;
+    this.home = home;
+    this.slot = slot;
+    this.given = parameter.gradient().orElse(null);
+  }
+
+  Parameter parameter() {
+    return parameter;
+  }
+
+  BucketMemory home() {
+    return home;
+  }
+
+  /** Returns where backward leaves the gradient. */
+  Buffer gradient() {
+    return given == null ? slot : given;
+  }
+
+  /** Returns where the gradient lies in its bucket. */
+  Buffer slot() {
+    return slot;
+  }
+
+  /** Returns whether the gradient is copied into its bucket. */
+  boolean copied() {
+    return given != null;
+  }
+
+  boolean marked() {
+    return marked;
+  }
+
+  void mark() {
+    marked = true;
+  }
+
+  /** Notes that backward has added to the gradient while the reducer was not synchronising. */
+  void accumulate() {
+    accumulated = true;
+  }
+
+  /** Marks what backward has not come to: zeros, unless there is something from before. */
+  void markUnused() {
+    marked = true;
+    unused = !accumulated;
+  }
+
+  boolean unused() {
+    return unused;
+  }
+
+  void beginStep() {
+    marked = false;
+    accumulated = false;
+    unused = false;
+  }
+}

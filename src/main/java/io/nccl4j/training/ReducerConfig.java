@@ -1,0 +1,65 @@
+package io.nccl4j.training;
+
+/**
+ * How a reducer divides and checks; the same on every rank. Immutable: each {@code with} method
+ * returns a changed copy.
+ *
+ * @param bucketBytes a bucket takes gradients until it has at least so many bytes; positive
+ * @param firstBucketBytes the same for the first bucket of each type, which is smaller so that
+ *     there is something to send early; positive
+ * @param unusedAllowed whether a step may leave parameters unmarked; they then contribute zeros. If
+ *     not, {@link Reducer#finish} refuses and names them
+ */
+public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean unusedAllowed) {
+  private static final ReducerConfig DEFAULTS = new ReducerConfig(25L << 20, 1L << 20, false);
+
+  /**
+   * Checks the values.
+   *
+   * @throws IllegalArgumentException if a size is not positive
+   */
+  public ReducerConfig {
+    checkPositive(bucketBytes, "bucketBytes");
+    checkPositive(firstBucketBytes, "firstBucketBytes");
+  }
+
+  private static void checkPositive(long bytes, String argument) {
+    if (bytes <= 0) {
+      throw new IllegalArgumentException(argument + " is " + bytes + "; it must be positive");
+    }
+  }
+
+  /** {@return buckets of 25 MiB, the first of 1 MiB, and every parameter marked in every step} */
+  public static ReducerConfig defaults() {
+    return DEFAULTS;
+  }
+
+  /**
+   * {@return a copy with another size of buckets}
+   *
+   * @param value in bytes; positive
+   * @throws IllegalArgumentException if the value is not allowed
+   */
+  public ReducerConfig withBucketBytes(long value) {
+    return new ReducerConfig(value, firstBucketBytes, unusedAllowed);
+  }
+
+  /**
+   * {@return a copy with another size of the first bucket}
+   *
+   * @param value in bytes; positive
+   * @throws IllegalArgumentException if the value is not allowed
+   */
+  public ReducerConfig withFirstBucketBytes(long value) {
+    return new ReducerConfig(bucketBytes, value, unusedAllowed);
+  }
+
+  /**
+   * {@return a copy that allows unmarked parameters or not}
+   *
+   * @param value whether a step may leave parameters unmarked
+   */
+  public ReducerConfig withUnusedAllowed(boolean value) {
+    return new ReducerConfig(bucketBytes, firstBucketBytes, value);
+  }
+}

@@ -1,0 +1,43 @@
+package io.nccl4j.training;
+
+import java.util.ArrayDeque;
+import java.util.Deque;
+
+/** What a reducer has made, given back in reverse order, whatever fails on the way. */
+final class Resources {
+  private final Deque<Runnable> closings = new ArrayDeque<>();
+
+  /** Takes something over; {@code close} is how to give it back. */
+  <T> T add(T resource, java.util.function.Consumer<T> close) {
+    closings.push(() -> close.accept(resource));
+    return resource;
+  }
+
+  /** Gives back everything; the first failure comes out, later ones are suppressed in it. */
+  void close() {
+    RuntimeException first = null;
+    while (!closings.isEmpty()) {
+      try {
+        closings.pop().run();
+      } catch (RuntimeException failure) {
+        if (first == null) {
+          first = failure;
+        } else {
+          first.addSuppressed(failure);
+        }
+      }
+    }
+    if (first != null) {
+      throw first;
+    }
+  }
+
+  /** Gives back everything after a failure, and adds to it what fails on the way. */
+  void closeAfter(Throwable failure) {
+    try {
+      close();
+    } catch (RuntimeException another) {
+      failure.addSuppressed(another);
+    }
+  }
+}

@@ -1,0 +1,439 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.Stream;
+import io.nccl4j.training.Bucket;
+import io.nccl4j.training.GradientReducer;
+import io.nccl4j.training.Parameter;
+import io.nccl4j.training.ReducerConfig;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.stream.DoubleStream;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Data-parallel training with whole gradients on every rank. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class GradientReducerContract {
+  private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
+
+  /** Every gradient in a bucket of its own. */
+  private static final ReducerConfig APART = DEFAULTS.withBucketBytes(1).withFirstBucketBytes(1);
+
+  abstract BackendUnderTest underTest();
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(1, 2, 3, 4);
+  }
+
+  private int few() {
+    return Math.min(3, underTest().maxRanks());
+  }
+
+  /** Returns a buffer of 32-bit floats, all of one value. */
+  private static Buffer floats(Rank rank, int count, double value) {
+    float[] values = new float[count];
+    Arrays.fill(values, (float) value);
+    return rank.upload(DataType.FLOAT32, MemorySegment.ofArray(values));
+  }
+
+  /** Sets a gradient to a multiple of the number of ranks, so that averages are exact. */
+  private static void set(Rank rank, Buffer buffer, double times, Stream stream) {
+    double value = times * rank.size();
+    MemorySegment values = MemorySegment.ofArray(new byte[Math.toIntExact(buffer.byteSize())]);
+    for (long i = 0; i < buffer.count(); i++) {
+      buffer.type().set(values, i, value);
+    }
+    buffer.copyFrom(values, stream);
+  }
+
+  private static double[] download(Rank rank, Buffer buffer) {
+    MemorySegment contents = rank.download(buffer);
+    return IntStream.range(0, Math.toIntExact(buffer.count()))
+        .mapToDouble(i -> buffer.type().get(contents, i))
+        .toArray();
+  }
+
+  /** Says that a gradient is so many times the number of ranks. */
+  private static void assertGradient(double times, Rank rank, Buffer buffer) {
+    assertAll(times * rank.size(), rank, buffer);
+  }
+
+  private static void assertAll(double value, Rank rank, Buffer buffer) {
+    double[] expected = DoubleStream.generate(() -> value).limit(buffer.count()).toArray();
+    assertArrayEquals(expected, download(rank, buffer));
+  }
+
+  /** Returns so many parameters, "p0" and on, every other one with a gradient that is copied. */
+  private static List<Parameter> parameters(Rank rank, int count) {
+    List<Parameter> parameters = new ArrayList<>();
+    for (int i = 0; i < count; i++) {
+      Buffer value = floats(rank, 3 + i, rank.rank() + i);
+      parameters.add(
+          i % 2 == 0
+              ? Parameter.of("p" + i, value, rank.allocate(DataType.FLOAT32, 3 + i))
+              : Parameter.of("p" + i, value));
+    }
+    return parameters;
+  }
+
+  private static GradientReducer open(Rank rank, List<Parameter> parameters, ReducerConfig config) {
+    return GradientReducer.open(rank.comm(), parameters, config, rank.stream());
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void everyRankStartsWithTheParametersOfRank0(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 4);
+            try (GradientReducer reducer = open(rank, parameters, DEFAULTS)) {
+              for (int i = 0; i < 4; i++) {
+                assertAll(i, rank, parameters.get(i).value());
+              }
+              assertEquals(parameters, reducer.parameters());
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void everyRankGetsTheAverageOfAllRanksGradientsStepAfterStep(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 5);
+            try (GradientReducer reducer = open(rank, parameters, DEFAULTS)) {
+              for (int step = 1; step <= 3; step++) {
+                for (int i = 4; i >= 0; i--) {
+                  Parameter parameter = parameters.get(i);
+                  double mine = (2 * rank.rank() + 1 + i) * step;
+                  set(rank, reducer.gradient(parameter), mine, rank.stream());
+                  reducer.ready(parameter, rank.stream());
+                }
+                reducer.finish(rank.stream());
+                for (int i = 0; i < 5; i++) {
+                  assertGradient((n + i) * step, rank, reducer.gradient(parameters.get(i)));
+                }
+              }
+            }
+          });
+    }
+  }
+
+  @Test
+  void aGradientWithoutABufferOfItsOwnLivesInItsBucketAndIsZeroAtFirst() {
+    try (Ranks ranks = Ranks.of(underTest(), few())) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 2);
+            try (GradientReducer reducer = open(rank, parameters, DEFAULTS)) {
+              assertEquals(
+                  parameters.get(0).gradient().orElseThrow(), reducer.gradient(parameters.get(0)));
+              Buffer inBucket = reducer.gradient(parameters.get(1));
+              assertEquals(4, inBucket.count());
+              assertEquals(DataType.FLOAT32, inBucket.type());
+              assertGradient(0, rank, inBucket);
+            }
+          });
+    }
+  }
+
+  @Test
+  void gradientsOfTwoTypesAreReducedInBucketsOfTheirOwn() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Parameter wide = Parameter.of("wide", floats(rank, 3, 0));
+            Parameter narrow = Parameter.of("narrow", rank.allocate(DataType.BFLOAT16, 7));
+            try (GradientReducer reducer = open(rank, List.of(wide, narrow), DEFAULTS)) {
+              assertEquals(
+                  List.of(DataType.BFLOAT16, DataType.FLOAT32),
+                  reducer.buckets().stream().map(Bucket::type).toList());
+              set(rank, reducer.gradient(narrow), 2 * rank.rank() + 1, rank.stream());
+              set(rank, reducer.gradient(wide), 2 * rank.rank() + 3, rank.stream());
+              reducer.allReady(rank.stream());
+              reducer.finish(rank.stream());
+              assertGradient(n, rank, reducer.gradient(narrow));
+              assertGradient(n + 2, rank, reducer.gradient(wide));
+            }
+          });
+    }
+  }
+
+  @Test
+  void theFirstBucketIsReducedBeforeTheLastGradientIsMarked() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 3);
+            try (GradientReducer reducer = open(rank, parameters, APART)) {
+              Parameter last = parameters.get(2);
+              set(rank, reducer.gradient(last), 2 * rank.rank() + 1, rank.stream());
+              reducer.ready(last, rank.stream());
+              assertEquals(1, reducer.launched());
+              reducer.stream().synchronize();
+              assertGradient(n, rank, reducer.gradient(last));
+              for (Parameter parameter : List.of(parameters.get(1), parameters.get(0))) {
+                set(rank, reducer.gradient(parameter), 2 * rank.rank() + 5, rank.stream());
+                reducer.ready(parameter, rank.stream());
+              }
+              assertEquals(3, reducer.launched());
+              reducer.finish(rank.stream());
+              assertEquals(0, reducer.launched());
+              assertGradient(n, rank, reducer.gradient(last));
+              assertGradient(n + 4, rank, reducer.gradient(parameters.get(0)));
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void bucketsAreLaunchedInOneOrderThoughRanksMarkInDifferentOnes(int n) {
+    int count = 6;
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, count);
+            try (GradientReducer reducer = open(rank, parameters, APART)) {
+              for (int step = 0; step < 4; step++) {
+                List<Integer> order = new ArrayList<>(IntStream.range(0, count).boxed().toList());
+                Collections.rotate(order, rank.rank() + step);
+                boolean[] marked = new boolean[count];
+                for (int i : order) {
+                  double mine = 2 * rank.rank() + i;
+                  set(rank, reducer.gradient(parameters.get(i)), mine, rank.stream());
+                  reducer.ready(parameters.get(i), rank.stream());
+                  marked[i] = true;
+                  assertEquals(markedFromTheEnd(marked), reducer.launched());
+                }
+                reducer.finish(rank.stream());
+                for (int i = 0; i < count; i++) {
+                  assertGradient(n - 1 + i, rank, reducer.gradient(parameters.get(i)));
+                }
+              }
+            }
+          });
+    }
+  }
+
+  private static int markedFromTheEnd(boolean[] marked) {
+    int run = 0;
+    while (run < marked.length && marked[marked.length - 1 - run]) {
+      run++;
+    }
+    return run;
+  }
+
+  @Test
+  void gradientsMayComeFromSeveralStreams() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 4);
+            try (Stream second = rank.comm().newStream();
+                Stream third = rank.comm().newStream();
+                GradientReducer reducer = open(rank, parameters, DEFAULTS)) {
+              List<Stream> sources = List.of(rank.stream(), second, third, second);
+              for (int step = 1; step <= 3; step++) {
+                for (int i = 0; i < 4; i++) {
+                  Buffer gradient = reducer.gradient(parameters.get(i));
+                  set(rank, gradient, step * (2 * rank.rank() + 1 + i), sources.get(i));
+                  reducer.ready(parameters.get(i), sources.get(i));
+                }
+                reducer.finish(rank.stream());
+                for (int i = 0; i < 4; i++) {
+                  assertGradient(step * (n + i), rank, reducer.gradient(parameters.get(i)));
+                }
+              }
+            }
+          });
+    }
+  }
+
+  @Test
+  void marksMayComeFromAnotherThreadThanTheRest() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 3);
+            try (GradientReducer reducer = open(rank, parameters, APART)) {
+              for (Parameter parameter : parameters) {
+                set(rank, reducer.gradient(parameter), 2 * rank.rank() + 1, rank.stream());
+              }
+              Thread autograd = Thread.ofPlatform().start(() -> reducer.allReady(rank.stream()));
+              autograd.join();
+              reducer.finish(rank.stream());
+              assertGradient(n, rank, reducer.gradient(parameters.get(0)));
+            }
+          });
+    }
+  }
+
+  @Test
+  void whatBackwardDoesWithoutSynchronisingIsNotReducedUntilTheStepIs() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 2);
+            try (GradientReducer reducer = open(rank, parameters, APART)) {
+              Runnable backward =
+                  () -> {
+                    for (Parameter parameter : parameters) {
+                      set(rank, reducer.gradient(parameter), 2 * rank.rank(), rank.stream());
+                      reducer.ready(parameter, rank.stream());
+                    }
+                  };
+              reducer.withoutSynchronising(backward);
+              reducer.withoutSynchronising(() -> reducer.withoutSynchronising(backward));
+              assertEquals(0, reducer.launched());
+              assertGradient(2 * rank.rank(), rank, reducer.gradient(parameters.get(0)));
+              assertGradient(2 * rank.rank(), rank, reducer.gradient(parameters.get(1)));
+              backward.run();
+              reducer.finish(rank.stream());
+              assertGradient(n - 1, rank, reducer.gradient(parameters.get(0)));
+              assertGradient(n - 1, rank, reducer.gradient(parameters.get(1)));
+            }
+          });
+    }
+  }
+
+  @Test
+  void aBackwardThatFailsWithoutSynchronisingLeavesTheReducerAsItWas() {
+    try (Ranks ranks = Ranks.of(underTest(), few())) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 2);
+            try (GradientReducer reducer = open(rank, parameters, APART)) {
+              IllegalStateException failure = new IllegalStateException("out of memory");
+              assertEquals(
+                  failure,
+                  assertThrows(
+                      IllegalStateException.class,
+                      () ->
+                          reducer.withoutSynchronising(
+                              () -> {
+                                throw failure;
+                              })));
+              reducer.ready(parameters.get(1), rank.stream());
+              assertEquals(1, reducer.launched());
+              reducer.ready(parameters.get(0), rank.stream());
+              reducer.finish(rank.stream());
+            }
+          });
+    }
+  }
+
+  @Test
+  void parametersThatAreNotMarkedContributeZerosWhereThatIsAllowed() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 4);
+            try (GradientReducer reducer =
+                open(rank, parameters, DEFAULTS.withUnusedAllowed(true))) {
+              for (Parameter parameter : parameters) {
+                set(rank, reducer.gradient(parameter), 4 * n, rank.stream());
+              }
+              // The last two on rank 0 alone, the first two on no rank.
+              if (rank.rank() == 0) {
+                reducer.ready(parameters.get(2), rank.stream());
+                reducer.ready(parameters.get(3), rank.stream());
+              }
+              reducer.finish(rank.stream());
+              assertGradient(0, rank, reducer.gradient(parameters.get(0)));
+              assertGradient(0, rank, reducer.gradient(parameters.get(1)));
+              assertGradient(4, rank, reducer.gradient(parameters.get(2)));
+              assertGradient(4, rank, reducer.gradient(parameters.get(3)));
+            }
+          });
+    }
+  }
+
+  @Test
+  void whatAParameterHasAccumulatedCountsThoughTheLastBackwardHasNoUseForIt() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 2);
+            try (GradientReducer reducer =
+                open(rank, parameters, DEFAULTS.withUnusedAllowed(true))) {
+              set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
+              set(rank, reducer.gradient(parameters.get(1)), 2 * rank.rank() + 3, rank.stream());
+              reducer.withoutSynchronising(
+                  () -> parameters.forEach(each -> reducer.ready(each, rank.stream())));
+              reducer.finish(rank.stream());
+              assertGradient(n, rank, reducer.gradient(parameters.get(0)));
+              assertGradient(n + 2, rank, reducer.gradient(parameters.get(1)));
+              reducer.finish(rank.stream());
+              assertGradient(0, rank, reducer.gradient(parameters.get(0)));
+              assertGradient(0, rank, reducer.gradient(parameters.get(1)));
+            }
+          });
+    }
+  }
+
+  @Test
+  void aFinishThatIsRefusedForUnmarkedParametersCanBeMadeUpFor() {
+    int n = few();
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> parameters = parameters(rank, 3);
+            try (GradientReducer reducer = open(rank, parameters, APART)) {
+              set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
+              reducer.ready(parameters.get(2), rank.stream());
+              assertEquals(
+                  "in step 1 2 of 3 parameters are not marked ready: 'p0', 'p1'; mark each, or allow"
+                      + " unused ones with ReducerConfig.withUnusedAllowed(true)",
+                  refused(() -> reducer.finish(rank.stream())));
+              reducer.ready(parameters.get(0), rank.stream());
+              reducer.ready(parameters.get(1), rank.stream());
+              reducer.finish(rank.stream());
+              assertGradient(n, rank, reducer.gradient(parameters.get(0)));
+            }
+          });
+    }
+  }
+
+  private static String refused(Runnable call) {
+    return assertThrows(IllegalStateException.class, call::run).getMessage();
+  }
+
+  @Test
+  void bucketsSayWhatTheyHold() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      List<Parameter> parameters = parameters(rank, 3);
+      try (GradientReducer reducer =
+          open(rank, parameters, DEFAULTS.withFirstBucketBytes(1).withBucketBytes(1000))) {
+        assertEquals(
+            List.of("bucket 0, FLOAT32 x 8: p2", "bucket 1, FLOAT32 x 8: p1, p0"),
+            reducer.buckets().stream().map(Bucket::toString).toList());
+        assertTrue(reducer.toString().startsWith("GradientReducer[3 parameters in 2 buckets, "));
+      }
+    }
+  }
+}
