@@ -6,11 +6,7 @@ import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.util.Arrays;
 import javax.crypto.AEADBadTagException;
-import javax.crypto.Cipher;
-import javax.crypto.KDF;
 import javax.crypto.Mac;
-import javax.crypto.spec.GCMParameterSpec;
-import javax.crypto.spec.HKDFParameterSpec;
 import javax.crypto.spec.SecretKeySpec;
 
 /**
@@ -32,20 +28,17 @@ final class Handshake {
   private static final long MAGIC = 0x4e43434c344a5256L; // NCCL4JRV
   private static final int VERSION = 1;
   private static final int NONCE_BYTES = 32;
-  private static final int KEY_BYTES = 32;
-  private static final int TAG_BITS = 128;
-  // Each key seals one message, so its nonce need not vary.
-  private static final byte[] ONLY_IV = new byte[12];
+  private static final int CLIENT_KEY_BYTES = 32;
 
   private final byte[] transcript;
   private final SecretKeySpec clientKey;
-  private final SecretKeySpec serverKey;
+  private final Seal seal;
 
   private Handshake(Secret secret, byte[] greeting, byte[] claim) {
     this.transcript = concatenate(greeting, claim);
-    byte[] keys = derive(secret, transcript);
-    this.clientKey = new SecretKeySpec(keys, 0, KEY_BYTES, "HmacSHA256");
-    this.serverKey = new SecretKeySpec(keys, KEY_BYTES, KEY_BYTES, "AES");
+    byte[] keys = secret.derive(transcript, CLIENT_KEY_BYTES + Seal.KEY_BYTES);
+    this.clientKey = new SecretKeySpec(keys, 0, CLIENT_KEY_BYTES, "HmacSHA256");
+    this.seal = new Seal(keys, CLIENT_KEY_BYTES, transcript);
   }
 
   /**
@@ -145,56 +138,25 @@ final class Handshake {
       mac.update(transcript);
       return mac.doFinal(more);
     } catch (GeneralSecurityException e) {
-      throw missing(e);
+      throw Secret.missing(e);
     }
   }
 
   /** Seals rank 0's one answer. */
   byte[] seal(byte[] answer) {
-    try {
-      return cipher(Cipher.ENCRYPT_MODE).doFinal(answer);
-    } catch (GeneralSecurityException e) {
-      throw missing(e);
-    }
+    return seal.close(answer);
   }
 
   /** Opens rank 0's one answer. */
   byte[] open(byte[] sealed) throws RefusedException {
     try {
-      return cipher(Cipher.DECRYPT_MODE).doFinal(sealed);
+      return seal.open(sealed);
     } catch (AEADBadTagException e) {
       RefusedException refused =
           new RefusedException(Refusal.NOT_AUTHENTIC, "its answer is not sealed with the secret");
       refused.initCause(e);
       throw refused;
-    } catch (GeneralSecurityException e) {
-      throw missing(e);
     }
-  }
-
-  private Cipher cipher(int mode) throws GeneralSecurityException {
-    Cipher cipher = Cipher.getInstance("AES/GCM/NoPadding");
-    cipher.init(mode, serverKey, new GCMParameterSpec(TAG_BITS, ONLY_IV));
-    cipher.updateAAD(transcript);
-    return cipher;
-  }
-
-  private static byte[] derive(Secret secret, byte[] transcript) {
-    try {
-      return KDF.getInstance("HKDF-SHA256")
-          .deriveData(
-              HKDFParameterSpec.ofExtract()
-                  .addIKM(secret.bytes())
-                  .addSalt("nccl4j rendezvous".getBytes(StandardCharsets.US_ASCII))
-                  .thenExpand(Token.sha256(transcript), 2 * KEY_BYTES));
-    } catch (GeneralSecurityException e) {
-      throw missing(e);
-    }
-  }
-
-  private static IllegalStateException missing(GeneralSecurityException cause) {
-    return new IllegalStateException(
-        "this Java platform lacks HMAC-SHA256, HKDF-SHA256 or AES-GCM", cause);
   }
 
   private static byte[] concatenate(byte[] first, byte[] second) {

@@ -12,10 +12,6 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -95,7 +91,8 @@ final class IdClient implements Closeable {
   private UniqueId ask(Handshake.Claim claim, Deadline deadline)
       throws IOException, InterruptedException {
     Deadline attempt = deadline.orAfter(LONGEST_ATTEMPT);
-    InetAddress[] addresses = resolve(attempt);
+    // Looked up each time, for a name may come to be while we wait.
+    InetAddress[] addresses = HostLookup.addresses(host, attempt);
     InetAddress address = addresses[attempts++ % addresses.length];
     try (SocketChannel channel = SocketChannel.open()) {
       current = channel;
@@ -104,20 +101,6 @@ final class IdClient implements Closeable {
       try (Frames frames = new Frames(channel, attempt)) {
         return converse(frames, claim);
       }
-    }
-  }
-
-  /** Looks the host up each time, for a name may come to be while we wait; within the deadline. */
-  private InetAddress[] resolve(Deadline deadline) throws IOException, InterruptedException {
-    FutureTask<InetAddress[]> lookup = new FutureTask<>(() -> InetAddress.getAllByName(host));
-    // No virtual thread: the system's lookup would hold its carrier, of which there are few.
-    Thread.ofPlatform().daemon().name("nccl4j-rendezvous-lookup").start(lookup);
-    try {
-      return lookup.get(Math.max(1, deadline.remainingNanos()), TimeUnit.NANOSECONDS);
-    } catch (TimeoutException e) {
-      throw new IOException("the name " + host + " was not resolved in time", e);
-    } catch (ExecutionException e) {
-      throw new IOException("the name " + host + " does not resolve: " + e.getCause(), e);
     }
   }
 

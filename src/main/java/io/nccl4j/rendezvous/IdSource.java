@@ -88,6 +88,20 @@ sealed interface IdSource {
     }
   }
 
+  /** The store of torchrun's agent. */
+  record AgentStore(String host, int port, LaunchVariables variables) implements IdSource {
+    @Override
+    public Rendezvous open(Member member) {
+      Optional<Secret> secret = Secret.from(variables.environment());
+      return TorchStoreRendezvous.at(host, port, secret, member);
+    }
+
+    @Override
+    public String toString() {
+      return "the store of torchrun's agent at " + host + ":" + port;
+    }
+  }
+
   /** Nothing that the environment tells. */
   record Unknown(String reason, String remedy) implements IdSource {
     @Override
@@ -109,29 +123,18 @@ sealed interface IdSource {
     if (placement.size() == 1) {
       return new Alone();
     }
-    boolean torchrun = placement.launcher() == Launcher.TORCHRUN;
-    boolean keptByRun = placement.onOneHost() && !run.isEmpty();
-    if (torchrun && keptByRun) {
-      return new OneHost(temporary);
-    }
-    // Where torchrun's agent owns the port, rank 0 must not bind it.
-    boolean agentHasPort =
-        torchrun
-            && variables.text("TORCHELASTIC_USE_AGENT_STORE").orElse("").equalsIgnoreCase("true");
-    if (agentHasPort) {
-      return new Unknown(
-          "torchrun's agent owns MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE is true), and nccl4j"
-              + " does not speak to its store yet",
-          CHOICES);
-    }
-    Optional<IdSource> master = master(variables);
+    Optional<IdSource> master = master(placement, variables);
     if (master.isPresent()) {
       return master.get();
     }
+    boolean keptByRun = placement.onOneHost() && !run.isEmpty();
     return keptByRun ? new OneHost(temporary) : acrossHosts(placement, run, variables);
   }
 
-  private static Optional<IdSource> master(LaunchVariables variables) {
+  private static Optional<IdSource> master(Placement placement, LaunchVariables variables) {
+    boolean agentHasPort =
+        placement.launcher() == Launcher.TORCHRUN
+            && variables.text("TORCHELASTIC_USE_AGENT_STORE").orElse("").equalsIgnoreCase("true");
     Optional<String> address = variables.text("MASTER_ADDR");
     Optional<String> port = variables.text("MASTER_PORT");
     if (address.isPresent() != port.isPresent()) {
@@ -140,8 +143,18 @@ sealed interface IdSource {
               ? "MASTER_ADDR is '" + address.get() + "', but MASTER_PORT is not set"
               : "MASTER_PORT is '" + port.get() + "', but MASTER_ADDR is not set");
     }
+    if (agentHasPort && address.isEmpty()) {
+      throw new IllegalArgumentException(
+          "TORCHELASTIC_USE_AGENT_STORE is true, but MASTER_ADDR and MASTER_PORT are not set;"
+              + " torchrun sets all three");
+    }
     return address.map(
-        host -> new Port(host.strip(), LaunchVariables.port(port.get(), "MASTER_PORT"), variables));
+        host -> {
+          int number = LaunchVariables.port(port.get(), "MASTER_PORT");
+          return agentHasPort
+              ? new AgentStore(host.strip(), number, variables)
+              : new Port(host.strip(), number, variables);
+        });
   }
 
   private static IdSource acrossHosts(Placement placement, String run, LaunchVariables variables) {

@@ -25,18 +25,20 @@ import java.util.function.Supplier;
  *   <li>{@code NCCL4J_RENDEZVOUS}: {@code file:/DIRECTORY}, in which {@code %20} and the like stand
  *       for the characters that they do in a URI, or {@code tcp://HOST:PORT};
  *   <li>nowhere, for one rank;
- *   <li>under torchrun on one host, files in a directory of this user alone, under the temporary
- *       directory;
- *   <li>{@code MASTER_ADDR} and {@code MASTER_PORT}, unless torchrun's agent owns that port ({@code
- *       TORCHELASTIC_USE_AGENT_STORE}): across hosts that is an error, which says what to set;
- *   <li>under Open MPI, MPICH, PMIx or Slurm on one host, files as above;
+ *   <li>under torchrun, where its agent owns {@code MASTER_PORT} ({@code
+ *       TORCHELASTIC_USE_AGENT_STORE}, as it does but for some backends of torchrun's own
+ *       rendezvous), the agent's store at {@code MASTER_ADDR}: see {@link TorchStoreRendezvous};
+ *   <li>rank 0, at {@code MASTER_ADDR} and {@code MASTER_PORT};
+ *   <li>under Open MPI, MPICH, PMIx or Slurm on one host, files in a directory of this user alone,
+ *       under the temporary directory;
  *   <li>under Slurm across hosts, a port, derived from job and step, of the step's first node,
  *       where rank 0 is unless tasks are distributed in another order;
  *   <li>otherwise an error, which says what to set.
  * </ol>
  *
- * <p>Over a network the ranks need a secret: {@code NCCL4J_SECRET}, 16 bytes or more, the same on
- * all ranks. Without it only this host's loopback interface is used, and a warning logged. What
+ * <p>Where rank 0 listens on a network the ranks need a secret: {@code NCCL4J_SECRET}, 16 bytes or
+ * more, the same on all ranks. Without it only this host's loopback interface is used, and a
+ * warning logged. In the store of torchrun's agent it hides the id from others that reach it. What
  * tells this run from others is {@code NCCL4J_RUN_ID}, else what the launcher has: see {@link
  * #run}.
  */

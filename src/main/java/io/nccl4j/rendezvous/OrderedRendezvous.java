@@ -11,7 +11,11 @@ import java.util.function.Supplier;
  * good with the first that fails.
  */
 abstract sealed class OrderedRendezvous implements Rendezvous
-    permits InProcessRendezvous, FileRendezvous, TcpRendezvous, GatherRendezvous {
+    permits InProcessRendezvous,
+        FileRendezvous,
+        TcpRendezvous,
+        TorchStoreRendezvous,
+        GatherRendezvous {
   private final Member member;
   private final ReentrantLock inUse = new ReentrantLock();
   private int rounds;

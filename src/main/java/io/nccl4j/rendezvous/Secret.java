@@ -1,8 +1,11 @@
 package io.nccl4j.rendezvous;
 
 import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
 import java.util.Map;
 import java.util.Optional;
+import javax.crypto.KDF;
+import javax.crypto.spec.HKDFParameterSpec;
 
 /**
  * What the ranks of a run know and nobody else. It is never sent and never shown: {@link #toString}
@@ -75,9 +78,24 @@ public final class Secret {
     return new Secret("nccl4j without a secret".getBytes(StandardCharsets.US_ASCII));
   }
 
-  /** Returns the bytes themselves; for deriving keys only. */
-  byte[] bytes() {
-    return bytes;
+  /** Returns the bytes of keys that are for one context and no other, by HKDF-SHA256. */
+  byte[] derive(byte[] context, int length) {
+    try {
+      return KDF.getInstance("HKDF-SHA256")
+          .deriveData(
+              HKDFParameterSpec.ofExtract()
+                  .addIKM(bytes)
+                  .addSalt("nccl4j rendezvous".getBytes(StandardCharsets.US_ASCII))
+                  .thenExpand(Token.sha256(context), length));
+    } catch (GeneralSecurityException e) {
+      throw missing(e);
+    }
+  }
+
+  /** Describes a Java platform that cannot do what a secret is for. */
+  static IllegalStateException missing(GeneralSecurityException cause) {
+    return new IllegalStateException(
+        "this Java platform lacks HMAC-SHA256, HKDF-SHA256 or AES-GCM", cause);
   }
 
   @Override

@@ -199,6 +199,9 @@ class LaunchTest {
           RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=x | MASTER_PORT has the port 'x'; it must be from 1 to 65535
           RANK=0 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=0 | MASTER_PORT has the port 0; it must be from 1 to 65535
           TORCHELASTIC_RUN_ID=a                  | TORCHELASTIC_RUN_ID is set, but RANK and WORLD_SIZE are not
+          TORCHELASTIC_RUN_ID=a RANK=0           | RANK is 0, but WORLD_SIZE is not set
+          TORCHELASTIC_RUN_ID=a TORCHELASTIC_USE_AGENT_STORE=True RANK=0 WORLD_SIZE=2 | TORCHELASTIC_USE_AGENT_STORE is true, but MASTER_ADDR and MASTER_PORT are not set
+          TORCHELASTIC_RUN_ID=a TORCHELASTIC_USE_AGENT_STORE=True RANK=0 WORLD_SIZE=2 MASTER_ADDR=h | MASTER_ADDR is 'h', but MASTER_PORT is not set
           OMPI_COMM_WORLD_RANK=1                 | OMPI_COMM_WORLD_RANK is 1, but OMPI_COMM_WORLD_SIZE is not set
           OMPI_COMM_WORLD_SIZE=2                 | OMPI_COMM_WORLD_SIZE is 2, but OMPI_COMM_WORLD_RANK is not set
           PMI_RANK=1                             | PMI_RANK is 1, but PMI_SIZE is not set
@@ -326,7 +329,16 @@ class LaunchTest {
         arguments(
             "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500",
             "rank 0 at n1:29500"),
-        arguments(TORCHRUN + "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2", oneHost),
+        arguments(
+            TORCHRUN + "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2",
+            "the store of torchrun's agent at h:29500"),
+        arguments(
+            TORCHRUN + "RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2",
+            "the store of torchrun's agent at h:29500"),
+        arguments(TORCHRUN + "RANK=0 WORLD_SIZE=1 LOCAL_WORLD_SIZE=1", "this process alone"),
+        arguments(
+            TORCHRUN.replace("True", "False") + "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2",
+            "rank 0 at h:29500"),
         arguments(
             TORCHRUN.replace("True", "False") + "RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2",
             "rank 0 at h:29500"),
@@ -362,7 +374,6 @@ class LaunchTest {
           JOB_COMPLETION_INDEX=0 WORLD_SIZE=2 | nothing from Kubernetes says where the 2 ranks can meet
           OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2 PMIX_NAMESPACE=1 | nothing from Open MPI says where the 4 ranks can meet
           PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks can meet
-          RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 TORCHELASTIC_RUN_ID=a TORCHELASTIC_USE_AGENT_STORE=True MASTER_ADDR=h MASTER_PORT=29500 | torchrun's agent owns MASTER_PORT
           """)
   void wherePlaceIsUnknownTheErrorSaysWhatToSet(String variables, String message) {
     Launch launch = launch(variables);
@@ -472,13 +483,6 @@ class LaunchTest {
       assertEquals(id, alone.exchange(() -> id));
       assertEquals(1, alone.size());
     }
-  }
-
-  @Test
-  void ranksOfOneTorchrunMeet() throws Exception {
-    String common =
-        "TORCHELASTIC_RUN_ID=test-" + Token.random().toHex() + " WORLD_SIZE=3 LOCAL_WORLD_SIZE=3 ";
-    RankThreads.exchange(3, 2, rank -> launch(common + "RANK=" + rank).rendezvous(TIMEOUT));
   }
 
   @Test

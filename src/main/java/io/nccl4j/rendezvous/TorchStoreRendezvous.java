@@ -1,0 +1,330 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.function.Supplier;
+import javax.crypto.AEADBadTagException;
+
+/**
+ * A rendezvous through a TCP store of PyTorch ({@code c10d::TCPStore}, from PyTorch 2.5 on), such
+ * as the one that torchrun's agent keeps at {@code MASTER_ADDR} and {@code MASTER_PORT}. All ranks
+ * are clients of it; nothing is listened to.
+ *
+ * <p><b>Protocol.</b> In each round, every rank but 0 announces itself with a random token of this
+ * one attempt, and waits for a value whose name has that token. Rank 0 answers every announcement
+ * that it finds, also a later one of the same rank, with the id, and returns when each rank's last
+ * one has a receipt. What was left in the store by ranks that were restarted, under whatever number
+ * of restarts, so never gives an id. What a round leaves is an empty value for each rank; if it
+ * fails, what it wrote.
+ *
+ * <p><b>Who may read along.</b> The store asks nobody who they are: as for PyTorch itself, whoever
+ * reaches its port can disturb a run and, without a secret, read its ids or pass others. With a
+ * {@link Secret} the id travels under AES-256-GCM, with a key of that one attempt: a rank takes an
+ * id only from a rank 0 that knows the secret.
+ *
+ * <p>Two runs that are alive at once in one store need different {@link Member#run} values.
+ */
+public final class TorchStoreRendezvous extends OrderedRendezvous {
+  private static final int HIGHEST_PORT = 65535;
+  private static final byte[] NOTHING = {};
+  private static final Duration FIRST_PAUSE = Duration.ofMillis(1);
+  private static final Duration LONGEST_PAUSE = Duration.ofMillis(50);
+
+  private final String host;
+  private final int port;
+  private final Optional<Secret> secret;
+  private volatile TorchStore store;
+
+  private TorchStoreRendezvous(String host, int port, Optional<Secret> secret, Member member) {
+    super(member);
+    this.host = host;
+    this.port = port;
+    this.secret = secret;
+  }
+
+  /**
+   * {@return a rank's place in a store} It connects for each exchange, and holds nothing open
+   * between them.
+   *
+   * @param host the name or address of the host that has the store
+   * @param port the port of the store, 1 to 65535
+   * @param secret what only the ranks of this run know, the same on all of them; empty to trust
+   *     whoever reaches the store
+   * @param member the rank, and what tells the run from others in the same store
+   * @throws IllegalArgumentException if the host is empty or the port out of range
+   */
+  public static TorchStoreRendezvous at(
+      String host, int port, Optional<Secret> secret, Member member) {
+    Objects.requireNonNull(host, "host");
+    Objects.requireNonNull(secret, "secret");
+    Objects.requireNonNull(member, "member");
+    if (host.isBlank()) {
+      throw new IllegalArgumentException("host is empty; it must name the host of the store");
+    }
+    if (port < 1 || port > HIGHEST_PORT) {
+      throw new IllegalArgumentException(
+          "port is " + port + "; it must be from 1 to " + HIGHEST_PORT);
+    }
+    return new TorchStoreRendezvous(host, port, secret, member);
+  }
+
+  /** {@return the host of the store, as it was given} */
+  public String host() {
+    return host;
+  }
+
+  /** {@return the port of the store} */
+  public int port() {
+    return port;
+  }
+
+  @Override
+  void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
+    Publisher publisher = new Publisher(round, id);
+    converse(
+        deadline,
+        connected -> {
+          publisher.serve(connected, deadline);
+          return id;
+        },
+        publisher::missing);
+  }
+
+  @Override
+  UniqueId follow(int round, Deadline deadline) throws InterruptedException {
+    Names names = new Names(round);
+    Token attempt = Token.random();
+    return converse(
+        deadline,
+        connected -> {
+          connected.set(names.announcement(rank()), bytes(attempt));
+          connected.await(names.answer(attempt));
+          UniqueId id = opened(names, attempt, connected.get(names.answer(attempt)));
+          connected.set(names.receipt(attempt), bytes(attempt));
+          // Not deleted: rank 0 may be about to get it, and not every store bears that.
+          connected.set(names.announcement(rank()), NOTHING);
+          connected.ping();
+          return id;
+        },
+        () -> "rank 0 has not published round " + round + " in " + place());
+  }
+
+  private String place() {
+    return "the store at " + host + ":" + port;
+  }
+
+  private static byte[] bytes(Token token) {
+    ByteBuffer bytes = ByteBuffer.allocate(Token.BYTES);
+    token.write(bytes);
+    return bytes.array();
+  }
+
+  @FunctionalInterface
+  private interface Conversation {
+    UniqueId with(TorchStore connected) throws IOException, InterruptedException;
+  }
+
+  private UniqueId converse(
+      Deadline deadline, Conversation conversation, Supplier<String> waitedFor)
+      throws InterruptedException {
+    boolean connected = false;
+    try (TorchStore current = new TorchStore(host, port, deadline)) {
+      store = current;
+      checkStillOpen();
+      current.connect();
+      connected = true;
+      return conversation.with(current);
+    } catch (IOException e) {
+      if (Thread.interrupted()) {
+        throw interrupted(e);
+      }
+      checkStillOpen();
+      if (e instanceof SocketTimeoutException) {
+        String late = connected ? waitedFor.get() : e.getMessage();
+        throw new NcclTimeoutException("TorchStoreRendezvous.exchange", deadline.timeout(), late);
+      }
+      throw new RendezvousException(place() + " failed rank " + rank() + ": " + e.getMessage(), e);
+    }
+  }
+
+  private static InterruptedException interrupted(IOException cause) {
+    InterruptedException interrupt = new InterruptedException("interrupted on a connection");
+    interrupt.initCause(cause);
+    return interrupt;
+  }
+
+  /** Returns an answer to one attempt: rank 0's token of this answer, and the id. */
+  private byte[] closed(Names names, Token attempt, UniqueId id) {
+    Token answer = Token.random();
+    byte[] body =
+        secret
+            .map(known -> seal(known, names, attempt, answer).close(id.toBytes()))
+            .orElseGet(id::toBytes);
+    return ByteBuffer.allocate(Token.BYTES + body.length).put(bytes(answer)).put(body).array();
+  }
+
+  private UniqueId opened(Names names, Token attempt, byte[] answered) {
+    boolean sealed = answered.length > Token.BYTES + UniqueId.BYTES;
+    if (answered.length < Token.BYTES + UniqueId.BYTES || sealed != secret.isPresent()) {
+      throw new RendezvousException(
+          "rank 0 has put %d bytes into %s, which %s: is %s the same on all ranks?"
+              .formatted(
+                  answered.length,
+                  place(),
+                  sealed ? "rank " + rank() + " cannot open" : "are no sealed id",
+                  Secret.VARIABLE));
+    }
+    byte[] body = Arrays.copyOfRange(answered, Token.BYTES, answered.length);
+    return UniqueId.of(
+        secret
+            .map(
+                known -> unseal(known, names, attempt, Token.read(ByteBuffer.wrap(answered)), body))
+            .orElse(body));
+  }
+
+  private byte[] unseal(Secret known, Names names, Token attempt, Token answer, byte[] body) {
+    try {
+      return seal(known, names, attempt, answer).open(body);
+    } catch (AEADBadTagException e) {
+      throw new RendezvousException(
+          "what is in " + place() + " was not sealed with the secret of rank " + rank(), e);
+    }
+  }
+
+  private static Seal seal(Secret secret, Names names, Token attempt, Token answer) {
+    byte[] context =
+        (names.answer(attempt) + " " + answer.toHex()).getBytes(StandardCharsets.US_ASCII);
+    return new Seal(secret.derive(context, Seal.KEY_BYTES), 0, context);
+  }
+
+  @Override
+  void release() {
+    TorchStore current = store;
+    if (current == null) {
+      return;
+    }
+    try {
+      current.close();
+    } catch (IOException e) {
+      throw new RendezvousException(this + " could not be closed: " + e, e);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "TorchStoreRendezvous[rank "
+        + rank()
+        + " of "
+        + size()
+        + " at "
+        + host
+        + ":"
+        + port
+        + "]";
+  }
+
+  /** What the values of one round are called. */
+  private final class Names {
+    private final String prefix;
+
+    private Names(int round) {
+      String run = Token.ofText(member().run()).toHex();
+      prefix = "nccl4j/%s/%d ranks/round %d/".formatted(run, size(), round);
+    }
+
+    private String announcement(int rank) {
+      return prefix + "rank " + rank;
+    }
+
+    private String answer(Token attempt) {
+      return prefix + "answer to " + attempt.toHex();
+    }
+
+    private String receipt(Token attempt) {
+      return prefix + "receipt of " + attempt.toHex();
+    }
+  }
+
+  /** Rank 0's side of one round. */
+  private final class Publisher {
+    private final Names names;
+    private final UniqueId id;
+    private final int round;
+    private final Token[] seen = new Token[size()];
+    private final BitSet confirmed = new BitSet();
+
+    private Publisher(int round, UniqueId id) {
+      this.names = new Names(round);
+      this.id = id;
+      this.round = round;
+    }
+
+    private void serve(TorchStore connected, Deadline deadline)
+        throws IOException, InterruptedException {
+      Duration pause = FIRST_PAUSE;
+      while (!look(connected)) {
+        if (deadline.passed()) {
+          throw new SocketTimeoutException(missing());
+        }
+        deadline.sleep(pause);
+        pause = pause.multipliedBy(2);
+        pause = pause.compareTo(LONGEST_PAUSE) < 0 ? pause : LONGEST_PAUSE;
+      }
+    }
+
+    /** Looks once at every rank that is missing; returns whether none is. */
+    private boolean look(TorchStore connected) throws IOException {
+      for (int rank = 1; rank < size(); rank++) {
+        if (!confirmed.get(rank)) {
+          look(connected, rank);
+        }
+      }
+      return confirmed.cardinality() == size() - 1;
+    }
+
+    private void look(TorchStore connected, int rank) throws IOException {
+      Token answered = seen[rank];
+      if (answered != null && connected.has(names.receipt(answered))) {
+        connected.delete(names.receipt(answered));
+        connected.delete(names.answer(answered));
+        confirmed.set(rank);
+      } else if (connected.has(names.announcement(rank))) {
+        answer(connected, rank);
+      }
+    }
+
+    private void answer(TorchStore connected, int rank) throws IOException {
+      byte[] announced = connected.get(names.announcement(rank));
+      if (announced.length != Token.BYTES) {
+        return;
+      }
+      Token attempt = Token.read(ByteBuffer.wrap(announced));
+      if (!attempt.equals(seen[rank])) {
+        seen[rank] = attempt;
+        connected.set(names.answer(attempt), closed(names, attempt, id));
+      }
+    }
+
+    private String missing() {
+      BitSet missing = Ranks.missing(confirmed, size());
+      BitSet announced = new BitSet();
+      missing.stream().filter(rank -> seen[rank] != null).forEach(announced::set);
+      String text = "missing " + Ranks.text(missing) + " of " + size();
+      return text
+          + (announced.isEmpty() ? "" : " (" + Ranks.text(announced) + " announced, not confirmed)")
+          + " in round "
+          + round
+          + " at "
+          + place();
+    }
+  }
+}
