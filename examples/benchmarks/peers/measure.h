@@ -7,6 +7,8 @@
  *
  *   BYTES MODE MICROSECONDS
  *
+ * A program whose result is not the sum ends with status WRONG_RESULT.
+ *
  * untouched: the inputs stay as they are, as in nccl-tests. rewritten: each rank copies its input anew before each operation,
  * within the batch; what the same copies take alone, measured in batches between, is subtracted.
  */
@@ -35,7 +37,7 @@ typedef struct {
   float *source, *send, *recv;
 } memory;
 
-enum { MOST_BATCHES = 1000, ALIGNMENT = 64, PERIOD = 1021 };
+enum { MOST_BATCHES = 1000, ALIGNMENT = 64, PERIOD = 1021, WRONG_RESULT = 3 };
 
 static void die(const char *what) {
   fprintf(stderr, "%s\n", what);
@@ -76,7 +78,7 @@ static void check(const measured *peer, memory at, size_t count) {
     float sum = (float)(peer->ranks * (peer->ranks + 1) / 2) * (float)(i % PERIOD);
     if (at.recv[i] != sum) {
       fprintf(stderr, "rank %d has %f at %zu of %zu; the sum is %f\n", peer->rank, at.recv[i], i, count, sum);
-      exit(1);
+      exit(WRONG_RESULT);
     }
   }
 }

@@ -4,17 +4,21 @@ import io.nccl4j.examples.benchmarks.PeerProgram.Cell;
 import io.nccl4j.examples.benchmarks.PeerProgram.Kind;
 import io.nccl4j.examples.benchmarks.PeerProgram.Result;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.function.Predicate;
 
 /** What programs have measured, in the rounds so far. */
 final class Measurements {
   private final Map<PeerProgram, Map<Cell, List<Result>>> results = new LinkedHashMap<>();
+  private final Set<PeerProgram> wrong = new LinkedHashSet<>();
 
   /**
    * The best of its kind at something.
@@ -27,6 +31,17 @@ final class Measurements {
     Map<Cell, List<Result>> cells = results.computeIfAbsent(program, p -> new HashMap<>());
     round.forEach(
         (cell, result) -> cells.computeIfAbsent(cell, c -> new ArrayList<>()).add(result));
+  }
+
+  /** Leaves a program out for good, with all that it has measured: a result of it was wrong. */
+  void leaveOut(PeerProgram program) {
+    results.remove(program);
+    wrong.add(program);
+  }
+
+  /** Returns the programs that were left out. */
+  Set<PeerProgram> leftOut() {
+    return Collections.unmodifiableSet(wrong);
   }
 
   /** Returns the best program of a kind at a cell; empty if none has measured it. */

@@ -23,6 +23,9 @@ record PeerProgram(
     Kind kind, int ranks, String setting, List<String> command, Map<String, String> environment) {
   private static final int MOST_MINUTES = 3;
 
+  /** The status with which a program ends whose result is not the sum, as measure.h has it. */
+  private static final int WRONG_RESULT = 3;
+
   private static final Set<String> USUAL = Set.of("default", "segmented ring");
 
   /** What is compared. */
@@ -67,10 +70,19 @@ record PeerProgram(
   record Result(double microseconds, double heapBytes) {}
 
   /** Thrown when the program did not do what was asked. */
-  static final class FailedException extends IOException {
+  static class FailedException extends IOException {
     private static final long serialVersionUID = 1;
 
     FailedException(String message) {
+      super(message);
+    }
+  }
+
+  /** Thrown when the program found its own result wrong. */
+  static final class WrongResultException extends FailedException {
+    private static final long serialVersionUID = 1;
+
+    WrongResultException(String message) {
       super(message);
     }
   }
@@ -108,6 +120,9 @@ record PeerProgram(
     }
     int status = process.waitFor();
     ending.interrupt();
+    if (status == WRONG_RESULT) {
+      throw new WrongResultException(this + " failed its own check: " + other.toString().strip());
+    }
     if (status != 0 || results.size() != modes.size() * sizes.size()) {
       throw new FailedException(this + " ended with status " + status + ": " + other);
     }

@@ -22,6 +22,10 @@ final class PeerPrograms {
 
   private static final List<String> GLOO =
       List.of("ring", "bcube", "old_ring", "ring_chunked", "halving_doubling", "old_bcube");
+
+  /** Wrong with more than two ranks, as gloo.cc says. */
+  private static final String ONLY_OF_TWO = "old_bcube";
+
   private static final List<String> THREADS = List.of("fused", "tiles");
 
   private final Path folder;
@@ -60,7 +64,7 @@ final class PeerPrograms {
   List<PeerProgram> of(Kind kind, int ranks) {
     return switch (kind) {
       case OPEN_MPI -> openMpi(ranks);
-      case GLOO -> compiled(kind, "gloo", ranks, GLOO);
+      case GLOO -> compiled(kind, "gloo", ranks, gloo(ranks));
       case C_THREADS -> compiled(kind, "threads", ranks, THREADS);
       case REFERENCE -> List.of(reference(kind, ReferenceRanks.class, ranks, "auto", "none"));
       case RING -> List.of(reference(kind, ReferenceRanks.class, ranks, "ring", "none"));
@@ -69,6 +73,10 @@ final class PeerPrograms {
       case TCP -> List.of(reference(kind, ReferenceProcesses.class, ranks, "auto", "tcp"));
       case TYPES -> types();
     };
+  }
+
+  private static List<String> gloo(int ranks) {
+    return GLOO.stream().filter(name -> ranks == 2 || !name.equals(ONLY_OF_TWO)).toList();
   }
 
   private List<PeerProgram> openMpi(int ranks) {

@@ -72,7 +72,7 @@ final class ReferenceReport {
       }
     }
     TYPES_SIZES.forEach(size -> text.append(types(size)));
-    return text.append('\n').append(manyRanks()).append(heap()).toString();
+    return text.append('\n').append(manyRanks()).append(heap()).append(leftOut()).toString();
   }
 
   private String inProcess(int ranks, String mode) {
@@ -271,6 +271,14 @@ final class ReferenceReport {
             found.getLast().orElseThrow().microseconds(),
             FEW_AND_MANY.getFirst(),
             Page.againstGoal(perRank, MANY_RANKS_GOAL));
+  }
+
+  private String leftOut() {
+    StringBuilder text = new StringBuilder();
+    for (PeerProgram program : measurements.leftOut()) {
+      text.append("- %s: failed its own check, left out%n".formatted(program));
+    }
+    return text.toString();
   }
 
   private String heap() {
