@@ -43,7 +43,8 @@ import java.util.concurrent.atomic.AtomicReference;
  * <p>Once launching a bucket has failed, this rank is no longer in step with the others: every
  * later call but {@link #close} is refused with that cause.
  */
-public abstract sealed class Reducer implements AutoCloseable permits GradientReducer {
+public abstract sealed class Reducer implements AutoCloseable
+    permits GradientReducer, ShardedReducer {
   private static final int MOST_NAMES_TOLD = 8;
 
   private final Communicator communicator;
@@ -185,7 +186,7 @@ public abstract sealed class Reducer implements AutoCloseable permits GradientRe
         launched++;
       }
     } catch (RuntimeException | Error cause) {
-      failure = cause;
+      fail(cause);
       throw cause;
     }
   }
@@ -371,7 +372,13 @@ public abstract sealed class Reducer implements AutoCloseable permits GradientRe
     return resources;
   }
 
-  private void enter(String call) {
+  /** Remembers why this rank is no longer in step with the others. */
+  final void fail(Throwable cause) {
+    failure = cause;
+  }
+
+  /** Lets this thread in, if nobody else is and the reducer can be used. */
+  final void enter(String call) {
     Thread current = Thread.currentThread();
     Thread other = user.compareAndExchange(null, current);
     if (other != null) {
@@ -391,7 +398,7 @@ public abstract sealed class Reducer implements AutoCloseable permits GradientRe
     }
   }
 
-  private void leave() {
+  final void leave() {
     user.set(null);
   }
 
@@ -432,7 +439,7 @@ public abstract sealed class Reducer implements AutoCloseable permits GradientRe
     }
   }
 
-  private void checkUsable(Stream other, String call) {
+  final void checkUsable(Stream other, String call) {
     Objects.requireNonNull(other, "stream");
     if (!other.open()) {
       throw new IllegalStateException("stream of " + call + " is closed: " + other);

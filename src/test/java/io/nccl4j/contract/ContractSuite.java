@@ -122,6 +122,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class ShardedReducers extends ShardedReducerContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Shrink extends ShrinkContract {
     @Override
     BackendUnderTest underTest() {
@@ -139,6 +147,14 @@ abstract class ContractSuite {
 
   @Nested
   class Streams extends StreamsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class Training extends TrainingContract {
     @Override
     BackendUnderTest underTest() {
       return ContractSuite.this.underTest();
