@@ -1,0 +1,133 @@
+package io.nccl4j.training;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.management.ThreadMXBean;
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Event;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.lang.management.ManagementFactory;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/**
+ * What a step of a reducer leaves for the garbage collector once a program is in its stride: what
+ * the same calls of streams, buffers and the communicator leave without it, and nothing more.
+ */
+class ReducerSteadyStateTest {
+  private static final int STEPS = 2000;
+  private static final ThreadMXBean THREADS = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+
+  private final Backend backend = Backend.reference(1);
+  private final Communicator comm =
+      backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+  private final Stream stream = comm.newStream();
+  private final Stream second = comm.newStream();
+  private final Event mark = comm.newEvent();
+  private final Event handOver = comm.newEvent();
+  private final Buffer bucket = comm.allocate(DataType.FLOAT32, 8);
+  private final Buffer slot = bucket.slice(4, 4);
+  private final Buffer value = comm.allocate(DataType.FLOAT32, 4);
+  private final Buffer other = comm.allocate(DataType.FLOAT32, 4);
+  private final Buffer gradient = comm.allocate(DataType.FLOAT32, 4);
+  private final Parameter copied = Parameter.of("copied", value, gradient);
+  private final Parameter inBucket = Parameter.of("in bucket", other);
+  private final List<Parameter> parameters = List.of(copied, inBucket);
+
+  @AfterEach
+  void close() {
+    stream.synchronize();
+    second.synchronize();
+    List.of(bucket, value, other, gradient).forEach(Buffer::close);
+    mark.close();
+    handOver.close();
+    second.close();
+    stream.close();
+    comm.close();
+    backend.close();
+  }
+
+  @Test
+  void aStepWithWholeGradientsAllocatesWhatItsCallsDo() {
+    try (GradientReducer reducer =
+        GradientReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
+      checkAsMuch(() -> reduce(reducer), this::reduceByHand);
+    }
+  }
+
+  @Test
+  void aStepWithShardsAllocatesWhatItsCallsDo() {
+    try (ShardedReducer reducer =
+        ShardedReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
+      Buffer shard = reducer.shards().getFirst().values();
+      checkAsMuch(
+          () -> {
+            reduce(reducer);
+            reducer.gather(stream);
+          },
+          () -> shardByHand(shard));
+    }
+  }
+
+  private void reduce(Reducer reducer) {
+    reducer.ready(inBucket, stream);
+    reducer.ready(copied, stream);
+    reducer.finish(stream);
+  }
+
+  private void pass(Stream from, Event event, Stream to) {
+    from.record(event);
+    to.waitFor(event);
+  }
+
+  private void reduceByHand() {
+    pass(stream, mark, second);
+    slot.copyFrom(gradient, second);
+    comm.allReduce(bucket, bucket, ReduceOp.AVG, second);
+    gradient.copyFrom(slot, second);
+    pass(second, handOver, stream);
+  }
+
+  private void shardByHand(Buffer shard) {
+    pass(stream, mark, second);
+    slot.copyFrom(gradient, second);
+    comm.reduceScatter(bucket, bucket, ReduceOp.AVG, second);
+    pass(second, handOver, stream);
+    pass(stream, handOver, second);
+    comm.allGather(shard, bucket, second);
+    value.copyFrom(slot, second);
+    value.copyFrom(slot, second);
+    bucket.fill((byte) 0, second);
+    pass(second, handOver, stream);
+  }
+
+  private void checkAsMuch(Runnable step, Runnable byHand) {
+    long more = Long.MAX_VALUE;
+    // The interpreter's last objects come to an end some time.
+    for (int attempt = 0; attempt < 20 && more >= STEPS; attempt++) {
+      more = allocated(step) - allocated(byHand);
+    }
+    long found = more;
+    assertTrue(more < STEPS, () -> found + " bytes more in " + STEPS + " steps");
+  }
+
+  /** Returns how many bytes this thread allocates in many steps. */
+  private long allocated(Runnable step) {
+    long before = THREADS.getCurrentThreadAllocatedBytes();
+    for (int i = 0; i < STEPS; i++) {
+      step.run();
+      if (i % 50 == 49) {
+        // The queue stays short, as a program's does.
+        stream.synchronize();
+      }
+    }
+    stream.synchronize();
+    return THREADS.getCurrentThreadAllocatedBytes() - before;
+  }
+}
