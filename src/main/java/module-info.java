@@ -7,6 +7,7 @@
  * The reference backend needs no such permission.
  */
 module io.nccl4j {
+  requires jdk.jfr;
   requires jdk.management;
   requires org.apache.logging.log4j;
 

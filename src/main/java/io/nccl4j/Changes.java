@@ -5,9 +5,9 @@ import java.lang.invoke.VarHandle;
 
 /**
  * Counts what a call that has been checked must be checked again for: buffers, streams,
- * communicators and created operators that end, a communicator's every other change of state, and
- * captures that begin, anywhere in the process. So the hot path compares one number where it would
- * look at each thing that it uses.
+ * communicators and created operators that end, a communicator's every other change of state,
+ * captures that begin, and recordings that begin, anywhere in the process. So the hot path compares
+ * one number where it would look at each thing that it uses.
  *
  * <p>The lower bits count the groups that are open, since a call must look for its own thread's:
  * there is room for a million, nested ones included.

@@ -2,8 +2,10 @@ package io.nccl4j;
 
 import java.time.Duration;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
@@ -77,6 +79,16 @@ public abstract sealed class Communicator implements AutoCloseable
   private volatile boolean stuck;
   private volatile UniqueId growId;
 
+  // What recordings know it by: the same on every rank, as is the number of a collective.
+  private Origin origin;
+  private volatile String identity = "";
+  private volatile int firstRank = -1;
+  private final Map<String, Integer> children = new HashMap<>();
+  private long collectives;
+  private long[] sends = {};
+  private long[] receives = {};
+  private boolean failureTold;
+
   /**
    * For the backends: makes a communicator that {@link #connect} will connect.
    *
@@ -85,9 +97,10 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param device the index of the device that this rank uses
    * @param rank this rank, or -1 where only connecting will tell
    * @param size the number of ranks, or -1 where only connecting will tell
+   * @param origin how it comes to be
    */
   protected Communicator(
-      Backend backend, CommunicatorConfig config, int device, int rank, int size) {
+      Backend backend, CommunicatorConfig config, int device, int rank, int size, Origin origin) {
     this.backend = backend;
     this.config = config;
     this.platform = backend.platform();
@@ -95,6 +108,7 @@ public abstract sealed class Communicator implements AutoCloseable
     this.place = platform.place(device);
     this.rank = rank;
     this.size = size;
+    this.origin = origin;
   }
 
   /** {@return the backend that made this communicator} */
@@ -184,6 +198,7 @@ public abstract sealed class Communicator implements AutoCloseable
     OperationCall known = send == null ? null : send.allReduce();
     if (known != null && known.isAllReduce(this, recv, op, stream)) {
       if (known.enter()) {
+        collectives++;
         known.launch(send, recv, op, stream);
         return;
       }
@@ -211,6 +226,9 @@ public abstract sealed class Communicator implements AutoCloseable
 
   private void rememberAllReduce(
       Buffer send, Buffer recv, ReduceOp op, Stream stream, long checkedAt) {
+    if (Tracing.on()) {
+      return;
+    }
     OperationCall known = send.allReduce();
     if (known != null && known.isAllReduce(this, recv, op, stream)) {
       known.launchedAt(checkedAt);
@@ -749,7 +767,17 @@ public abstract sealed class Communicator implements AutoCloseable
     if (!open()) {
       checkConnected();
     }
-    return findAsyncError();
+    return failure();
+  }
+
+  /** Returns what has failed, and lets a running recording know of the first failure. */
+  final Optional<NcclException> failure() {
+    Optional<NcclException> found = findAsyncError();
+    if (found.isPresent() && !failureTold) {
+      failureTold = true;
+      Tracing.tell(this, "failure", found.get());
+    }
+    return found;
   }
 
   /**
@@ -766,7 +794,7 @@ public abstract sealed class Communicator implements AutoCloseable
       aborted = true;
     }
     try {
-      abortConnection();
+      Tracing.step(this, "abort", this::abortConnection);
     } finally {
       if (streams.stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
@@ -818,9 +846,9 @@ public abstract sealed class Communicator implements AutoCloseable
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
       aborted = true;
-      return this::abortConnection;
+      return () -> Tracing.step(this, "abort", this::abortConnection);
     }
-    return before.open() ? this::closeNow : () -> {};
+    return before.open() ? () -> Tracing.step(this, "close", this::closeNow) : () -> {};
   }
 
   /**
@@ -865,6 +893,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (state.open()) {
       aborted = true;
       become(State.REVOKED);
+      Tracing.tell(this, "revoke", null);
     }
   }
 
@@ -881,6 +910,7 @@ public abstract sealed class Communicator implements AutoCloseable
   protected final synchronized void markSuspended(boolean suspended) {
     if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
       become(suspended ? State.SUSPENDED : State.CONNECTED);
+      Tracing.tell(this, suspended ? "suspend" : "resume", null);
     }
   }
 
@@ -985,6 +1015,17 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   private void connectNow() {
+    identity = origin.identity();
+    firstRank = origin.parent() == null ? -1 : origin.parent().firstRank();
+    try {
+      Tracing.step(this, origin.step(), this::connectOrAbort);
+    } finally {
+      // A parent need not live as long as its children.
+      origin = null;
+    }
+  }
+
+  private void connectOrAbort() {
     try {
       if (state != State.UNCONNECTED) {
         throw new CommunicatorAbortedException("connect", toString());
@@ -1099,6 +1140,53 @@ public abstract sealed class Communicator implements AutoCloseable
     return true;
   }
 
+  /** Returns how this communicator comes to be, or null if it is connected already. */
+  final Origin origin() {
+    return origin;
+  }
+
+  /** Returns the name that this communicator has in recordings, the same on every rank. */
+  final String identity() {
+    return identity;
+  }
+
+  /** Returns this rank's number in the communicator from which this one descends. */
+  final int firstRank() {
+    return firstRank < 0 ? rank : firstRank;
+  }
+
+  /** Returns this rank, or -1 if it is not known yet. */
+  final int rankIfKnown() {
+    return rank;
+  }
+
+  /** Returns the number of ranks, or -1 if it is not known yet. */
+  final int sizeIfKnown() {
+    return size;
+  }
+
+  /** Returns the number, from 1, of what is made of this communicator in some way. */
+  final int countChild(Origin child) {
+    synchronized (children) {
+      return children.merge(child.kind(), 1, Integer::sum);
+    }
+  }
+
+  /**
+   * Counts an operation that is about to be launched; returns its number among the collectives, or
+   * among the messages to or from its peer.
+   */
+  final long count(Operation operation, int peer) {
+    if (!operation.pointToPoint()) {
+      return ++collectives;
+    }
+    if (sends.length == 0) {
+      sends = new long[size];
+      receives = new long[size];
+    }
+    return ++(operation == Operation.SEND ? sends : receives)[peer];
+  }
+
   /** Launches an operation; unless it was refused, its stream now carries it. */
   private void launchAndCount(
       Operation operation,
@@ -1110,7 +1198,14 @@ public abstract sealed class Communicator implements AutoCloseable
       Stream stream) {
     boolean refused = false;
     try {
-      launch(operation, send, recv, count, op, peer, stream);
+      if (Tracing.on()) {
+        Span.enclose(
+            new OperationCall(operation, this, send, recv, count, op, peer, stream),
+            () -> launch(operation, send, recv, count, op, peer, stream));
+      } else {
+        count(operation, peer);
+        launch(operation, send, recv, count, op, peer, stream);
+      }
     } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
       refused = true;
       throw e;

@@ -5,6 +5,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * Operations that were captured from a stream once and are launched again and again, as one. On
@@ -26,7 +27,9 @@ import java.util.Set;
 public abstract sealed class Graph implements AutoCloseable
     permits Graph.Recorded, io.nccl4j.cuda.CudaGraph {
   private static final ThreadLocal<Boolean> CAPTURING = ThreadLocal.withInitial(() -> false);
+  private static final AtomicLong GRAPHS = new AtomicLong();
 
+  private final long number = GRAPHS.incrementAndGet();
   private final Platform platform;
   private final int device;
   private final List<List<GroupCall>> launches;
@@ -65,10 +68,12 @@ public abstract sealed class Graph implements AutoCloseable
     check(streams);
     List<Stream> begun = new ArrayList<>();
     List<Graph> graphs = new ArrayList<>();
+    List<GraphEvent> events = new ArrayList<>();
     boolean done = false;
     CAPTURING.set(true);
     try {
       for (Stream stream : streams) {
+        events.add(new GraphEvent("capture", stream));
         stream.startCapture();
         begun.add(stream);
       }
@@ -76,6 +81,10 @@ public abstract sealed class Graph implements AutoCloseable
       for (Stream stream : streams) {
         begun.remove(stream);
         graphs.add(stream.finishCapture());
+      }
+      for (int i = 0; i < graphs.size(); i++) {
+        graphs.get(i).fill(events.get(i));
+        events.get(i).commit();
       }
       done = true;
     } finally {
@@ -150,10 +159,35 @@ public abstract sealed class Graph implements AutoCloseable
       }
     }
     try {
-      replay(stream);
+      replayAndCount(stream);
     } finally {
       launches.forEach(together -> together.forEach(stream::carries));
     }
+  }
+
+  private void replayAndCount(Stream stream) {
+    if (!stream.capturesNatively()) {
+      // Its operations are counted, and recorded, as they are enqueued anew.
+      replay(stream);
+      return;
+    }
+    launches.forEach(Group::count);
+    if (Tracing.on()) {
+      GraphEvent event = new GraphEvent("launch", stream);
+      fill(event);
+      Span.enclose(event, stream, () -> replay(stream));
+    } else {
+      replay(stream);
+    }
+  }
+
+  final long number() {
+    return number;
+  }
+
+  private void fill(GraphEvent event) {
+    List<GroupCall> calls = launches.stream().flatMap(List::stream).toList();
+    event.of(this, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
   }
 
   /**

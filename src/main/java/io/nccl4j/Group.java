@@ -445,8 +445,27 @@ public final class Group {
     launchTogether(calls, null);
   }
 
-  /** Launches checked calls, which may be of one communicator only. */
+  /** Counts and launches checked calls, which may be of one communicator only. */
   private static void launchTogether(List<GroupCall> calls, Communicator only) {
+    if (Tracing.on()) {
+      Span.enclose(calls, () -> launchByBackends(calls, only));
+      return;
+    }
+    count(calls);
+    launchByBackends(calls, only);
+  }
+
+  /** Counts calls that run now; what is captured counts when its graph is launched. */
+  static void count(List<GroupCall> calls) {
+    // By index: an iterator would be an object.
+    for (int i = 0; i < calls.size(); i++) {
+      if (calls.get(i) instanceof OperationCall one && !one.stream().captured()) {
+        one.communicator().count(one.operation(), one.peer());
+      }
+    }
+  }
+
+  private static void launchByBackends(List<GroupCall> calls, Communicator only) {
     if (only != null) {
       only.backend().launchGroup(calls, only);
       return;

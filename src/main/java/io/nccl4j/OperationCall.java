@@ -111,10 +111,10 @@ public final class OperationCall implements GroupCall {
 
   /**
    * Says that all checks have been made at some of the changes, and that the call was launched; an
-   * all-reduce is then remembered.
+   * all-reduce is then remembered, unless calls are recorded, which only checked ones are.
    */
   void launchedAt(long changes) {
-    if (checkedAt != changes) {
+    if (checkedAt != changes && !Tracing.on()) {
       checkedAt = changes;
       if (operation == Operation.ALL_REDUCE
           && entrance != null

@@ -8,6 +8,7 @@ import java.util.Objects;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
 
 /**
  * A queue of work on one device: what is enqueued runs in order, and the call that enqueues it does
@@ -29,6 +30,9 @@ public abstract sealed class Stream implements AutoCloseable
   private static final Duration COPY_TIMEOUT = Duration.ofSeconds(30);
   private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
 
+  private static final AtomicLong STREAMS = new AtomicLong();
+
+  private final long number = STREAMS.incrementAndGet();
   private final Platform platform;
   private final int device;
   // Whose failures a wait on this stream must tell. Checked on the hot path by one comparison; the
@@ -67,6 +71,11 @@ public abstract sealed class Stream implements AutoCloseable
   /** {@return the platform of the stream's backend} */
   public final Platform platform() {
     return platform;
+  }
+
+  /** {@return the number of this stream in its process, from 1, by which recordings name it} */
+  public final long number() {
+    return number;
   }
 
   /** {@return the device that runs this stream's work} */
@@ -472,7 +481,7 @@ public abstract sealed class Stream implements AutoCloseable
         throw new CommunicatorAbortedException(function, user.toString());
       }
       if (user.open()) {
-        user.findAsyncError()
+        user.failure()
             .ifPresent(
                 failure -> {
                   throw failure;
@@ -496,6 +505,15 @@ public abstract sealed class Stream implements AutoCloseable
     }
     return failure;
   }
+
+  /**
+   * Launches operations of this stream while a recording runs, and sees to it that the span hears
+   * when the stream begins and ends them.
+   *
+   * @param span what records them
+   * @param launch enqueues them, from this thread
+   */
+  protected abstract void enclose(Span span, Runnable launch);
 
   /**
    * Does what {@link #synchronize(Duration)} promises.

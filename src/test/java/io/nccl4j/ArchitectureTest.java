@@ -34,7 +34,7 @@ class ArchitectureTest {
   private static final String INTERNAL = "io.nccl4j.internal..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
-    "java..", "javax.crypto..", "com.sun.management", "org.apache.logging.log4j"
+    "java..", "javax.crypto..", "jdk.jfr", "com.sun.management", "org.apache.logging.log4j"
   };
 
   private static final JavaClasses LIBRARY =
@@ -89,7 +89,8 @@ class ArchitectureTest {
         .and()
         .doNotHaveFullyQualifiedName(Backend.class.getName())
         .should()
-        .onlyDependOnClassesThat(resideInAnyPackage(CONTRACT, "java..", "org.apache.logging.log4j"))
+        .onlyDependOnClassesThat(
+            resideInAnyPackage(CONTRACT, "java..", "jdk.jfr", "org.apache.logging.log4j"))
         .check(LIBRARY);
   }
 

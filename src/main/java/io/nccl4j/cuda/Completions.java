@@ -1,6 +1,8 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.CudaException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudaHostFn_t;
 import java.lang.foreign.Arena;
@@ -18,23 +20,25 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * The stages that complete when a stream has come to them.
+ * What waits for a stream to come to where it is: the stages that complete then, and the spans that
+ * are over.
  *
  * <p>The device calls back when it gets there, but never after an error, and a collective whose
- * peer has died never ends. So a watcher also looks at each stream with a pending stage from time
- * to time, and ends the stage with the stream's failure.
+ * peer has died never ends. So a watcher also looks at each stream with a long wait from time to
+ * time, and ends the wait with the stream's failure.
  *
- * <p>Callbacks run in a thread of the driver's, where nothing may call CUDA: stages are completed
- * in a thread of our own.
+ * <p>Callbacks run in a thread of the driver's, where nothing may call CUDA: waits end in a thread
+ * of our own.
  */
 final class Completions {
   private static final Logger LOG = LogManager.getLogger(Completions.class);
   private static final long WATCH_MILLIS = 100;
+  private static final long NANOS_PER_MILLI = 1_000_000;
   private static final Map<Long, Pending> PENDING = new ConcurrentHashMap<>();
   private static final AtomicLong NEXT_ID = new AtomicLong(1);
   private static final AtomicBoolean WATCHING = new AtomicBoolean();
 
-  // One function for all stages, told apart by the number that comes as its argument; it lives as
+  // One function for all waits, told apart by the number that comes as its argument; it lives as
   // long as the process.
   private static final MemorySegment CALLBACK =
       cudaHostFn_t.allocate(Completions::called, Arena.global());
@@ -42,8 +46,64 @@ final class Completions {
       Executors.newCachedThreadPool(
           Thread.ofPlatform().daemon().name("nccl4j-completion-", 0).factory());
 
+  /** What waits for a stream to come to where it is now. */
+  private interface Waiter {
+    /** Hears, in the driver's thread, that the stream has come there. */
+    void reached();
+
+    /** Returns what has failed once the stream has come there, or null. */
+    RuntimeException failure();
+
+    /** Hears, in a thread of our own, that the wait is over, and what has failed, or null. */
+    void end(RuntimeException failure);
+  }
+
   /** A stage that waits for its stream. */
-  private record Pending(CudaStream stream, CompletableFuture<Void> stage, long since) {
+  private record Stage(CudaStream stream, CompletableFuture<Void> future) implements Waiter {
+    @Override
+    public void reached() {
+      // It completes in a thread of our own.
+    }
+
+    @Override
+    public RuntimeException failure() {
+      return stream.failure();
+    }
+
+    @Override
+    public void end(RuntimeException failure) {
+      if (failure == null) {
+        future.complete(null);
+      } else {
+        future.completeExceptionally(failure);
+      }
+    }
+  }
+
+  /** A span that is over when its stream has come there. */
+  private record Recorded(CudaStream stream, Span span) implements Waiter {
+    @Override
+    public void reached() {
+      stream.reached(span);
+    }
+
+    @Override
+    public RuntimeException failure() {
+      // The device has come here without an error of its own.
+      return stream.failureOfUsers();
+    }
+
+    @Override
+    public void end(RuntimeException failure) {
+      span.ended(failure);
+    }
+  }
+
+  private record Pending(CudaStream stream, Waiter waiter, long since) {
+    boolean watched() {
+      return System.nanoTime() - since > WATCH_MILLIS * NANOS_PER_MILLI;
+    }
+
     boolean overdue() {
       return System.nanoTime() - since > Stream.DEFAULT_TIMEOUT.toNanos();
     }
@@ -53,8 +113,18 @@ final class Completions {
 
   static CompletionStage<Void> of(CudaStream stream) {
     CompletableFuture<Void> stage = new CompletableFuture<>();
+    await(stream, new Stage(stream, stage));
+    return stage.minimalCompletionStage();
+  }
+
+  /** Tells a span when its stream has come to where it is now. */
+  static void tell(CudaStream stream, Span span) {
+    await(stream, new Recorded(stream, span));
+  }
+
+  private static void await(CudaStream stream, Waiter waiter) {
     long id = NEXT_ID.getAndIncrement();
-    PENDING.put(id, new Pending(stream, stage, System.nanoTime()));
+    PENDING.put(id, new Pending(stream, waiter, System.nanoTime()));
     boolean called = false;
     try {
       stream.callBack(CALLBACK, id);
@@ -65,10 +135,9 @@ final class Completions {
       }
     }
     watch();
-    return stage.minimalCompletionStage();
   }
 
-  /** Ends the pending stages of a stream that is given up. */
+  /** Ends the waits for a stream that is given up. */
   static void fail(CudaStream stream, RuntimeException failure) {
     PENDING.forEach(
         (id, pending) -> {
@@ -80,33 +149,23 @@ final class Completions {
 
   private static void called(MemorySegment id) {
     try {
-      COMPLETERS.execute(() -> reached(id.address()));
+      Pending pending = PENDING.get(id.address());
+      if (pending != null) {
+        pending.waiter().reached();
+        COMPLETERS.execute(() -> end(id.address(), pending.waiter().failure()));
+      }
     } catch (Throwable e) {
-      // An exception that left this method would end the process. The watcher finds the stage
+      // An exception that left this method would end the process. The watcher finds the wait
       // again, since its stream is then complete.
-      LOG.warn("no thread to complete a stage; the watcher will", e);
+      LOG.warn("no thread to end a wait for a stream; the watcher will", e);
     }
   }
 
-  private static void reached(long id) {
-    Pending pending = PENDING.get(id);
-    if (pending != null) {
-      end(id, pending.stream().failure());
-    }
-  }
-
-  /**
-   * Completes a stage, exceptionally if there is a failure; only the first call for a stage does.
-   */
+  /** Ends a wait, with what has failed, or null; only the first call for it does. */
   private static void end(long id, RuntimeException failure) {
     Pending pending = PENDING.remove(id);
-    if (pending == null) {
-      return;
-    }
-    if (failure == null) {
-      pending.stage().complete(null);
-    } else {
-      pending.stage().completeExceptionally(failure);
+    if (pending != null) {
+      pending.waiter().end(failure);
     }
   }
 
@@ -120,10 +179,10 @@ final class Completions {
   private static void look() {
     while (true) {
       pause();
-      PENDING.forEach(Completions::look);
+      PENDING.forEach(Completions::lookOrEnd);
       if (PENDING.isEmpty()) {
         WATCHING.set(false);
-        // A stage that came between the look and the line above found a watcher and started none.
+        // A wait that came between the look and the line above found a watcher and started none.
         if (PENDING.isEmpty() || !WATCHING.compareAndSet(false, true)) {
           return;
         }
@@ -131,8 +190,20 @@ final class Completions {
     }
   }
 
+  private static void lookOrEnd(long id, Pending pending) {
+    try {
+      look(id, pending);
+    } catch (CudaException broken) {
+      COMPLETERS.execute(() -> end(id, broken));
+    }
+  }
+
   private static void look(long id, Pending pending) {
     CudaStream stream = pending.stream();
+    // One that has only just come may not have reached the device; a capture suffers no questions.
+    if (!pending.watched() || stream.capturing()) {
+      return;
+    }
     RuntimeException failure = stream.failure();
     if (failure != null || stream.idle()) {
       COMPLETERS.execute(() -> end(id, failure));

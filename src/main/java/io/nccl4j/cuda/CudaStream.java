@@ -9,6 +9,7 @@ import io.nccl4j.GroupCall;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
+import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
@@ -42,6 +43,8 @@ public final class CudaStream extends Stream {
   private final boolean foreign;
   private final Staging staging = new Staging(this);
   private boolean destroyed;
+  // When the last recorded span was over: as far as is known, the next one did not begin before.
+  private volatile long lastSpanOver = System.nanoTime();
 
   private CudaStream(MemorySegment handle, int device, boolean foreign) {
     super(Platform.CUDA, device);
@@ -225,6 +228,16 @@ public final class CudaStream extends Stream {
     }
   }
 
+  /** Returns what is wrong with the communicators that use this stream, or null. */
+  RuntimeException failureOfUsers() {
+    try {
+      throwFailureOfUsers("cudaLaunchHostFunc");
+      return null;
+    } catch (NcclException failure) {
+      return failure;
+    }
+  }
+
   private synchronized boolean destroyed() {
     return destroyed;
   }
@@ -242,6 +255,49 @@ public final class CudaStream extends Stream {
   void callBack(MemorySegment function, long argument) {
     MemorySegment data = MemorySegment.ofAddress(argument);
     call("cudaLaunchHostFunc", () -> cudart_h.cudaLaunchHostFunc(handle, function, data));
+  }
+
+  @Override
+  protected void enclose(Span span, Runnable launch) {
+    launch.run();
+    try {
+      if (!capturing()) {
+        Completions.tell(this, span);
+      }
+    } catch (CudaException failure) {
+      // The operations are launched; whoever waits for the stream hears what is wrong with it.
+      span.ended(failure);
+    }
+  }
+
+  /**
+   * Returns whether the stream is being captured, be it by somebody who has not said so here. One
+   * that is gone is not. An error is for the next call to find.
+   */
+  boolean capturing() {
+    return CudaDevices.on(
+        device(),
+        () -> {
+          synchronized (this) {
+            return !destroyed && askWhetherCapturing();
+          }
+        });
+  }
+
+  private boolean askWhetherCapturing() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment status = arena.allocate(ValueLayout.JAVA_INT);
+      int result = cudart_h.cudaStreamIsCapturing(handle, status);
+      // The legacy stream, which would join the capture of another one.
+      return result == cudart_h.cudaErrorStreamCaptureImplicit()
+          || status.get(ValueLayout.JAVA_INT, 0) != cudart_h.cudaStreamCaptureStatusNone();
+    }
+  }
+
+  /** Tells a span that the device has just come to its end. */
+  void reached(Span span) {
+    span.begunSince(lastSpanOver);
+    lastSpanOver = span.finished();
   }
 
   @Override

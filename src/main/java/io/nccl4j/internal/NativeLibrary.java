@@ -86,7 +86,7 @@ public final class NativeLibrary {
         found = loaded;
         if (found == null) {
           checkNativeAccess();
-          found = search();
+          found = searchAndTell();
           LOG.info("{} {} loaded from {}", label, found.version(), found.path());
           loaded = found;
         }
@@ -132,6 +132,23 @@ public final class NativeLibrary {
 
   private String variable() {
     return "NCCL4J_" + label.toUpperCase(Locale.ROOT) + "_LIBRARY";
+  }
+
+  private Loaded searchAndTell() {
+    LibraryEvent event = new LibraryEvent();
+    event.library = label;
+    event.begin();
+    try {
+      Loaded found = search();
+      event.version = found.version();
+      event.path = found.path().toString();
+      return found;
+    } catch (LibraryNotFoundException none) {
+      event.error = none.getMessage();
+      throw none;
+    } finally {
+      event.commit();
+    }
   }
 
   private Loaded search() {

@@ -1,5 +1,6 @@
 package io.nccl4j.nccl;
 
+import io.nccl4j.Origin;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
@@ -26,6 +27,9 @@ sealed interface Making {
 
   /** Returns what the ranks that are made together have in common; called once. */
   Object world();
+
+  /** Returns what recordings tell the ranks' new ends by. */
+  Origin origin();
 
   /** Waits for what must be over before the call. */
   default void prepare() {
@@ -63,6 +67,11 @@ sealed interface Making {
     }
 
     @Override
+    public Origin origin() {
+      return Origin.init(List.of(id));
+    }
+
+    @Override
     public String function() {
       return "ncclCommInitRankConfig";
     }
@@ -88,6 +97,11 @@ sealed interface Making {
     }
 
     @Override
+    public Origin origin() {
+      return Origin.init(ids);
+    }
+
+    @Override
     public String function() {
       return "ncclCommInitRankScalable";
     }
@@ -106,6 +120,11 @@ sealed interface Making {
     @Override
     public Object world() {
       return parent.children().nextWorld(color);
+    }
+
+    @Override
+    public Origin origin() {
+      return Origin.split(parent, color);
     }
 
     @Override
@@ -132,6 +151,11 @@ sealed interface Making {
     @Override
     public Object world() {
       return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
+    @Override
+    public Origin origin() {
+      return Origin.shrink(parent, excluded);
     }
 
     @Override
@@ -186,6 +210,11 @@ sealed interface Making {
     }
 
     @Override
+    public Origin origin() {
+      return Origin.grow(parent, id);
+    }
+
+    @Override
     public void prepare() {
       parent.finishOperations(function());
     }
@@ -214,6 +243,11 @@ sealed interface Making {
     public Object world() {
       // The old ranks do not learn the id: with them it has nothing in common here.
       return id;
+    }
+
+    @Override
+    public Origin origin() {
+      return Origin.join(id);
     }
 
     @Override

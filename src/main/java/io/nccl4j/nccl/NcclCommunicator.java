@@ -92,7 +92,7 @@ public final class NcclCommunicator extends Communicator {
 
   NcclCommunicator(
       NcclBackend backend, NcclConfig settings, int device, int rank, int size, Making making) {
-    super(backend, settings.common(), device, rank, size);
+    super(backend, settings.common(), device, rank, size, making.origin());
     making.check(backend.version());
     NativeConfig.check(settings, backend.version());
     this.backend = backend;

@@ -8,6 +8,7 @@ import io.nccl4j.Entrance;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
+import io.nccl4j.Origin;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
@@ -69,7 +70,7 @@ public final class ReferenceCommunicator extends Communicator {
       int rank,
       int device,
       CommunicatorConfig config) {
-    super(backend, config, device, rank, size);
+    super(backend, config, device, rank, size, Origin.init(List.of(id)));
     this.backend = backend;
     this.site = site;
     this.entry = deadline -> visit(Gathering.CONNECT, id, size, rank, deadline);
@@ -77,8 +78,8 @@ public final class ReferenceCommunicator extends Communicator {
 
   /** Makes the end of a rank that comes from a meeting. */
   private ReferenceCommunicator(
-      ReferenceBackend backend, Site site, CommunicatorConfig config, int device) {
-    super(backend, config, device, -1, -1);
+      ReferenceBackend backend, Site site, CommunicatorConfig config, int device, Origin origin) {
+    super(backend, config, device, -1, -1, origin);
     this.backend = backend;
     this.site = site;
   }
@@ -92,15 +93,17 @@ public final class ReferenceCommunicator extends Communicator {
       int rank,
       int device,
       CommunicatorConfig config) {
-    ReferenceCommunicator made = new ReferenceCommunicator(backend, site, config, device);
+    ReferenceCommunicator made =
+        new ReferenceCommunicator(backend, site, config, device, Origin.join(id));
     made.entry = deadline -> made.visit(Occasion.GROW, id, newSize, rank, deadline);
     return made;
   }
 
   /** Makes the end of a rank of this communicator in one that is made of it. */
   private ReferenceCommunicator child(
-      CommunicatorConfig childConfig, Function<ReferenceCommunicator, Entry> way) {
-    ReferenceCommunicator made = new ReferenceCommunicator(backend, site, childConfig, device());
+      CommunicatorConfig childConfig, Origin origin, Function<ReferenceCommunicator, Entry> way) {
+    ReferenceCommunicator made =
+        new ReferenceCommunicator(backend, site, childConfig, device(), origin);
     made.entry = way.apply(made);
     return made;
   }
@@ -158,6 +161,7 @@ public final class ReferenceCommunicator extends Communicator {
     int wanted = color == NO_COLOR ? Meeting.NO_COLOR : color;
     return child(
         childConfig,
+        Origin.split(this, color),
         made ->
             deadline -> {
               Occasion now = member.next(Occasion.SPLIT, new BitSet());
@@ -172,6 +176,7 @@ public final class ReferenceCommunicator extends Communicator {
     excludedRanks.forEach(excluded::set);
     return child(
         childConfig,
+        Origin.shrink(this, excludedRanks),
         made ->
             deadline -> {
               if (mode == ShrinkMode.ABORT_FIRST) {
@@ -198,6 +203,7 @@ public final class ReferenceCommunicator extends Communicator {
   protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
     return child(
         childConfig,
+        Origin.grow(this, id),
         made ->
             deadline -> {
               finishOperations(Occasion.GROW);

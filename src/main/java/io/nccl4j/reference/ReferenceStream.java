@@ -8,6 +8,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Platform;
 import io.nccl4j.Result;
+import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -15,7 +16,6 @@ import java.time.Duration;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -31,7 +31,6 @@ import org.apache.logging.log4j.Logger;
  * told when the stream is closed is logged.
  */
 public final class ReferenceStream extends Stream {
-  private static final AtomicLong STREAMS = new AtomicLong();
   private static final long YIELDING_NANOS = 50_000;
 
   /** How long an idle worker still knows how to read the memory that it has worked on. */
@@ -41,17 +40,21 @@ public final class ReferenceStream extends Stream {
   private final TaskQueue queue = new TaskQueue();
   // Held by whoever appends to the queue, and by an upload that bypasses it.
   private final Object producers = new Object();
+  // What records the tasks that are appended; under the producers' lock.
+  private SpanTasks recording;
   // Where others wait for the worker; wakeAt is how much must be finished for any of them.
   private final Object progress = new Object();
   private volatile long wakeAt = Long.MAX_VALUE;
   private volatile NcclException failure;
+  // What the worker's task has failed with, whether that is the first failure or not.
+  private NcclException failureOfTask;
   private volatile boolean closed;
   private volatile Thread worker;
   private volatile boolean workerAsleep;
 
   ReferenceStream(int device) {
     super(Platform.HOST, device);
-    this.name = "nccl4j-stream-" + STREAMS.incrementAndGet() + "-device-" + device;
+    this.name = "nccl4j-stream-" + number() + "-device-" + device;
   }
 
   /** Appends one operation of a communicator. */
@@ -101,7 +104,26 @@ public final class ReferenceStream extends Stream {
       // Known only when it runs, or a stream would for ever wait for a thread that never started.
       worker = Thread.ofPlatform().daemon().name(name).start(this::work);
     }
-    return queue.claim();
+    Task task = queue.claim();
+    task.recorded = recording;
+    if (recording != null) {
+      recording.add();
+    }
+    return task;
+  }
+
+  @Override
+  protected void enclose(Span span, Runnable launch) {
+    SpanTasks tasks = new SpanTasks(span);
+    synchronized (producers) {
+      recording = tasks;
+      try {
+        launch.run();
+      } finally {
+        recording = null;
+      }
+    }
+    tasks.allThere();
   }
 
   private void wakeWorker() {
@@ -115,6 +137,11 @@ public final class ReferenceStream extends Stream {
     Work[] single = new Work[1];
     while (awaitTask()) {
       Task task = queue.first();
+      SpanTasks recorded = task.recorded;
+      if (recorded != null) {
+        failureOfTask = null;
+        recorded.begin();
+      }
       try {
         if (task.action != null) {
           task.action.run(patience);
@@ -123,6 +150,9 @@ public final class ReferenceStream extends Stream {
         }
       } catch (RuntimeException | Error e) {
         note(typed(e));
+      }
+      if (recorded != null) {
+        recorded.end(failureOfTask);
       }
       task.clear();
       queue.finish();
@@ -179,8 +209,11 @@ public final class ReferenceStream extends Stream {
 
   /** Keeps what has failed, for whoever asks; null is nothing. */
   void note(NcclException failed) {
-    if (failed != null && failure == null) {
-      failure = failed;
+    if (failed != null) {
+      failureOfTask = failed;
+      if (failure == null) {
+        failure = failed;
+      }
     }
   }
 

@@ -15,10 +15,13 @@ final class Task {
   Member member;
   long ticket;
   Action action;
+  // What records it, or null.
+  SpanTasks recorded;
 
   void clear() {
     call.clear();
     member = null;
     action = null;
+    recorded = null;
   }
 }

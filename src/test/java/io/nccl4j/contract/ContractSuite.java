@@ -82,6 +82,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class Recordings extends RecordingsContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class ReducerArguments extends ReducerArgumentsContract {
     @Override
     BackendUnderTest underTest() {

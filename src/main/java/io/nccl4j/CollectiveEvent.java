@@ -1,0 +1,94 @@
+package io.nccl4j;
+
+import jdk.jfr.Category;
+import jdk.jfr.DataAmount;
+import jdk.jfr.Description;
+import jdk.jfr.Event;
+import jdk.jfr.Frequency;
+import jdk.jfr.Label;
+import jdk.jfr.Name;
+import jdk.jfr.StackTrace;
+import jdk.jfr.Timespan;
+
+/** One operation of one rank, from the call that enqueued it until its stream has passed it. */
+@Name("io.nccl4j.Collective")
+@Label("Collective")
+@Category("nccl4j")
+@Description("A collective, send or receive of one rank, from its call to its completion")
+@StackTrace(false)
+final class CollectiveEvent extends Event {
+  @Label("Operation")
+  @Description("The method of Communicator that enqueued it")
+  String operation;
+
+  @Label("Communicator")
+  @Description("The same on every rank of it")
+  String communicator;
+
+  @Label("Sequence Number")
+  @Description(
+      "Of this communicator's collectives, from 1, the same on every rank; of a send or receive,"
+          + " among those to or from this peer")
+  long sequence;
+
+  @Label("Rank")
+  int rank;
+
+  @Label("Ranks")
+  int ranks;
+
+  @Label("First Rank")
+  @Description("The rank in the communicator from which this one descends")
+  int firstRank;
+
+  @Label("Peer")
+  @Description("The root or the peer, or -1")
+  int peer;
+
+  @Label("Device")
+  int device;
+
+  @Label("Stream")
+  @Description("The stream's number in its process")
+  long stream;
+
+  @Label("Group")
+  @Description("A number that what was launched together in this process has in common, or 0")
+  long group;
+
+  @Label("Type")
+  String type;
+
+  @Label("Reduction")
+  @Description("How elements are combined, or nothing")
+  String reduction;
+
+  @Label("Count")
+  @Description("The count that the C function takes, in elements")
+  long count;
+
+  @Label("Bytes")
+  @Description("The size that bandwidths are counted by, as nccl-tests does")
+  @DataAmount
+  long bytes;
+
+  @Label("Queued")
+  @Description("From the call until the stream came to it; the rest of the duration it ran")
+  @Timespan(Timespan.NANOSECONDS)
+  long queued;
+
+  @Label("Bus Bandwidth")
+  @Description("Bytes over the time that it ran, times the factor of nccl-tests; 0 if it failed")
+  @DataAmount
+  @Frequency
+  long busBandwidth;
+
+  @Label("Error")
+  @Description("Why it failed, or nothing")
+  String error;
+
+  // Not recorded: what the rest is worked out from when the operation has ended.
+  transient Communicator of;
+  transient double busBytes;
+  transient boolean abortedThen;
+}

@@ -1,0 +1,91 @@
+package io.nccl4j;
+
+import java.util.List;
+import java.util.Objects;
+import java.util.SortedSet;
+
+/**
+ * For the backends: how a communicator comes to be, and what recordings call it. Every rank of a
+ * communicator finds the same name without asking the others; only those that join one that grows
+ * know no more than its id, by whose fingerprint they call it.
+ *
+ * @param step how it is made: {@code init}, {@code split}, {@code shrink}, {@code grow} or {@code
+ *     join}
+ * @param parent what it is made of, or null
+ * @param fingerprint that of its unique id, or null where this rank does not have the id
+ * @param choice what tells it from what else the parent's ranks make at the same time
+ */
+public record Origin(String step, Communicator parent, String fingerprint, String choice) {
+  /** For shrinks: so many ranks are told by their numbers, more by a fingerprint. */
+  private static final int FEW = 8;
+
+  /**
+   * {@return the origin of a communicator that is made by its ids}
+   *
+   * @param ids the ids
+   */
+  public static Origin init(List<UniqueId> ids) {
+    int hash = ids.size() == 1 ? ids.getFirst().hashCode() : ids.hashCode();
+    return new Origin("init", null, hex(hash), "");
+  }
+
+  /**
+   * {@return the origin of a new rank's end of a communicator that grows}
+   *
+   * @param growId the id of the grow
+   */
+  public static Origin join(UniqueId growId) {
+    return new Origin("join", null, hex(growId.hashCode()), "");
+  }
+
+  /**
+   * {@return the origin of a part of a communicator}
+   *
+   * @param parent the communicator that is split
+   * @param color the part, or a negative number for none
+   */
+  public static Origin split(Communicator parent, int color) {
+    return new Origin("split", parent, null, color < 0 ? "" : "." + color);
+  }
+
+  /**
+   * {@return the origin of what is left of a communicator}
+   *
+   * @param parent the communicator that shrinks
+   * @param excluded the ranks that are left out
+   */
+  public static Origin shrink(Communicator parent, SortedSet<Integer> excluded) {
+    String ranks =
+        excluded.size() > FEW
+            ? hex(excluded.hashCode())
+            : String.join(",", excluded.stream().map(Object::toString).toList());
+    return new Origin("shrink", parent, null, "-" + ranks);
+  }
+
+  /**
+   * {@return the origin of a rank's new end of its communicator, which grows}
+   *
+   * @param parent the communicator that grows
+   * @param id the id, or null on the ranks that did not make it
+   */
+  public static Origin grow(Communicator parent, UniqueId id) {
+    return new Origin("grow", parent, id == null ? null : hex(id.hashCode()), "");
+  }
+
+  /** Returns the name, which for a child counts what the parent has made; called once. */
+  String identity() {
+    return parent == null
+        ? Objects.requireNonNull(fingerprint)
+        : parent.identity() + "/" + step + parent.countChild(this) + choice;
+  }
+
+  /** Returns what the parent counts together: a shrink is known only to the ranks that stay. */
+  String kind() {
+    return step.equals("shrink") ? step + choice : step;
+  }
+
+  private static String hex(int hash) {
+    String digits = Integer.toHexString(hash);
+    return "0".repeat(2 * Integer.BYTES - digits.length()) + digits;
+  }
+}

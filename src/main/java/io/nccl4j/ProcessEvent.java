@@ -1,0 +1,33 @@
+package io.nccl4j;
+
+import jdk.jfr.Category;
+import jdk.jfr.Description;
+import jdk.jfr.Event;
+import jdk.jfr.Label;
+import jdk.jfr.Name;
+import jdk.jfr.Period;
+import jdk.jfr.StackTrace;
+
+/** Which process recorded, for whoever puts the recordings of several together. */
+@Name("io.nccl4j.Process")
+@Label("Process")
+@Category("nccl4j")
+@Description("The process that recorded, and whose clock its times are of")
+@Period("everyChunk")
+@StackTrace(false)
+final class ProcessEvent extends Event {
+  @Label("Process Id")
+  long pid;
+
+  @Label("Host")
+  @Description("The host's name, as the process sees it")
+  String host;
+
+  @Label("Clock")
+  @Description("The kernel's boot id: processes that have the same one share a clock")
+  String clock;
+
+  @Label("Library")
+  @Description("The version of nccl4j")
+  String library;
+}

@@ -1,0 +1,161 @@
+package io.nccl4j;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * For the backends: what is recorded of the operations that one stream carries together, from the
+ * call that enqueues them until the stream has passed them. Any thread may tell how far they are.
+ */
+public final class Span {
+  private static final AtomicLong GROUPS = new AtomicLong();
+  private static final double NANOS_PER_SECOND = 1e9;
+
+  private final Stream stream;
+  private final List<CollectiveEvent> collectives = new ArrayList<>();
+  // The launch of a graph, or null.
+  private final GraphEvent graph;
+  private final long enqueuedAt = System.nanoTime();
+  private long begunAt = enqueuedAt;
+  private long finishedAt;
+  private boolean finished;
+  private boolean ended;
+
+  private Span(Stream stream, GraphEvent graph) {
+    this.stream = stream;
+    this.graph = graph;
+  }
+
+  /** Launches one operation, and has its stream tell of it. */
+  static void enclose(OperationCall call, Runnable launch) {
+    Span span = new Span(call.stream(), null);
+    span.add(call, 0);
+    span.enclose(launch);
+  }
+
+  /** Launches operations together, and has the stream of each tell of it. */
+  static void enclose(List<GroupCall> calls, Runnable launch) {
+    long group = GROUPS.incrementAndGet();
+    // In one order for all threads, since a stream may be locked meanwhile.
+    SortedMap<Stream, Span> spans = new TreeMap<>(Comparator.comparing(Stream::number));
+    for (GroupCall call : calls) {
+      if (call instanceof OperationCall one && !one.stream().captured()) {
+        spans.computeIfAbsent(one.stream(), stream -> new Span(stream, null)).add(one, group);
+      }
+    }
+    Runnable nested = launch;
+    for (Span span : spans.values()) {
+      Runnable inner = nested;
+      nested = () -> span.enclose(inner);
+    }
+    nested.run();
+  }
+
+  /** Launches a graph, and has the stream tell of it. */
+  static void enclose(GraphEvent graph, Stream stream, Runnable launch) {
+    new Span(stream, graph).enclose(launch);
+  }
+
+  private void add(OperationCall call, long group) {
+    Communicator communicator = call.communicator();
+    Operation operation = call.operation();
+    DataType type = (call.send() == null ? call.recv() : call.send()).type();
+    CollectiveEvent event = new CollectiveEvent();
+    event.begin();
+    event.of = communicator;
+    event.operation = operation.method();
+    event.communicator = communicator.identity();
+    event.sequence = communicator.count(operation, call.peer());
+    event.rank = communicator.rank();
+    event.ranks = communicator.size();
+    event.firstRank = communicator.firstRank();
+    event.peer = call.peer();
+    event.device = communicator.device();
+    event.stream = stream.number();
+    event.group = group;
+    event.type = type.toString();
+    event.reduction = call.op() == null ? null : call.op().toString();
+    event.count = call.count();
+    event.bytes = operation.bytes(call.count(), type, communicator.size());
+    event.busBytes = event.bytes * operation.busFactor(communicator.size());
+    collectives.add(event);
+  }
+
+  private void enclose(Runnable launch) {
+    try {
+      stream.enclose(this, launch);
+    } catch (Throwable failure) {
+      ended(failure);
+      throw failure;
+    }
+  }
+
+  /** Says that the stream has come to the operations, unless that has been said before. */
+  public synchronized void begun() {
+    if (begunAt == enqueuedAt) {
+      begunAt = System.nanoTime();
+    }
+  }
+
+  /**
+   * Says that the stream cannot have come to the operations before a moment.
+   *
+   * @param nanos the moment, as {@link System#nanoTime} has it
+   */
+  public synchronized void begunSince(long nanos) {
+    if (nanos - enqueuedAt > 0) {
+      begunAt = nanos;
+    }
+  }
+
+  /**
+   * Says that the operations are over, as far as is known; what is said last counts.
+   *
+   * @return the moment, as {@link System#nanoTime} has it
+   */
+  public synchronized long finished() {
+    for (CollectiveEvent event : collectives) {
+      event.end();
+      // An abort ends operations as if they were finished.
+      event.abortedThen = event.of.aborted();
+    }
+    if (graph != null) {
+      graph.end();
+    }
+    finished = true;
+    finishedAt = System.nanoTime();
+    return finishedAt;
+  }
+
+  /**
+   * Says that no more will be said, and records it all; only the first call does.
+   *
+   * @param failure why the operations were not finished, or null
+   */
+  public synchronized void ended(Throwable failure) {
+    if (ended) {
+      return;
+    }
+    ended = true;
+    if (!finished) {
+      finished();
+    }
+    String error = failure == null ? null : failure.toString();
+    for (CollectiveEvent event : collectives) {
+      event.queued = begunAt - enqueuedAt;
+      event.error = error == null && event.abortedThen ? "aborted: " + event.of : error;
+      if (event.error == null && finishedAt > begunAt) {
+        event.busBandwidth = Math.round(event.busBytes * NANOS_PER_SECOND / (finishedAt - begunAt));
+      }
+      event.commit();
+    }
+    if (graph != null) {
+      graph.error = error;
+      graph.commit();
+    }
+  }
+}
