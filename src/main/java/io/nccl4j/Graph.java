@@ -171,13 +171,19 @@ public abstract sealed class Graph implements AutoCloseable
       replay(stream);
       return;
     }
-    launches.forEach(Group::count);
+    launches.forEach(together -> together.forEach(Graph::count));
     if (Tracing.on()) {
       GraphEvent event = new GraphEvent("launch", stream);
       fill(event);
       Span.enclose(event, stream, () -> replay(stream));
     } else {
       replay(stream);
+    }
+  }
+
+  private static void count(GroupCall call) {
+    if (call instanceof OperationCall one) {
+      one.takeNumber();
     }
   }
 

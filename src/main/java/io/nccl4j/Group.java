@@ -349,14 +349,20 @@ public final class Group {
       return;
     }
     boolean refused = false;
+    boolean traced = Tracing.on();
+    Communicator only = otherWays.isEmpty() ? firstCommunicator : null;
     try {
-      launchTogether(calls, otherWays.isEmpty() ? firstCommunicator : null);
+      if (traced) {
+        Span.enclose(calls, () -> launchTogether(calls, only));
+      } else {
+        launchTogether(calls, only);
+      }
     } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
       refused = ofOneBackend(calls);
       throw e;
     } finally {
       if (!refused) {
-        carry();
+        carry(!traced);
       }
     }
   }
@@ -394,12 +400,15 @@ public final class Group {
     return stream.captured();
   }
 
-  /** Remembers what the calls use, now that their streams carry them. */
-  private void carry() {
+  /** Remembers what the calls use, now that their streams carry them, and counts them. */
+  private void carry(boolean counts) {
     for (int i = 0; i < count; i++) {
       if (slots[i] instanceof OperationCall operation) {
         operation.carried();
         operation.launchedAt(openedAt);
+        if (counts) {
+          operation.takeNumber();
+        }
       } else {
         slots[i].stream().carries(slots[i]);
       }
@@ -440,32 +449,27 @@ public final class Group {
     }
   }
 
-  /** Launches checked calls together, as far as they are of one backend. */
+  /** Counts checked calls and launches them together, as far as they are of one backend. */
   static void launchPerBackend(List<GroupCall> calls) {
-    launchTogether(calls, null);
-  }
-
-  /** Counts and launches checked calls, which may be of one communicator only. */
-  private static void launchTogether(List<GroupCall> calls, Communicator only) {
     if (Tracing.on()) {
-      Span.enclose(calls, () -> launchByBackends(calls, only));
-      return;
+      Span.enclose(calls, () -> launchTogether(calls, null));
+    } else {
+      count(calls);
+      launchTogether(calls, null);
     }
-    count(calls);
-    launchByBackends(calls, only);
   }
 
   /** Counts calls that run now; what is captured counts when its graph is launched. */
-  static void count(List<GroupCall> calls) {
-    // By index: an iterator would be an object.
-    for (int i = 0; i < calls.size(); i++) {
-      if (calls.get(i) instanceof OperationCall one && !one.stream().captured()) {
-        one.communicator().count(one.operation(), one.peer());
+  private static void count(List<GroupCall> calls) {
+    for (GroupCall call : calls) {
+      if (call instanceof OperationCall one && !one.stream().captured()) {
+        one.takeNumber();
       }
     }
   }
 
-  private static void launchByBackends(List<GroupCall> calls, Communicator only) {
+  /** Launches checked calls, which may be of one communicator only. */
+  private static void launchTogether(List<GroupCall> calls, Communicator only) {
     if (only != null) {
       only.backend().launchGroup(calls, only);
       return;

@@ -172,6 +172,11 @@ public final class OperationCall implements GroupCall {
     carried();
   }
 
+  /** Counts the call on its communicator, and returns its number there. */
+  long takeNumber() {
+    return communicator.count(operation, peer);
+  }
+
   /** Remembers what the call uses, now that its stream carries it. */
   void carried() {
     long now = progress.ticket();

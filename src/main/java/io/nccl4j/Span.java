@@ -69,7 +69,7 @@ public final class Span {
     event.of = communicator;
     event.operation = operation.method();
     event.communicator = communicator.identity();
-    event.sequence = communicator.count(operation, call.peer());
+    event.sequence = call.takeNumber();
     event.rank = communicator.rank();
     event.ranks = communicator.size();
     event.firstRank = communicator.firstRank();
