@@ -1,10 +1,14 @@
 # Sourced, not run. Builds the programs under examples/ where that is needed, and starts one of them.
 #
 #   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is one of nccl4j_programs
+#   nccl4j_alone PROGRAM                            builds from here on this one alone: what it needs is large, and the
+#                                                   others are to do without
+#   nccl4j_ready                                    builds where that is needed; sets nccl4j_home (Java's) and nccl4j_folder,
+#                                                   which has a folder of jars for each program
 #
-# What is started lies in examples/target/run, a link to a folder of its own for each build: a program that is running
-# keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target folders (and
-# Maven's own cache). In a bundle (scripts/bundle) everything is built and nothing is written.
+# What is started lies in examples/target/run (or run-PROGRAM), a link to a folder of its own for each build: a program
+# that is running keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target
+# folders (and Maven's own cache). In a bundle (scripts/bundle) everything is built and nothing is written.
 
 nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
@@ -20,6 +24,11 @@ nccl4j_die() {
   exit 1
 }
 
+nccl4j_alone() {
+  nccl4j_programs=("$1")
+  nccl4j_run=$nccl4j_target/run-$1
+}
+
 # Says whether something is newer than what was built. Folders count too: a file that is deleted changes its folder.
 nccl4j_stale() {
   local home
@@ -32,7 +41,7 @@ nccl4j_stale() {
 nccl4j_build() {
   command -v mvn >/dev/null || nccl4j_die 'Maven is not on the PATH; install it (Debian: apt install maven) to build nccl4j'
   local log=$nccl4j_target/build.log fresh nccl4j_status=0
-  fresh=$(mktemp -d "$nccl4j_target/run.XXXXXX")
+  fresh=$(mktemp -d "$nccl4j_run.XXXXXX")
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
   echo "building nccl4j (once) ..." >&2
@@ -52,12 +61,12 @@ nccl4j_build() {
     cp "$nccl4j_root/examples/$name/target/modules"/*.jar "$nccl4j_root/examples/$name/target"/*.jar "$fresh/$name/"
   done
   sed -n 's/^ *java\.home = //p' "$nccl4j_target/java-settings" >"$fresh/java-home"
-  nccl4j_rehearse "$fresh"
+  if [[ -d $fresh/perf ]]; then nccl4j_rehearse "$fresh"; fi
   touch -r "$fresh/started" "$fresh/java-home"
-  ln -sfn "${fresh##*/}" "$nccl4j_target/run.link"
-  mv -T "$nccl4j_target/run.link" "$nccl4j_run"
+  ln -sfn "${fresh##*/}" "$nccl4j_run.link"
+  mv -T "$nccl4j_run.link" "$nccl4j_run"
   # Programs of earlier builds may still be running.
-  find "$nccl4j_target" -maxdepth 1 -name 'run.??????' ! -path "$fresh" -mmin +60 -exec rm -rf {} +
+  find "$nccl4j_target" -maxdepth 1 -name "${nccl4j_run##*/}.??????" ! -path "$fresh" -mmin +60 -exec rm -rf {} +
 }
 
 # Maven and Java end an interrupt themselves, with a status that says so, and Bash goes on.
@@ -106,10 +115,7 @@ nccl4j_java_of_bundle() {
     --enable-native-access=ALL-UNNAMED "io.nccl4j.examples.$name.${main##*.}" "$@"
 }
 
-nccl4j_java() {
-  if nccl4j_in_bundle; then nccl4j_java_of_bundle "$@"; fi
-  local name=$1 main=$2 home folder
-  shift 2
+nccl4j_ready() {
   if nccl4j_stale; then
     mkdir -p "$nccl4j_target"
     exec {lock}>"$nccl4j_target/run.lock"
@@ -118,11 +124,18 @@ nccl4j_java() {
     if nccl4j_stale; then nccl4j_build; fi
     exec {lock}>&-
   fi
-  read -r home <"$nccl4j_run/java-home"
-  folder=$(readlink "$nccl4j_run")
-  nccl4j_flags "$folder" "$name"
-  [[ -e $nccl4j_target/$folder/$name.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_target/$folder/$name.aot" "${nccl4j_flags[@]}")
+  read -r nccl4j_home <"$nccl4j_run/java-home"
+  nccl4j_folder=$nccl4j_target/$(readlink "$nccl4j_run")
+}
+
+nccl4j_java() {
+  if nccl4j_in_bundle; then nccl4j_java_of_bundle "$@"; fi
+  local name=$1 main=$2
+  shift 2
+  nccl4j_ready
+  nccl4j_flags "${nccl4j_folder##*/}" "$name"
+  [[ -e $nccl4j_folder/$name.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_folder/$name.aot" "${nccl4j_flags[@]}")
   # Large buffers of the reference backend get huge pages where Linux leaves that to the program.
   export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}
-  exec "$home/bin/java" "${nccl4j_flags[@]}" -m "io.nccl4j.examples.$name/$main" "$@"
+  exec "$nccl4j_home/bin/java" "${nccl4j_flags[@]}" -m "io.nccl4j.examples.$name/$main" "$@"
 }
