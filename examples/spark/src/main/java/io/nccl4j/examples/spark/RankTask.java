@@ -1,0 +1,104 @@
+package io.nccl4j.examples.spark;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.rendezvous.GatherRendezvous;
+import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.Rendezvous;
+import java.io.Serializable;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.OptionalInt;
+import org.apache.spark.BarrierTaskContext;
+import org.apache.spark.BarrierTaskInfo;
+import scala.Tuple2;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+
+/** One task of a barrier stage: a rank with its backend and its end of the communicator. */
+final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple2<Integer, R>>>
+    implements Serializable {
+  private static final long serialVersionUID = 1;
+
+  private final BackendChoice choice;
+  private final Duration timeout;
+  private final RankProgram<T, R> program;
+
+  RankTask(BackendChoice choice, Duration timeout, RankProgram<T, R> program) {
+    this.choice = choice;
+    this.timeout = timeout;
+    this.program = program;
+  }
+
+  @Override
+  public Iterator<Tuple2<Integer, R>> apply(Iterator<T> data) {
+    BarrierTaskContext context = BarrierTaskContext.get();
+    OptionalInt gpu = gpu(context);
+    CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout);
+    TaskEnd end = TaskEnd.of(context);
+    try (Backend backend = gpu.isPresent() ? Backend.nccl() : Backend.reference(1);
+        Rendezvous rendezvous = rendezvous(context);
+        Communicator communicator =
+            rendezvous.communicator(backend, config.withDevice(device(backend, gpu)))) {
+      end.aborts(communicator);
+      R result = run(communicator, data, context);
+      return CollectionConverters.asScala(
+          List.of(new Tuple2<>(context.partitionId(), result)).iterator());
+    }
+  }
+
+  /** Returns the index of the GPU to use, or nothing where it is to be the reference. */
+  private OptionalInt gpu(BarrierTaskContext context) {
+    if (choice == BackendChoice.REFERENCE) {
+      return OptionalInt.empty();
+    }
+    OptionalInt gpu = GpuAddress.of(context.resourcesJMap());
+    if (gpu.isEmpty() && choice == BackendChoice.NCCL) {
+      throw new IllegalStateException(
+          "Spark has given the task of rank "
+              + context.partitionId()
+              + " no GPU, but the backend is to be NCCL: set spark.task.resource.gpu.amount=1 and"
+              + " spark.executor.resource.gpu.amount");
+    }
+    return gpu;
+  }
+
+  private static int device(Backend backend, OptionalInt gpu) {
+    int devices = backend.devices().size();
+    if (gpu.orElse(0) >= devices) {
+      throw new IllegalStateException(
+          "Spark has given the task GPU "
+              + gpu.getAsInt()
+              + ", but CUDA shows this process "
+              + devices
+              + ": is CUDA_VISIBLE_DEVICES set for executors?");
+    }
+    return gpu.orElse(0);
+  }
+
+  private static Rendezvous rendezvous(BarrierTaskContext context) {
+    BarrierTaskInfo[] tasks = context.getTaskInfos();
+    return GatherRendezvous.over(
+        Member.of(context.partitionId(), tasks.length),
+        text -> Arrays.asList(context.allGather(text)));
+  }
+
+  private R run(Communicator communicator, Iterator<T> data, BarrierTaskContext context) {
+    try {
+      return program.run(communicator, CollectionConverters.asJava(data), context);
+    } catch (Throwable e) {
+      // Not closed, which would wait for the others to close theirs.
+      communicator.abort();
+      throw unchecked(e);
+    }
+  }
+
+  /** Lets Spark see what was thrown, as Scala's code would. */
+  @SuppressWarnings("unchecked")
+  private static <E extends Throwable> RuntimeException unchecked(Throwable e) throws E {
+    throw (E) e;
+  }
+}

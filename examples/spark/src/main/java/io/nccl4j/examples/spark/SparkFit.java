@@ -1,0 +1,103 @@
+package io.nccl4j.examples.spark;
+
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.List;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.java.JavaSparkContext;
+import picocli.CommandLine;
+import picocli.CommandLine.ParameterException;
+
+/** The command: from a command line to an exit status. */
+public final class SparkFit {
+  /** The fits agree. */
+  static final int OK = 0;
+
+  /** Spark or a rank failed. */
+  static final int FAILED = 1;
+
+  /** The command line asks for what cannot be. */
+  static final int BAD_ARGUMENTS = 2;
+
+  /** The fits differ. */
+  static final int WRONG = 3;
+
+  private final PrintStream out;
+  private final PrintStream err;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the report goes
+   * @param err where messages go
+   */
+  SparkFit(PrintStream out, PrintStream err) {
+    this.out = out;
+    this.err = err;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    int status = new SparkFit(out, System.err).run(args);
+    out.flush();
+    System.exit(status);
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    CommandLine commandLine = new CommandLine(flags);
+    try {
+      commandLine.parseArgs(args);
+      if (flags.help) {
+        commandLine.usage(out);
+        return OK;
+      }
+      flags.check();
+      return fit(flags, Cluster.settings(flags));
+    } catch (ParameterException | IllegalArgumentException e) {
+      err.println(
+          "spark-fit: " + e.getMessage() + "; scripts/spark-fit --help says what is allowed");
+      return BAD_ARGUMENTS;
+    }
+  }
+
+  private int fit(Flags flags, SparkConf settings) {
+    try (JavaSparkContext context = new JavaSparkContext(settings)) {
+      context.sc().addSparkListener(new Attempts(err));
+      return fit(flags, context.sc()) ? OK : WRONG;
+    } catch (Exception e) {
+      // Whatever Spark throws: its Scala code declares nothing.
+      err.println("spark-fit: " + Attempts.withoutStack(String.valueOf(e.getMessage())));
+      return FAILED;
+    }
+  }
+
+  private boolean fit(Flags flags, SparkContext context) {
+    LeastSquares data = new LeastSquares(flags.rows, flags.features, flags.seed);
+    Duration timeout = Duration.ofSeconds(flags.timeout);
+    int killAt = flags.killAt == null ? Fit.NEVER : flags.killAt;
+    out.printf("spark %s, java %s, %s%n%n", context.version(), Runtime.version(), context.master());
+    List<RankFit> ranks =
+        BarrierStage.run(
+            data.rows(context, flags.ranks),
+            flags.backend,
+            timeout,
+            new Fit(flags.features, flags.steps, killAt));
+    List<RankFit> one =
+        BarrierStage.run(
+            data.rows(context, 1),
+            flags.backend,
+            timeout,
+            new Fit(flags.features, flags.steps, Fit.NEVER));
+    Comparison comparison = Comparison.of(data, ranks, one.getFirst());
+    Report report = new Report(out);
+    report.ranks(ranks);
+    report.errors(ranks.getFirst().errors());
+    report.comparison(comparison, flags.ranks);
+    return comparison.holds();
+  }
+}

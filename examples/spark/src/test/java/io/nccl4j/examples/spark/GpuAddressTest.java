@@ -1,0 +1,53 @@
+package io.nccl4j.examples.spark;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.util.Map;
+import java.util.OptionalInt;
+import org.apache.spark.resource.ResourceInformation;
+import org.junit.jupiter.api.Test;
+
+class GpuAddressTest {
+  private static OptionalInt gpu(String... addresses) {
+    return GpuAddress.of(Map.of("gpu", new ResourceInformation("gpu", addresses)));
+  }
+
+  private static String refusal(String... addresses) {
+    return assertThrows(IllegalStateException.class, () -> gpu(addresses)).getMessage();
+  }
+
+  @Test
+  void anAddressIsTheIndexOfADevice() {
+    assertEquals(OptionalInt.of(0), gpu("0"));
+    assertEquals(OptionalInt.of(15), gpu("15"));
+    assertEquals(OptionalInt.of(3), gpu(" 3\n"));
+  }
+
+  @Test
+  void aTaskWithoutAGpuHasNone() {
+    assertEquals(OptionalInt.empty(), GpuAddress.of(Map.of()));
+    assertEquals(OptionalInt.empty(), gpu());
+    ResourceInformation other = new ResourceInformation("fpga", new String[] {"0"});
+    assertEquals(OptionalInt.empty(), GpuAddress.of(Map.of("fpga", other)));
+  }
+
+  @Test
+  void aTaskWithSeveralGpusIsRefused() {
+    assertEquals(
+        "Spark has given the task the GPUs [0, 1]; a rank uses one: set"
+            + " spark.task.resource.gpu.amount=1",
+        refusal("0", "1"));
+  }
+
+  @Test
+  void anAddressThatIsNoIndexIsNamed() {
+    String uuid = "GPU-7dce4fe3-9f0d-4a2b-a0a3-5d7e0f0f3a11";
+    for (String address : new String[] {uuid, "", "-1", "12345", "0x1"}) {
+      String message = refusal(address);
+      assertEquals(
+          "the address of the task's GPU is '" + address + "'; it must be its index on its host",
+          message.substring(0, message.indexOf(": see")));
+    }
+  }
+}

@@ -1,0 +1,105 @@
+package io.nccl4j.examples.spark;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(value = 3, unit = TimeUnit.MINUTES)
+class SparkFitTest {
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+
+  private int run(String... args) {
+    return new SparkFit(print(out), print(err)).run(args);
+  }
+
+  private static PrintStream print(ByteArrayOutputStream to) {
+    return new PrintStream(to, true, StandardCharsets.UTF_8);
+  }
+
+  private void refuses(String message, String... args) {
+    err.reset();
+    assertEquals(SparkFit.BAD_ARGUMENTS, run(args), err.toString(StandardCharsets.UTF_8));
+    String told = err.toString(StandardCharsets.UTF_8);
+    assertTrue(told.startsWith("spark-fit: " + message), told);
+    assertEquals("", out.toString(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void tasksOfThisProcessFitAsOneRankDoes() {
+    int status = run("--master", "local[3]", "--ranks", "3", "--rows", "3001", "--features", "5");
+    assertEquals("", err.toString(StandardCharsets.UTF_8));
+    String text = out.toString(StandardCharsets.UTF_8);
+    assertTrue(text.contains("largest difference of 3 ranks from one rank: "), text);
+    assertTrue(text.endsWith(": all right\n"), text);
+    assertEquals(3, text.lines().filter(line -> line.contains("reference 0")).count(), text);
+    assertEquals(SparkFit.OK, status);
+  }
+
+  @Test
+  void moreRanksThanSlotsEndWithOneLine() {
+    assertEquals(SparkFit.FAILED, run("--master", "local[1]", "--ranks", "2"));
+    assertEquals(
+        "spark-fit: ranks run at once, and there are 2 of them; the cluster has slots for 1\n",
+        err.toString(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void argumentsThatCannotBeAreNamed() {
+    refuses(
+        "Invalid value for option '--ranks': '0' is no whole number from 1 to 10000",
+        "--ranks",
+        "0");
+    refuses("Invalid value for option '--rows': '1e6' is no whole number", "--rows", "1e6");
+    refuses(
+        "Invalid value for option '--backend': 'gloo' is not auto, nccl or reference",
+        "--backend",
+        "gloo");
+    refuses("Unknown option: '--gpu'", "--gpu");
+    refuses(
+        "--rows is 3, fewer than --ranks 4; each rank needs a row",
+        "--rows",
+        "3",
+        "--features",
+        "1");
+    refuses("--rows is 30; it must be at least twice --features, which is 20", "--rows", "30");
+    refuses("--kill-at is 40; it must be less than --steps, which is 40", "--kill-at", "40");
+    refuses(
+        "--kill-at would end this very process: --master local[4] has no executors of their own",
+        "--kill-at",
+        "3",
+        "--master",
+        "local[4]");
+    refuses(
+        "--backend nccl needs a GPU for each task, but spark.task.resource.gpu.amount is not set",
+        "--backend",
+        "nccl");
+  }
+
+  @Test
+  void theReasonOfAFailureIsToldWithoutItsStack() {
+    assertEquals(
+        "Stage failed because of task 3. java.lang.IllegalStateException: rank 3 is tired",
+        Attempts.withoutStack(
+            """
+            Stage failed because of task 3.
+            java.lang.IllegalStateException: rank 3 is tired
+            \tat io.nccl4j.Some.method(Some.java:3)
+            Caused by: more
+            """));
+    String told = Attempts.withoutStack("x".repeat(1000));
+    assertEquals("x".repeat(400) + "...", told);
+  }
+
+  @Test
+  void helpIsPrinted() {
+    assertEquals(SparkFit.OK, run("--help"));
+    assertTrue(out.toString(StandardCharsets.UTF_8).contains("--kill-at=STEP"));
+  }
+}
