@@ -32,6 +32,25 @@ final class GpuAddress {
     return OptionalInt.of(index(gpus.addresses()[0]));
   }
 
+  /**
+   * {@return the device to use: that of the GPU, or the first where there is none}
+   *
+   * @param gpu the index of the task's GPU, if it has one
+   * @param devices how many devices the backend has
+   * @throws IllegalStateException if the backend has no device of this index
+   */
+  static int device(OptionalInt gpu, int devices) {
+    if (gpu.orElse(0) >= devices) {
+      throw new IllegalStateException(
+          "Spark has given the task GPU "
+              + gpu.getAsInt()
+              + ", but the number of devices that CUDA shows to this process is "
+              + devices
+              + ": is CUDA_VISIBLE_DEVICES set for executors?");
+    }
+    return gpu.orElse(0);
+  }
+
   private static int index(String address) {
     // As nvidia-smi counts; more digits than any host has GPUs would be no index either.
     if (!address.strip().matches("[0-9]{1,4}")) {

@@ -38,11 +38,12 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
     BarrierTaskContext context = BarrierTaskContext.get();
     OptionalInt gpu = gpu(context);
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout);
-    TaskEnd end = TaskEnd.of(context);
-    try (Backend backend = gpu.isPresent() ? Backend.nccl() : Backend.reference(1);
+    try (TaskEnd end = TaskEnd.of(context);
+        Backend backend = gpu.isPresent() ? Backend.nccl() : Backend.reference(1);
         Rendezvous rendezvous = rendezvous(context);
         Communicator communicator =
-            rendezvous.communicator(backend, config.withDevice(device(backend, gpu)))) {
+            rendezvous.communicator(
+                backend, config.withDevice(GpuAddress.device(gpu, backend.devices().size())))) {
       end.aborts(communicator);
       R result = run(communicator, data, context);
       return CollectionConverters.asScala(
@@ -64,19 +65,6 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
               + " spark.executor.resource.gpu.amount");
     }
     return gpu;
-  }
-
-  private static int device(Backend backend, OptionalInt gpu) {
-    int devices = backend.devices().size();
-    if (gpu.orElse(0) >= devices) {
-      throw new IllegalStateException(
-          "Spark has given the task GPU "
-              + gpu.getAsInt()
-              + ", but CUDA shows this process "
-              + devices
-              + ": is CUDA_VISIBLE_DEVICES set for executors?");
-    }
-    return gpu.orElse(0);
   }
 
   private static Rendezvous rendezvous(BarrierTaskContext context) {

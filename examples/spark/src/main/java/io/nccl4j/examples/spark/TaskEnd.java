@@ -10,10 +10,11 @@ import org.apache.spark.util.TaskInterruptListener;
  * communicator is made by an interrupt, and from then on by an abort, since a collective on a GPU
  * that waits for a lost peer ends by nothing else.
  */
-final class TaskEnd implements TaskInterruptListener {
+final class TaskEnd implements TaskInterruptListener, AutoCloseable {
   private final Thread thread = Thread.currentThread();
   private Communicator communicator;
   private boolean killed;
+  private boolean over;
 
   private TaskEnd() {}
 
@@ -36,10 +37,19 @@ final class TaskEnd implements TaskInterruptListener {
   @Override
   public synchronized void onTaskInterrupted(TaskContext context, String reason) {
     killed = true;
+    if (over) {
+      return;
+    }
     if (communicator == null) {
       thread.interrupt();
     } else {
       communicator.abort();
     }
+  }
+
+  /** Lets the thread, which is to run other tasks, alone. */
+  @Override
+  public synchronized void close() {
+    over = true;
   }
 }

@@ -41,6 +41,18 @@ class GpuAddressTest {
   }
 
   @Test
+  void anIndexBeyondTheDevicesIsNamed() {
+    assertEquals(3, GpuAddress.device(OptionalInt.of(3), 4));
+    assertEquals(0, GpuAddress.device(OptionalInt.empty(), 4));
+    IllegalStateException beyond =
+        assertThrows(IllegalStateException.class, () -> GpuAddress.device(OptionalInt.of(4), 4));
+    assertEquals(
+        "Spark has given the task GPU 4, but the number of devices that CUDA shows to this process"
+            + " is 4: is CUDA_VISIBLE_DEVICES set for executors?",
+        beyond.getMessage());
+  }
+
+  @Test
   void anAddressThatIsNoIndexIsNamed() {
     String uuid = "GPU-7dce4fe3-9f0d-4a2b-a0a3-5d7e0f0f3a11";
     for (String address : new String[] {uuid, "", "-1", "12345", "0x1"}) {
