@@ -8,9 +8,13 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.Launcher;
+import io.nccl4j.rendezvous.Rendezvous;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -19,26 +23,21 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Sums one gradient per device, on GPUs where there are any and without them otherwise. */
+/** Sums one gradient per rank, on GPUs where there are any and without them otherwise. */
 public final class Hello {
   private static final int COUNT = 1_000;
+  private static final Duration TIMEOUT = Duration.ofMinutes(2);
 
   private Hello() {}
 
-  /** Runs one rank per device of the best backend, each in a thread of its own. */
+  /** Runs the rank that a launcher says, else one for each device of the best backend. */
   public static void main(String[] args) throws InterruptedException, ExecutionException {
+    Launch launch = Launch.current();
     try (Backend backend = Backend.auto()) {
-      UniqueId id = backend.newUniqueId();
-      int worldSize = backend.devices().size();
-      List<Callable<String>> ranks = new ArrayList<>();
-      for (int r = 0; r < worldSize; r++) {
-        int rank = r;
-        ranks.add(() -> allReduce(backend, id, worldSize, rank));
-      }
-      try (ExecutorService threads = Executors.newFixedThreadPool(worldSize)) {
-        for (Future<String> line : threads.invokeAll(ranks)) {
-          System.out.println(line.get());
-        }
+      if (launch.launcher() == Launcher.NONE) {
+        oneRankPerDevice(backend);
+      } else {
+        oneRankOf(launch, backend);
       }
     }
     if (System.out.checkError()) {
@@ -46,27 +45,56 @@ public final class Hello {
     }
   }
 
-  private static String allReduce(Backend backend, UniqueId id, int worldSize, int rank) {
+  private static void oneRankOf(Launch launch, Backend backend) {
+    try (Rendezvous rendezvous = launch.rendezvous(TIMEOUT);
+        Communicator comm = rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
+      System.out.println(
+          "%s; started by %s, id from %s"
+              .formatted(allReduce(backend, comm), launch.launcher(), launch.idSource()));
+    }
+  }
+
+  private static void oneRankPerDevice(Backend backend)
+      throws InterruptedException, ExecutionException {
+    UniqueId id = backend.newUniqueId();
+    int worldSize = backend.devices().size();
+    List<Callable<String>> ranks = new ArrayList<>();
+    for (int r = 0; r < worldSize; r++) {
+      int rank = r;
+      ranks.add(
+          () -> {
+            try (Communicator comm =
+                backend.communicator(id, worldSize, rank, CommunicatorConfig.defaults())) {
+              return allReduce(backend, comm);
+            }
+          });
+    }
+    try (ExecutorService threads = Executors.newFixedThreadPool(worldSize)) {
+      for (Future<String> line : threads.invokeAll(ranks)) {
+        System.out.println(line.get());
+      }
+    }
+  }
+
+  private static String allReduce(Backend backend, Communicator comm) {
     MemorySegment host = Arena.ofAuto().allocate(ValueLayout.JAVA_FLOAT, COUNT);
     for (int i = 0; i < COUNT; i++) {
-      host.setAtIndex(ValueLayout.JAVA_FLOAT, i, rank + i);
+      host.setAtIndex(ValueLayout.JAVA_FLOAT, i, comm.rank() + i);
     }
-    try (Communicator comm =
-            backend.communicator(id, worldSize, rank, CommunicatorConfig.defaults());
-        Stream stream = comm.newStream();
+    try (Stream stream = comm.newStream();
         Buffer grads = comm.allocate(DataType.FLOAT32, COUNT)) {
       grads.copyFrom(host, stream);
       comm.allReduce(grads, grads, ReduceOp.SUM, stream);
       grads.copyTo(host, stream);
     }
-    float ofAllRanks = worldSize * (worldSize - 1) / 2f;
+    float ofAllRanks = comm.size() * (comm.size() - 1) / 2f;
     for (int i = 0; i < COUNT; i++) {
       float sum = host.getAtIndex(ValueLayout.JAVA_FLOAT, i);
-      if (sum != ofAllRanks + worldSize * (float) i) {
-        throw new AssertionError("rank " + rank + ": element " + i + " is " + sum);
+      if (sum != ofAllRanks + comm.size() * (float) i) {
+        throw new AssertionError("rank " + comm.rank() + ": element " + i + " is " + sum);
       }
     }
     return "%s: rank %d of %d has the sum of %d elements, all right"
-        .formatted(backend.name(), rank, worldSize, COUNT);
+        .formatted(backend.name(), comm.rank(), comm.size(), COUNT);
   }
 }

@@ -1,0 +1,49 @@
+package io.nccl4j.examples.launch;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.snakeyaml.engine.v2.api.Load;
+import org.snakeyaml.engine.v2.api.LoadSettings;
+
+/** The manifest of an indexed job, as Kubernetes reads it: a service and a job. */
+record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
+  static IndexedJob read() throws IOException {
+    String text = Files.readString(Path.of("kubernetes-indexed-job.yaml"));
+    Map<Object, Map<?, ?>> kinds = new HashMap<>();
+    for (Object each : new Load(LoadSettings.builder().build()).loadAllFromString(text)) {
+      Map<?, ?> document = (Map<?, ?>) each;
+      kinds.put(document.get("kind"), document);
+    }
+    return new IndexedJob(kinds.get("Service"), kinds.get("Job"));
+  }
+
+  /** Returns what a path of keys, or of numbers in lists, leads to. */
+  static Object at(Map<?, ?> document, Object... path) {
+    Object found = document;
+    for (Object step : path) {
+      found = found instanceof List<?> list ? list.get((int) step) : ((Map<?, ?>) found).get(step);
+    }
+    return found;
+  }
+
+  Object container(Object... path) {
+    Map<?, ?> container = (Map<?, ?>) at(job, "spec", "template", "spec", "containers", 0);
+    return at(container, path);
+  }
+
+  /** Returns the variables of each pod, but for its index, with the secret as it was created. */
+  Map<String, String> environment(String secret) {
+    Map<String, String> variables = new HashMap<>();
+    for (Object each : (List<?>) container("env")) {
+      Map<?, ?> variable = (Map<?, ?>) each;
+      boolean fromSecret = variable.containsKey("valueFrom");
+      variables.put(
+          (String) variable.get("name"), fromSecret ? secret : (String) variable.get("value"));
+    }
+    return variables;
+  }
+}

@@ -1,0 +1,95 @@
+package io.nccl4j.examples.launch;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.Launcher;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What the files of this example say, read as those read them who they are for. */
+class ManifestsTest {
+  @Test
+  void anIndexedJobStartsAllRanksAtOnce() throws IOException {
+    IndexedJob manifest = IndexedJob.read();
+    int size = Integer.parseInt(manifest.environment("").get("WORLD_SIZE"));
+    assertEquals("batch/v1", manifest.job().get("apiVersion"));
+    assertEquals("Indexed", IndexedJob.at(manifest.job(), "spec", "completionMode"));
+    assertEquals(size, IndexedJob.at(manifest.job(), "spec", "completions"));
+    assertEquals(size, IndexedJob.at(manifest.job(), "spec", "parallelism"));
+    assertEquals(0, IndexedJob.at(manifest.job(), "spec", "backoffLimit"));
+    assertEquals(
+        "Never", IndexedJob.at(manifest.job(), "spec", "template", "spec", "restartPolicy"));
+    assertEquals(Map.of("nvidia.com/gpu", 1), manifest.container("resources", "limits"));
+  }
+
+  @Test
+  void theFirstPodHasTheNameThatTheOthersLookFor() throws IOException {
+    IndexedJob manifest = IndexedJob.read();
+    Object job = IndexedJob.at(manifest.job(), "metadata", "name");
+    Object service = IndexedJob.at(manifest.service(), "metadata", "name");
+    assertEquals(service, IndexedJob.at(manifest.job(), "spec", "template", "spec", "subdomain"));
+    assertEquals("None", IndexedJob.at(manifest.service(), "spec", "clusterIP"));
+    assertEquals(true, IndexedJob.at(manifest.service(), "spec", "publishNotReadyAddresses"));
+    assertEquals(
+        IndexedJob.at(manifest.job(), "spec", "template", "metadata", "labels"),
+        IndexedJob.at(manifest.service(), "spec", "selector"));
+    assertEquals(job + "-0." + service, manifest.environment("").get("MASTER_ADDR"));
+  }
+
+  @Test
+  void everyPodKnowsItsRankFromItsVariables() throws IOException {
+    Map<String, String> variables =
+        new HashMap<>(IndexedJob.read().environment("0123456789abcdef"));
+    variables.put("JOB_COMPLETION_INDEX", "3");
+    Launch launch = Launch.from(variables);
+    assertEquals(Launcher.KUBERNETES, launch.launcher());
+    assertEquals(List.of(3, 4), List.of(launch.rank(), launch.size()));
+    assertEquals("rank 0 at nccl4j-0.nccl4j:29500", launch.idSource());
+  }
+
+  @Test
+  void aBatchJobHasATaskForEachGpu() throws IOException {
+    Map<String, String> options = new HashMap<>();
+    for (String line : Files.readAllLines(Path.of("slurm.sbatch"))) {
+      if (line.startsWith("#SBATCH --")) {
+        String[] option = line.substring("#SBATCH --".length()).split("=", 2);
+        options.put(option[0], option[1]);
+      }
+    }
+    assertEquals("2", options.get("nodes"));
+    assertEquals(options.get("gpus-per-node"), options.get("ntasks-per-node"));
+    assertTrue(options.get("time").matches("\\d\\d:\\d\\d:\\d\\d"), options.toString());
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"plain.sh", "slurm.sbatch"})
+  void scriptsAreBash(String script) throws IOException, InterruptedException {
+    Started check = Started.with(Map.of(), List.of("bash", "-n", script));
+    assertEquals(0, check.status(), check::toString);
+    assertTrue(Files.readString(Path.of(script)).startsWith("#!/usr/bin/env bash\n"));
+  }
+
+  @Test
+  void aShellLoopSaysHowItIsUsed() throws IOException, InterruptedException {
+    Started help = Started.with(Map.of(), List.of("./plain.sh", "--help"));
+    assertTrue(help.lines().contains("usage: plain.sh RANKS PROGRAM [ARGUMENTS]"), help.toString());
+    for (List<String> wrong :
+        List.of(
+            List.of("./plain.sh"),
+            List.of("./plain.sh", "0", "true"),
+            List.of("./plain.sh", "2"))) {
+      Started refused = Started.with(Map.of(), wrong);
+      assertEquals(2, refused.status(), refused::toString);
+      assertTrue(refused.errors().startsWith("usage: "), refused::toString);
+    }
+  }
+}
