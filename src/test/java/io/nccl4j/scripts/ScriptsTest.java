@@ -30,6 +30,7 @@ class ScriptsTest {
           "scripts/bench",
           "scripts/bundle",
           "scripts/fetch-native",
+          "scripts/fetch-torchrun",
           "scripts/generate-bindings",
           "scripts/hello",
           "scripts/test-summary",
@@ -45,7 +46,8 @@ class ScriptsTest {
           "scripts/explain",
           "scripts/gpu-evidence",
           "scripts/perf",
-          "scripts/simulate");
+          "scripts/simulate",
+          "scripts/spark-fit");
 
   @TempDir private Path copy;
   @TempDir private Path temp;
