@@ -1,6 +1,7 @@
 package io.nccl4j.training;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Stream;
 
 /** A parameter in its bucket, and how far its gradient is in this step. */
 final class Member {
@@ -10,7 +11,8 @@ final class Member {
   // Where backward leaves the gradient, or null if that is the slot.
   private final Buffer given;
   private boolean marked;
-  private boolean accumulated;
+  // The stream that has added to the gradient since the last step, or null.
+  private Stream accumulatedBy;
   private boolean unused;
 
   Member(Parameter parameter, BucketMemory home, Buffer slot) {
@@ -52,14 +54,19 @@ final class Member {
   }
 
   /** Notes that backward has added to the gradient while the reducer was not synchronising. */
-  void accumulate() {
-    accumulated = true;
+  void accumulate(Stream source) {
+    accumulatedBy = source;
   }
 
-  /** Marks what backward has not come to: zeros, unless there is something from before. */
-  void markUnused() {
+  /**
+   * Marks what backward has not come to: zeros, unless there is something from before.
+   *
+   * @return the stream that the gradient comes from
+   */
+  Stream markUnused(Stream reader) {
     marked = true;
-    unused = !accumulated;
+    unused = accumulatedBy == null;
+    return unused ? reader : accumulatedBy;
   }
 
   boolean unused() {
@@ -68,7 +75,7 @@ final class Member {
 
   void beginStep() {
     marked = false;
-    accumulated = false;
+    accumulatedBy = null;
     unused = false;
   }
 }

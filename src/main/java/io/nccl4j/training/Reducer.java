@@ -148,7 +148,7 @@ public abstract sealed class Reducer implements AutoCloseable
       checkUsable(source, "ready");
       checkParametersAreThere();
       if (paused) {
-        member.accumulate();
+        member.accumulate(source);
       } else {
         checkUnmarked(member);
         member.mark();
@@ -239,8 +239,7 @@ public abstract sealed class Reducer implements AutoCloseable
     for (BucketMemory bucket : buckets) {
       for (Member member : bucket.members()) {
         if (!member.marked()) {
-          member.markUnused();
-          take(member, reader);
+          take(member, member.markUnused(reader));
         }
       }
     }

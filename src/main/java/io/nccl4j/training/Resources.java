@@ -2,13 +2,14 @@ package io.nccl4j.training;
 
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.function.Consumer;
 
 /** What a reducer has made, given back in reverse order, whatever fails on the way. */
 final class Resources {
   private final Deque<Runnable> closings = new ArrayDeque<>();
 
   /** Takes something over; {@code close} is how to give it back. */
-  <T> T add(T resource, java.util.function.Consumer<T> close) {
+  <T> T add(T resource, Consumer<T> close) {
     closings.push(() -> close.accept(resource));
     return resource;
   }

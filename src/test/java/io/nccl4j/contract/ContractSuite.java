@@ -98,6 +98,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class ReducerOrder extends ReducerOrderContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class RepeatedCalls extends RepeatedCallsContract {
     @Override
     BackendUnderTest underTest() {

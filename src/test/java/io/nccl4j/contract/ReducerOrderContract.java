@@ -1,0 +1,174 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.Event;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Stream;
+import io.nccl4j.training.GradientReducer;
+import io.nccl4j.training.Parameter;
+import io.nccl4j.training.ReducerConfig;
+import io.nccl4j.training.ShardedReducer;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/**
+ * What waits for what on the device: shown with streams that stand still until the test lets them
+ * go, so that whatever does not wait is seen to be early.
+ */
+abstract class ReducerOrderContract {
+  private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
+  private static final Duration A_WHILE = Duration.ofMillis(50);
+
+  abstract BackendUnderTest underTest();
+
+  /** What a test does with a rank that is alone, and a collective of others that stands still. */
+  private interface Body {
+    void run(Rank rank, StuckCollective gate) throws Exception;
+  }
+
+  private void withGate(Body body) {
+    try (StuckCollective gate = StuckCollective.start(underTest());
+        Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(rank -> body.run(rank, gate));
+    }
+  }
+
+  /** Makes a stream stand still until the gate is opened. */
+  private static void hold(Stream stream, StuckCollective gate) {
+    try (Event opened = gate.comm().newEvent()) {
+      gate.stream().record(opened);
+      stream.waitFor(opened);
+    }
+  }
+
+  private static Buffer floats(Rank rank, float... values) {
+    return rank.upload(DataType.FLOAT32, MemorySegment.ofArray(values));
+  }
+
+  private static float[] download(Buffer buffer, Stream stream) {
+    float[] values = new float[Math.toIntExact(buffer.count())];
+    buffer.copyTo(MemorySegment.ofArray(values), stream);
+    return values;
+  }
+
+  private static void assertHeld(Stream stream) {
+    assertThrows(NcclTimeoutException.class, () -> stream.synchronize(A_WHILE));
+  }
+
+  @Test
+  void aBucketWaitsForTheStreamsOfItsGradientsAndTheOptimiserForTheBucket() {
+    withGate(
+        (rank, gate) -> {
+          Buffer copied = floats(rank, 1, 1);
+          Parameter early = Parameter.of("early", floats(rank, 0, 0), copied);
+          Parameter late = Parameter.of("late", floats(rank, 0, 0, 0));
+          Buffer seven = floats(rank, 7, 7);
+          Buffer seen = rank.allocate(DataType.FLOAT32, 2);
+          try (Stream held = rank.comm().newStream();
+              GradientReducer reducer =
+                  GradientReducer.open(
+                      rank.comm(), List.of(late, early), DEFAULTS, rank.stream())) {
+            hold(held, gate);
+            copied.copyFrom(seven, held);
+            reducer.ready(early, held);
+            reducer.ready(late, rank.stream());
+            assertEquals(1, reducer.launched());
+            reducer.finish(rank.stream());
+            seen.copyFrom(copied, rank.stream());
+            assertHeld(reducer.stream());
+            assertHeld(rank.stream());
+            gate.join();
+            assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
+          }
+        });
+  }
+
+  @Test
+  void aBucketIsReducedWhileTheStreamOfALaterOneIsStillComputing() {
+    withGate(
+        (rank, gate) -> {
+          Parameter first = Parameter.of("first", floats(rank, 0, 0));
+          Parameter last = Parameter.of("last", floats(rank, 0, 0), floats(rank, 5, 5));
+          try (Stream held = rank.comm().newStream();
+              Stream reader = rank.comm().newStream();
+              GradientReducer reducer =
+                  GradientReducer.open(
+                      rank.comm(),
+                      List.of(first, last),
+                      DEFAULTS.withFirstBucketBytes(1),
+                      rank.stream())) {
+            Buffer gradient = reducer.gradient(last);
+            gradient.copyFrom(MemorySegment.ofArray(new float[] {9, 9}), held);
+            reducer.ready(last, held);
+            hold(held, gate);
+            reducer.stream().synchronize();
+            assertEquals(1, reducer.launched());
+            assertArrayEquals(new float[] {9, 9}, download(gradient, reader));
+            assertHeld(held);
+            reducer.ready(first, held);
+            reducer.finish(reader);
+            assertHeld(reader);
+            gate.join();
+            reader.synchronize();
+          }
+        });
+  }
+
+  @Test
+  void aGradientThatOnlyAccumulatedIsWaitedForOnTheStreamThatAddedToIt() {
+    withGate(
+        (rank, gate) -> {
+          Buffer gradient = floats(rank, 1, 1);
+          Parameter parameter = Parameter.of("w", floats(rank, 0, 0), gradient);
+          Buffer seven = floats(rank, 7, 7);
+          Buffer seen = rank.allocate(DataType.FLOAT32, 2);
+          try (Stream held = rank.comm().newStream();
+              GradientReducer reducer =
+                  GradientReducer.open(
+                      rank.comm(),
+                      List.of(parameter),
+                      DEFAULTS.withUnusedAllowed(true),
+                      rank.stream())) {
+            hold(held, gate);
+            gradient.copyFrom(seven, held);
+            reducer.withoutSynchronising(() -> reducer.ready(parameter, held));
+            reducer.finish(rank.stream());
+            seen.copyFrom(gradient, rank.stream());
+            assertHeld(rank.stream());
+            gate.join();
+            assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
+          }
+        });
+  }
+
+  @Test
+  void parametersAreGatheredOnceTheyAreStepped() {
+    withGate(
+        (rank, gate) -> {
+          Parameter parameter = Parameter.of("w", floats(rank, 1, 2, 3, 4));
+          Buffer stepped = floats(rank, 5, 6, 7, 8);
+          Buffer seen = rank.allocate(DataType.FLOAT32, 4);
+          try (Stream held = rank.comm().newStream();
+              ShardedReducer reducer =
+                  ShardedReducer.open(rank.comm(), List.of(parameter), DEFAULTS, rank.stream())) {
+            reducer.allReady(held);
+            reducer.finish(held);
+            held.synchronize();
+            hold(held, gate);
+            reducer.shards().getFirst().values().copyFrom(stepped, held);
+            reducer.gather(held);
+            seen.copyFrom(parameter.value(), held);
+            assertHeld(reducer.stream());
+            gate.join();
+            assertArrayEquals(new float[] {5, 6, 7, 8}, download(seen, held));
+          }
+        });
+  }
+}
