@@ -1,0 +1,151 @@
+package io.nccl4j.training;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+
+/** The training loop that README.md shows, as it runs. */
+class TrainWithItTest {
+  private static final String BEGIN = "// README: begin";
+  private static final String END = "// README: end";
+
+  /** Samples x of y = 2x + 1, which the model w * x + b learns. */
+  private static final float[] SAMPLES = {1, -1, 0.5f, 2, -2, 1.5f, -0.5f, 1};
+
+  private static final int EPOCHS = 100;
+
+  /** The model and what stands for a framework's kernels: arithmetic on the host. */
+  private static final class Model {
+    private final Buffer weight;
+    private final Buffer bias;
+    private final Buffer weightGradient;
+
+    Model(Communicator comm) {
+      this.weight = comm.allocate(DataType.FLOAT32, 1);
+      this.bias = comm.allocate(DataType.FLOAT32, 1);
+      this.weightGradient = comm.allocate(DataType.FLOAT32, 1);
+    }
+
+    void close() {
+      List.of(weight, bias, weightGradient).forEach(Buffer::close);
+    }
+  }
+
+  private static float get(Buffer buffer, Stream stream) {
+    float[] value = new float[1];
+    buffer.copyTo(MemorySegment.ofArray(value), stream);
+    return value[0];
+  }
+
+  private static void set(Buffer buffer, float value, Stream stream) {
+    buffer.copyFrom(MemorySegment.ofArray(new float[] {value}), stream);
+  }
+
+  /** Computes both gradients of (w * x + b - y)^2, the bias's first. */
+  private static void backward(float x, Model model, Buffer biasGradient, Stream stream) {
+    float error = get(model.weight, stream) * x + get(model.bias, stream) - (2 * x + 1);
+    set(biasGradient, 2 * error, stream);
+    set(model.weightGradient, 2 * error * x, stream);
+  }
+
+  private static void step(Buffer value, Buffer gradient, Stream stream) {
+    set(value, get(value, stream) - 0.1f * get(gradient, stream), stream);
+  }
+
+  private static void train(Communicator comm, Stream stream, Model model, float[] batches) {
+    Buffer weight = model.weight;
+    Buffer bias = model.bias;
+    Buffer weightGradient = model.weightGradient;
+    // README: begin
+    Parameter w = Parameter.of("weight", weight, weightGradient); // copied into a bucket and back
+    Parameter b = Parameter.of("bias", bias); // its gradient lives in a bucket
+    try (GradientReducer reducer =
+        GradientReducer.open(comm, List.of(w, b), ReducerConfig.defaults(), stream)) {
+      for (float batch : batches) {
+        backward(batch, model, reducer.gradient(b), stream);
+        reducer.ready(b, stream); // from a hook, say, as soon as it is computed
+        reducer.ready(w, stream);
+        reducer.finish(stream); // the stream waits for the averages, the host does not
+        step(weight, weightGradient, stream);
+        step(bias, reducer.gradient(b), stream);
+      }
+      stream.synchronize();
+    }
+    // README: end
+  }
+
+  @Test
+  void everyRankLearnsTheLineThatAllSamplesAreOn() throws Exception {
+    int size = 2;
+    List<FutureTask<List<Float>>> ranks = new ArrayList<>();
+    try (Backend backend = Backend.reference(size)) {
+      UniqueId id = backend.newUniqueId();
+      for (int rank = 0; rank < size; rank++) {
+        int self = rank;
+        ranks.add(new FutureTask<>(() -> learned(backend, id, size, self)));
+        Thread.ofPlatform().daemon().name("rank-" + rank).start(ranks.get(rank));
+      }
+      for (FutureTask<List<Float>> rank : ranks) {
+        List<Float> line = rank.get(60, TimeUnit.SECONDS);
+        assertEquals(2, line.get(0), 1e-4);
+        assertEquals(1, line.get(1), 1e-4);
+      }
+    }
+  }
+
+  private static List<Float> learned(Backend backend, UniqueId id, int size, int rank) {
+    float[] mine = new float[SAMPLES.length * EPOCHS / size];
+    for (int i = 0; i < mine.length; i++) {
+      mine[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
+    }
+    try (Communicator comm = backend.communicator(id, size, rank, CommunicatorConfig.defaults());
+        Stream stream = comm.newStream()) {
+      Model model = new Model(comm);
+      // What rank 0 begins with is what all begin with.
+      set(model.weight, 0.5f - 100 * rank, stream);
+      set(model.bias, -0.5f + 100 * rank, stream);
+      train(comm, stream, model, mine);
+      List<Float> line = List.of(get(model.weight, stream), get(model.bias, stream));
+      model.close();
+      return line;
+    }
+  }
+
+  @Test
+  void theReadmeShowsThisLoop() throws IOException {
+    Path base = Path.of(System.getProperty("basedir", "."));
+    String readme = Files.readString(base.resolve("README.md"));
+    Path source =
+        base.resolve("src/test/java/io/nccl4j/training")
+            .resolve(getClass().getSimpleName() + ".java");
+    String loop =
+        Files.readAllLines(source).stream()
+            .dropWhile(line -> !line.strip().equals(BEGIN))
+            .skip(1)
+            .takeWhile(line -> !line.strip().equals(END))
+            .collect(Collectors.joining());
+    assertTrue(loop.contains("reducer.finish"), "the loop was not found in " + source);
+    assertTrue(withoutSpace(readme).contains(withoutSpace(loop)), loop);
+  }
+
+  private static String withoutSpace(String text) {
+    return text.replaceAll("\\s", "");
+  }
+}
