@@ -33,7 +33,7 @@ nccl4j_alone() {
 nccl4j_stale() {
   local home
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
-  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/examples/}" "$nccl4j_root/examples/quantities")
+  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/examples/}" "$nccl4j_root/examples/quantities" "$nccl4j_root/examples/plots")
   [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/examples/pom.xml" \
     "${sources[@]/%//pom.xml}" "${sources[@]/%//src/main}" -newer "$nccl4j_run/java-home" -print -quit) ]]
 }

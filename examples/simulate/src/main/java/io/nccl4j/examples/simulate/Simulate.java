@@ -1,5 +1,6 @@
 package io.nccl4j.examples.simulate;
 
+import io.nccl4j.examples.plots.Picture;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -33,8 +34,6 @@ public final class Simulate {
 
   /** Runs the command and ends the process with its status. */
   public static void main(String[] args) {
-    // The plots are drawn without a screen.
-    System.setProperty("java.awt.headless", "true");
     PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     int status = new Simulate(out, System.err).run(args);
     out.flush();
@@ -65,7 +64,7 @@ public final class Simulate {
   private void simulate(Flags flags) throws IOException {
     Scenario scenario = Scenario.of(flags);
     if (flags.plot != null) {
-      Plot.write(scenario, flags.plot);
+      Picture.write(Plot.of(scenario), flags.plot);
     }
     if (flags.json) {
       out.println(JsonReport.of(scenario));

@@ -1,14 +1,13 @@
 package io.nccl4j.examples.simulate;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
-import java.awt.image.BufferedImage;
+import io.nccl4j.examples.plots.Chart;
+import io.nccl4j.examples.plots.Curve;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -17,12 +16,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import javax.imageio.ImageIO;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import picocli.CommandLine;
 
 /** Runs the command. */
 class SimulateTest {
@@ -113,45 +112,41 @@ class SimulateTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"png", "PNG"})
-  void aPictureShowsEveryAlgorithm(String ending) throws IOException {
+  @ValueSource(strings = {"png", "PNG", "svg"})
+  void aPictureIsWritten(String ending) throws IOException {
     Path file = folder.resolve("plot." + ending);
-    assertEquals(
-        Simulate.OK,
-        run("--ranks", "16", "--nodes", "2", "--sweep-ranks", "64", "--plot", file.toString()));
+    assertEquals(Simulate.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
     assertEquals(file.toString(), lines().getLast());
-    BufferedImage image = ImageIO.read(file.toFile());
-    assertNotNull(image);
-    // The two charts of sizes stand above the two of ranks.
-    for (int row = 0; row < 2; row++) {
-      for (int colour : List.of(0x0072b2, 0xd55e00, 0x009e73)) {
-        assertTrue(shows(image, colour, row), "colour " + Integer.toHexString(colour));
-      }
-    }
-  }
-
-  private static boolean shows(BufferedImage image, int colour, int row) {
-    int height = image.getHeight() / 2;
-    for (int y = row * height; y < (row + 1) * height; y++) {
-      for (int x = 0; x < image.getWidth(); x++) {
-        if ((image.getRGB(x, y) & 0xffffff) == colour) {
-          return true;
-        }
-      }
-    }
-    return false;
+    String begin = new String(Files.readAllBytes(file), 0, 6, StandardCharsets.ISO_8859_1);
+    assertEquals(ending.equals("svg") ? "<?xml " : "\u0089PNG\r\n", begin);
   }
 
   @Test
-  void anSvgIsOneToo() throws IOException {
-    Path file = folder.resolve("plot.svg");
-    assertEquals(Simulate.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
-    String svg = Files.readString(file);
-    assertTrue(svg.startsWith("<?xml") && svg.stripTrailing().endsWith("</svg>"));
-    for (String colour : List.of("rgb(0,114,178)", "rgb(213,94,0)", "rgb(0,158,115)")) {
-      assertTrue(svg.contains(colour), colour);
-    }
-    assertFalse(svg.contains("<image"), "a picture of pixels");
+  void thePictureShowsEveryAlgorithm() {
+    List<Chart> charts =
+        Plot.of(
+            Scenario.of(
+                CommandLine.populateCommand(
+                    new Flags(), "--ranks", "16", "--nodes", "2", "--sweep-ranks", "64")));
+    assertEquals(
+        List.of(
+            "Time, 16 ranks, 8 to a node",
+            "Bus bandwidth, 16 ranks, 8 to a node",
+            "Time, 64 MiB, best protocol",
+            "Bus bandwidth, 64 MiB, best protocol"),
+        charts.stream().map(Chart::title).toList());
+    assertEquals(
+        List.of("ring Simple", "ring LL", "ring LL128", "tree Simple", "tree LL", "tree LL128"),
+        names(charts.get(0)).subList(0, 6));
+    assertEquals(9, names(charts.get(1)).size());
+    assertEquals(List.of("ring", "tree", "hierarchical"), names(charts.get(2)));
+    // From 1 KiB to 16 GiB; 2, 4, 8, 16, 32 and 64 ranks.
+    assertEquals(25, charts.get(0).curves().getFirst().points().size());
+    assertEquals(6, charts.get(3).curves().getFirst().points().size());
+  }
+
+  private static List<String> names(Chart chart) {
+    return chart.curves().stream().map(Curve::name).toList();
   }
 
   @ParameterizedTest
