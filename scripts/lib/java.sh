@@ -107,12 +107,12 @@ nccl4j_in_bundle() {
 }
 
 nccl4j_java_of_bundle() {
-  local name=$1 main=$2
+  local main=$2
   shift 2
   export CLASSPATH="$nccl4j_root/lib/*"
   exec "$nccl4j_root/runtime/bin/java" -Xlog:disable -Xlog:all=error:stderr -XX:+UseSerialGC \
     -Dlog4j.provider=org.apache.logging.log4j.simple.internal.SimpleProvider -Dlog4j2.simplelogLevel=WARN \
-    --enable-native-access=ALL-UNNAMED "io.nccl4j.examples.$name.${main##*.}" "$@"
+    --enable-native-access=ALL-UNNAMED "$main" "$@"
 }
 
 nccl4j_ready() {

@@ -3,9 +3,12 @@ module io.nccl4j.examples.perf {
   requires com.fasterxml.jackson.core;
   requires info.picocli;
   requires io.nccl4j;
+  requires io.nccl4j.examples.plots;
   requires io.nccl4j.examples.quantities;
   requires org.apache.logging.log4j;
 
   opens io.nccl4j.examples.perf to
+      info.picocli;
+  opens io.nccl4j.examples.perf.report to
       info.picocli;
 }

@@ -21,6 +21,12 @@ final class Bench implements AutoCloseable {
   private static final long COMPILING_NANOS = 25_000_000;
   private static final int COMPILING_OPERATIONS = 50;
 
+  /** How long the single operations of a row that are timed may take together. */
+  private static final double LATENCY_SECONDS = 1;
+
+  private static final int LEAST_LATENCIES = 20;
+  private static final int MOST_LATENCIES = 1000;
+
   private final Settings settings;
   private final Launch launch;
   private final Drivers drivers;
@@ -219,6 +225,7 @@ final class Bench implements AutoCloseable {
           algBw,
           algBw * settings.collective().busFactor(ranks.world()),
           wrong(shape, inPlace, work),
+          settings.percentiles() ? Percentiles.of(work.latencies(timing.seconds())) : null,
           timing.iterations());
     }
 
@@ -387,6 +394,35 @@ final class Bench implements AutoCloseable {
         }
       }
 
+      /**
+       * Times iterations one by one, each from its enqueuing until all ranks have finished it,
+       * after all have met. A loop of its own leaves the others as nccl-tests has them.
+       *
+       * @param seconds about how long one takes, on which all processes agree
+       * @return the time of one operation of each, in seconds, of the slowest thread
+       */
+      double[] latencies(double seconds) {
+        double one = Math.max(seconds, 1e-9) * settings.aggregated();
+        int count = (int) Math.clamp(LATENCY_SECONDS / one, LEAST_LATENCIES, MOST_LATENCIES);
+        double[] slowest = new double[count];
+        for (double[] ofThread : drivers.all(thread -> latencies(thread, count))) {
+          Arrays.setAll(slowest, i -> Math.max(slowest[i], ofThread[i]));
+        }
+        return tally.most(slowest);
+      }
+
+      private double[] latencies(int thread, int count) {
+        double[] seconds = new double[count];
+        for (int i = 0; i < count; i++) {
+          meet(thread);
+          long start = System.nanoTime();
+          enqueueIteration(thread, i);
+          complete(thread);
+          seconds[i] = (System.nanoTime() - start) / 1e9 / settings.aggregated();
+        }
+        return seconds;
+      }
+
       private Timing time(int thread, Stopwatch stopwatch) {
         return settings.graphLaunches() > 0 ? timeGraph(thread) : timeIterations(thread, stopwatch);
       }
@@ -453,7 +489,7 @@ final class Bench implements AutoCloseable {
             (end - start - untimed) / operations, (enqueued - start - untimed) / operations, null);
       }
 
-      private void iterate(int thread, int iteration) {
+      private void enqueueIteration(int thread, int iteration) {
         int aggregated = settings.aggregated();
         if (aggregated == 1) {
           enqueue(thread, iteration);
@@ -465,6 +501,10 @@ final class Bench implements AutoCloseable {
                 }
               });
         }
+      }
+
+      private void iterate(int thread, int iteration) {
+        enqueueIteration(thread, iteration);
         switch (settings.blocking()) {
           case WAIT_AND_MEET -> {
             complete(thread);

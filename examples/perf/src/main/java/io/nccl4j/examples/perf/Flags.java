@@ -3,16 +3,20 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Platform;
+import io.nccl4j.examples.plots.Picture;
 import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
+import picocli.CommandLine.TypeConversionException;
 
 /** The command line: nccl-tests' flags, and a few of our own. */
 @Command(
@@ -49,7 +53,8 @@ final class Flags {
   enum AlgorithmChoice {
     AUTO,
     RING,
-    TREE
+    TREE,
+    DIRECT
   }
 
   @Parameters(
@@ -73,7 +78,8 @@ final class Flags {
       paramLabel = "NAME",
       defaultValue = "auto",
       converter = AlgorithmName.class,
-      description = "ring, tree or auto; for NCCL, scripts/perf sets NCCL_ALGO; default auto")
+      description =
+          "ring, tree, direct (on the reference backend) or auto; for NCCL, scripts/perf sets NCCL_ALGO; default auto")
   AlgorithmChoice algorithm;
 
   @Option(
@@ -262,6 +268,32 @@ final class Flags {
   Path outputFile;
 
   @Option(
+      names = "--plot",
+      paramLabel = "FILE",
+      description = "draw time and bus bandwidth against size, as .svg or .png")
+  Path plot;
+
+  @Option(
+      names = "--html",
+      paramLabel = "FILE",
+      description =
+          "write charts, numbers and what was measured as one self-contained page, with --percentiles unless -G is given")
+  Path html;
+
+  @Option(
+      names = "--compare",
+      paramLabel = "FILE",
+      description =
+          "show an earlier run, a file of -J, in the picture and the page too; repeatable")
+  List<Path> compare = List.of();
+
+  @Option(
+      names = "--percentiles",
+      description =
+          "after the timed iterations also time single operations, 20 to 1000 of them in about a second, for their percentiles in JSON, picture and page")
+  boolean percentiles;
+
+  @Option(
       names = {"-a", "--average"},
       paramLabel = "0|1|2|3",
       defaultValue = "1",
@@ -410,12 +442,49 @@ final class Flags {
     }
     counts();
     processes();
+    shown();
     atLeast(0, graphs, "-G");
     if (graphs > 0 && (blocking != 0 || perIteration != 0)) {
       throw new BadArguments(
           "-G is "
               + graphs
               + "; what is captured cannot wait or be timed one by one: -z and -I must be 0");
+    }
+  }
+
+  private void shown() {
+    if (!compare.isEmpty() && plot == null && html == null) {
+      throw new BadArguments("--compare is for --plot and --html, and neither is given");
+    }
+    if (cycles == 0 && (plot != null || html != null)) {
+      throw new BadArguments("-N is 0, for ever; --plot and --html are written at the end");
+    }
+    if (percentiles && graphs > 0) {
+      throw new BadArguments(
+          "--percentiles times single operations; what a graph has captured cannot be: -G must be 0");
+    }
+    if (percentiles && outputFile == null && plot == null && html == null) {
+      throw new BadArguments("--percentiles is shown by -J, --plot and --html, and none is given");
+    }
+  }
+
+  /** Checks the files of the process that writes them; others may not even have the folders. */
+  void checkOutputs() {
+    checkOutput("--plot", plot, ".svg", ".png");
+    checkOutput("--html", html, ".html", ".htm");
+    if (plot != null && !Picture.possible()) {
+      throw new BadArguments(
+          "--plot is not possible: this Java has no module java.desktop, which draws; --html needs none");
+    }
+  }
+
+  private static void checkOutput(String flag, Path file, String... endings) {
+    try {
+      if (file != null) {
+        OptionValue.output(file.toString(), endings);
+      }
+    } catch (TypeConversionException e) {
+      throw new BadArguments(flag + ": " + e.getMessage());
     }
   }
 
@@ -546,6 +615,7 @@ final class Flags {
     return new Settings(
         collective,
         opened,
+        choices(opened, environment),
         job,
         firstDevice,
         driverThreads(),
@@ -566,10 +636,22 @@ final class Flags {
         Duration.ofSeconds(timeout),
         cpuTime == 1,
         perIteration == 1,
+        percentiles || (html != null && graphs == 0),
         graphs,
         skipped,
         unalign,
         parallelInit == 1);
+  }
+
+  private Map<String, String> choices(Backend opened, Map<String, String> environment) {
+    Map<String, String> choices = new LinkedHashMap<>();
+    choices.put("algorithm", algorithm.name().toLowerCase(Locale.ROOT));
+    for (String variable : List.of("NCCL_ALGO", "NCCL_PROTO")) {
+      if (opened.platform() == Platform.CUDA && environment.containsKey(variable)) {
+        choices.put(variable, environment.get(variable));
+      }
+    }
+    return choices;
   }
 
   /** Returns the GPU of a process's first rank: mostly each rank of a host needs its own. */

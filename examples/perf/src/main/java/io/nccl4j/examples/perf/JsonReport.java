@@ -4,7 +4,7 @@ import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
 import java.io.IOException;
-import java.io.OutputStream;
+import java.io.StringWriter;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -16,7 +16,8 @@ import java.util.Map;
 
 /**
  * Writes a run as JSON, under the names that nccl-tests 2.19 gives things, and with what it took
- * part in it. The environment, which may hold secrets, is not written.
+ * part in it. The environment, which may hold secrets, is not written but for NCCL's choice of an
+ * algorithm.
  */
 final class JsonReport {
   private static final int FILE_VERSION = 3;
@@ -59,19 +60,32 @@ final class JsonReport {
     }
   }
 
-  /** Returns the file that is written. */
+  /** Returns a report that is asked for its text alone. */
+  static JsonReport withoutFile() {
+    return new JsonReport(null);
+  }
+
+  /** Returns the file that is written, or null. */
   Path file() {
     return file;
   }
 
+  /** Writes the whole file, where there is one. */
+  void write(String text) throws IOException {
+    if (file != null) {
+      Files.writeString(file, text);
+    }
+    written = true;
+  }
+
   /**
-   * Writes the whole file.
+   * Returns a run as JSON.
    *
    * @param arguments the command line
    * @param places where each rank is
    * @param errors what went wrong, or nothing
    */
-  void write(
+  String text(
       Settings settings,
       List<String> arguments,
       List<Place> places,
@@ -80,9 +94,9 @@ final class JsonReport {
       double averageBusBw,
       List<String> errors)
       throws IOException {
-    try (OutputStream out = Files.newOutputStream(file);
-        JsonGenerator json =
-            new JsonFactory().createGenerator(out).setPrettyPrinter(new DefaultPrettyPrinter())) {
+    StringWriter text = new StringWriter();
+    try (JsonGenerator json =
+        new JsonFactory().createGenerator(text).setPrettyPrinter(new DefaultPrettyPrinter())) {
       json.writeStartObject();
       json.writeNumberField("version", FILE_VERSION);
       json.writeStringField("start_time", start);
@@ -100,7 +114,7 @@ final class JsonReport {
       json.writeStringField("end_time", now());
       json.writeEndObject();
     }
-    written = true;
+    return text.toString();
   }
 
   private static void strings(JsonGenerator json, String name, List<String> values)
@@ -136,6 +150,9 @@ final class JsonReport {
     json.writeObjectFieldStart("config");
     json.writeStringField("collective", settings.collective().label());
     json.writeStringField("backend", settings.backend().name());
+    for (Map.Entry<String, String> choice : settings.choices().entrySet()) {
+      json.writeStringField(choice.getKey(), choice.getValue());
+    }
     json.writeNumberField("nthreads", settings.threads());
     json.writeNumberField("ngpus", settings.ranksPerThread());
     json.writeNumberField("minimum_bytes", settings.sizes().min());
@@ -208,9 +225,24 @@ final class JsonReport {
       json.writeNumberField("nwrong", cell.wrong());
     }
     json.writeEndObject();
+    if (cell.latency() != null) {
+      latency(json, name + "_latency", cell.latency());
+    }
     if (cell.iterations() != null) {
       iterations(json, name + "_per_iter", settings.skipped(), cell.iterations());
     }
+  }
+
+  private static void latency(JsonGenerator json, String name, Percentiles latency)
+      throws IOException {
+    json.writeObjectFieldStart(name);
+    json.writeNumberField("operations", latency.count());
+    json.writeNumberField("min_us", latency.min() * 1e6);
+    json.writeNumberField("p50_us", latency.p50() * 1e6);
+    json.writeNumberField("p90_us", latency.p90() * 1e6);
+    json.writeNumberField("p99_us", latency.p99() * 1e6);
+    json.writeNumberField("max_us", latency.max() * 1e6);
+    json.writeEndObject();
   }
 
   private static void iterations(JsonGenerator json, String name, int skipped, double[] times)

@@ -6,6 +6,8 @@ import io.nccl4j.Device;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.examples.perf.report.Measured;
+import io.nccl4j.examples.perf.report.RunReport;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
@@ -104,6 +106,9 @@ public final class Perf {
       }
       flags.check();
       Job job = Job.in(environment);
+      if (job.writes()) {
+        flags.checkOutputs();
+      }
       return flags.procs == null || flags.child
           ? measure(flags, job, List.of(args))
           : start(flags, job, List.of(args));
@@ -248,12 +253,16 @@ public final class Perf {
       case AUTO -> Algorithm.AUTO;
       case RING -> Algorithm.RING;
       case TREE -> Algorithm.TREE;
+      case DIRECT -> Algorithm.DIRECT;
     };
   }
 
   /** NCCL reads its choice from the environment, which a Java process cannot change for itself. */
   private void checkAlgorithm(Flags flags, Backend backend) {
     String wanted = flags.algorithm.name();
+    if (backend.name().equals("nccl") && flags.algorithm == Flags.AlgorithmChoice.DIRECT) {
+      throw new Flags.BadArguments("--algo is direct, which the reference backend alone has");
+    }
     String set = environment.getOrDefault("NCCL_ALGO", "");
     if (backend.name().equals("nccl")
         && flags.algorithm != Flags.AlgorithmChoice.AUTO
@@ -273,6 +282,7 @@ public final class Perf {
     private final Table table;
     private final Progress progress;
     private final JsonReport json;
+    private final List<Measured> earlier;
     private final List<Row> rows = new ArrayList<>();
     private final Flags flags;
     private Settings settings;
@@ -280,17 +290,19 @@ public final class Perf {
 
     Run(Flags flags, Settings settings, List<String> args) {
       this.flags = flags;
+      this.earlier = settings.job().writes() ? earlier(flags) : List.of();
       this.settings = settings;
       this.args = args;
       this.places = ownPlaces();
       this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
       boolean writes = settings.job().writes();
-      this.json = flags.outputFile == null || !writes ? null : json(flags.outputFile);
+      this.json =
+          flags.outputFile == null || !writes ? JsonReport.withoutFile() : json(flags.outputFile);
       this.table =
           new Table(
               writes ? out : new PrintStream(OutputStream.nullOutputStream()),
               flags.timestamps == 1);
-      if (json != null) {
+      if (json.file() != null) {
         table.note("Writing JSON output to " + json.file());
       }
       if (settings.job().alone()) {
@@ -318,6 +330,18 @@ public final class Perf {
       }
     }
 
+    private static List<Measured> earlier(Flags flags) {
+      List<Measured> earlier = new ArrayList<>();
+      for (Path file : flags.compare) {
+        try {
+          earlier.add(Measured.read(file));
+        } catch (IOException | IllegalArgumentException e) {
+          throw new Flags.BadArguments("--compare: " + e.getMessage());
+        }
+      }
+      return earlier;
+    }
+
     private String version() {
       Map<String, String> versions = settings.backend().versions();
       String nccl = versions.containsKey("nccl") ? ", NCCL " + versions.get("nccl") : "";
@@ -341,7 +365,7 @@ public final class Perf {
       }
       table.footer(bench.failedChecks(), averageBusBw());
       checkRead();
-      writeJson(bench.failedChecks(), List.of());
+      show(writeJson(bench.failedChecks(), List.of()));
       bench.close();
       return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
     }
@@ -381,9 +405,24 @@ public final class Perf {
           .orElse(0);
     }
 
-    private void writeJson(int failedChecks, List<String> errors) throws IOException {
-      if (json != null) {
-        json.write(settings, args, places, rows, failedChecks, averageBusBw(), errors);
+    private String writeJson(int failedChecks, List<String> errors) throws IOException {
+      String text = json.text(settings, args, places, rows, failedChecks, averageBusBw(), errors);
+      json.write(text);
+      return text;
+    }
+
+    /** Shows what was measured beside earlier runs, all as their JSON tells it. */
+    private void show(String text) throws IOException {
+      if (!settings.job().writes()) {
+        return;
+      }
+      List<Measured> runs = new ArrayList<>(earlier);
+      runs.add(Measured.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
+      if (flags.plot != null) {
+        RunReport.writePicture(runs, flags.plot);
+      }
+      if (flags.html != null) {
+        RunReport.writePage(runs, flags.html);
       }
     }
   }

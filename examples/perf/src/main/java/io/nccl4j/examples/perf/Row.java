@@ -24,6 +24,7 @@ record Row(
    * @param algBw the algorithm bandwidth, in GB/s
    * @param busBw the bus bandwidth, in GB/s
    * @param wrong how many elements were wrong, or {@link #UNCHECKED}
+   * @param latency how long single operations took, or null where that was not asked for
    * @param iterations the time of each iteration in seconds, or null where it was not asked for
    */
   // The array is made for the record and goes to the report alone.
@@ -34,9 +35,10 @@ record Row(
       double algBw,
       double busBw,
       long wrong,
+      Percentiles latency,
       double[] iterations) {
     /** What stands in the table where an operation has no such form. */
     static final Cell IMPOSSIBLE =
-        new Cell(Double.NaN, Double.NaN, Double.NaN, Double.NaN, UNCHECKED, null);
+        new Cell(Double.NaN, Double.NaN, Double.NaN, Double.NaN, UNCHECKED, null, null);
   }
 }

@@ -3,12 +3,14 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Backend;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 
 /**
  * One checked run: what to measure and how.
  *
  * @param collective what to measure
  * @param backend what carries it out
+ * @param choices which algorithm was asked for, and by which variables; by name
  * @param job which of the processes this one is
  * @param firstDevice the device of this process's first rank; the others have those after it
  * @param threads how many threads enqueue; {@code -t}
@@ -27,6 +29,7 @@ import java.util.List;
  * @param timeout the longest wait for the ranks' streams; {@code -T}
  * @param cpuTime whether the table shows the time of enqueuing; {@code -C}
  * @param perIteration whether each iteration is timed by itself; {@code -I}
+ * @param percentiles whether single operations are timed too; {@code --percentiles}
  * @param graphLaunches how often the iterations, captured as a graph, are launched; 0 for no graph;
  *     {@code -G}
  * @param skipped how many of those do not count; {@code -K}
@@ -36,6 +39,7 @@ import java.util.List;
 record Settings(
     Collective collective,
     Backend backend,
+    Map<String, String> choices,
     Job job,
     int firstDevice,
     int threads,
@@ -54,6 +58,7 @@ record Settings(
     Duration timeout,
     boolean cpuTime,
     boolean perIteration,
+    boolean percentiles,
     int graphLaunches,
     int skipped,
     int unalign,
@@ -134,6 +139,7 @@ record Settings(
     return new Settings(
         collective,
         backend,
+        choices,
         job,
         firstDevice,
         threads,
@@ -152,6 +158,7 @@ record Settings(
         timeout,
         cpuTime,
         perIteration,
+        percentiles,
         graphLaunches,
         skipped,
         unalign,

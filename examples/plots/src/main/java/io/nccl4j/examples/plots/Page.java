@@ -66,8 +66,10 @@ public record Page(
     html.append("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"")
         .append(escaped(table.title()))
         .append("\"><table>\n<thead><tr>");
-    for (String column : table.columns()) {
-      html.append("<th scope=\"col\">").append(escaped(column)).append("</th>");
+    for (int i = 0; i < table.columns().size(); i++) {
+      html.append(text(table, i) ? "<th scope=\"col\" class=\"text\">" : "<th scope=\"col\">")
+          .append(escaped(table.columns().get(i)))
+          .append("</th>");
     }
     html.append("</tr></thead>\n<tbody>\n");
     for (List<Table.Cell> row : table.rows()) {
@@ -78,6 +80,10 @@ public record Page(
       html.append("</tr>\n");
     }
     html.append("</tbody></table></div>\n</section>\n");
+  }
+
+  private static boolean text(Table table, int column) {
+    return table.rows().stream().anyMatch(row -> row.get(column).kind() == Table.Kind.TEXT);
   }
 
   private static void cell(StringBuilder html, Table.Cell cell, boolean head) {

@@ -1,44 +1,13 @@
 package io.nccl4j.examples.plots;
 
-import de.erichseifert.vectorgraphics2d.VectorGraphics2D;
-import de.erichseifert.vectorgraphics2d.svg.SVGProcessor;
-import de.erichseifert.vectorgraphics2d.util.PageSize;
-import java.awt.BasicStroke;
-import java.awt.Color;
-import java.awt.Font;
-import java.awt.Graphics2D;
-import java.awt.image.BufferedImage;
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Locale;
-import javax.imageio.ImageIO;
-import org.knowm.xchart.XYChart;
-import org.knowm.xchart.XYChartBuilder;
-import org.knowm.xchart.XYSeries;
-import org.knowm.xchart.style.Styler.LegendPosition;
-import org.knowm.xchart.style.XYStyler;
-import org.knowm.xchart.style.markers.SeriesMarkers;
 
 /** Charts as one picture, two beside each other. */
 public final class Picture {
-  private static final int WIDTH = 860;
-  private static final int HEIGHT = 560;
-  private static final int COLUMNS = 2;
-  private static final float STROKE = 2;
-
-  /** Told apart by most people who see colours otherwise. */
-  private static final List<Integer> COLOURS =
-      List.of(0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x7a5195, 0x666666);
-
-  private final List<XYChart> charts;
-
-  private Picture(List<Chart> charts) {
-    this.charts = charts.stream().map(Picture::chart).toList();
-  }
+  private Picture() {}
 
   /**
    * Says whether this Java can draw. A trimmed one may lack the part of it that does.
@@ -68,124 +37,6 @@ public final class Picture {
     if (drawn.isEmpty()) {
       throw new IOException("nothing is there to be drawn");
     }
-    Files.write(file, new Picture(drawn).bytes(file));
-  }
-
-  private byte[] bytes(Path file) throws IOException {
-    ByteArrayOutputStream out = new ByteArrayOutputStream();
-    if (file.toString().toLowerCase(Locale.ROOT).endsWith(".svg")) {
-      writeSvg(out);
-    } else {
-      writePng(out);
-    }
-    return out.toByteArray();
-  }
-
-  private int width() {
-    return Math.min(charts.size(), COLUMNS) * WIDTH;
-  }
-
-  private int height() {
-    return Math.ceilDiv(charts.size(), COLUMNS) * HEIGHT;
-  }
-
-  private void writeSvg(OutputStream out) throws IOException {
-    VectorGraphics2D graphics = new VectorGraphics2D();
-    paint(graphics);
-    new SVGProcessor()
-        .getDocument(graphics.getCommands(), new PageSize(0, 0, width(), height()))
-        .writeTo(out);
-  }
-
-  private void writePng(OutputStream out) throws IOException {
-    BufferedImage image = new BufferedImage(width(), height(), BufferedImage.TYPE_INT_RGB);
-    Graphics2D graphics = image.createGraphics();
-    graphics.setColor(Color.WHITE);
-    graphics.fillRect(0, 0, width(), height());
-    paint(graphics);
-    graphics.dispose();
-    if (!ImageIO.write(image, "png", out)) {
-      throw new IOException("this Java writes no PNG");
-    }
-  }
-
-  private void paint(Graphics2D graphics) {
-    for (int i = 0; i < charts.size(); i++) {
-      int x = i % COLUMNS * WIDTH;
-      int y = i / COLUMNS * HEIGHT;
-      graphics.translate(x, y);
-      charts.get(i).paint(graphics, WIDTH, HEIGHT);
-      graphics.translate(-x, -y);
-    }
-  }
-
-  private static XYChart chart(Chart model) {
-    XYChart chart =
-        new XYChartBuilder()
-            .width(WIDTH)
-            .height(HEIGHT)
-            .title(model.title())
-            .xAxisTitle(model.x().label())
-            .yAxisTitle(model.y().label())
-            .build();
-    style(chart.getStyler());
-    chart.getStyler().setXAxisLogarithmic(model.x().logarithmic());
-    chart.getStyler().setYAxisLogarithmic(model.y().logarithmic());
-    if (!model.y().logarithmic()) {
-      chart.getStyler().setYAxisMin(lowest(model));
-    }
-    for (Curve curve : model.curves()) {
-      style(
-          chart.addSeries(
-              curve.name(),
-              curve.points().stream().mapToDouble(Curve.Point::x).toArray(),
-              curve.points().stream().mapToDouble(Curve.Point::y).toArray()),
-          curve);
-    }
-    return chart;
-  }
-
-  /** Returns where a linear axis begins: at 0, or below where something is. */
-  private static double lowest(Chart model) {
-    return model.curves().stream()
-        .flatMap(curve -> curve.points().stream())
-        .mapToDouble(Curve.Point::y)
-        .reduce(0, Math::min);
-  }
-
-  private static void style(XYStyler styler) {
-    // With a function for labels XChart would place its ticks as on a linear axis.
-    styler.setDecimalPattern("#,##0.######");
-    styler.setLocale(Locale.ROOT);
-    styler.setChartBackgroundColor(Color.WHITE);
-    styler.setPlotGridLinesColor(new Color(0xdddddd));
-    styler.setChartTitleFont(new Font(Font.SANS_SERIF, Font.BOLD, 16));
-    styler.setAxisTitleFont(new Font(Font.SANS_SERIF, Font.PLAIN, 14));
-    styler.setAxisTickLabelsFont(new Font(Font.SANS_SERIF, Font.PLAIN, 12));
-    styler.setLegendFont(new Font(Font.SANS_SERIF, Font.PLAIN, 12));
-    styler.setChartTitleBoxVisible(false);
-    styler.setLegendBorderColor(Color.WHITE);
-    styler.setLegendPosition(LegendPosition.OutsideE);
-    styler.setLegendSeriesLineLength(44);
-    styler.setMarkerSize(6);
-  }
-
-  private static void style(XYSeries series, Curve curve) {
-    Color colour = new Color(COLOURS.get(curve.colour() % COLOURS.size()));
-    series.setMarker(curve.marked() ? SeriesMarkers.CIRCLE : SeriesMarkers.NONE);
-    series.setMarkerColor(colour);
-    series.setLineColor(colour);
-    series.setLineStyle(
-        new BasicStroke(
-            STROKE, BasicStroke.CAP_BUTT, BasicStroke.JOIN_ROUND, 10, dashes(curve.line()), 0));
-  }
-
-  private static float[] dashes(Curve.Line line) {
-    return switch (line) {
-      case SOLID -> null;
-      case DASHED -> new float[] {9, 5};
-      case DOTTED -> new float[] {2, 4};
-      case MIXED -> new float[] {9, 4, 2, 4};
-    };
+    Files.write(file, Drawing.of(drawn, file));
   }
 }

@@ -1,14 +1,39 @@
 package io.nccl4j.examples.quantities;
 
+import java.util.Locale;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** Sizes as the command line gives them: a number, and K, M or G for powers of 1024. */
+/**
+ * Sizes as the command line gives them, a number, and K, M or G for powers of 1024, and as people
+ * read them.
+ */
 public final class ByteSize {
   private static final Pattern FORM =
       Pattern.compile("\\s*(\\d+(?:\\.\\d*)?|\\.\\d+)\\s*([KkMmGg]?)(?:i?[Bb])?\\s*");
 
+  private static final String[] UNITS = {"B", "KiB", "MiB", "GiB", "TiB"};
+
   private ByteSize() {}
+
+  /**
+   * {@return a size with its unit, with at most one digit after the point}
+   *
+   * @param bytes the size
+   */
+  public static String text(long bytes) {
+    int unit = 0;
+    double value = bytes;
+    while (value >= 1024 && unit < UNITS.length - 1) {
+      value /= 1024;
+      unit++;
+    }
+    String number =
+        value == Math.rint(value)
+            ? Long.toString((long) value)
+            : String.format(Locale.ROOT, "%.1f", value);
+    return number + " " + UNITS[unit];
+  }
 
   /**
    * Returns the bytes that a text stands for; fractions of a byte are cut off.

@@ -3,6 +3,7 @@ package io.nccl4j.examples.quantities;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -32,5 +33,14 @@ class ByteSizeTest {
   @ValueSource(strings = {"", "K", "1T", "-1", "1 2", "0x10", "1e6", "1,5M", "5000000000G"})
   void whatIsNoSizeIsRefused(String text) {
     assertThrows(IllegalArgumentException.class, () -> ByteSize.parse(text));
+  }
+
+  @Test
+  void aSizeIsToldInTheLargestUnit() {
+    assertEquals("8 B", ByteSize.text(8));
+    assertEquals("1 KiB", ByteSize.text(1024));
+    assertEquals("1.5 KiB", ByteSize.text(1536));
+    assertEquals("128 MiB", ByteSize.text(128L << 20));
+    assertEquals("2048 TiB", ByteSize.text(2L << 50));
   }
 }

@@ -1,28 +1,17 @@
 package io.nccl4j.examples.simulate;
 
+import io.nccl4j.examples.quantities.ByteSize;
 import java.util.Locale;
 
 /** Numbers with their units. */
 final class Text {
-  private static final String[] BINARY = {"B", "KiB", "MiB", "GiB", "TiB"};
   private static final double MICRO = 1e6;
   private static final double GIGA = 1e9;
 
   private Text() {}
 
-  /** Returns a size with at most three digits after the point. */
   static String bytes(long bytes) {
-    int unit = 0;
-    double value = bytes;
-    while (value >= 1024 && unit < BINARY.length - 1) {
-      value /= 1024;
-      unit++;
-    }
-    String number =
-        value == Math.rint(value)
-            ? Long.toString((long) value)
-            : String.format(Locale.ROOT, "%.1f", value);
-    return number + " " + BINARY[unit];
+    return ByteSize.text(bytes);
   }
 
   static String seconds(double seconds) {

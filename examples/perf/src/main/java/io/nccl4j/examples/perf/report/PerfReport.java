@@ -1,0 +1,155 @@
+package io.nccl4j.examples.perf.report;
+
+import io.nccl4j.examples.quantities.Count;
+import io.nccl4j.examples.quantities.OptionValue;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+
+/** The command that shows earlier runs beside each other: from a command line to an exit status. */
+public final class PerfReport {
+  /** Shown. */
+  static final int OK = 0;
+
+  /** A file cannot be written. */
+  static final int FAILED = 1;
+
+  /** The command line asks for what cannot be. */
+  static final int BAD_ARGUMENTS = 2;
+
+  private final PrintStream out;
+  private final PrintStream err;
+
+  /** The command line. */
+  @Command(
+      name = "perf-report",
+      sortOptions = false,
+      usageHelpWidth = 100,
+      customSynopsis = "scripts/perf-report RESULT.json ... --html FILE | --plot FILE",
+      header = "Shows earlier runs of scripts/perf in one picture, beside each other.",
+      description = {
+        "Reads what scripts/perf -J has written. A colour is a run; the first is what the others are",
+        "compared with."
+      },
+      footer = {"", "Exit status: 0 written; 1 a file cannot be written; 2 bad arguments."})
+  static final class Flags {
+    @Parameters(arity = "1..*", paramLabel = "RESULT.json", description = "what -J has written")
+    List<Path> files;
+
+    @Option(
+        names = "--label",
+        paramLabel = "TEXT",
+        description =
+            "what a run is called, one for each, in their order; default: the files' names")
+    List<String> labels = List.of();
+
+    @Option(
+        names = "--html",
+        paramLabel = "FILE",
+        converter = OptionValue.Page.class,
+        description = "write one self-contained page: charts, numbers, what was measured where")
+    Path html;
+
+    @Option(
+        names = "--plot",
+        paramLabel = "FILE",
+        converter = OptionValue.Picture.class,
+        description = "draw the charts as .svg or .png")
+    Path plot;
+
+    @Option(
+        names = {"-h", "--help"},
+        usageHelp = true,
+        description = "print this")
+    boolean help;
+  }
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the names of the files go
+   * @param err where messages go
+   */
+  PerfReport(PrintStream out, PrintStream err) {
+    this.out = out;
+    this.err = err;
+  }
+
+  /**
+   * Runs the command and ends the process with its status.
+   *
+   * @param args the command line
+   */
+  public static void main(String[] args) {
+    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    int status = new PerfReport(out, System.err).run(args);
+    out.flush();
+    System.exit(status);
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    CommandLine commandLine = new CommandLine(flags);
+    try {
+      commandLine.parseArgs(args);
+      if (flags.help) {
+        commandLine.usage(out);
+        return OK;
+      }
+      write(flags, runs(flags));
+      return OK;
+    } catch (ParameterException | IllegalArgumentException e) {
+      err.println(
+          "perf-report: " + e.getMessage() + "; scripts/perf-report --help says what is allowed");
+      return BAD_ARGUMENTS;
+    } catch (IllegalStateException | IOException e) {
+      err.println("perf-report: " + e.getMessage());
+      return FAILED;
+    }
+  }
+
+  private static List<Measured> runs(Flags flags) {
+    if (flags.html == null && flags.plot == null) {
+      throw new IllegalArgumentException("neither --html nor --plot says what to write");
+    }
+    if (!flags.labels.isEmpty() && flags.labels.size() != flags.files.size()) {
+      throw new IllegalArgumentException(
+          "--label is given %s for %s; each has one, or none"
+              .formatted(
+                  Count.of(flags.labels.size(), "time"), Count.of(flags.files.size(), "file")));
+    }
+    List<Measured> runs = new ArrayList<>();
+    for (int i = 0; i < flags.files.size(); i++) {
+      Path file = flags.files.get(i);
+      try {
+        runs.add(
+            flags.labels.isEmpty()
+                ? Measured.read(file)
+                : Measured.read(file, flags.labels.get(i)));
+      } catch (IOException e) {
+        throw new IllegalArgumentException(e.getMessage(), e);
+      }
+    }
+    return runs;
+  }
+
+  private void write(Flags flags, List<Measured> runs) throws IOException {
+    if (flags.plot != null) {
+      RunReport.writePicture(runs, flags.plot);
+      out.println(flags.plot);
+    }
+    if (flags.html != null) {
+      RunReport.writePage(runs, flags.html);
+      out.println(flags.html);
+    }
+  }
+}
