@@ -25,6 +25,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 /** Charts become pictures that show all of their curves. */
 class PictureTest {
   private static final List<Integer> COLOURS = List.of(0x0072b2, 0xd55e00, 0x009e73);
+  private static final List<Line> LINES = List.of(Line.SOLID, Line.DASHED, Line.DOTTED);
 
   @TempDir Path folder;
 
@@ -37,10 +38,10 @@ class PictureTest {
           new Curve(
               "curve " + i,
               i,
-              Line.values()[i],
+              LINES.get(i),
               i == 0,
               IntStream.range(0, 11)
-                  .mapToObj(x -> new Point(8 << 2 * x, (colour + 1) * (1.0 + x)))
+                  .mapToObj(x -> new Point(8 << (2 * x), (colour + 1) * (1.0 + x)))
                   .toList()));
     }
     return new Chart(title, new Axis("size", Scale.BYTES), new Axis("time (us)", y), curves);

@@ -70,7 +70,7 @@ final class Plot {
               .map(estimate -> new Point(estimate.bytes() / MEGA, value.applyAsDouble(estimate)))
               .toList();
       String name = first.algorithm().label() + " " + TextReport.protocol(first);
-      curves.add(new Curve(name, first.algorithm().ordinal(), line(first), false, points));
+      curves.add(new Curve(name, colour(first.algorithm()), line(first), false, points));
     }
     return new Chart(title, SIZES, axis, curves);
   }
@@ -84,9 +84,17 @@ final class Plot {
               .map(model -> model.best(algorithm, bytes))
               .map(estimate -> new Point(estimate.ranks(), value.applyAsDouble(estimate)))
               .toList();
-      curves.add(new Curve(algorithm.label(), algorithm.ordinal(), Line.SOLID, false, points));
+      curves.add(new Curve(algorithm.label(), colour(algorithm), Line.SOLID, false, points));
     }
     return new Chart(title, RANKS, axis, curves);
+  }
+
+  private static int colour(Algorithm algorithm) {
+    return switch (algorithm) {
+      case RING -> 0;
+      case TREE -> 1;
+      case HIERARCHICAL -> 2;
+    };
   }
 
   private static Line line(Estimate estimate) {

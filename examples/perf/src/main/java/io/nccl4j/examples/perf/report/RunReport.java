@@ -22,7 +22,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
-import java.util.function.Function;
 import java.util.function.ToDoubleFunction;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -44,19 +43,31 @@ public final class RunReport {
 
   /** Where the result goes. */
   private enum Place {
-    OUT_OF_PLACE("out of place", Line.SOLID, Measured.Row::outOfPlace),
-    IN_PLACE("in place", Line.DASHED, Measured.Row::inPlace);
+    OUT_OF_PLACE("out of place", Line.SOLID),
+    IN_PLACE("in place", Line.DASHED);
 
     private final String label;
     private final Line line;
-    private final Function<Measured.Row, Measured.Cell> cell;
 
-    Place(String label, Line line, Function<Measured.Row, Measured.Cell> cell) {
+    Place(String label, Line line) {
       this.label = label;
       this.line = line;
-      this.cell = cell;
+    }
+
+    Measured.Cell of(Measured.Row row) {
+      return this == OUT_OF_PLACE ? row.outOfPlace() : row.inPlace();
     }
   }
+
+  /** What is drawn of the times of single operations. */
+  private record Percentile(String name, Line line, ToDoubleFunction<Measured.Latency> value) {}
+
+  private static final List<Percentile> PERCENTILES =
+      List.of(
+          new Percentile("p50", Line.SOLID, Measured.Latency::p50),
+          new Percentile("p90", Line.DASHED, Measured.Latency::p90),
+          new Percentile("p99", Line.DOTTED, Measured.Latency::p99),
+          new Percentile("max", Line.MIXED, Measured.Latency::max));
 
   private RunReport(List<Measured> runs) {
     this.runs = runs;
@@ -169,28 +180,20 @@ public final class RunReport {
   }
 
   private Chart latencyChart() {
-    Map<String, ToDoubleFunction<Measured.Latency>> percentiles = new LinkedHashMap<>();
-    percentiles.put("p50", Measured.Latency::p50);
-    percentiles.put("p90", Measured.Latency::p90);
-    percentiles.put("p99", Measured.Latency::p99);
-    percentiles.put("max", Measured.Latency::max);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
-      Series one = series.get(i);
-      int line = 0;
-      for (Map.Entry<String, ToDoubleFunction<Measured.Latency>> percentile :
-          percentiles.entrySet()) {
+      for (Percentile percentile : PERCENTILES) {
+        String name =
+            series.size() == 1 ? percentile.name : series.get(i).name + ", " + percentile.name;
         List<Point> points =
             points(
-                one,
+                series.get(i),
                 Place.OUT_OF_PLACE,
                 cell ->
                     cell.latency() == null
                         ? Double.NaN
-                        : percentile.getValue().applyAsDouble(cell.latency()));
-        String name =
-            series.size() == 1 ? percentile.getKey() : one.name + ", " + percentile.getKey();
-        curves.add(new Curve(name, i, Line.values()[line++], true, points));
+                        : percentile.value.applyAsDouble(cell.latency()));
+        curves.add(new Curve(name, i, percentile.line, true, points));
       }
     }
     return new Chart("Latency of single operations, out of place", SIZE, TIME, curves);
@@ -199,8 +202,8 @@ public final class RunReport {
   private static List<Point> points(
       Series series, Place place, ToDoubleFunction<Measured.Cell> value) {
     return series.rows.values().stream()
-        .filter(row -> place.cell.apply(row) != null)
-        .map(row -> new Point(row.bytes(), value.applyAsDouble(place.cell.apply(row))))
+        .filter(row -> place.of(row) != null)
+        .map(row -> new Point(row.bytes(), value.applyAsDouble(place.of(row))))
         .toList();
   }
 
@@ -279,7 +282,7 @@ public final class RunReport {
 
   private static Measured.Cell cell(Place place, long bytes, Series series) {
     Measured.Row row = series.rows.get(bytes);
-    return row == null ? null : place.cell.apply(row);
+    return row == null ? null : place.of(row);
   }
 
   private Table latencies() {
