@@ -9,6 +9,8 @@ module io.nccl4j.examples.perf {
 
   opens io.nccl4j.examples.perf to
       info.picocli;
+  opens io.nccl4j.examples.perf.sweep to
+      info.picocli;
   opens io.nccl4j.examples.perf.report to
       info.picocli;
 }

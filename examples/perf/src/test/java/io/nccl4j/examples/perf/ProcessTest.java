@@ -18,8 +18,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
 class ProcessTest {
-  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
-
   @TempDir Path folder;
 
   private record Ended(int status, String out, String err) {}
@@ -35,10 +33,6 @@ class ProcessTest {
     Process process = builder.start();
     assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + command);
     return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
-  }
-
-  private static String java() {
-    return Path.of(System.getProperty("java.home"), "bin", "java").toString();
   }
 
   private Ended perf(Map<String, String> environment, String... args)
@@ -58,30 +52,13 @@ class ProcessTest {
   }
 
   private static List<String> command(List<String> args) {
-    List<String> command =
-        new ArrayList<>(
-            List.of(
-                java(),
-                "--enable-native-access=io.nccl4j",
-                "--illegal-native-access=deny",
-                "--module-path",
-                System.getProperty("jdk.module.path"),
-                "--module",
-                "io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf"));
+    List<String> command = PerfProgram.command();
     command.addAll(args);
     return command;
   }
 
-  /** Builds the stand-in, or skips the test where that cannot be. */
-  private Map<String, String> standIn() throws IOException, InterruptedException {
-    Ended built = run(Map.of(), List.of(ROOT.resolve("src/test/native/build").toString()));
-    if (built.status() != 0 && "1".equals(System.getenv("REQUIRE_NCCL"))) {
-      throw new AssertionError("the stand-in does not build: " + built.err());
-    }
-    assumeTrue(built.status() == 0, () -> "the stand-in does not build: " + built.err());
-    return Map.of(
-        "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
-        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+  private static Map<String, String> standIn() throws IOException, InterruptedException {
+    return PerfProgram.standIn();
   }
 
   private static List<List<String>> rows(Ended ended) {
@@ -225,7 +202,7 @@ class ProcessTest {
     String modules = System.getProperty("jdk.module.path");
     assumeTrue(modules.contains("nccl4j-"), "nccl4j is not packaged in this build");
     List<String> args = List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8");
-    List<String> onClassPath = new ArrayList<>(List.of(java(), "-cp", modules));
+    List<String> onClassPath = new ArrayList<>(List.of(PerfProgram.java(), "-cp", modules));
     onClassPath.add(Perf.class.getName());
     onClassPath.addAll(args);
     String version =

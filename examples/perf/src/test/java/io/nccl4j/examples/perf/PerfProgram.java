@@ -1,0 +1,51 @@
+package io.nccl4j.examples.perf;
+
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** The command as a process of its own, and the stand-in that it can run on. */
+public final class PerfProgram {
+  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
+
+  private PerfProgram() {}
+
+  static String java() {
+    return Path.of(System.getProperty("java.home"), "bin", "java").toString();
+  }
+
+  /** Returns what starts the command, but for its arguments. */
+  public static List<String> command() {
+    return new ArrayList<>(
+        List.of(
+            java(),
+            "--enable-native-access=io.nccl4j",
+            "--illegal-native-access=deny",
+            "--module-path",
+            System.getProperty("jdk.module.path"),
+            "--module",
+            "io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf"));
+  }
+
+  /** Builds the stand-in, or skips the test where that cannot be; returns what names it. */
+  public static Map<String, String> standIn() throws IOException, InterruptedException {
+    Process build =
+        new ProcessBuilder(ROOT.resolve("src/test/native/build").toString())
+            .redirectErrorStream(true)
+            .start();
+    String said = new String(build.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    boolean built = build.waitFor() == 0;
+    if (!built && "1".equals(System.getenv("REQUIRE_NCCL"))) {
+      throw new AssertionError("the stand-in does not build: " + said);
+    }
+    assumeTrue(built, () -> "the stand-in does not build: " + said);
+    return Map.of(
+        "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
+        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+  }
+}
