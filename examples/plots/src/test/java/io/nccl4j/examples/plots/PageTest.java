@@ -123,7 +123,7 @@ class PageTest {
         return document.querySelector(".note").textContent + " " + document.querySelector(".legend").innerText.replace(/\\s+/g, " ");
         """;
     assertEquals(
-        "at 8 MiB: curve 0 11 curve 1 22 curve 2 33",
+        " at 8 MiB curve 0 11 curve 1 22 curve 2 33",
         open(page("a title"), HeadlessBrowser.PHONE, question).answer());
   }
 

@@ -96,20 +96,14 @@ final class SweepReport {
   }
 
   private Table times() {
-    List<String> columns = new ArrayList<>(List.of("size"));
-    outcome.forced().forEach(trial -> columns.add(trial.choice().name()));
-    columns.addAll(List.of("auto", "best", "auto costs"));
+    List<String> columns = new ArrayList<>(List.of("size", "best", "auto costs"));
+    outcome.trials().forEach(trial -> columns.add(trial.choice().name()));
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : outcome.sizes()) {
       List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
-      outcome.forced().forEach(trial -> row.add(cell(trial, bytes)));
-      row.add(cell(outcome.automatic(), bytes));
       row.add(Cell.of(outcome.best(bytes).map(best -> best.choice().name()).orElse("n/a")));
-      double cost = outcome.cost(bytes);
-      row.add(
-          Double.isNaN(cost)
-              ? new Cell("n/a", Kind.MISSING)
-              : Cell.of(String.format(Locale.ROOT, "%+.0f %%", 100 * cost)));
+      row.add(cost(outcome.cost(bytes)));
+      outcome.trials().forEach(trial -> row.add(cell(trial, bytes)));
       rows.add(row);
     }
     return new Table(
@@ -118,6 +112,12 @@ final class SweepReport {
             .formatted(Count.of(outcome.rounds(), "round")),
         columns,
         rows);
+  }
+
+  private static Cell cost(double cost) {
+    return Double.isNaN(cost)
+        ? new Cell("n/a", Kind.MISSING)
+        : Cell.of(String.format(Locale.ROOT, "%+.0f %%", 100 * cost));
   }
 
   private Cell cell(Trial trial, long bytes) {
