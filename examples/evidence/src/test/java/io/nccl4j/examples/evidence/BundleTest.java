@@ -116,6 +116,35 @@ class BundleTest {
   }
 
   @Test
+  void aPageIsWrittenAndAPictureIsRefusedInOneLine() throws IOException, InterruptedException {
+    Path page = folder.resolve("sweep.html");
+    List<String> sweep =
+        List.of(
+            script("sweep"),
+            "--backend",
+            "reference",
+            "--algo",
+            "ring",
+            "--rounds",
+            "1",
+            "-b",
+            "8",
+            "-e",
+            "8");
+    List<String> withPage = new ArrayList<>(sweep);
+    withPage.addAll(List.of("--html", page.toString()));
+    Ended ended = run(Map.of(), withPage.toArray(String[]::new));
+    assertEquals(0, ended.status(), ended.output());
+    assertTrue(Files.readString(page).contains("what auto costs"));
+    List<String> withPicture = new ArrayList<>(sweep);
+    withPicture.addAll(List.of("--plot", folder.resolve("sweep.svg").toString()));
+    Ended refused = run(Map.of(), withPicture.toArray(String[]::new));
+    assertEquals(2, refused.status(), refused.output());
+    assertEquals(1, refused.output().lines().count(), refused.output());
+    assertTrue(refused.output().contains("no module java.desktop"), refused.output());
+  }
+
+  @Test
   void theWholeEvidenceRunsOnTheStandInAndSaysSo() throws IOException, InterruptedException {
     StandIn.build();
     Map<String, String> environment = standIn();

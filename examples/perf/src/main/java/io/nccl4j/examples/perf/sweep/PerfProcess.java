@@ -21,6 +21,9 @@ final class PerfProcess {
   private static final int WRONG_DATA = 3;
   private static final Duration FORCE = Duration.ofSeconds(5);
 
+  /** How long a command that ends its own processes at the limit may take for that. */
+  private static final Duration GRACE = Duration.ofSeconds(20);
+
   /** What NCCL answers to a choice that it does not have. */
   private static final String REFUSED = "(" + Result.INVALID_USAGE + ", code ";
 
@@ -67,15 +70,15 @@ final class PerfProcess {
     builder.environment().keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
     builder.environment().putAll(choice.environment());
     running = builder.start();
-    boolean late = !ended(running, limit);
+    boolean late = !ended(running, asked.processes() ? limit.plus(GRACE) : limit);
     end();
-    int status = running.exitValue();
     List<Measured> measured = measured(json, choice);
     Files.deleteIfExists(json);
     if (late) {
       String reason = "it had not ended after " + limit.toSeconds() + " s";
       return new Trial(choice, Trial.State.FAILED, reason, measured);
     }
+    int status = running.exitValue();
     return trial(choice, status, message(said, status), measured);
   }
 
