@@ -46,8 +46,10 @@ class ScriptsTest {
           "scripts/explain",
           "scripts/gpu-evidence",
           "scripts/perf",
+          "scripts/perf-report",
           "scripts/simulate",
-          "scripts/spark-fit");
+          "scripts/spark-fit",
+          "scripts/sweep");
 
   @TempDir private Path copy;
   @TempDir private Path temp;
