@@ -155,7 +155,18 @@ class ReportTest {
     run("-d", "all", "--html", file("a.html"), "--plot", file("a.svg"), "-N", "2");
     Visit visit =
         HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
-    assertTrue(visit.answer().contains("all_reduce, bfloat16 sum, in place 4"), visit.answer());
+    String[] types =
+        Stream.of("int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2")
+            .flatMap(names -> Stream.of(names.split(" ", -1)))
+            .map(name -> name + " sum")
+            .toArray(String[]::new);
+    for (String title :
+        List.of(
+            "Time of one operation, out of place",
+            "Bus bandwidth, out of place",
+            "Latency (p99) of single operations, out of place")) {
+      assertTrue(visit.answer().contains(points(title, types)), visit.answer());
+    }
     assertEquals(List.of(), visit.errors());
     assertTrue(Files.readString(folder.resolve("a.svg")).contains("<svg"));
   }

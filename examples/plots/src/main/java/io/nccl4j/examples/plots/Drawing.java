@@ -27,6 +27,11 @@ final class Drawing {
   private static final int WIDTH = 860;
   private static final int HEIGHT = 560;
   private static final int COLUMNS = 2;
+
+  /** What a line of the legend takes, and what is above and below all of them. */
+  private static final int LEGEND_LINE = 22;
+
+  private static final int LEGEND_REST = 60;
   private static final float STROKE = 2;
 
   /** Told apart by most people who see colours otherwise. */
@@ -34,9 +39,12 @@ final class Drawing {
       List.of(0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x7a5195, 0x666666);
 
   private final List<XYChart> charts;
+  private final int chartHeight;
 
   private Drawing(List<Chart> charts) {
     this.charts = charts.stream().map(Drawing::chart).toList();
+    int lines = charts.stream().mapToInt(chart -> chart.curves().size()).max().orElse(0);
+    this.chartHeight = Math.max(HEIGHT, LEGEND_REST + LEGEND_LINE * lines);
   }
 
   /** Returns the bytes of a file of this name, which ends in .svg or .png. */
@@ -59,7 +67,7 @@ final class Drawing {
   }
 
   private int height() {
-    return Math.ceilDiv(charts.size(), COLUMNS) * HEIGHT;
+    return Math.ceilDiv(charts.size(), COLUMNS) * chartHeight;
   }
 
   private void writeSvg(OutputStream out) throws IOException {
@@ -85,9 +93,9 @@ final class Drawing {
   private void paint(Graphics2D graphics) {
     for (int i = 0; i < charts.size(); i++) {
       int x = i % COLUMNS * WIDTH;
-      int y = i / COLUMNS * HEIGHT;
+      int y = i / COLUMNS * chartHeight;
       graphics.translate(x, y);
-      charts.get(i).paint(graphics, WIDTH, HEIGHT);
+      charts.get(i).paint(graphics, WIDTH, chartHeight);
       graphics.translate(-x, -y);
     }
   }

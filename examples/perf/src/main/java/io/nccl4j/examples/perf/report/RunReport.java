@@ -33,6 +33,13 @@ import java.util.stream.Stream;
 public final class RunReport {
   private static final Axis SIZE = new Axis("size", Scale.BYTES);
   private static final Axis TIME = new Axis("time (us)", Scale.LOGARITHMIC);
+
+  /** More series than this are shown out of place alone, and of their percentiles one. */
+  private static final int FEW = 4;
+
+  /** What kind of line the series have that come after all colours are taken, and so on. */
+  private static final List<Line> LINES = List.of(Line.SOLID, Line.DASHED, Line.DOTTED, Line.MIXED);
+
   private static final Axis BANDWIDTH = new Axis("busbw (GB/s)", Scale.LINEAR);
 
   private final List<Measured> runs;
@@ -81,7 +88,10 @@ public final class RunReport {
             .filter(row -> row.variant().equals(variant))
             .forEach(row -> rows.put(row.bytes(), row));
         if (!rows.isEmpty()) {
-          String name = variants.size() == 1 ? run.label() : run.label() + ", " + variant;
+          String name =
+              variants.size() == 1
+                  ? run.label()
+                  : runs.size() == 1 ? variant : run.label() + ", " + variant;
           series.add(new Series(run, distinct(names, name), variant, rows));
         }
       }
@@ -168,23 +178,28 @@ public final class RunReport {
         latencyChart());
   }
 
+  private boolean few() {
+    return series.size() <= FEW;
+  }
+
   private Chart chart(String title, Axis axis, ToDoubleFunction<Measured.Cell> value) {
+    List<Place> places = few() ? List.of(Place.values()) : List.of(Place.OUT_OF_PLACE);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
-      for (Place place : Place.values()) {
-        String name = series.size() == 1 ? place.label : series.get(i).name + ", " + place.label;
-        curves.add(new Curve(name, i, place.line, true, points(series.get(i), place, value)));
+      for (Place place : places) {
+        curves.add(
+            curve(i, place.label, place.line, places.size(), points(series.get(i), place, value)));
       }
     }
-    return new Chart(title, SIZE, axis, curves);
+    return new Chart(few() ? title : title + ", out of place", SIZE, axis, curves);
   }
 
   private Chart latencyChart() {
+    List<Percentile> percentiles =
+        few() ? PERCENTILES : PERCENTILES.stream().filter(one -> one.name.equals("p99")).toList();
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
-      for (Percentile percentile : PERCENTILES) {
-        String name =
-            series.size() == 1 ? percentile.name : series.get(i).name + ", " + percentile.name;
+      for (Percentile percentile : percentiles) {
         List<Point> points =
             points(
                 series.get(i),
@@ -193,10 +208,20 @@ public final class RunReport {
                     cell.latency() == null
                         ? Double.NaN
                         : percentile.value.applyAsDouble(cell.latency()));
-        curves.add(new Curve(name, i, percentile.line, true, points));
+        curves.add(curve(i, percentile.name, percentile.line, percentiles.size(), points));
       }
     }
-    return new Chart("Latency of single operations, out of place", SIZE, TIME, curves);
+    String title = few() ? "Latency" : "Latency (p99)";
+    return new Chart(title + " of single operations, out of place", SIZE, TIME, curves);
+  }
+
+  /** Returns a curve that is named as far as it differs: by its series, its kind, or both. */
+  private Curve curve(int i, String kind, Line line, int kinds, List<Point> points) {
+    String name = series.get(i).name;
+    if (kinds == 1) {
+      return new Curve(name, i, LINES.get(i / Curve.COLOURS % LINES.size()), true, points);
+    }
+    return new Curve(series.size() == 1 ? kind : name + ", " + kind, i, line, true, points);
   }
 
   private static List<Point> points(
