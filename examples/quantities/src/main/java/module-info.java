@@ -1,6 +1,10 @@
-/** Sizes and the like, as the examples' command lines give them. */
+/**
+ * What the examples' command lines have in common: sizes and the like, and several processes of one
+ * command.
+ */
 module io.nccl4j.examples.quantities {
   requires transitive info.picocli;
 
+  exports io.nccl4j.examples.processes;
   exports io.nccl4j.examples.quantities;
 }

@@ -8,6 +8,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.examples.perf.report.Measured;
 import io.nccl4j.examples.perf.report.RunReport;
+import io.nccl4j.examples.processes.Processes;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;

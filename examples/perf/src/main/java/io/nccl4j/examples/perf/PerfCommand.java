@@ -1,5 +1,6 @@
 package io.nccl4j.examples.perf;
 
+import io.nccl4j.examples.processes.Processes;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;

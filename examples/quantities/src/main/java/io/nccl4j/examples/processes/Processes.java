@@ -1,4 +1,4 @@
-package io.nccl4j.examples.perf;
+package io.nccl4j.examples.processes;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -26,7 +26,14 @@ import java.util.stream.Stream;
  * <p>The standard input of each is a pipe from this process, which the command watches: it ends
  * when this process has gone, even where a signal gave that no time to say so.
  */
-final class Processes {
+public final class Processes {
+  /** The status where a process, or this one's part, has failed. */
+  public static final int FAILED = 1;
+
+  /** The status where a time-out has ended the processes. */
+  public static final int TIMED_OUT = 4;
+
+  private static final int OK = 0;
   private static final int SIGNALLED = 128;
   private static final Duration FORCE = Duration.ofSeconds(5);
 
@@ -49,7 +56,7 @@ final class Processes {
    * @param grace how long the others may take to end once one has
    * @param err where messages go, and what the processes say but for the table
    */
-  Processes(String name, int ranksEach, Duration grace, PrintStream err) {
+  public Processes(String name, int ranksEach, Duration grace, PrintStream err) {
     this.name = name;
     this.ranksEach = ranksEach;
     this.grace = grace;
@@ -63,10 +70,10 @@ final class Processes {
    * @param limit how long all may take, or null for any time
    * @throws IOException if a process cannot be started
    */
-  int run(int count, List<String> command, Duration limit) throws IOException {
-    meeting = Files.createTempDirectory("nccl4j-perf-");
+  public int run(int count, List<String> command, Duration limit) throws IOException {
+    meeting = Files.createTempDirectory("nccl4j-ranks-");
     // A signal that ends this process ends the others too.
-    Runtime.getRuntime().addShutdownHook(new Thread(this::end, "perf-processes-end"));
+    Runtime.getRuntime().addShutdownHook(new Thread(this::end, "processes-end"));
     try {
       for (int number = 0; number < count; number++) {
         start(number, count, command);
@@ -104,7 +111,7 @@ final class Processes {
     readers.add(
         Thread.ofPlatform()
             .daemon()
-            .name("perf-output-" + number)
+            .name("process-output-" + number)
             .start(() -> pass(number, lines)));
     exits.add(process.onExit().thenRun(() -> ended.add(number)));
   }
@@ -133,14 +140,14 @@ final class Processes {
   private int await(Duration limit) {
     long deadline = limit == null ? Long.MAX_VALUE : System.nanoTime() + limit.toNanos();
     boolean limited = limit != null;
-    int worst = ExitStatus.OK;
+    int worst = OK;
     for (int left = processes.size(); left > 0; left--) {
       Integer number = limited ? poll(deadline - System.nanoTime()) : poll(Long.MAX_VALUE);
       if (number == null) {
         return Math.max(worst, late(limit, worst));
       }
       int status = processes.get(number).exitValue();
-      if (status != ExitStatus.OK && !ending) {
+      if (status != OK && !ending) {
         worst = Math.max(worst, status);
         say(name + ": " + ranks(number) + " ended with " + describe(status));
       }
@@ -172,7 +179,7 @@ final class Processes {
                     .formatted(name, ranks(number), grace.toSeconds()));
       }
     }
-    return worst == ExitStatus.OK ? ExitStatus.TIMED_OUT : worst;
+    return worst == OK ? TIMED_OUT : worst;
   }
 
   private static String describe(int status) {
@@ -229,7 +236,7 @@ final class Processes {
   }
 
   /** Returns what this process was started with, up to the command's own arguments. */
-  static List<String> ownCommand(int arguments) throws IOException {
+  public static List<String> ownCommand(int arguments) throws IOException {
     String line = Files.readString(Path.of("/proc/self/cmdline"));
     List<String> words = List.of(line.substring(0, line.length() - 1).split("\0", -1));
     List<String> command = new ArrayList<>(words.subList(0, words.size() - arguments));
@@ -239,10 +246,10 @@ final class Processes {
   }
 
   /** Ends this process when the one that started it has gone: its end of the pipe closes. */
-  static void endWithParent() {
+  public static void endWithParent() {
     Thread.ofPlatform()
         .daemon()
-        .name("perf-parent")
+        .name("processes-parent")
         .start(
             () -> {
               try {
@@ -252,7 +259,7 @@ final class Processes {
               } catch (IOException e) {
                 System.err.println("the process that started this one cannot be watched: " + e);
               }
-              Runtime.getRuntime().halt(ExitStatus.FAILED);
+              Runtime.getRuntime().halt(FAILED);
             });
   }
 }

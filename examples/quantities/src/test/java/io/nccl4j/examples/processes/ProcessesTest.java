@@ -1,4 +1,4 @@
-package io.nccl4j.examples.perf;
+package io.nccl4j.examples.processes;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
@@ -97,14 +97,14 @@ class ProcessesTest {
   @Test
   void whatDoesNotEndAfterTheOthersIsATimeOut() throws IOException {
     Ended ended = run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
-    assertEquals(ExitStatus.TIMED_OUT, ended.status());
+    assertEquals(Processes.TIMED_OUT, ended.status());
   }
 
   @Test
   void theLimitEndsAll() throws IOException {
     assertEquals(
         new Ended(
-            ExitStatus.TIMED_OUT,
+            Processes.TIMED_OUT,
             Set.of(
                 "program: time-out: rank 0 has not ended after 1 s",
                 "program: time-out: rank 1 has not ended after 1 s")),
@@ -115,7 +115,7 @@ class ProcessesTest {
   void whatIgnoresTheRequestIsEndedByForce() throws IOException {
     Ended ended =
         run(1, 1, AMPLE, Duration.ofSeconds(1), "trap '' TERM; echo $$ >&2; exec sleep 1000");
-    assertEquals(ExitStatus.TIMED_OUT, ended.status());
+    assertEquals(Processes.TIMED_OUT, ended.status());
     String pid =
         ended.said().stream().filter(line -> line.startsWith("rank 0: ")).findFirst().orElseThrow();
     assertFalse(Files.exists(Path.of("/proc", pid.replace("rank 0: ", ""))), pid);
