@@ -1,8 +1,8 @@
 # Sourced, not run. Builds the programs under examples/ where that is needed, and starts one of them.
 #
 #   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is one of nccl4j_programs
-#   nccl4j_alone PROGRAM                            builds from here on this one alone: what it needs is large, and the
-#                                                   others are to do without
+#   nccl4j_alone PROGRAM [FOLDERS]                  builds from here on this one alone: what it needs is large, and the
+#                                                   others are to do without; FOLDERS are projects that it is built from
 #   nccl4j_ready                                    builds where that is needed; sets nccl4j_home (Java's) and nccl4j_folder,
 #                                                   which has a folder of jars for each program
 #
@@ -15,6 +15,7 @@ nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/examples/target
 nccl4j_run=$nccl4j_target/run
 nccl4j_programs=(hello perf doctor explain simulate)
+nccl4j_projects=()
 
 # Java names files in the characters of the locale, and a bare environment's has but ASCII.
 if [[ -z ${LC_ALL-}${LC_CTYPE-}${LANG-} ]]; then export LC_CTYPE=C.UTF-8; fi
@@ -27,13 +28,15 @@ nccl4j_die() {
 nccl4j_alone() {
   nccl4j_programs=("$1")
   nccl4j_run=$nccl4j_target/run-$1
+  nccl4j_projects=("${@:2}")
 }
 
 # Says whether something is newer than what was built. Folders count too: a file that is deleted changes its folder.
 nccl4j_stale() {
   local home
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
-  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/examples/}" "$nccl4j_root/examples/quantities" "$nccl4j_root/examples/plots")
+  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/examples/}" "$nccl4j_root/examples/quantities" "$nccl4j_root/examples/plots"
+    "${nccl4j_projects[@]}")
   [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/examples/pom.xml" \
     "${sources[@]/%//pom.xml}" "${sources[@]/%//src/main}" -newer "$nccl4j_run/java-home" -print -quit) ]]
 }

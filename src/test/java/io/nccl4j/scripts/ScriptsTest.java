@@ -42,6 +42,8 @@ class ScriptsTest {
   private static final Set<String> PROGRAMS =
       Set.of(
           "scripts/all-reduce-perf",
+          "scripts/ddp-example",
+          "scripts/ddp-simple",
           "scripts/doctor",
           "scripts/explain",
           "scripts/gpu-evidence",

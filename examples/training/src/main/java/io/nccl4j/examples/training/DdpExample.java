@@ -1,0 +1,219 @@
+package io.nccl4j.examples.training;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.examples.quantities.ByteSize;
+import io.nccl4j.pytorch.TensorBuffers;
+import io.nccl4j.training.ReducerConfig;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.bytedeco.javacpp.PointerScope;
+import org.bytedeco.pytorch.SGD;
+import org.bytedeco.pytorch.SGDOptions;
+import org.bytedeco.pytorch.Tensor;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+
+/** Trains three linear layers on all ranks, each with its part of every batch. */
+@Command(
+    name = "ddp-example",
+    sortOptions = false,
+    description =
+        "Trains three linear layers with stochastic gradient descent, each rank on its rows of the batch, and prints the"
+            + " loss of the whole batch per step: the same for any number of ranks, but for rounding.")
+public final class DdpExample extends Ranks {
+  /** How a model is trained, the same on all ranks. */
+  record Settings(
+      int size, int steps, int batch, long bucketBytes, double learningRate, long seed) {
+    int rowsOf(Communicator comm) {
+      return batch / comm.size();
+    }
+
+    ReducerConfig reducer() {
+      ReducerConfig defaults = ReducerConfig.defaults();
+      return defaults
+          .withBucketBytes(bucketBytes)
+          .withFirstBucketBytes(Math.min(bucketBytes, defaults.firstBucketBytes()));
+    }
+  }
+
+  @Option(
+      names = "--size",
+      paramLabel = "N",
+      description = "values that a layer takes and gives (default: ${DEFAULT-VALUE})")
+  int size = 4000;
+
+  @Option(names = "--steps", paramLabel = "N", description = "default: ${DEFAULT-VALUE}")
+  int steps = 10;
+
+  @Option(
+      names = "--batch",
+      paramLabel = "ROWS",
+      description = "rows of all ranks together (default: ${DEFAULT-VALUE})")
+  int batch = 64;
+
+  @Option(
+      names = "--bucket",
+      paramLabel = "SIZE",
+      description = "gradients that are reduced together, as 25M (default: ${DEFAULT-VALUE})")
+  String bucket = "25M";
+
+  @Option(
+      names = "--rate",
+      paramLabel = "R",
+      description = "learning rate (default: ${DEFAULT-VALUE})")
+  double rate = 0.1;
+
+  @Option(
+      names = "--seed",
+      paramLabel = "N",
+      description = "of rank 0's parameters, which all ranks get (default: ${DEFAULT-VALUE})")
+  long seed = 1;
+
+  @Option(
+      names = "--trace",
+      paramLabel = "FOLDER",
+      description =
+          "record what each rank does with Java's flight recorder, into FOLDER/rank0.jfr and so on: phases of the"
+              + " steps and every collective")
+  Path trace;
+
+  private DdpExample() {}
+
+  /**
+   * Runs the command.
+   *
+   * @param args the command line; {@code --help} explains it
+   */
+  public static void main(String[] args) {
+    main(new DdpExample(), args);
+  }
+
+  @Override
+  void check(int ranks) {
+    checkPositive(size, "--size");
+    checkPositive(steps, "--steps");
+    checkPositive(batch, "--batch");
+    if (batch % ranks != 0) {
+      throw refused(
+          "--batch is %d; it must be a multiple of the number of ranks, %d"
+              .formatted(batch, ranks));
+    }
+    if (!(rate > 0 && rate < Double.POSITIVE_INFINITY)) {
+      throw refused("--rate is " + rate + "; it must be positive");
+    }
+    if (trace != null && !Files.isDirectory(trace)) {
+      throw refused("--trace is " + trace + "; it must be a folder that is there");
+    }
+    settings();
+  }
+
+  private void checkPositive(int value, String option) {
+    if (value < 1) {
+      throw refused(option + " is " + value + "; it must be 1 or more");
+    }
+  }
+
+  private Settings settings() {
+    try {
+      long bytes = ByteSize.parse(bucket);
+      if (bytes < 1) {
+        throw new IllegalArgumentException("'" + bucket + "' is too small; a bucket has a byte");
+      }
+      return new Settings(size, steps, batch, bytes, rate, seed);
+    } catch (IllegalArgumentException e) {
+      throw refused("--bucket: " + e.getMessage());
+    }
+  }
+
+  @Override
+  int run(Communicator comm) {
+    Settings settings = settings();
+    boolean tells = comm.rank() == 0;
+    if (tells) {
+      System.out.printf(
+          "# backend %s, ranks: %d, 3 layers of %d x %d, %d of %d rows per rank%n",
+          comm.backend().name(), comm.size(), size, size, settings.rowsOf(comm), batch);
+      System.out.printf("#  step        loss        ms%n");
+    }
+    // Ranks begin with different parameters; the reducer gives all of them rank 0's.
+    Net net = new Net(comm, size, seed + comm.rank());
+    try (Tape tape = trace == null ? null : Tape.start()) {
+      train(
+          comm,
+          net,
+          settings,
+          (step, loss, nanos) -> {
+            if (tells) {
+              System.out.printf("%7d  %10.6f  %8.1f%n", step, loss, nanos / 1e6);
+            }
+          });
+      if (tape != null) {
+        tape.write(trace.resolve("rank" + comm.rank() + ".jfr"));
+      }
+    }
+    return 0;
+  }
+
+  /** What hears of each step. */
+  interface Progress {
+    /**
+     * Hears of one step.
+     *
+     * @param step which, from 0
+     * @param loss of the whole batch, before the step
+     * @param nanos how long the step took
+     */
+    void step(int step, double loss, long nanos);
+  }
+
+  /**
+   * {@return the losses of the whole batch, one per step, each before the step is taken}
+   *
+   * @param net this rank's model, whose parameters become rank 0's and are then trained
+   */
+  static List<Double> train(Communicator comm, Net net, Settings settings, Progress progress) {
+    List<Double> losses = new ArrayList<>();
+    try (DataParallel parallel = new DataParallel(comm, net.parameters(), settings.reducer())) {
+      SGD optimizer = new SGD(net.parameterVector(), new SGDOptions(settings.learningRate()));
+      for (int step = 0; step < settings.steps(); step++) {
+        long start = System.nanoTime();
+        losses.add(step(comm, net, settings, parallel, optimizer, step));
+        progress.step(step, losses.getLast(), System.nanoTime() - start);
+      }
+    }
+    return losses;
+  }
+
+  // What a step makes is freed with it, not when the garbage collector looks.
+  @SuppressWarnings("try")
+  private static double step(
+      Communicator comm,
+      Net net,
+      Settings settings,
+      DataParallel parallel,
+      SGD optimizer,
+      int step) {
+    int rows = settings.rowsOf(comm);
+    Batch batch = new Batch(step, comm.rank() * rows, rows);
+    try (PointerScope scope = new PointerScope()) {
+      parallel.zeroGradients();
+      Tensor loss = Phase.get("forward", comm, step, () -> net.loss(batch));
+      Phase.run("backward", comm, step, loss::backward);
+      Phase.run("wait", comm, step, parallel::finish);
+      Phase.run("optimizer", comm, step, optimizer::step);
+      return average(comm, parallel, loss.detach());
+    }
+  }
+
+  private static double average(Communicator comm, DataParallel parallel, Tensor loss) {
+    try (Buffer buffer = TensorBuffers.of(loss, "loss", comm)) {
+      comm.allReduce(buffer, buffer, ReduceOp.AVG, parallel.compute());
+      parallel.compute().synchronize();
+    }
+    return loss.item_float();
+  }
+}

@@ -1,0 +1,81 @@
+package io.nccl4j.examples.training;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Platform;
+import io.nccl4j.Stream;
+import io.nccl4j.examples.processes.Processes;
+import io.nccl4j.training.ReducerConfig;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Map;
+import org.bytedeco.pytorch.Device;
+import org.bytedeco.pytorch.Scalar;
+import org.bytedeco.pytorch.Tensor;
+import org.bytedeco.pytorch.global.torch;
+import picocli.CommandLine.Command;
+
+/** One parameter, one step: what data-parallel training does, small enough to check by hand. */
+@Command(
+    name = "ddp-simple",
+    description =
+        "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is w * 7 * r, so its gradient"
+            + " is 7 * r; with two ranks 0 and 7, which come back as 3.5 on both.")
+public final class DdpSimple extends Ranks {
+  private static final float W = 5;
+  private static final float FACTOR = 7;
+
+  private DdpSimple() {}
+
+  /**
+   * Runs the command.
+   *
+   * @param args the command line; {@code --help} explains it
+   */
+  public static void main(String[] args) {
+    main(new DdpSimple(), args);
+  }
+
+  @Override
+  int run(Communicator comm) {
+    float own = FACTOR * comm.rank();
+    float averaged = averagedGradient(comm);
+    tell(comm, own, averaged);
+    return averaged == FACTOR * (comm.size() - 1) / 2f ? 0 : Processes.FAILED;
+  }
+
+  /** Has rank 0 say what every rank has, so that the lines come in order. */
+  private static void tell(Communicator comm, float own, float averaged) {
+    MemorySegment host = Arena.ofAuto().allocate(ValueLayout.JAVA_FLOAT, 2L * comm.size());
+    try (Stream stream = comm.newStream();
+        Buffer mine = comm.allocate(DataType.FLOAT32, 2);
+        Buffer all = comm.allocate(DataType.FLOAT32, 2L * comm.size())) {
+      mine.copyFrom(MemorySegment.ofArray(new float[] {own, averaged}), stream);
+      comm.gather(mine, all, 0, stream);
+      all.copyTo(host, stream);
+    }
+    for (int rank = 0; comm.rank() == 0 && rank < comm.size(); rank++) {
+      System.out.printf(
+          "rank %d of %d: its gradient was %.1f and came back as %.1f%n",
+          rank,
+          comm.size(),
+          host.getAtIndex(ValueLayout.JAVA_FLOAT, 2L * rank),
+          host.getAtIndex(ValueLayout.JAVA_FLOAT, 2L * rank + 1));
+    }
+  }
+
+  /** {@return the gradient of w after the step, averaged over all ranks} */
+  static float averagedGradient(Communicator comm) {
+    String device = comm.backend().platform() == Platform.CUDA ? "cuda:" + comm.device() : "cpu";
+    Tensor w = Tensor.create(new float[] {W}, 1).to(new Device(device), torch.ScalarType.Float);
+    w.set_requires_grad(true);
+    try (DataParallel model = new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults())) {
+      Tensor loss = w.mul(new Scalar(FACTOR)).mul(new Scalar((float) comm.rank())).sum();
+      loss.backward();
+      model.finish();
+      return w.grad().item_float();
+    }
+  }
+}

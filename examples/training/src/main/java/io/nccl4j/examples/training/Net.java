@@ -1,0 +1,85 @@
+package io.nccl4j.examples.training;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.Platform;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.stream.LongStream;
+import org.bytedeco.pytorch.Device;
+import org.bytedeco.pytorch.LinearImpl;
+import org.bytedeco.pytorch.NoGradGuard;
+import org.bytedeco.pytorch.Tensor;
+import org.bytedeco.pytorch.TensorVector;
+import org.bytedeco.pytorch.global.torch;
+
+/** Three linear layers with rectifiers in between, and the data that they are to fit. */
+final class Net {
+  private static final int LAYERS = 3;
+
+  private final LinearImpl[] layers = new LinearImpl[LAYERS];
+  private final int size;
+  private final Device device;
+
+  /**
+   * Makes a model on the device of a communicator.
+   *
+   * @param size how many values each layer takes and gives
+   * @param seed of the parameters; two models of one seed are the same
+   */
+  Net(Communicator comm, int size, long seed) {
+    this.size = size;
+    device =
+        new Device(comm.backend().platform() == Platform.CUDA ? "cuda:" + comm.device() : "cpu");
+    SplittableRandom random = new SplittableRandom(seed);
+    for (int i = 0; i < LAYERS; i++) {
+      layers[i] = new LinearImpl(size, size);
+      layers[i].to(device, false);
+      fill(layers[i], random);
+    }
+  }
+
+  @SuppressWarnings("try") // The guard is there to be left.
+  private void fill(LinearImpl layer, SplittableRandom random) {
+    try (NoGradGuard assigns = new NoGradGuard()) {
+      layer.weight().copy_(uniform(random, size, size));
+      layer.bias().copy_(uniform(random, size));
+    }
+  }
+
+  /** Returns values that keep the layers' outputs about as large as their inputs. */
+  private Tensor uniform(SplittableRandom random, long... shape) {
+    double bound = Math.sqrt(6.0 / size);
+    long count = LongStream.of(shape).reduce(1, Math::multiplyExact);
+    float[] values = new float[Math.toIntExact(count)];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = (float) random.nextDouble(-bound, bound);
+    }
+    return Tensor.create(values, shape);
+  }
+
+  /** {@return the parameters by name, in the order in which forward uses them} */
+  Map<String, Tensor> parameters() {
+    Map<String, Tensor> parameters = new LinkedHashMap<>();
+    for (int i = 0; i < LAYERS; i++) {
+      parameters.put("layer" + (i + 1) + ".weight", layers[i].weight());
+      parameters.put("layer" + (i + 1) + ".bias", layers[i].bias());
+    }
+    return parameters;
+  }
+
+  TensorVector parameterVector() {
+    return new TensorVector(parameters().values().toArray(Tensor[]::new));
+  }
+
+  /** {@return the mean squared error over some rows of a step's batch: a graph for backward} */
+  Tensor loss(Batch batch) {
+    Tensor x = batch.inputs(size).to(device, torch.ScalarType.Float);
+    Tensor target = batch.targets(size).to(device, torch.ScalarType.Float);
+    for (int i = 0; i < LAYERS; i++) {
+      x = layers[i].forward(x);
+      x = i < LAYERS - 1 ? x.relu() : x;
+    }
+    return torch.mse_loss(x, target);
+  }
+}

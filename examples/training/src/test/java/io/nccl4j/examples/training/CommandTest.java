@@ -1,0 +1,130 @@
+package io.nccl4j.examples.training;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The commands as processes, one rank each. */
+class CommandTest {
+  @TempDir Path folder;
+
+  private record Ended(int status, String out, String err) {}
+
+  private Ended run(String main, Map<String, String> environment, String... args)
+      throws IOException, InterruptedException {
+    Path out = folder.resolve("out");
+    Path err = folder.resolve("err");
+    ProcessBuilder builder =
+        new ProcessBuilder(command(main, args))
+            .redirectOutput(out.toFile())
+            .redirectError(err.toFile());
+    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
+    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
+  }
+
+  /** Starts it as this process was: the modules, and the class path, where the native jars are. */
+  private static List<String> command(String main, String... args) {
+    List<String> command =
+        new ArrayList<>(
+            List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--illegal-native-access=deny",
+                "--sun-misc-unsafe-memory-access=allow",
+                "--enable-native-access=io.nccl4j,io.nccl4j.libtorch,org.bytedeco.javacpp,"
+                    + "org.bytedeco.openblas,org.bytedeco.pytorch",
+                "-Dorg.bytedeco.javacpp.cachedir="
+                    + System.getProperty("org.bytedeco.javacpp.cachedir"),
+                "--module-path",
+                System.getProperty("jdk.module.path"),
+                "--class-path",
+                System.getProperty("java.class.path"),
+                "--module",
+                "io.nccl4j.examples.training/io.nccl4j.examples.training." + main));
+    command.addAll(List.of(args));
+    return command;
+  }
+
+  @Test
+  void theGradientsOfTwoProcessesAreAveraged() throws Exception {
+    Ended ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "2");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(
+        """
+        rank 0 of 2: its gradient was 0.0 and came back as 3.5
+        rank 1 of 2: its gradient was 7.0 and came back as 3.5
+        """,
+        ended.out());
+  }
+
+  @Test
+  void processesTrainAndRecordWhatTheyDo() throws Exception {
+    String[] args = {"--backend", "reference", "--size", "16", "--batch", "8", "--steps", "3"};
+    String[] two =
+        Stream.concat(
+                Stream.of(args),
+                Stream.of("--procs", "2", "--bucket", "1K", "--trace", folder.toString()))
+            .toArray(String[]::new);
+    String[] one = Stream.concat(Stream.of(args), Stream.of("--procs", "1")).toArray(String[]::new);
+    Ended ended = run("DdpExample", Map.of(), two);
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(losses(run("DdpExample", Map.of(), one)), losses(ended));
+    assertTrue(Files.size(folder.resolve("rank0.jfr")) > 0);
+    assertTrue(Files.size(folder.resolve("rank1.jfr")) > 0);
+  }
+
+  /** Returns the losses to the fourth digit, without the times. */
+  private static List<String> losses(Ended ended) {
+    List<String> losses =
+        ended
+            .out()
+            .lines()
+            .filter(line -> !line.startsWith("#"))
+            .map(line -> line.substring(0, 17))
+            .toList();
+    assertEquals(3, losses.size(), ended.out());
+    return losses;
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      value = {
+        "--batch 7 --procs 2 | --batch is 7; it must be a multiple of the number of ranks, 2",
+        "--procs 0 | --procs is 0; it must be 1 or more",
+        "--size 0 | --size is 0; it must be 1 or more",
+        "--rate -1 | --rate is -1.0; it must be positive",
+        "--bucket much | --bucket: 'much' is no size",
+        "--bucket 0 | --bucket: '0' is too small; a bucket has a byte",
+        "--trace /nowhere | --trace is /nowhere; it must be a folder that is there"
+      })
+  void whatCannotBeIsRefusedBeforeAnythingStarts(String args, String message) throws Exception {
+    Ended ended = run("DdpExample", Map.of(), args.split(" ", -1));
+    assertEquals(2, ended.status());
+    assertTrue(ended.err().startsWith(message), ended.err());
+    assertEquals("", ended.out());
+  }
+
+  @Test
+  void processesAreNotStartedUnderALauncher() throws Exception {
+    Ended ended =
+        run("DdpSimple", Map.of("NCCL4J_RANK", "0", "NCCL4J_WORLD_SIZE", "1"), "--procs", "2");
+    assertEquals(2, ended.status());
+    assertTrue(
+        ended.err().startsWith("--procs is 2, but this is rank 0 of 1; leave it out"), ended.err());
+  }
+}

@@ -1,0 +1,205 @@
+package io.nccl4j.examples.training;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.training.ReducerConfig;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+import jdk.jfr.consumer.RecordedEvent;
+import jdk.jfr.consumer.RecordingFile;
+import org.bytedeco.javacpp.FloatPointer;
+import org.bytedeco.pytorch.Scalar;
+import org.bytedeco.pytorch.Tensor;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Training on ranks of the reference, each with its part of every batch. */
+class TrainingTest {
+  /** Twelve values a layer, gradients in several buckets. */
+  private static final DdpExample.Settings SMALL = new DdpExample.Settings(12, 10, 16, 256, 0.1, 3);
+
+  /**
+   * How far the losses may be apart, relatively: ten steps of 32-bit arithmetic (a rounding is
+   * 6e-8) that adds the rows' gradients in another order.
+   */
+  private static final double TOLERANCE = 1e-5;
+
+  /** What a rank has after training. */
+  private record Trained(List<Double> losses, List<Float> parameters) {}
+
+  private static List<Trained> train(int ranks, DdpExample.Settings settings) throws Exception {
+    return RankThreads.run(
+        ranks,
+        comm -> {
+          // Every rank begins elsewhere.
+          Net net = new Net(comm, settings.size(), settings.seed() + comm.rank());
+          List<Double> losses = DdpExample.train(comm, net, settings, (step, loss, nanos) -> {});
+          return new Trained(losses, floats(net));
+        });
+  }
+
+  private static List<Float> floats(Net net) {
+    List<Float> all = new ArrayList<>();
+    for (Tensor tensor : net.parameters().values()) {
+      FloatPointer own = new FloatPointer(tensor.data_ptr());
+      for (long i = 0; i < tensor.numel(); i++) {
+        all.add(own.get(i));
+      }
+    }
+    return all;
+  }
+
+  @Test
+  void theGradientsOfTwoRanksAreAveraged() throws Exception {
+    assertEquals(List.of(3.5f, 3.5f), RankThreads.run(2, DdpSimple::averagedGradient));
+  }
+
+  @Test
+  void theGradientsOfFiveRanksAreAveraged() throws Exception {
+    assertEquals(List.of(14f, 14f, 14f, 14f, 14f), RankThreads.run(5, DdpSimple::averagedGradient));
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {2, 4})
+  void ranksOnTheirShardsHaveTheLossesOfOneRankOnTheWholeBatch(int ranks) throws Exception {
+    List<Double> whole = train(1, SMALL).getFirst().losses();
+    assertTrue(whole.getLast() < 0.9 * whole.getFirst(), () -> "nothing is learned: " + whole);
+    for (Trained rank : train(ranks, SMALL)) {
+      for (int step = 0; step < SMALL.steps(); step++) {
+        double expected = whole.get(step);
+        assertEquals(expected, rank.losses().get(step), TOLERANCE * expected, "step " + step);
+      }
+    }
+  }
+
+  @Test
+  void allRanksEndWithTheVerySameParameters() throws Exception {
+    List<Trained> ranks = train(3, new DdpExample.Settings(12, 4, 9, 256, 0.1, 3));
+    assertEquals(ranks.get(0).parameters(), ranks.get(1).parameters());
+    assertEquals(ranks.get(0).parameters(), ranks.get(2).parameters());
+  }
+
+  @Test
+  void theSizeOfTheBucketsChangesNothing() throws Exception {
+    DdpExample.Settings one = new DdpExample.Settings(12, 4, 16, 1 << 20, 0.1, 3);
+    DdpExample.Settings many = new DdpExample.Settings(12, 4, 16, 1, 0.1, 3);
+    assertEquals(train(2, one).getFirst().parameters(), train(2, many).getFirst().parameters());
+  }
+
+  @Test
+  void bucketsAreLaunchedWhileBackwardStillRuns(@TempDir Path folder) throws Exception {
+    Path file = folder.resolve("ranks.jfr");
+    try (Tape tape = Tape.start()) {
+      train(2, new DdpExample.Settings(64, 3, 16, 1, 0.1, 3));
+      tape.write(file);
+    }
+    for (int step = 0; step < 3; step++) {
+      List<RecordedEvent> launched = collectivesLaunchedIn(backward(file, 0, step), file);
+      // One bucket for each of six parameters, all of them marked before backward returns.
+      assertEquals(6, launched.size(), "step " + step);
+    }
+  }
+
+  private static RecordedEvent backward(Path file, int rank, int step) throws IOException {
+    return RecordingFile.readAllEvents(file).stream()
+        .filter(event -> event.getEventType().getName().equals(Phase.class.getName()))
+        .filter(event -> event.getString("phase").equals("backward"))
+        .filter(event -> event.getInt("rank") == rank && event.getInt("step") == step)
+        .findFirst()
+        .orElseThrow();
+  }
+
+  private static List<RecordedEvent> collectivesLaunchedIn(RecordedEvent phase, Path file)
+      throws IOException {
+    return RecordingFile.readAllEvents(file).stream()
+        .filter(event -> event.getEventType().getName().equals("io.nccl4j.Collective"))
+        .filter(event -> event.getInt("rank") == phase.getInt("rank"))
+        .filter(event -> within(event.getStartTime(), phase))
+        .toList();
+  }
+
+  private static boolean within(Instant time, RecordedEvent phase) {
+    return !time.isBefore(phase.getStartTime()) && !time.isAfter(phase.getEndTime());
+  }
+
+  @Test
+  void aGradientThatCannotBeMarkedIsSaidAtTheEndOfBackward() throws Exception {
+    RankThreads.run(
+        1,
+        comm -> {
+          Tensor w = Tensor.create(new float[] {5}, 1);
+          w.set_requires_grad(true);
+          try (DataParallel model =
+              new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults())) {
+            w.mul(new Scalar(2f)).sum().backward();
+            w.mul(new Scalar(2f)).sum().backward();
+            IllegalStateException twice = assertThrows(IllegalStateException.class, model::finish);
+            assertEquals("backward could not mark a gradient", twice.getMessage());
+            assertTrue(twice.getCause().getMessage().contains("'w'"), twice.getCause()::toString);
+          }
+          return null;
+        });
+  }
+
+  @Test
+  void aModelThatIsNoLongerParallelIsLeftToItself() throws Exception {
+    RankThreads.run(
+        1,
+        comm -> {
+          Tensor w = Tensor.create(new float[] {5}, 1);
+          w.set_requires_grad(true);
+          try (DataParallel model =
+              new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults())) {
+            w.mul(new Scalar(2f)).sum().backward();
+            model.finish();
+            assertEquals(2, w.grad().item_float());
+          }
+          assertFalse(w.grad().defined(), "its memory is gone");
+          w.mul(new Scalar(3f)).sum().backward();
+          assertEquals(3, w.grad().item_float());
+          return null;
+        });
+  }
+
+  @Test
+  void aTensorThatCannotBeReducedIsRefusedByName() throws Exception {
+    RankThreads.run(
+        1,
+        comm -> {
+          Tensor w = Tensor.create(new float[6], 2, 3).t();
+          IllegalArgumentException refused =
+              assertThrows(
+                  IllegalArgumentException.class,
+                  () -> new DataParallel(comm, Map.of("layer.w", w), ReducerConfig.defaults()));
+          assertTrue(
+              refused.getMessage().startsWith("tensor layer.w has sizes [3, 2] and strides [1, 3]"),
+              refused::toString);
+          return null;
+        });
+  }
+
+  @Test
+  void rowsAreTheSameHoweverTheBatchIsDivided() {
+    float[] whole = new float[4 * 3];
+    new FloatPointer(new Batch(2, 0, 4).targets(3).data_ptr()).get(whole);
+    for (int first : IntStream.range(0, 4).toArray()) {
+      float[] row = new float[3];
+      new FloatPointer(new Batch(2, first, 1).inputs(3).data_ptr()).get(row);
+      assertArrayEquals(
+          new float[] {row[2], row[1], row[0]},
+          Arrays.copyOfRange(whole, 3 * first, 3 * first + 3));
+    }
+  }
+}
