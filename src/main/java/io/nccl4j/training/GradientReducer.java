@@ -45,8 +45,8 @@ public final class GradientReducer extends Reducer {
    * @param stream the stream that has made the parameters, and that may use them next
    * @return the reducer, for the caller to close
    * @throws IllegalArgumentException if there are no parameters, two have one name or share memory,
-   *     one or the stream is of another device, or, on every rank, if the ranks registered
-   *     different parameters or configurations
+   *     one or the stream is of another device, one is of a float8 type that cannot be reduced
+   *     here, or, on every rank, if the ranks registered different parameters or configurations
    * @throws IllegalStateException if the communicator, the stream or a parameter's buffer is
    *     closed, or this thread has a group open
    * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time

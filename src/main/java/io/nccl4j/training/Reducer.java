@@ -133,7 +133,8 @@ public abstract sealed class Reducer implements AutoCloseable
    * launches every bucket whose turn it is.
    *
    * @param parameter a parameter of this reducer, not yet marked in this step
-   * @param source the stream that computes the gradient, of this rank's device
+   * @param source the stream that computes the gradient, of this rank's device; best the same
+   *     object each time, since each of a bucket's streams costs an event
    * @throws IllegalArgumentException if the parameter is not this reducer's, or the stream of
    *     another device
    * @throws IllegalStateException if the parameter is marked already, the reducer or the stream is

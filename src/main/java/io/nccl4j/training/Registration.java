@@ -2,6 +2,7 @@ package io.nccl4j.training;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.Feature;
 import io.nccl4j.Platform;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -16,17 +17,19 @@ final class Registration {
 
   private final Platform platform;
   private final int device;
+  private final boolean reducesFloat8;
   private final Set<String> names = new HashSet<>();
   private final List<Range> ranges = new ArrayList<>();
 
   private Registration(Communicator communicator) {
     this.platform = communicator.backend().platform();
     this.device = communicator.device();
+    this.reducesFloat8 = communicator.backend().supports(Feature.FLOAT8_REDUCTION);
   }
 
   /**
-   * Checks that there are parameters, each with a name of its own, on this rank's device, in memory
-   * that no other has a part of.
+   * Checks that there are parameters, each of a type that can be reduced, with a name of its own,
+   * on this rank's device, in memory that no other has a part of.
    *
    * @return a copy of the list
    */
@@ -46,6 +49,11 @@ final class Registration {
     if (!names.add(name)) {
       throw new IllegalArgumentException(
           "there are two parameters '" + name + "'; each needs a name of its own");
+    }
+    if (parameter.value().type().float8() && !reducesFloat8) {
+      throw new IllegalArgumentException(
+          "parameter '%s' has type %s; the library or a device at hand cannot reduce float8"
+              .formatted(name, parameter.value().type()));
     }
     add(parameter.value(), "the value of '" + name + "'");
     parameter.gradient().ifPresent(given -> add(given, "the gradient of '" + name + "'"));

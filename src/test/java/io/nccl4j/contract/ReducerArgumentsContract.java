@@ -15,6 +15,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.training.GradientReducer;
 import io.nccl4j.training.Parameter;
 import io.nccl4j.training.ReducerConfig;
+import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -138,6 +139,32 @@ abstract class ReducerArgumentsContract {
                       rank,
                       Parameter.of("w", whole.slice(0, 4)),
                       Parameter.of("v", rank.allocate(DataType.FLOAT32, 4), whole.slice(1, 4)))));
+    }
+  }
+
+  @Test
+  void float8IsAveragedWhereItCanBeAndElseRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+      ranks.each(
+          rank -> {
+            Parameter w = Parameter.of("w", rank.allocate(DataType.FLOAT8E4M3, 4));
+            if (!underTest().reducesFloat8()) {
+              assertEquals(
+                  "parameter 'w' has type FLOAT8E4M3; the library or a device at hand cannot reduce"
+                      + " float8",
+                  illegalArgument(() -> open(rank, w)));
+              return;
+            }
+            try (GradientReducer reducer = open(rank, w)) {
+              MemorySegment contents = MemorySegment.ofArray(new byte[4]);
+              DataType.FLOAT8E4M3.set(contents, 3, 2 + 4 * rank.rank());
+              reducer.gradient(w).copyFrom(contents, rank.stream());
+              reducer.allReady(rank.stream());
+              reducer.finish(rank.stream());
+              assertEquals(
+                  2 * rank.size(), DataType.FLOAT8E4M3.get(rank.download(reducer.gradient(w)), 3));
+            }
+          });
     }
   }
 
@@ -412,6 +439,32 @@ abstract class ReducerArgumentsContract {
           later.getMessage());
       assertEquals("aborted: " + rank.comm(), later.getCause().getMessage());
       reducer.close();
+    }
+  }
+
+  @Test
+  void closingWaitsForABucketOnlyAsLongAsTheCommunicatorSays() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig impatient =
+        underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
+    try (Ranks ranks = Ranks.of(underTest(), 2, impatient)) {
+      Buffer[] values = new Buffer[2];
+      GradientReducer[] reducers = new GradientReducer[2];
+      ranks.each(
+          rank -> {
+            values[rank.rank()] = rank.comm().allocate(DataType.FLOAT32, 4);
+            reducers[rank.rank()] = open(rank, Parameter.of("a", values[rank.rank()]));
+            reducers[rank.rank()].allReady(rank.stream());
+            reducers[rank.rank()].finish(rank.stream());
+          });
+      reducers[0].allReady(ranks.rank(0).stream());
+      assertEquals(1, reducers[0].launched());
+      NcclException told = assertThrows(NcclException.class, reducers[0]::close);
+      assertTrue(told.getSuppressed().length > 0, "what was not given back says so: " + told);
+      reducers[0].close();
+      ranks.abort();
+      reducers[1].close();
+      List.of(values).forEach(Buffer::close);
     }
   }
 
