@@ -51,21 +51,23 @@ public final class Libtorch {
   public static Libtorch loaded() {
     Libtorch found = loaded;
     if (found == null) {
-      List<Path> files = LoadedFiles.named(CPU);
-      if (files.isEmpty()) {
-        throw notFound(
-            "files mapped by this process", "none of them", "no framework has loaded it yet");
-      }
-      if (files.size() > 1) {
-        throw new IllegalStateException(
-            "this process has loaded more than one libtorch, "
-                + files.stream().map(Path::toString).collect(Collectors.joining(" and "))
-                + "; name the one of the tensors with Libtorch.at");
-      }
-      found = at(files.getFirst());
+      found = at(only(LoadedFiles.named(CPU)));
       loaded = found;
     }
     return found;
+  }
+
+  static Path only(List<Path> files) {
+    if (files.isEmpty()) {
+      throw notFound("files mapped by this process", "-", "none of them is a " + CPU);
+    }
+    if (files.size() > 1) {
+      throw new IllegalStateException(
+          "this process has loaded more than one libtorch, "
+              + files.stream().map(Path::toString).collect(Collectors.joining(" and "))
+              + "; name the one of the tensors with Libtorch.at");
+    }
+    return files.getFirst();
   }
 
   /**

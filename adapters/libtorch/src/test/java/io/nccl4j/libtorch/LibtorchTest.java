@@ -21,6 +21,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import org.bytedeco.pytorch.Device;
@@ -114,6 +115,22 @@ class LibtorchTest {
   @Test
   void theLibraryIsFoundAmongTheFilesOfTheProcess() {
     assertEquals("libtorch_cpu.so", Libtorch.loaded().path().getFileName().toString());
+  }
+
+  @Test
+  void oneLibraryMustBeLoadedAndNoMore() {
+    Throwable none = assertThrows(LibraryNotFoundException.class, () -> Libtorch.only(List.of()));
+    assertTrue(none.getMessage().contains("none of them is a libtorch_cpu.so"), none::toString);
+    Path one = Path.of("/one/libtorch_cpu.so");
+    assertEquals(one, Libtorch.only(List.of(one)));
+    Throwable two =
+        assertThrows(
+            IllegalStateException.class,
+            () -> Libtorch.only(List.of(one, Path.of("/two/libtorch_cpu.so"))));
+    assertEquals(
+        "this process has loaded more than one libtorch, /one/libtorch_cpu.so and"
+            + " /two/libtorch_cpu.so; name the one of the tensors with Libtorch.at",
+        two.getMessage());
   }
 
   @ParameterizedTest
