@@ -140,14 +140,15 @@ final class GroupLaunch {
     together.forEach(Part::makeWork);
     lead.append(
         () -> together.forEach(part -> part.ticket = part.member.takeTicket()),
-        patience -> lead.note(run(together, patience)));
+        patience -> lead.note(run(lead, together, patience)));
   }
 
-  private static NcclException run(List<Part> together, Patience patience) {
+  private static NcclException run(ReferenceStream lead, List<Part> together, Patience patience) {
     Work[] works = together.stream().map(part -> part.work).toArray(Work[]::new);
     NcclException first = null;
     try {
       together.forEach(part -> part.work.begin(part.ticket, patience));
+      lead.begins();
       patience.begin(
           together.stream().mapToInt(part -> part.member.size()).max().orElse(1),
           together.stream().allMatch(part -> part.member.world().inOneProcess()));

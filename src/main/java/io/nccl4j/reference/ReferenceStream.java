@@ -48,6 +48,8 @@ public final class ReferenceStream extends Stream {
   private volatile NcclException failure;
   // What the worker's task has failed with, whether that is the first failure or not.
   private NcclException failureOfTask;
+  // What records the worker's task, or null.
+  private SpanTasks recorded;
   private volatile boolean closed;
   private volatile Thread worker;
   private volatile boolean workerAsleep;
@@ -135,28 +137,34 @@ public final class ReferenceStream extends Stream {
   private void work() {
     Patience patience = new Patience();
     Work[] single = new Work[1];
+    Runnable begins = this::begins;
     while (awaitTask()) {
       Task task = queue.first();
-      SpanTasks recorded = task.recorded;
-      if (recorded != null) {
-        failureOfTask = null;
-        recorded.begin();
-      }
+      recorded = task.recorded;
+      failureOfTask = null;
       try {
         if (task.action != null) {
           task.action.run(patience);
         } else {
-          note(Work.runOnly(queue, patience, single));
+          note(Work.runOnly(queue, begins, patience, single));
         }
       } catch (RuntimeException | Error e) {
         note(typed(e));
       }
       if (recorded != null) {
+        begins();
         recorded.end(failureOfTask);
       }
       task.clear();
       queue.finish();
       tellProgress();
+    }
+  }
+
+  /** Learns from the worker's task that it has waited for what is not its own work. */
+  void begins() {
+    if (recorded != null) {
+      recorded.begin();
     }
   }
 

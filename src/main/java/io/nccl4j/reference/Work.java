@@ -73,9 +73,10 @@ final class Work {
    * Waits for the turn of one operation, then does it; returns what has failed, or null.
    *
    * @param queue where it comes first
+   * @param begun runs when its turn has come
    * @param one room for one piece of work
    */
-  static NcclException runOnly(TaskQueue queue, Patience patience, Work[] one) {
+  static NcclException runOnly(TaskQueue queue, Runnable begun, Patience patience, Work[] one) {
     Task task = queue.first();
     Member member = task.member;
     try {
@@ -85,6 +86,7 @@ final class Work {
       member.endTurn();
       return e;
     }
+    begun.run();
     Work work = member.single();
     NcclException failed = null;
     try {
