@@ -5,6 +5,7 @@ module io.nccl4j.examples.perf {
   requires io.nccl4j;
   requires io.nccl4j.examples.plots;
   requires io.nccl4j.examples.quantities;
+  requires jdk.jfr;
   requires org.apache.logging.log4j;
 
   opens io.nccl4j.examples.perf to

@@ -3,6 +3,7 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.Group;
+import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.Arrays;
@@ -11,15 +12,15 @@ import java.util.stream.Collectors;
 
 /** What can be measured: its name, how a size becomes counts, and what its bandwidths mean. */
 enum Collective implements Launch {
-  ALL_REDUCE("all_reduce", true, false),
-  ALL_GATHER("all_gather", false, false),
-  REDUCE_SCATTER("reduce_scatter", true, false),
-  BROADCAST("broadcast", false, true),
-  REDUCE("reduce", true, true),
-  ALLTOALL("alltoall", false, false),
-  GATHER("gather", false, true),
-  SCATTER("scatter", false, true),
-  SENDRECV("sendrecv", false, false);
+  ALL_REDUCE("all_reduce", Operation.ALL_REDUCE),
+  ALL_GATHER("all_gather", Operation.ALL_GATHER),
+  REDUCE_SCATTER("reduce_scatter", Operation.REDUCE_SCATTER),
+  BROADCAST("broadcast", Operation.BROADCAST),
+  REDUCE("reduce", Operation.REDUCE),
+  ALLTOALL("alltoall", Operation.ALL_TO_ALL),
+  GATHER("gather", Operation.GATHER),
+  SCATTER("scatter", Operation.SCATTER),
+  SENDRECV("sendrecv", Operation.SEND);
 
   /**
    * The counts of one operation, in elements.
@@ -38,13 +39,12 @@ enum Collective implements Launch {
   }
 
   private final String label;
-  private final boolean reduces;
-  private final boolean rooted;
+  // What bandwidths are counted by; of a send and its receive, one.
+  private final Operation operation;
 
-  Collective(String label, boolean reduces, boolean rooted) {
+  Collective(String label, Operation operation) {
     this.label = label;
-    this.reduces = reduces;
-    this.rooted = rooted;
+    this.operation = operation;
   }
 
   /** Returns the name on the command line. */
@@ -59,12 +59,12 @@ enum Collective implements Launch {
 
   /** Returns whether the data is combined by an operator. */
   boolean reduces() {
-    return reduces;
+    return operation.reduces();
   }
 
   /** Returns whether one rank is the root. */
   boolean rooted() {
-    return rooted;
+    return operation.rooted();
   }
 
   /** Returns whether it can be run in place at all. */
@@ -110,11 +110,7 @@ enum Collective implements Launch {
 
   /** Returns what the bus bandwidth is, as a multiple of the algorithm bandwidth. */
   double busFactor(int ranks) {
-    return switch (this) {
-      case ALL_REDUCE -> 2.0 * (ranks - 1) / ranks;
-      case ALL_GATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER -> (ranks - 1.0) / ranks;
-      case BROADCAST, REDUCE, SENDRECV -> 1;
-    };
+    return operation.busFactor(ranks);
   }
 
   @Override

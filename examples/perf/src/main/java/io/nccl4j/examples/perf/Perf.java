@@ -30,6 +30,7 @@ import java.util.Map;
 import java.util.function.UnaryOperator;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import jdk.jfr.FlightRecorder;
 import org.apache.logging.log4j.LogManager;
 import picocli.CommandLine;
 import picocli.CommandLine.Model.OptionSpec;
@@ -90,6 +91,10 @@ public final class Perf {
         new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
     out.flush();
+    if (FlightRecorder.isInitialized()) {
+      // What is recorded is written on the orderly way out.
+      System.exit(status);
+    }
     // Ends at once what a failed run has left behind.
     Runtime.getRuntime().halt(status);
   }
