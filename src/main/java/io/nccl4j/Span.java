@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.concurrent.atomic.AtomicLong;
+import jdk.jfr.Event;
 
 /**
  * For the backends: what is recorded of the operations that one stream carries together, from the
@@ -19,8 +20,8 @@ public final class Span {
   private final List<CollectiveEvent> collectives = new ArrayList<>();
   // The launch of a graph, or null.
   private final GraphEvent graph;
-  private final long enqueuedAt = System.nanoTime();
-  private long begunAt = enqueuedAt;
+  private long enqueuedAt;
+  private long begunAt;
   private long finishedAt;
   private boolean finished;
   private boolean ended;
@@ -65,7 +66,6 @@ public final class Span {
     Operation operation = call.operation();
     DataType type = (call.send() == null ? call.recv() : call.send()).type();
     CollectiveEvent event = new CollectiveEvent();
-    event.begin();
     event.of = communicator;
     event.operation = operation.method();
     event.communicator = communicator.identity();
@@ -86,6 +86,13 @@ public final class Span {
   }
 
   private void enclose(Runnable launch) {
+    // Only now: the first event of a kind takes long to make.
+    collectives.forEach(Event::begin);
+    if (graph != null) {
+      graph.begin();
+    }
+    enqueuedAt = System.nanoTime();
+    begunAt = enqueuedAt;
     try {
       stream.enclose(this, launch);
     } catch (Throwable failure) {

@@ -51,7 +51,8 @@ class ScriptsTest {
           "scripts/perf-report",
           "scripts/simulate",
           "scripts/spark-fit",
-          "scripts/sweep");
+          "scripts/sweep",
+          "scripts/trace");
 
   @TempDir private Path copy;
   @TempDir private Path temp;
