@@ -14,6 +14,7 @@ import java.util.Map;
  */
 final class Arithmetic {
   private final Map<DataType, Kernel> kernels = new EnumMap<>(DataType.class);
+  private final Map<DataType, Kernel> extremeKernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
   private Kernel kernel;
   private Operator.Kind combine;
@@ -22,20 +23,32 @@ final class Arithmetic {
   private long factor;
   private int ranks;
 
-  void prepare(DataType type, Operator operator, int worldSize) {
+  /**
+   * Picks what does a reduction.
+   *
+   * @param bytes what each rank reduces
+   */
+  void prepare(DataType type, Operator operator, int worldSize, long bytes) {
     forget();
-    kernel = kernels.get(type);
-    if (kernel == null) {
-      kernel = Kernel.of(type);
-      kernels.put(type, kernel);
-    }
-    ranks = worldSize;
     Operator.Kind kind = operator.kind();
+    kernel = kernel(type, kind == Operator.Kind.MAX || kind == Operator.Kind.MIN);
+    kernel.prepare(bytes);
+    ranks = worldSize;
     boolean average = kind == Operator.Kind.AVG;
     scales = kind == Operator.Kind.MULSUM || (average && type.floating());
     divides = average && !type.floating();
     combine = scales || divides ? Operator.Kind.SUM : kind;
     factor = scales ? (average ? averageFactor(type) : operator.factor(type)) : 0;
+  }
+
+  private Kernel kernel(DataType type, boolean extremes) {
+    Map<DataType, Kernel> made = extremes ? extremeKernels : kernels;
+    Kernel known = made.get(type);
+    if (known == null) {
+      known = extremes ? Kernel.ofExtremes(type) : Kernel.of(type);
+      made.put(type, known);
+    }
+    return known;
   }
 
   private long averageFactor(DataType type) {

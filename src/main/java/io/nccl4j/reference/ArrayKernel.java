@@ -14,22 +14,31 @@ abstract class ArrayKernel<A> extends Kernel {
   /** The size of each array. */
   static final int TILE_BYTES = 8 << 10;
 
+  /**
+   * How much of each rank's data is taken at a time if all of it does not stay in the caches: so
+   * little that all inputs and outputs move on together, as far as processors look ahead.
+   */
+  private static final int AHEAD_BYTES = 2 << 10;
+
+  /** Up to this size of a rank's data the loops should be long rather than look ahead. */
+  private static final long CACHED_BYTES = 4 << 20;
+
   private final int tileCount;
-  private final int reduceCount;
+  private final int aheadCount;
   private final int blockCount;
   private final Tile<A> own;
   private final Tile<A> other;
+  private boolean cached;
 
   /**
    * Makes a kernel with its two arrays, {@code TILE_BYTES} long each.
    *
    * @param view gives an array as memory
-   * @param reduceBytes how much of each rank's data is taken at a time
    */
-  ArrayKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view, int reduceBytes) {
+  ArrayKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view) {
     super(elementBytes);
     this.tileCount = TILE_BYTES / elementBytes;
-    this.reduceCount = reduceBytes / elementBytes;
+    this.aheadCount = AHEAD_BYTES / elementBytes;
     this.blockCount = Windows.BLOCK_BYTES / elementBytes;
     this.own = new Tile<>(own, view.apply(own));
     this.other = new Tile<>(other, view.apply(other));
@@ -38,6 +47,11 @@ abstract class ArrayKernel<A> extends Kernel {
   /** Returns the array that sums go to. */
   final A own() {
     return own.array();
+  }
+
+  @Override
+  final void prepare(long bytes) {
+    cached = bytes <= CACHED_BYTES;
   }
 
   @Override
@@ -111,23 +125,24 @@ abstract class ArrayKernel<A> extends Kernel {
       int divisor) {
     boolean sums = how == Operator.Kind.SUM && !scales;
     boolean inPlace = false;
-    for (long done = 0; done < count; done += reduceCount) {
-      int tile = (int) Math.min(reduceCount, count - done);
+    long tile;
+    for (long done = 0; done < count; done += tile) {
       long at = offset + done * elementBytes();
       if (sums && done % blockCount == 0) {
         inPlace = open(from, at);
       }
+      tile = Math.min(cached && !inPlace ? tileCount : aheadCount, count - done);
       Tile<A> result = own;
       if (inPlace) {
-        sum(from, order, first, at, tile);
+        sum(from, order, first, at, (int) tile);
       } else {
-        result = reduce(how, from, scales, factors, order, first, at, tile);
+        result = reduce(how, from, scales, factors, order, first, at, (int) tile);
       }
       if (divisor != 1) {
-        divide(result.array(), divisor, tile);
+        divide(result.array(), divisor, (int) tile);
       }
       for (MemorySegment out : to) {
-        MemorySegment.copy(result.view(), 0, out, at, (long) tile * elementBytes());
+        MemorySegment.copy(result.view(), 0, out, at, tile * elementBytes());
       }
     }
   }
@@ -196,9 +211,13 @@ abstract class ArrayKernel<A> extends Kernel {
 
   abstract void prod(A left, A right, int count);
 
-  abstract void max(Tile<A> left, Tile<A> right, int count);
+  void max(Tile<A> left, Tile<A> right, int count) {
+    throw new UnsupportedOperationException("floats have an ExtremesKernel");
+  }
 
-  abstract void min(Tile<A> left, Tile<A> right, int count);
+  void min(Tile<A> left, Tile<A> right, int count) {
+    throw new UnsupportedOperationException("floats have an ExtremesKernel");
+  }
 
   /** Multiplies with a factor that is given as raw bits of the type. */
   abstract void scale(A tile, long factor, int count);

@@ -28,7 +28,7 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
   private final int[] lower = new int[MOST];
 
   Bfloat16Kernel() {
-    super(2, new int[MOST], new int[MOST], MemorySegment::ofArray, TILE_BYTES);
+    super(2, new int[MOST], new int[MOST], MemorySegment::ofArray);
     ByteBuffer scratch =
         Arena.ofAuto().allocate(2 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
     this.bits = scratch.asIntBuffer();
@@ -71,16 +71,6 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
     takeUpper(tile, 0, pairs);
     multiply(by, pairs);
     giveBoth(tile, pairs);
-  }
-
-  @Override
-  void max(Tile<int[]> left, Tile<int[]> right, int count) {
-    FloatOrder.maxOfPairs(left.array(), right.array(), INFINITY, (count + 1) / 2);
-  }
-
-  @Override
-  void min(Tile<int[]> left, Tile<int[]> right, int count) {
-    FloatOrder.minOfPairs(left.array(), right.array(), INFINITY, (count + 1) / 2);
   }
 
   private void add(int pairs) {

@@ -20,9 +20,6 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
    */
   static final int INDEX_MASK = (1 << 30) - 1;
 
-  /** Little, so that all inputs and outputs move on together, as far as processors look ahead. */
-  private static final int REDUCE_BYTES = 2 << 10;
-
   private final Function<ByteBuffer, B> type;
   private Buffer[] windows = new Buffer[2];
   private final long[] begins = new long[2];
@@ -33,7 +30,7 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
       A other,
       Function<A, MemorySegment> view,
       Function<ByteBuffer, B> type) {
-    super(elementBytes, own, other, view, REDUCE_BYTES);
+    super(elementBytes, own, other, view);
     this.type = type;
   }
 

@@ -70,7 +70,7 @@ final class Collective implements Transfer {
     foreignSince = 0;
     activeCount = 0;
     if (call.operator != null) {
-      arithmetic.prepare(call.type, call.operator, member.size());
+      arithmetic.prepare(call.type, call.operator, member.size(), call.bytes());
     }
     switch (call.operation) {
       case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);

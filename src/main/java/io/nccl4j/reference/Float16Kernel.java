@@ -6,12 +6,6 @@ import java.nio.ShortBuffer;
 
 /** IEEE binary16 numbers: each step computes in binary32, which has bits enough, and rounds. */
 final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
-  /** In the upper half, where {@link FloatOrder} looks at 16-bit numbers. */
-  private static final int INFINITY = 0x7C000000;
-
-  private final Ints lefts = new Ints();
-  private final Ints rights = new Ints();
-
   Float16Kernel() {
     super(
         2,
@@ -59,29 +53,6 @@ final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
       left[i] =
           Float.floatToFloat16(Float.float16ToFloat(left[i]) * Float.float16ToFloat(right[i]));
     }
-  }
-
-  @Override
-  void max(Tile<short[]> left, Tile<short[]> right, int count) {
-    takeBits(left, right);
-    FloatOrder.maxOfPairs(lefts.array(), rights.array(), INFINITY, (count + 1) / 2);
-    giveBits(left);
-  }
-
-  @Override
-  void min(Tile<short[]> left, Tile<short[]> right, int count) {
-    takeBits(left, right);
-    FloatOrder.minOfPairs(lefts.array(), rights.array(), INFINITY, (count + 1) / 2);
-    giveBits(left);
-  }
-
-  private void takeBits(Tile<short[]> left, Tile<short[]> right) {
-    lefts.view().copyFrom(left.view());
-    rights.view().copyFrom(right.view());
-  }
-
-  private void giveBits(Tile<short[]> left) {
-    left.view().copyFrom(lefts.view());
   }
 
   @Override

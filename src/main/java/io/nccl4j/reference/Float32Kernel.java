@@ -6,11 +6,6 @@ import java.nio.FloatBuffer;
 
 /** Binary32 numbers. */
 final class Float32Kernel extends BufferKernel<float[], FloatBuffer> {
-  private static final int INFINITY = 0x7F800000;
-
-  private final Ints lefts = new Ints();
-  private final Ints rights = new Ints();
-
   Float32Kernel() {
     super(
         4,
@@ -51,29 +46,6 @@ final class Float32Kernel extends BufferKernel<float[], FloatBuffer> {
     for (int i = 0; i < count; i++) {
       left[i] *= right[i];
     }
-  }
-
-  @Override
-  void max(Tile<float[]> left, Tile<float[]> right, int count) {
-    takeBits(left, right);
-    FloatOrder.max(lefts.array(), rights.array(), INFINITY, count);
-    giveBits(left);
-  }
-
-  @Override
-  void min(Tile<float[]> left, Tile<float[]> right, int count) {
-    takeBits(left, right);
-    FloatOrder.min(lefts.array(), rights.array(), INFINITY, count);
-    giveBits(left);
-  }
-
-  private void takeBits(Tile<float[]> left, Tile<float[]> right) {
-    lefts.view().copyFrom(left.view());
-    rights.view().copyFrom(right.view());
-  }
-
-  private void giveBits(Tile<float[]> left) {
-    left.view().copyFrom(lefts.view());
   }
 
   @Override

@@ -47,7 +47,7 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   private byte multiplesOf;
 
   Float8Kernel(DataType type) {
-    super(1, new int[WORDS], new int[WORDS], MemorySegment::ofArray, TILE_BYTES);
+    super(1, new int[WORDS], new int[WORDS], MemorySegment::ofArray);
     this.e4m3 = type == DataType.FLOAT8E4M3;
     ByteBuffer scratch =
         Arena.ofAuto().allocate(4 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
@@ -182,16 +182,6 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   }
 
   @Override
-  void max(Tile<int[]> left, Tile<int[]> right, int count) {
-    lookUp(Operator.Kind.MAX, left.array(), right.array(), count);
-  }
-
-  @Override
-  void min(Tile<int[]> left, Tile<int[]> right, int count) {
-    lookUp(Operator.Kind.MIN, left.array(), right.array(), count);
-  }
-
-  @Override
   void scale(int[] tile, long factor, int count) {
     byte by = (byte) factor;
     if (by != multiplesOf || multiples == null) {
@@ -258,8 +248,6 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   private static float combine(Operator.Kind kind, float left, float right) {
     return switch (kind) {
       case PROD -> left * right;
-      case MAX -> Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.max(left, right);
-      case MIN -> Float.isNaN(left) ? right : Float.isNaN(right) ? left : Math.min(left, right);
       default -> throw new IllegalArgumentException("not a way to combine: " + kind);
     };
   }

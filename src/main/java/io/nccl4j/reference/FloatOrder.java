@@ -9,6 +9,11 @@ package io.nccl4j.reference;
  * into a NaN: so a NaN is ignored, and two of them give one.
  */
 final class FloatOrder {
+  /** The top bit and the lowest bit of each byte. */
+  private static final int TOPS = 0x80808080;
+
+  private static final int ONES = 0x01010101;
+
   private FloatOrder() {}
 
   /**
@@ -48,6 +53,82 @@ final class FloatOrder {
           Math.min(lowKey(left[i] & 0xFFFF0000, infinity), lowKey(right[i] & 0xFFFF0000, infinity));
       left[i] = (turn(low) >>> 16) | (turn(high) & 0xFFFF0000);
     }
+  }
+
+  /**
+   * As {@code max}, of 8-bit numbers, four in each element; infinity becomes the largest number.
+   */
+  static void maxOfFours(int[] left, int[] right, boolean e4m3, int count) {
+    pickOfFours(left, right, e4m3, 0, count);
+  }
+
+  /** As {@code min}, of 8-bit numbers likewise. */
+  static void minOfFours(int[] left, int[] right, boolean e4m3, int count) {
+    pickOfFours(left, right, e4m3, -1, count);
+  }
+
+  /** Picks the larger ones; or the smaller ones, if {@code flip} turns the order around. */
+  private static void pickOfFours(int[] left, int[] right, boolean e4m3, int flip, int count) {
+    int toNan = e4m3 ? ONES : 3 * ONES;
+    keys(left, flip, toNan, count);
+    keys(right, flip, toNan, count);
+    larger(left, right, flip, count);
+    if (!e4m3) {
+      saturate(left, count);
+    }
+  }
+
+  // Each loop has a method of its own: in one, some were vectorized and some were not.
+
+  private static void keys(int[] words, int flip, int toNan, int count) {
+    for (int i = 0; i < count; i++) {
+      words[i] = (key(words[i]) ^ flip) & ~nanOfFour(words[i], toNan);
+    }
+  }
+
+  private static void larger(int[] left, int[] right, int flip, int count) {
+    for (int i = 0; i < count; i++) {
+      int larger = notLess(left[i], right[i]);
+      left[i] = number(((left[i] & larger) | (right[i] & ~larger)) ^ flip);
+    }
+  }
+
+  /** Turns four numbers into keys that order as unsigned integers. */
+  private static int key(int word) {
+    return word ^ (all(word & TOPS) | TOPS);
+  }
+
+  /** Turns four keys back. */
+  private static int number(int keys) {
+    return keys ^ (all(~keys & TOPS) | TOPS);
+  }
+
+  /** Turns infinite e5m2 numbers into the largest ones. */
+  private static void saturate(int[] words, int count) {
+    for (int i = 0; i < count; i++) {
+      int size = words[i] & ~TOPS;
+      words[i] -= ((size + 4 * ONES) & ~(size + 3 * ONES) & TOPS) >>> 7;
+    }
+  }
+
+  /**
+   * Fills the bytes that are NaN.
+   *
+   * @param toNan what, added to each byte, sets the top bit of those whose other bits are NaN
+   */
+  private static int nanOfFour(int word, int toNan) {
+    return all(((word & ~TOPS) + toNan) & TOPS);
+  }
+
+  /** Fills the bytes whose top bit is set, of a word that has no other bits. */
+  private static int all(int tops) {
+    return (tops << 1) - (tops >>> 7);
+  }
+
+  /** Fills the bytes of which the left one is not less than the right one. */
+  private static int notLess(int left, int right) {
+    int sameTop = ~(left ^ right) & ((left | TOPS) - (right & ~TOPS));
+    return all(((left & ~right) | sameTop) & TOPS);
   }
 
   private static int turn(int bits) {

@@ -23,8 +23,7 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
   private final Words rights = new Words();
 
   Int8Kernel(boolean unsigned) {
-    super(
-        1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1], MemorySegment::ofArray, TILE_BYTES);
+    super(1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1], MemorySegment::ofArray);
     this.unsigned = unsigned;
   }
 

@@ -11,6 +11,7 @@ abstract class Kernel {
     this.elementBytes = elementBytes;
   }
 
+  /** Makes one for what is no extreme. */
   static Kernel of(DataType type) {
     return switch (type) {
       case INT8 -> new Int8Kernel(false);
@@ -27,9 +28,20 @@ abstract class Kernel {
     };
   }
 
+  /** Makes one for maximum and minimum. */
+  static Kernel ofExtremes(DataType type) {
+    return switch (type) {
+      case FLOAT64 -> new Float64ExtremesKernel();
+      default -> type.floating() ? new FloatExtremesKernel(type) : of(type);
+    };
+  }
+
   final int elementBytes() {
     return elementBytes;
   }
+
+  /** Gets ready for reductions of data of this size, of which it may be given a part at a time. */
+  void prepare(long bytes) {}
 
   /** Multiplies elements with a factor. */
   abstract void scale(

@@ -4,53 +4,90 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
-import io.nccl4j.MiniFloat;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.util.Arrays;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.stream.Stream;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.junit.jupiter.params.provider.MethodSource;
 
-/** The sums of all pairs of 8-bit numbers, against one number after the other. */
+/** The results of all pairs of 8-bit numbers, against exact arithmetic of one after the other. */
 class Float8KernelTest {
+  private static final int VALUES = 256;
+  private static final int PAIRS = VALUES * VALUES;
+
+  static Stream<Arguments> reductions() {
+    return Stream.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2)
+        .flatMap(type -> Stream.of(SoftArithmetic.Op.values()).map(how -> Arguments.of(type, how)));
+  }
+
+  @ParameterizedTest
+  @MethodSource("reductions")
+  void everyPairIsRoundedToBinary16AndThenToTheType(DataType type, SoftArithmetic.Op how) {
+    byte[] lefts = new byte[PAIRS];
+    byte[] rights = new byte[PAIRS];
+    for (int pair = 0; pair < PAIRS; pair++) {
+      lefts[pair] = (byte) (pair / VALUES);
+      rights[pair] = (byte) pair;
+    }
+    byte[] results = combined(type, how, lefts, rights);
+    SoftArithmetic soft = new SoftArithmetic(type);
+    for (int pair = 0; pair < PAIRS; pair++) {
+      double left = value(type, lefts[pair]);
+      double right = value(type, rights[pair]);
+      double expected = soft.combine(how, left, right);
+      assertSame(type, expected, results[pair], left + " " + how + " " + right);
+    }
+  }
+
+  private static byte[] combined(
+      DataType type, SoftArithmetic.Op how, byte[] lefts, byte[] rights) {
+    Operator.Kind kind = Operator.Kind.valueOf(how.name());
+    boolean extreme = how == SoftArithmetic.Op.MAX || how == SoftArithmetic.Op.MIN;
+    Kernel kernel = extreme ? Kernel.ofExtremes(type) : Kernel.of(type);
+    MemorySegment left = copy(lefts);
+    MemorySegment right = copy(rights);
+    kernel.combine(kind, left, 0, false, 0, right, 0, left, 0, lefts.length, 1);
+    return left.toArray(ValueLayout.JAVA_BYTE);
+  }
+
   @ParameterizedTest
   @EnumSource(names = {"FLOAT8E4M3", "FLOAT8E5M2"})
-  void everySumIsRoundedToBinary16AndThenToTheType(DataType type) {
-    Float8Kernel kernel = new Float8Kernel(type);
-    for (int right = 0; right < 256; right++) {
-      int[] lefts = new int[64];
-      int[] rights = new int[64];
-      ByteBuffer bytes = ByteBuffer.allocate(256).order(ByteOrder.nativeOrder());
-      for (int left = 0; left < 256; left++) {
-        bytes.put(left, (byte) left);
-      }
-      bytes.asIntBuffer().get(lefts);
-      Arrays.fill(rights, right * 0x01010101);
-      kernel.sum(lefts, rights, 256);
-      bytes.asIntBuffer().put(lefts);
-      for (int left = 0; left < 256; left++) {
-        String pair = left + " + " + right;
-        byte expected = sum(type, (byte) left, (byte) right);
-        if (Float.isNaN(value(type, expected))) {
-          assertTrue(Float.isNaN(value(type, bytes.get(left))), pair);
-        } else {
-          assertEquals(expected, bytes.get(left), pair);
-        }
+  void everyMultipleIsRoundedToBinary16AndThenToTheType(DataType type) {
+    Kernel kernel = Kernel.of(type);
+    SoftArithmetic soft = new SoftArithmetic(type);
+    byte[] values = new byte[VALUES];
+    for (int value = 0; value < VALUES; value++) {
+      values[value] = (byte) value;
+    }
+    MemorySegment from = copy(values);
+    MemorySegment to = copy(values);
+    for (int factor = 0; factor < VALUES; factor++) {
+      kernel.scale(factor, from, 0, to, 0, VALUES);
+      for (int value = 0; value < VALUES; value++) {
+        double expected = soft.multiply(value(type, (byte) value), value(type, (byte) factor));
+        byte found = to.get(ValueLayout.JAVA_BYTE, value);
+        assertSame(type, expected, found, value + " * " + factor);
       }
     }
   }
 
-  private static float value(DataType type, byte bits) {
-    return type == DataType.FLOAT8E4M3
-        ? MiniFloat.fromFloat8e4m3(bits)
-        : MiniFloat.fromFloat8e5m2(bits);
+  private static MemorySegment copy(byte[] bytes) {
+    return Arena.ofAuto().allocate(bytes.length, 64).copyFrom(MemorySegment.ofArray(bytes));
   }
 
-  private static byte sum(DataType type, byte left, byte right) {
-    float exact = value(type, left) + value(type, right);
-    float half = MiniFloat.fromFloat16(MiniFloat.toFloat16(exact));
-    return type == DataType.FLOAT8E4M3
-        ? MiniFloat.toFloat8e4m3(half)
-        : MiniFloat.toFloat8e5m2(half);
+  private static double value(DataType type, byte bits) {
+    return type.get(MemorySegment.ofArray(new byte[] {bits}), 0);
+  }
+
+  private static void assertSame(DataType type, double expected, byte bits, String what) {
+    double found = value(type, bits);
+    if (Double.isNaN(expected)) {
+      assertTrue(Double.isNaN(found), what);
+    } else {
+      assertEquals(Double.doubleToLongBits(expected), Double.doubleToLongBits(found), what);
+    }
   }
 }
