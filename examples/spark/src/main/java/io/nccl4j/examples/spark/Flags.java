@@ -66,10 +66,9 @@ final class Flags {
   @Option(
       names = "--master",
       paramLabel = "MASTER",
-      description = {
-        "Spark's cluster, such as local[4] or spark://HOST:7077; default that of spark-submit, else",
-        "local-cluster[RANKS,1,1024]: a process for each rank on this machine"
-      })
+      description =
+          "Spark's cluster, such as local[4] or spark://HOST:7077; default that of spark-submit, else"
+              + " local-cluster[RANKS,1,1024]: a process for each rank on this machine")
   String master;
 
   @Option(
@@ -92,10 +91,9 @@ final class Flags {
       names = "--kill-at",
       paramLabel = "STEP",
       converter = Killed.class,
-      description = {
-        "end the process of the last rank before this step, from 0 on, of the first attempt, to see",
-        "Spark try again; not with --master local"
-      })
+      description =
+          "end the process of the last rank before this step, from 0 on, of the first attempt, to see"
+              + " Spark try again; not with --master local")
   Integer killAt;
 
   @Option(
