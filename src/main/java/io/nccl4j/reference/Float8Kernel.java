@@ -8,22 +8,16 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.IntBuffer;
 import java.nio.ShortBuffer;
-import java.util.EnumMap;
-import java.util.Map;
 
 /**
  * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
  * saturates back.
  *
- * <p>Sums are computed: two numbers of each word of a tile become two binary16 numbers side by
- * side, the other two likewise, and are narrowed together again, in loops that are short enough to
- * be unrolled and so vectorized. For all else there are so few pairs of numbers that every result
- * is looked up.
+ * <p>Two numbers of each word of a tile become two binary16 numbers side by side, the other two
+ * likewise, and are narrowed together again, in loops that are short enough to be unrolled and so
+ * vectorized. There are so few multiples by a factor that they are looked up.
  */
 final class Float8Kernel extends ArrayKernel<int[]> {
-  private static final Map<Operator.Kind, byte[]> E4M3 = new EnumMap<>(Operator.Kind.class);
-  private static final Map<Operator.Kind, byte[]> E5M2 = new EnumMap<>(Operator.Kind.class);
-
   /** How many words a tile has. */
   private static final int WORDS = TILE_BYTES / Integer.BYTES;
 
@@ -37,7 +31,6 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   private static final int SIGNS = 0x80008000;
 
   private final boolean e4m3;
-  private final Map<Operator.Kind, byte[]> tables = new EnumMap<>(Operator.Kind.class);
   // The same memory: left numbers of even and of odd places, then the right ones.
   private final IntBuffer pairs;
   private final ShortBuffer halves;
@@ -57,16 +50,41 @@ final class Float8Kernel extends ArrayKernel<int[]> {
 
   @Override
   void sum(int[] left, int[] right, int count) {
-    int words = Math.min((count + 3) / 4, WORDS);
+    int words = words(count);
+    widen(left, right, words);
+    add(0, 2 * words);
+    add(2 * WORDS, 2 * words);
+    narrow(left, right, words);
+  }
+
+  @Override
+  void prod(int[] left, int[] right, int count) {
+    int words = words(count);
+    float unit = e4m3 ? 256 : 1;
+    widen(left, right, words);
+    multiply(0, unit, 2 * words);
+    multiply(2 * WORDS, unit, 2 * words);
+    narrow(left, right, words);
+  }
+
+  private static int words(int count) {
+    return Math.min((count + 3) / 4, WORDS);
+  }
+
+  private void widen(int[] left, int[] right, int words) {
     if (e4m3) {
       widenE4m3(left, 0, words);
       widenE4m3(right, RIGHTS / 2, words);
-      add(words);
-      narrowE4m3(left, right, words);
     } else {
       widenE5m2(left, 0, words);
       widenE5m2(right, RIGHTS / 2, words);
-      add(words);
+    }
+  }
+
+  private void narrow(int[] left, int[] right, int words) {
+    if (e4m3) {
+      narrowE4m3(left, right, words);
+    } else {
       narrowE5m2(left, words);
     }
   }
@@ -87,6 +105,7 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   /**
    * The bits of an e4m3 number, moved, are those of 1/256 of it as binary16, but for NaN. Sums keep
    * their places that way: what binary16 rounds is too large to be subnormal, 1/256 of it as well.
+   * No product is so near to the middle of two e4m3 numbers that the lost places decide.
    */
   private void widenE4m3(int[] from, int at, int words) {
     IntBuffer to = pairs;
@@ -100,11 +119,6 @@ final class Float8Kernel extends ArrayKernel<int[]> {
     }
   }
 
-  private void add(int words) {
-    add(0, 2 * words);
-    add(2 * WORDS, 2 * words);
-  }
-
   private void add(int at, int count) {
     ShortBuffer of = halves;
     short[] to = sums;
@@ -114,6 +128,20 @@ final class Float8Kernel extends ArrayKernel<int[]> {
       float left = Float.float16ToFloat(of.get(begin + i));
       float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
       to[i] = Float.floatToFloat16(left + right);
+    }
+    of.put(begin, to, 0, most);
+  }
+
+  /** As {@code add}; the product of two numbers that are 1/256 of their value is taken 256 times. */
+  private void multiply(int at, float unit, int count) {
+    ShortBuffer of = halves;
+    short[] to = sums;
+    int begin = at & (2 * WORDS);
+    int most = Math.min(count, 2 * WORDS);
+    for (int i = 0; i < most; i++) {
+      float left = Float.float16ToFloat(of.get(begin + i));
+      float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
+      to[i] = Float.floatToFloat16(left * right * unit);
     }
     of.put(begin, to, 0, most);
   }
@@ -177,11 +205,6 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   }
 
   @Override
-  void prod(int[] left, int[] right, int count) {
-    lookUp(Operator.Kind.PROD, left, right, count);
-  }
-
-  @Override
   void scale(int[] tile, long factor, int count) {
     byte by = (byte) factor;
     if (by != multiplesOf || multiples == null) {
@@ -203,53 +226,8 @@ final class Float8Kernel extends ArrayKernel<int[]> {
     }
   }
 
-  private void lookUp(Operator.Kind kind, int[] left, int[] right, int count) {
-    byte[] results = tables.get(kind);
-    if (results == null) {
-      results = sharedTable(kind);
-      tables.put(kind, results);
-    }
-    int words = (count + 3) / 4;
-    for (int i = 0; i < words; i++) {
-      left[i] = lookUp(results, left[i], right[i]);
-    }
-  }
-
-  /** Looks up four pairs: two bytes side by side are the place of their result. */
-  private static int lookUp(byte[] results, int left, int right) {
-    int even = ((left & BYTES) << 8) | (right & BYTES);
-    int odd = (left & ~BYTES) | ((right >>> 8) & BYTES);
-    return at(results, even & 0xFFFF)
-        | (at(results, even >>> 16) << 16)
-        | (at(results, odd & 0xFFFF) << 8)
-        | (at(results, odd >>> 16) << 24);
-  }
-
   private static int at(byte[] results, int place) {
     return results[place] & 0xFF;
-  }
-
-  /** Returns the results of all pairs, which all ranks of the process share. */
-  private byte[] sharedTable(Operator.Kind kind) {
-    Map<Operator.Kind, byte[]> shared = e4m3 ? E4M3 : E5M2;
-    synchronized (shared) {
-      return shared.computeIfAbsent(kind, this::table);
-    }
-  }
-
-  private byte[] table(Operator.Kind kind) {
-    byte[] results = new byte[1 << 16];
-    for (int pair = 0; pair < results.length; pair++) {
-      results[pair] = narrow(combine(kind, widen((byte) (pair >> 8)), widen((byte) pair)));
-    }
-    return results;
-  }
-
-  private static float combine(Operator.Kind kind, float left, float right) {
-    return switch (kind) {
-      case PROD -> left * right;
-      default -> throw new IllegalArgumentException("not a way to combine: " + kind);
-    };
   }
 
   private float widen(byte bits) {
