@@ -132,7 +132,9 @@ final class Float8Kernel extends ArrayKernel<int[]> {
     of.put(begin, to, 0, most);
   }
 
-  /** As {@code add}; the product of two numbers that are 1/256 of their value is taken 256 times. */
+  /**
+   * As {@code add}; the product of two numbers that are 1/256 of their value is taken 256 times.
+   */
   private void multiply(int at, float unit, int count) {
     ShortBuffer of = halves;
     short[] to = sums;
