@@ -43,8 +43,6 @@ import java.util.Optional;
  * On NFS, set a timeout well above the time for which clients cache attributes (60 s by default).
  */
 public final class FileRendezvous extends OrderedRendezvous {
-  private static final Duration FIRST_PAUSE = Duration.ofMillis(1);
-  private static final Duration LONGEST_PAUSE = Duration.ofMillis(50);
   private static final Duration SIGN_OF_LIFE = Duration.ofMillis(200);
 
   private final Path directory;
@@ -107,7 +105,7 @@ public final class FileRendezvous extends OrderedRendezvous {
 
   private RoundFiles.Publication awaitAnswer(
       RoundFiles files, Token attempt, int round, Deadline deadline) throws InterruptedException {
-    Pause pause = new Pause(deadline);
+    Pause pause = Pause.betweenLooks(deadline);
     Place place = new Place(files, attempt);
     while (true) {
       Optional<RoundFiles.Publication> answer =
@@ -130,7 +128,7 @@ public final class FileRendezvous extends OrderedRendezvous {
     Publisher publisher = new Publisher(files, id);
     boolean served = false;
     try {
-      Pause pause = new Pause(deadline);
+      Pause pause = Pause.betweenLooks(deadline);
       Place place = new Place(files, publisher.session);
       while (!publisher.step()) {
         if (!publisher.published) {
@@ -194,22 +192,6 @@ public final class FileRendezvous extends OrderedRendezvous {
   @Override
   public String toString() {
     return "FileRendezvous[rank " + rank() + " of " + size() + " in " + directory + "]";
-  }
-
-  /** Waits that grow, so that the first ranks meet at once and the last cost little. */
-  private static final class Pause {
-    private final Deadline deadline;
-    private Duration next = FIRST_PAUSE;
-
-    private Pause(Deadline deadline) {
-      this.deadline = deadline;
-    }
-
-    private void make() throws InterruptedException {
-      deadline.sleep(next);
-      Duration doubled = next.multipliedBy(2);
-      next = doubled.compareTo(LONGEST_PAUSE) < 0 ? doubled : LONGEST_PAUSE;
-    }
   }
 
   /** This rank's announcement, which says that it is there and alive. */

@@ -21,8 +21,6 @@ final class IdClient implements Closeable {
 
   private static final int ANSWER_LIMIT = 1024;
   private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);
-  private static final Duration FIRST_PAUSE = Duration.ofMillis(10);
-  private static final Duration LONGEST_PAUSE = Duration.ofMillis(250);
 
   private final String host;
   private final int port;
@@ -45,7 +43,7 @@ final class IdClient implements Closeable {
     Handshake.Claim claim =
         new Handshake.Claim(
             member.rank(), member.size(), round, Token.ofText(member.run()), Token.random());
-    Duration pause = FIRST_PAUSE;
+    Pause pause = Pause.betweenAttempts(deadline);
     String lastly = "";
     while (true) {
       String problem;
@@ -71,9 +69,7 @@ final class IdClient implements Closeable {
             deadline.timeout(),
             "rank 0 has not published round " + round + " at " + place() + "; lastly: " + lastly);
       }
-      deadline.sleep(pause);
-      pause = pause.multipliedBy(2);
-      pause = pause.compareTo(LONGEST_PAUSE) < 0 ? pause : LONGEST_PAUSE;
+      pause.make();
     }
   }
 

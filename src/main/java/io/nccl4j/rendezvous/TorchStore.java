@@ -49,8 +49,6 @@ final class TorchStore implements Closeable {
 
   private static final int MOST_VALUE_BYTES = 1 << 16;
   private static final Duration LONGEST_ATTEMPT = Duration.ofSeconds(10);
-  private static final Duration FIRST_PAUSE = Duration.ofMillis(10);
-  private static final Duration LONGEST_PAUSE = Duration.ofMillis(250);
 
   private final String host;
   private final int port;
@@ -74,7 +72,7 @@ final class TorchStore implements Closeable {
    */
   void connect() throws IOException, InterruptedException {
     String lastly = "";
-    Duration pause = FIRST_PAUSE;
+    Pause pause = Pause.betweenAttempts(deadline);
     for (int attempt = 0; ; attempt++) {
       try {
         current = deadline.orAfter(LONGEST_ATTEMPT);
@@ -94,9 +92,7 @@ final class TorchStore implements Closeable {
       if (deadline.passed()) {
         throw new SocketTimeoutException(this + " does not answer; lastly: " + lastly);
       }
-      deadline.sleep(pause);
-      pause = pause.multipliedBy(2);
-      pause = pause.compareTo(LONGEST_PAUSE) < 0 ? pause : LONGEST_PAUSE;
+      pause.make();
     }
   }
 

@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
 import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Objects;
@@ -36,8 +35,6 @@ import javax.crypto.AEADBadTagException;
 public final class TorchStoreRendezvous extends OrderedRendezvous {
   private static final int HIGHEST_PORT = 65535;
   private static final byte[] NOTHING = {};
-  private static final Duration FIRST_PAUSE = Duration.ofMillis(1);
-  private static final Duration LONGEST_PAUSE = Duration.ofMillis(50);
 
   private final String host;
   private final int port;
@@ -270,14 +267,12 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
 
     private void serve(TorchStore connected, Deadline deadline)
         throws IOException, InterruptedException {
-      Duration pause = FIRST_PAUSE;
+      Pause pause = Pause.betweenLooks(deadline);
       while (!look(connected)) {
         if (deadline.passed()) {
           throw new SocketTimeoutException(missing());
         }
-        deadline.sleep(pause);
-        pause = pause.multipliedBy(2);
-        pause = pause.compareTo(LONGEST_PAUSE) < 0 ? pause : LONGEST_PAUSE;
+        pause.make();
       }
     }
 
