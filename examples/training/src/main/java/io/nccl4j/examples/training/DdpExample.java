@@ -203,7 +203,7 @@ public final class DdpExample extends Ranks {
       parallel.zeroGradients();
       Tensor loss = Phase.get("forward", comm, step, () -> net.loss(batch));
       Phase.run("backward", comm, step, loss::backward);
-      Phase.run("wait", comm, step, parallel::finish);
+      parallel.finish();
       Phase.run("optimizer", comm, step, optimizer::step);
       return average(comm, parallel, loss.detach());
     }

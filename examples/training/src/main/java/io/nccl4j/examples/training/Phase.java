@@ -20,7 +20,7 @@ import jdk.jfr.StackTrace;
 @StackTrace(false)
 final class Phase extends Event {
   @Label("Phase")
-  @Description("forward, backward, wait or optimizer")
+  @Description("forward, backward or optimizer")
   final String phase;
 
   @Label("Rank")
