@@ -125,13 +125,14 @@ abstract class ArrayKernel<A> extends Kernel {
       int divisor) {
     boolean sums = how == Operator.Kind.SUM && !scales;
     boolean inPlace = false;
+    int most = cached || slow(scales) ? tileCount : aheadCount;
     long tile;
     for (long done = 0; done < count; done += tile) {
       long at = offset + done * elementBytes();
       if (sums && done % blockCount == 0) {
         inPlace = open(from, at);
       }
-      tile = Math.min(cached && !inPlace ? tileCount : aheadCount, count - done);
+      tile = Math.min(inPlace ? aheadCount : most, count - done);
       Tile<A> result = own;
       if (inPlace) {
         sum(from, order, first, at, (int) tile);
@@ -193,6 +194,11 @@ abstract class ArrayKernel<A> extends Kernel {
 
   /** Gets ready to sum the runs of several ranks likewise; returns whether it can. */
   boolean open(MemorySegment[] from, long offset) {
+    return false;
+  }
+
+  /** Returns whether loops take so long that memory keeps up with them wherever it is. */
+  boolean slow(boolean scales) {
     return false;
   }
 

@@ -16,6 +16,11 @@ final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
   }
 
   @Override
+  boolean slow(boolean scales) {
+    return scales;
+  }
+
+  @Override
   void sum(short[] left, short[] right, int count) {
     for (int i = 0; i < count; i++) {
       left[i] =

@@ -49,6 +49,11 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   }
 
   @Override
+  boolean slow(boolean scales) {
+    return true;
+  }
+
+  @Override
   void sum(int[] left, int[] right, int count) {
     int words = words(count);
     widen(left, right, words);
