@@ -7,14 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
-import io.nccl4j.Backend;
 import io.nccl4j.examples.browser.HeadlessBrowser;
 import io.nccl4j.examples.browser.HeadlessBrowser.Visit;
 import java.io.ByteArrayOutputStream;
-import java.io.File;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -23,7 +20,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import jdk.jfr.Recording;
-import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -47,8 +43,12 @@ class TraceTest {
                   Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                   "-Xlog:disable",
                   "-XX:StartFlightRecording:filename=" + recording(rank),
+                  "--module-path",
+                  System.getProperty("jdk.module.path"),
+                  "--add-modules",
+                  "io.nccl4j",
                   "-cp",
-                  classPath(),
+                  ownClasses(),
                   CrossingRank.class.getName(),
                   String.valueOf(rank),
                   recorded.resolve("meeting").toString())
@@ -67,13 +67,8 @@ class TraceTest {
     }
   }
 
-  private static String classPath() throws URISyntaxException {
-    String own = Path.of(System.getProperty("basedir", "."), "target", "test-classes").toString();
-    return String.join(File.pathSeparator, own, placeOf(Backend.class), placeOf(LogManager.class));
-  }
-
-  private static String placeOf(Class<?> type) throws URISyntaxException {
-    return Path.of(type.getProtectionDomain().getCodeSource().getLocation().toURI()).toString();
+  private static String ownClasses() {
+    return Path.of(System.getProperty("basedir", "."), "target", "test-classes").toString();
   }
 
   private static String recording(int rank) {
