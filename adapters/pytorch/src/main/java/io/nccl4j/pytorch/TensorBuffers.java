@@ -22,15 +22,34 @@ public final class TensorBuffers {
    *     reference in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws IllegalArgumentException if the tensor is closed, undefined, of a type that NCCL lacks,
-   *     on another device, sparse or not contiguous
+   *     on another device, sparse or not contiguous, or has the negative or the conjugate bit
    * @throws io.nccl4j.libtorch.LibtorchException if a function of libtorch fails
    */
   public static Buffer of(Tensor tensor, String name, Communicator comm) {
     try {
+      if (tensor.address() != 0 && tensor.defined()) {
+        checkPlain(tensor, name);
+      }
       return Libtorch.loaded().buffer(tensor.address(), name, comm);
     } finally {
       // Its deallocator must not run before libtorch has counted our reference.
       Reference.reachabilityFence(tensor);
+    }
+  }
+
+  /** Throws if PyTorch keeps a sign apart from the memory, where no collective would see it. */
+  private static void checkPlain(Tensor tensor, String name) {
+    if (tensor.__dispatch_is_neg()) {
+      throw new IllegalArgumentException(
+          "tensor "
+              + name
+              + " has the negative bit; its memory must have its values, as after resolve_neg()");
+    }
+    if (tensor.__dispatch_is_conj()) {
+      throw new IllegalArgumentException(
+          "tensor "
+              + name
+              + " has the conjugate bit; its memory must have its values, as after resolve_conj()");
     }
   }
 

@@ -93,6 +93,23 @@ class TensorBuffersTest {
   }
 
   @Test
+  void aTensorWhoseSignIsNotInItsMemoryIsRefused() throws Exception {
+    TwoRanks.one(
+        (comm, stream) -> {
+          Tensor negative = full(1, torch.ScalarType.Float, 4)._neg_view();
+          assertEquals(-4, negative.sum().item_float());
+          assertEquals(
+              "tensor w has the negative bit; its memory must have its values, as after resolve_neg()",
+              assertThrows(
+                      IllegalArgumentException.class, () -> TensorBuffers.of(negative, "w", comm))
+                  .getMessage());
+          try (Buffer buffer = TensorBuffers.of(negative.resolve_neg(), "w", comm)) {
+            assertEquals(-1, DataType.FLOAT32.get(buffer.segment(), 0));
+          }
+        });
+  }
+
+  @Test
   void thereIsNoCurrentStreamWithoutCuda() throws Exception {
     full(1, torch.ScalarType.Float, 1).close();
     TwoRanks.one(
