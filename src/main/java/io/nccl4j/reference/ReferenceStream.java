@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.Event;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
@@ -241,6 +242,20 @@ public final class ReferenceStream extends Stream {
     return typed;
   }
 
+  /**
+   * Returns a new exception of the same kind: streams that wait for each other have one failure,
+   * and whoever meets it twice could not suppress one in the other if they were the same object.
+   */
+  private static NcclException retold(NcclException first) {
+    NcclException told =
+        first instanceof CommunicatorAbortedException
+            ? new CommunicatorAbortedException(
+                first.function(), first.text().replace(" was aborted", ""))
+            : NcclException.of(first.function(), first.code(), first.text(), first.lastError());
+    told.initCause(first);
+    return told;
+  }
+
   /** Waits until so much is finished; returns whether it is. */
   private boolean awaitFinished(long target, Deadline deadline) throws InterruptedException {
     if (queue.finished() >= target) {
@@ -300,7 +315,7 @@ public final class ReferenceStream extends Stream {
       failure = null;
     }
     if (failed != null) {
-      throw failed;
+      throw retold(failed);
     }
     if (!finished) {
       throw new NcclTimeoutException(
@@ -323,7 +338,7 @@ public final class ReferenceStream extends Stream {
     boolean finished = idle();
     NcclException failed = failure;
     if (failed != null) {
-      throw failed;
+      throw retold(failed);
     }
     throwFailureOfUsers("isComplete");
     return finished;
@@ -354,7 +369,7 @@ public final class ReferenceStream extends Stream {
     awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
     try {
       if (failed != null) {
-        throw failed;
+        throw retold(failed);
       }
       throwFailureOfUsers("completion");
       future.complete(null);

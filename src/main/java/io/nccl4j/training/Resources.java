@@ -23,7 +23,7 @@ final class Resources {
       } catch (RuntimeException failure) {
         if (first == null) {
           first = failure;
-        } else {
+        } else if (first != failure) {
           first.addSuppressed(failure);
         }
       }
@@ -38,7 +38,9 @@ final class Resources {
     try {
       close();
     } catch (RuntimeException another) {
-      failure.addSuppressed(another);
+      if (another != failure) {
+        failure.addSuppressed(another);
+      }
     }
   }
 }

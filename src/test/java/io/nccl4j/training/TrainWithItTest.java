@@ -1,6 +1,8 @@
 package io.nccl4j.training;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
@@ -8,6 +10,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclRemoteException;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
@@ -15,7 +18,9 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
@@ -125,6 +130,38 @@ class TrainWithItTest {
       List<Float> line = List.of(get(model.weight, stream), get(model.bias, stream));
       model.close();
       return line;
+    }
+  }
+
+  @Test
+  void theLoopEndsWithWhatIsWrongWhenTheOtherRankAborts() throws Exception {
+    List<FutureTask<Void>> ranks = new ArrayList<>();
+    try (Backend backend = Backend.reference(2)) {
+      UniqueId id = backend.newUniqueId();
+      for (int rank = 0; rank < 2; rank++) {
+        int self = rank;
+        ranks.add(new FutureTask<>(() -> trainAndAbort(backend, id, self, 3 - 2 * self), null));
+        Thread.ofPlatform().daemon().name("rank-" + rank).start(ranks.get(rank));
+      }
+      ranks.get(1).get(60, TimeUnit.SECONDS);
+      ExecutionException left =
+          assertThrows(ExecutionException.class, () -> ranks.get(0).get(60, TimeUnit.SECONDS));
+      assertInstanceOf(NcclRemoteException.class, left.getCause());
+    }
+  }
+
+  private static void trainAndAbort(Backend backend, UniqueId id, int rank, int batches) {
+    Communicator comm = backend.communicator(id, 2, rank, CommunicatorConfig.defaults());
+    Stream stream = comm.newStream();
+    Model model = new Model(comm);
+    set(model.weight, 0, stream);
+    set(model.bias, 0, stream);
+    try {
+      train(comm, stream, model, Arrays.copyOf(SAMPLES, batches));
+    } finally {
+      comm.abort();
+      stream.close();
+      model.close();
     }
   }
 
