@@ -5,12 +5,14 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.rendezvous.Launch;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
+import io.nccl4j.rendezvous.RendezvousException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -30,8 +32,21 @@ public final class Hello {
 
   private Hello() {}
 
-  /** Runs the rank that a launcher says, else one for each device of the best backend. */
+  /** Runs the ranks of this process; what its user can mend is told in one line. */
   public static void main(String[] args) throws InterruptedException, ExecutionException {
+    try {
+      run();
+    } catch (IllegalArgumentException e) {
+      System.err.println("hello: " + e.getMessage());
+      System.exit(2);
+    } catch (NcclException | RendezvousException e) {
+      System.err.println("hello: " + e.getMessage());
+      System.exit(1);
+    }
+  }
+
+  /** Runs the rank that a launcher says, else one for each device of the best backend. */
+  private static void run() throws InterruptedException, ExecutionException {
     Launch launch = Launch.current();
     try (Backend backend = Backend.auto()) {
       if (launch.launcher() == Launcher.NONE) {

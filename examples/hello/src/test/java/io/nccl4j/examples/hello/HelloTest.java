@@ -87,6 +87,26 @@ class HelloTest {
     assertTrue(errors().contains("the results cannot be written to stdout"), errors());
   }
 
+  private int status(Map<String, String> environment) throws IOException, InterruptedException {
+    ProcessBuilder builder =
+        new ProcessBuilder(HELLO).redirectError(folder.resolve("err").toFile());
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running");
+    return process.exitValue();
+  }
+
+  @Test
+  void contradictingVariablesOfLaunchersAreToldInOneLine()
+      throws IOException, InterruptedException {
+    Map<String, String> two =
+        Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2");
+    assertEquals(2, status(two), this::errors);
+    assertTrue(
+        errors().startsWith("hello: RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1"), errors());
+    assertEquals(1, errors().lines().count(), errors());
+  }
+
   @Test
   void everyRankHasTheSumOnTheStandInForNcclToo() throws IOException, InterruptedException {
     String required = System.getenv().getOrDefault("REQUIRE_NCCL", "0");
