@@ -35,7 +35,7 @@ public final class ReferencePeers {
           new Sizing(1 << 10, 10_000, 9, 3_000),
           new Sizing(64 << 10, 1_000, 9, 300),
           new Sizing(1 << 20, 1_000, 9, 30),
-          new Sizing(16 << 20, 4, 5, 3),
+          new Sizing(16 << 20, 100, 5, 3),
           new Sizing(128 << 20, 1, 3, 1));
   private static final List<Sizing> TCP_SIZES =
       List.of(
