@@ -257,7 +257,7 @@ class LaunchersTest {
       environment.put(variable.substring(0, equals), variable.substring(equals + 1));
     }
     Started hello = Started.with(environment, Started.java(Hello.class));
-    assertEquals(1, hello.status(), hello::toString);
+    assertEquals(2, hello.status(), hello::toString);
     assertTrue(hello.errors().contains(message), hello::toString);
   }
 }
