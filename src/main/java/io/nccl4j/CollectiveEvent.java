@@ -28,7 +28,7 @@ final class CollectiveEvent extends Event {
   @Label("Sequence Number")
   @Description(
       "Of this communicator's collectives, from 1, the same on every rank; of a send or receive,"
-          + " among those to or from this peer")
+          + " among those to or from this peer; 0 if it was refused")
   long sequence;
 
   @Label("Rank")

@@ -1173,8 +1173,8 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * Counts an operation that is about to be launched; returns its number among the collectives, or
-   * among the messages to or from its peer.
+   * Counts an operation; returns its number among the collectives, or among the messages to or from
+   * its peer. What is refused does not count, since no other rank's operation meets it.
    */
   final long count(Operation operation, int peer) {
     if (!operation.pointToPoint()) {
@@ -1187,7 +1187,16 @@ public abstract sealed class Communicator implements AutoCloseable
     return ++(operation == Operation.SEND ? sends : receives)[peer];
   }
 
-  /** Launches an operation; unless it was refused, its stream now carries it. */
+  /** Takes back the count of an operation that was refused after it. */
+  final void uncount(Operation operation, int peer) {
+    if (operation.pointToPoint()) {
+      (operation == Operation.SEND ? sends : receives)[peer]--;
+    } else {
+      collectives--;
+    }
+  }
+
+  /** Launches an operation; unless it was refused, it counts and its stream now carries it. */
   private void launchAndCount(
       Operation operation,
       Buffer send,
@@ -1197,13 +1206,13 @@ public abstract sealed class Communicator implements AutoCloseable
       int peer,
       Stream stream) {
     boolean refused = false;
+    boolean traced = Tracing.on();
     try {
-      if (Tracing.on()) {
+      if (traced) {
         Span.enclose(
             new OperationCall(operation, this, send, recv, count, op, peer, stream),
             () -> launch(operation, send, recv, count, op, peer, stream));
       } else {
-        count(operation, peer);
         launch(operation, send, recv, count, op, peer, stream);
       }
     } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
@@ -1212,6 +1221,9 @@ public abstract sealed class Communicator implements AutoCloseable
     } finally {
       if (!refused) {
         stream.carries(send, recv, op);
+        if (!traced) {
+          count(operation, peer);
+        }
       }
     }
   }

@@ -449,14 +449,30 @@ public final class Group {
     }
   }
 
-  /** Counts checked calls and launches them together, as far as they are of one backend. */
+  /** Launches checked calls together, as far as they are of one backend, and counts them. */
   static void launchPerBackend(List<GroupCall> calls) {
     if (Tracing.on()) {
       Span.enclose(calls, () -> launchTogether(calls, null));
-    } else {
-      count(calls);
-      launchTogether(calls, null);
+      return;
     }
+    boolean refused = false;
+    try {
+      launchTogether(calls, null);
+    } catch (Throwable failure) {
+      refused = refuses(failure) && ofOneBackend(calls);
+      throw failure;
+    } finally {
+      if (!refused) {
+        count(calls);
+      }
+    }
+  }
+
+  /** Returns whether a failure says that nothing was launched. */
+  static boolean refuses(Throwable failure) {
+    return failure instanceof NcclInvalidUsageException
+        || failure instanceof IllegalArgumentException
+        || failure instanceof IllegalStateException;
   }
 
   /** Counts calls that run now; what is captured counts when its graph is launched. */
@@ -485,7 +501,7 @@ public final class Group {
     perBackend.forEach((backend, together) -> backend.launchGroup(together, null));
   }
 
-  private static boolean ofOneBackend(List<GroupCall> calls) {
+  static boolean ofOneBackend(List<GroupCall> calls) {
     for (GroupCall call : calls) {
       if (call.communicator().backend() != calls.getFirst().communicator().backend()) {
         return false;

@@ -152,8 +152,9 @@ public final class OperationCall implements GroupCall {
   }
 
   /**
-   * Launches the all-reduce by the thread that has entered; unless it was refused, its stream now
-   * carries it. The arguments are the call's own, which the caller has at hand.
+   * Launches the all-reduce, which is counted already, by the thread that has entered; unless it
+   * was refused, it counts and its stream now carries it. The arguments are the call's own, which
+   * the caller has at hand.
    */
   void launch(Buffer from, Buffer to, ReduceOp operator, Stream on) {
     try {
@@ -162,6 +163,7 @@ public final class OperationCall implements GroupCall {
         entrance.settle(result);
       }
     } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException refused) {
+      giveNumberBack();
       throw refused;
     } catch (Throwable failure) {
       carried();
@@ -175,6 +177,11 @@ public final class OperationCall implements GroupCall {
   /** Counts the call on its communicator, and returns its number there. */
   long takeNumber() {
     return communicator.count(operation, peer);
+  }
+
+  /** Takes back what {@link #takeNumber} has counted, since the call was refused. */
+  void giveNumberBack() {
+    communicator.uncount(operation, peer);
   }
 
   /** Remembers what the call uses, now that its stream carries it. */

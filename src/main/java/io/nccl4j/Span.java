@@ -17,6 +17,9 @@ public final class Span {
   private static final double NANOS_PER_SECOND = 1e9;
 
   private final Stream stream;
+  // Whether a refusal is one of all operations, so that none of them counts.
+  private final boolean together;
+  private final List<OperationCall> calls = new ArrayList<>();
   private final List<CollectiveEvent> collectives = new ArrayList<>();
   // The launch of a graph, or null.
   private final GraphEvent graph;
@@ -26,14 +29,15 @@ public final class Span {
   private boolean finished;
   private boolean ended;
 
-  private Span(Stream stream, GraphEvent graph) {
+  private Span(Stream stream, boolean together, GraphEvent graph) {
     this.stream = stream;
+    this.together = together;
     this.graph = graph;
   }
 
   /** Launches one operation, and has its stream tell of it. */
   static void enclose(OperationCall call, Runnable launch) {
-    Span span = new Span(call.stream(), null);
+    Span span = new Span(call.stream(), true, null);
     span.add(call, 0);
     span.enclose(launch);
   }
@@ -41,11 +45,14 @@ public final class Span {
   /** Launches operations together, and has the stream of each tell of it. */
   static void enclose(List<GroupCall> calls, Runnable launch) {
     long group = GROUPS.incrementAndGet();
+    boolean together = Group.ofOneBackend(calls);
     // In one order for all threads, since a stream may be locked meanwhile.
     SortedMap<Stream, Span> spans = new TreeMap<>(Comparator.comparing(Stream::number));
     for (GroupCall call : calls) {
       if (call instanceof OperationCall one && !one.stream().captured()) {
-        spans.computeIfAbsent(one.stream(), stream -> new Span(stream, null)).add(one, group);
+        spans
+            .computeIfAbsent(one.stream(), stream -> new Span(stream, together, null))
+            .add(one, group);
       }
     }
     Runnable nested = launch;
@@ -58,7 +65,7 @@ public final class Span {
 
   /** Launches a graph, and has the stream tell of it. */
   static void enclose(GraphEvent graph, Stream stream, Runnable launch) {
-    new Span(stream, graph).enclose(launch);
+    new Span(stream, true, graph).enclose(launch);
   }
 
   private void add(OperationCall call, long group) {
@@ -83,6 +90,7 @@ public final class Span {
     event.bytes = operation.bytes(call.count(), type, communicator.size());
     event.busBytes = event.bytes * operation.busFactor(communicator.size());
     collectives.add(event);
+    calls.add(call);
   }
 
   private void enclose(Runnable launch) {
@@ -96,9 +104,17 @@ public final class Span {
     try {
       stream.enclose(this, launch);
     } catch (Throwable failure) {
+      if (together && Group.refuses(failure)) {
+        giveNumbersBack();
+      }
       ended(failure);
       throw failure;
     }
+  }
+
+  private void giveNumbersBack() {
+    calls.forEach(OperationCall::giveNumberBack);
+    collectives.forEach(event -> event.sequence = 0);
   }
 
   /** Says that the stream has come to the operations, unless that has been said before. */

@@ -13,15 +13,16 @@ import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
 
 /** A flight recording with the settings that everything has by itself. */
-final class Recorded implements AutoCloseable {
+public final class Recorded implements AutoCloseable {
   private final Recording recording = new Recording();
 
-  Recorded() {
+  /** Begins to record. */
+  public Recorded() {
     recording.start();
   }
 
   /** Returns the events of one kind, in the order in which they began. */
-  List<RecordedEvent> events(String name) {
+  public List<RecordedEvent> events(String name) {
     try {
       Path file = Files.createTempFile("recorded", ".jfr");
       try {
@@ -39,7 +40,7 @@ final class Recorded implements AutoCloseable {
   }
 
   /** Returns events, when there are so many: a device may tell of its end a little later. */
-  List<RecordedEvent> events(String name, int count) {
+  public List<RecordedEvent> events(String name, int count) {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
     List<RecordedEvent> events = events(name);
     while (events.size() < count && System.nanoTime() < end) {

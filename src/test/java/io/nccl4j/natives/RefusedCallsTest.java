@@ -1,0 +1,150 @@
+package io.nccl4j.natives;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.contract.Recorded;
+import java.util.List;
+import jdk.jfr.consumer.RecordedEvent;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What NCCL refuses has no number among a communicator's collectives, recorded or not. */
+@OnStandIn
+class RefusedCallsTest {
+  private static final int INVALID_USAGE = 5;
+  private static final int SYSTEM_ERROR = 2;
+
+  private Backend backend;
+  private Communicator comm;
+  private Stream stream;
+  private Buffer value;
+
+  @BeforeEach
+  void open() {
+    StandIn.reset();
+    backend = Backend.nccl();
+    comm = backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+    stream = comm.newStream();
+    value = comm.allocate(DataType.INT32, 4);
+  }
+
+  @AfterEach
+  void close() {
+    StandIn.reset();
+    stream.synchronize();
+    value.close();
+    comm.close();
+    stream.close();
+    backend.close();
+  }
+
+  private void sum() {
+    comm.allReduce(value, value, ReduceOp.SUM, stream);
+  }
+
+  private void pair() {
+    comm.send(value, 0, stream);
+    comm.recv(value, 0, stream);
+  }
+
+  private void refused(Runnable calls) {
+    StandIn.fail("ncclAllReduce", INVALID_USAGE, 1);
+    assertThrows(NcclInvalidUsageException.class, calls::run);
+  }
+
+  /** Enqueues five collectives and two messages, and has as many calls refused between them. */
+  private void callAndBeRefused() {
+    refused(this::sum);
+    for (int i = 0; i < 3; i++) {
+      sum();
+    }
+    refused(this::sum);
+    refused(
+        () ->
+            Group.run(
+                () -> {
+                  comm.broadcast(value, 0, stream);
+                  pair();
+                  sum();
+                }));
+    Group.run(
+        () -> {
+          comm.broadcast(value, 0, stream);
+          pair();
+          sum();
+        });
+  }
+
+  @ParameterizedTest(name = "recorded {0}")
+  @ValueSource(booleans = {true, false})
+  void whatIsRefusedDoesNotCount(boolean recorded) {
+    if (recorded) {
+      try (Recorded before = new Recorded()) {
+        callAndBeRefused();
+        stream.synchronize();
+      }
+    } else {
+      callAndBeRefused();
+    }
+    try (Recorded now = new Recorded()) {
+      sum();
+      Group.run(this::pair);
+      List<RecordedEvent> events = now.events("Collective", 3);
+      assertEquals(List.of(6L), sequences(events, "allReduce"));
+      assertEquals(List.of(2L), sequences(events, "send"));
+      assertEquals(List.of(2L), sequences(events, "recv"));
+    }
+  }
+
+  @Test
+  void whatIsRefusedIsRecordedWithoutANumber() {
+    try (Recorded recorded = new Recorded()) {
+      callAndBeRefused();
+      stream.synchronize();
+      List<RecordedEvent> events = recorded.events("Collective", 13);
+      assertEquals(List.of(0L, 1L, 2L, 3L, 0L, 0L, 5L), sequences(events, "allReduce"));
+      assertEquals(List.of(0L, 4L), sequences(events, "broadcast"));
+      assertEquals(List.of(0L, 1L), sequences(events, "send"));
+      assertEquals(List.of(0L, 1L), sequences(events, "recv"));
+      assertEquals(6, events.stream().filter(event -> event.getString("error") != null).count());
+    }
+  }
+
+  @ParameterizedTest(name = "recorded {0}")
+  @ValueSource(booleans = {true, false})
+  void whatFailedOtherwiseCounts(boolean recorded) {
+    StandIn.fail("ncclAllReduce", SYSTEM_ERROR, 1);
+    if (recorded) {
+      try (Recorded before = new Recorded()) {
+        assertThrows(NcclException.class, this::sum);
+      }
+    } else {
+      assertThrows(NcclException.class, this::sum);
+    }
+    try (Recorded now = new Recorded()) {
+      sum();
+      assertEquals(List.of(2L), sequences(now.events("Collective", 1), "allReduce"));
+    }
+  }
+
+  private static List<Long> sequences(List<RecordedEvent> events, String operation) {
+    return events.stream()
+        .filter(event -> event.getString("operation").equals(operation))
+        .map(event -> event.getLong("sequence"))
+        .toList();
+  }
+}
