@@ -7,163 +7,185 @@ import java.awt.BasicStroke;
 import java.awt.Color;
 import java.awt.Font;
 import java.awt.Graphics2D;
+import java.awt.RenderingHints;
+import java.awt.Stroke;
+import java.awt.geom.Line2D;
+import java.awt.geom.Rectangle2D;
 import java.awt.image.BufferedImage;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
-import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Locale;
 import javax.imageio.ImageIO;
-import org.knowm.xchart.XYChart;
-import org.knowm.xchart.XYChartBuilder;
-import org.knowm.xchart.XYSeries;
-import org.knowm.xchart.style.Styler.LegendPosition;
-import org.knowm.xchart.style.XYStyler;
-import org.knowm.xchart.style.markers.SeriesMarkers;
+import org.jfree.chart.JFreeChart;
+import org.jfree.chart.block.BlockBorder;
+import org.jfree.chart.block.RectangleConstraint;
+import org.jfree.chart.plot.XYPlot;
+import org.jfree.chart.renderer.xy.XYLineAndShapeRenderer;
+import org.jfree.chart.text.TextUtils;
+import org.jfree.chart.ui.RectangleInsets;
+import org.jfree.chart.util.ShapeUtils;
+import org.jfree.data.Range;
+import org.jfree.data.xy.XYSeries;
+import org.jfree.data.xy.XYSeriesCollection;
 
-/** Charts drawn on one canvas, two beside each other. All that needs java.desktop is here. */
+/**
+ * Charts drawn below each other, as narrow as a phone can show them. All that needs java.desktop is
+ * here and in {@link Scales}.
+ */
 final class Drawing {
-  private static final int WIDTH = 860;
-  private static final int HEIGHT = 560;
-  private static final int COLUMNS = 2;
+  private static final int WIDTH = 480;
 
-  /** What a line of the legend takes, and what is above and below all of them. */
-  private static final int LEGEND_LINE = 22;
+  /** Of a chart without its legend. */
+  private static final int HEIGHT = 340;
 
-  private static final int LEGEND_REST = 60;
+  /** How many pixels of a PNG are one of an SVG, for screens whose pixels are small. */
+  private static final int PNG_SCALE = 2;
+
   private static final float STROKE = 2;
+
+  /** Half the size of a marker. */
+  private static final float MARKER = 3.5f;
+
+  private static final double LEGEND_LINE = 40;
+
+  /** SVG's name of it is {@code sans-serif}; see {@link #svg}. */
+  private static final String FAMILY = Font.DIALOG;
+
+  private static final Font TITLE = new Font(FAMILY, Font.BOLD, 16);
+  static final Font TEXT = new Font(FAMILY, Font.PLAIN, 14);
+  private static final Stroke WHOLE = new BasicStroke(1);
+  private static final Color GRID = new Color(0xdddddd);
 
   /** Told apart by most people who see colours otherwise. */
   private static final List<Integer> COLOURS =
       List.of(0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x7a5195, 0x666666);
 
-  private final List<XYChart> charts;
-  private final int chartHeight;
+  static {
+    // Or turned text would be drawn as shapes.
+    TextUtils.setUseDrawRotatedStringWorkaround(false);
+  }
+
+  private final List<JFreeChart> charts;
+  private final List<Integer> heights;
 
   private Drawing(List<Chart> charts) {
     this.charts = charts.stream().map(Drawing::chart).toList();
-    int lines = charts.stream().mapToInt(chart -> chart.curves().size()).max().orElse(0);
-    this.chartHeight = Math.max(HEIGHT, LEGEND_REST + LEGEND_LINE * lines);
+    this.heights = this.charts.stream().map(Drawing::height).toList();
   }
 
   /** Returns the bytes of a file of this name, which ends in .svg or .png. */
   static byte[] of(List<Chart> charts, Path file) throws IOException {
-    return new Drawing(charts).bytes(file);
+    Drawing drawing = new Drawing(charts);
+    return file.toString().toLowerCase(Locale.ROOT).endsWith(".svg")
+        ? drawing.svg()
+        : drawing.png();
   }
 
-  private byte[] bytes(Path file) throws IOException {
+  private int height() {
+    return heights.stream().mapToInt(Integer::intValue).sum();
+  }
+
+  private byte[] svg() throws IOException {
+    VectorGraphics2D graphics = new VectorGraphics2D();
+    paint(graphics);
     ByteArrayOutputStream out = new ByteArrayOutputStream();
-    if (file.toString().toLowerCase(Locale.ROOT).endsWith(".svg")) {
-      writeSvg(out);
-    } else {
-      writePng(out);
+    new SVGProcessor()
+        .getDocument(graphics.getCommands(), new PageSize(0, 0, WIDTH, height()))
+        .writeTo(out);
+    // Text of the default font is written without a family. A screen that is narrower than the
+    // charts is to show all of them.
+    return out.toString(StandardCharsets.UTF_8)
+        .replaceFirst("<svg ", "<svg style=\"font-family:sans-serif;max-width:100%;height:auto\" ")
+        .getBytes(StandardCharsets.UTF_8);
+  }
+
+  private byte[] png() throws IOException {
+    BufferedImage image =
+        new BufferedImage(PNG_SCALE * WIDTH, PNG_SCALE * height(), BufferedImage.TYPE_INT_RGB);
+    Graphics2D graphics = image.createGraphics();
+    graphics.scale(PNG_SCALE, PNG_SCALE);
+    graphics.setRenderingHint(
+        RenderingHints.KEY_FRACTIONALMETRICS, RenderingHints.VALUE_FRACTIONALMETRICS_ON);
+    paint(graphics);
+    graphics.dispose();
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    if (!ImageIO.write(image, "png", out)) {
+      throw new IOException("this Java writes no PNG");
     }
     return out.toByteArray();
   }
 
-  private int width() {
-    return Math.min(charts.size(), COLUMNS) * WIDTH;
-  }
-
-  private int height() {
-    return Math.ceilDiv(charts.size(), COLUMNS) * chartHeight;
-  }
-
-  private void writeSvg(OutputStream out) throws IOException {
-    VectorGraphics2D graphics = new VectorGraphics2D();
-    paint(graphics);
-    new SVGProcessor()
-        .getDocument(graphics.getCommands(), new PageSize(0, 0, width(), height()))
-        .writeTo(out);
-  }
-
-  private void writePng(OutputStream out) throws IOException {
-    BufferedImage image = new BufferedImage(width(), height(), BufferedImage.TYPE_INT_RGB);
-    Graphics2D graphics = image.createGraphics();
-    graphics.setColor(Color.WHITE);
-    graphics.fillRect(0, 0, width(), height());
-    paint(graphics);
-    graphics.dispose();
-    if (!ImageIO.write(image, "png", out)) {
-      throw new IOException("this Java writes no PNG");
-    }
-  }
-
   private void paint(Graphics2D graphics) {
+    int top = 0;
     for (int i = 0; i < charts.size(); i++) {
-      int x = i % COLUMNS * WIDTH;
-      int y = i / COLUMNS * chartHeight;
-      graphics.translate(x, y);
-      charts.get(i).paint(graphics, WIDTH, chartHeight);
-      graphics.translate(-x, -y);
+      charts.get(i).draw(graphics, new Rectangle2D.Double(0, top, WIDTH, heights.get(i)));
+      top += heights.get(i);
     }
   }
 
-  private static XYChart chart(Chart model) {
-    XYChart chart =
-        new XYChartBuilder()
-            .width(WIDTH)
-            .height(HEIGHT)
-            .title(model.title())
-            .xAxisTitle(label(model.x()))
-            .yAxisTitle(label(model.y()))
-            .build();
-    style(chart.getStyler());
-    chart.getStyler().setXAxisLogarithmic(model.x().logarithmic());
-    chart.getStyler().setYAxisLogarithmic(model.y().logarithmic());
-    if (!model.y().logarithmic()) {
-      chart.getStyler().setYAxisMin(lowest(model));
+  private static JFreeChart chart(Chart model) {
+    XYSeriesCollection data = new XYSeriesCollection();
+    XYLineAndShapeRenderer renderer = new XYLineAndShapeRenderer();
+    renderer.setDrawSeriesLineAsPath(true);
+    renderer.setDrawOutlines(false);
+    renderer.setLegendLine(new Line2D.Double(-LEGEND_LINE / 2, 0, LEGEND_LINE / 2, 0));
+    for (int i = 0; i < model.curves().size(); i++) {
+      data.addSeries(series(i, model.curves().get(i)));
+      style(renderer, i, model.curves().get(i));
     }
-    for (Curve curve : model.curves()) {
-      style(
-          chart.addSeries(
-              curve.name(),
-              curve.points().stream().mapToDouble(Curve.Point::x).toArray(),
-              curve.points().stream().mapToDouble(Curve.Point::y).toArray()),
-          curve);
-    }
+    XYPlot plot = new XYPlot(data, Scales.of(model.x()), Scales.of(model.y()), renderer);
+    plot.setBackgroundPaint(Color.WHITE);
+    plot.setOutlineVisible(false);
+    plot.setDomainGridlinePaint(GRID);
+    plot.setRangeGridlinePaint(GRID);
+    plot.setDomainGridlineStroke(WHOLE);
+    plot.setRangeGridlineStroke(WHOLE);
+    JFreeChart chart = new JFreeChart(model.title(), TITLE, plot, true);
+    chart.setBackgroundPaint(Color.WHITE);
+    chart.setPadding(new RectangleInsets(8, 4, 8, 28));
+    chart.getLegend().setItemFont(TEXT);
+    chart.getLegend().setFrame(BlockBorder.NONE);
+    chart.getLegend().setItemLabelPadding(new RectangleInsets(2, 4, 2, 12));
     return chart;
   }
 
-  /** Ticks are bare numbers here. */
-  private static String label(Axis axis) {
-    return axis.scale() == Axis.Scale.BYTES ? axis.label() + " (bytes)" : axis.label();
+  private static int height(JFreeChart chart) {
+    BufferedImage image = new BufferedImage(1, 1, BufferedImage.TYPE_INT_RGB);
+    Graphics2D graphics = image.createGraphics();
+    double legend =
+        chart
+            .getLegend()
+            .arrange(
+                graphics,
+                new RectangleConstraint(
+                    new Range(0, chart.getPadding().trimWidth(WIDTH)),
+                    new Range(0, Short.MAX_VALUE)))
+            .height;
+    graphics.dispose();
+    return HEIGHT + (int) Math.ceil(legend);
   }
 
-  /** Returns where a linear axis begins: at 0, or below where something is. */
-  private static double lowest(Chart model) {
-    return model.curves().stream()
-        .flatMap(curve -> curve.points().stream())
-        .mapToDouble(Curve.Point::y)
-        .reduce(0, Math::min);
+  /** Names of curves may be alike, keys may not. */
+  private static XYSeries series(int key, Curve curve) {
+    XYSeries series = new XYSeries(key, false);
+    series.setDescription(curve.name());
+    curve.points().forEach(point -> series.add(point.x(), point.y()));
+    return series;
   }
 
-  private static void style(XYStyler styler) {
-    // With a function for labels XChart would place its ticks as on a linear axis.
-    styler.setDecimalPattern("#,##0.######");
-    styler.setLocale(Locale.ROOT);
-    styler.setChartBackgroundColor(Color.WHITE);
-    styler.setPlotGridLinesColor(new Color(0xdddddd));
-    styler.setChartTitleFont(new Font(Font.SANS_SERIF, Font.BOLD, 16));
-    styler.setAxisTitleFont(new Font(Font.SANS_SERIF, Font.PLAIN, 14));
-    styler.setAxisTickLabelsFont(new Font(Font.SANS_SERIF, Font.PLAIN, 12));
-    styler.setLegendFont(new Font(Font.SANS_SERIF, Font.PLAIN, 12));
-    styler.setChartTitleBoxVisible(false);
-    styler.setLegendBorderColor(Color.WHITE);
-    styler.setLegendPosition(LegendPosition.OutsideE);
-    styler.setLegendSeriesLineLength(44);
-    styler.setMarkerSize(6);
-  }
-
-  private static void style(XYSeries series, Curve curve) {
-    Color colour = new Color(COLOURS.get(curve.colour() % COLOURS.size()));
-    series.setMarker(curve.marked() ? SeriesMarkers.CIRCLE : SeriesMarkers.NONE);
-    series.setMarkerColor(colour);
-    series.setLineColor(colour);
-    series.setLineStyle(
+  private static void style(XYLineAndShapeRenderer renderer, int i, Curve curve) {
+    renderer.setSeriesPaint(i, new Color(COLOURS.get(curve.colour() % COLOURS.size())));
+    renderer.setSeriesStroke(
+        i,
         new BasicStroke(
             STROKE, BasicStroke.CAP_BUTT, BasicStroke.JOIN_ROUND, 10, dashes(curve.line()), 0));
+    renderer.setSeriesShape(i, ShapeUtils.createDiamond(MARKER));
+    renderer.setSeriesShapesVisible(i, curve.marked());
+    renderer.setLegendItemLabelGenerator(
+        (data, series) -> ((XYSeriesCollection) data).getSeries(series).getDescription());
   }
 
   private static float[] dashes(Curve.Line line) {

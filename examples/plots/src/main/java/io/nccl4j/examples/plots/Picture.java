@@ -5,7 +5,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
-/** Charts as one picture, two beside each other. */
+/**
+ * Charts as one picture, below each other and narrow enough for a phone. An SVG has its text as
+ * text, which a browser shows in its own font without serifs.
+ */
 public final class Picture {
   private Picture() {}
 

@@ -26,10 +26,7 @@ final class Plot {
   /** The size that ranks are compared at where none is given. */
   private static final long USUAL_SIZE = 64L << 20;
 
-  /** Axes have decimal ticks, and so decimal units. */
-  private static final double MEGA = 1e6;
-
-  private static final Axis SIZES = new Axis("size of each rank's data (MB)", Scale.LOGARITHMIC);
+  private static final Axis SIZES = new Axis("size of each rank's data", Scale.BYTES);
   private static final Axis RANKS = new Axis("ranks", Scale.LOGARITHMIC);
   private static final Axis TIME = new Axis("time (us)", Scale.LOGARITHMIC);
   private static final Axis BANDWIDTH = new Axis("busbw (GB/s)", Scale.LOGARITHMIC);
@@ -67,7 +64,7 @@ final class Plot {
       List<Point> points =
           LongStream.iterate(FIRST_SIZE, size -> size <= LAST_SIZE, size -> 2 * size)
               .mapToObj(size -> model.estimate(first.algorithm(), first.protocol(), size))
-              .map(estimate -> new Point(estimate.bytes() / MEGA, value.applyAsDouble(estimate)))
+              .map(estimate -> new Point(estimate.bytes(), value.applyAsDouble(estimate)))
               .toList();
       String name = first.algorithm().label() + " " + TextReport.protocol(first);
       curves.add(new Curve(name, colour(first.algorithm()), line(first), false, points));
