@@ -1,6 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.CudaException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
@@ -13,8 +12,6 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -36,7 +33,12 @@ final class Completions {
   private static final long NANOS_PER_MILLI = 1_000_000;
   private static final Map<Long, Pending> PENDING = new ConcurrentHashMap<>();
   private static final AtomicLong NEXT_ID = new AtomicLong(1);
-  private static final AtomicBoolean WATCHING = new AtomicBoolean();
+  private static final Watcher WATCHER =
+      new Watcher(
+          Thread.ofPlatform().daemon().name("nccl4j-completion-watch").factory(),
+          WATCH_MILLIS,
+          () -> PENDING.forEach(Completions::lookOrEnd),
+          PENDING::isEmpty);
 
   // One function for all waits, told apart by the number that comes as its argument; it lives as
   // long as the process.
@@ -127,6 +129,8 @@ final class Completions {
     PENDING.put(id, new Pending(stream, waiter, System.nanoTime()));
     boolean called = false;
     try {
+      // Before the stream gets to know: without a watcher there is no wait.
+      WATCHER.watch();
       stream.callBack(CALLBACK, id);
       called = true;
     } finally {
@@ -134,7 +138,6 @@ final class Completions {
         PENDING.remove(id);
       }
     }
-    watch();
   }
 
   /** Ends the waits for a stream that is given up. */
@@ -169,32 +172,11 @@ final class Completions {
     }
   }
 
-  /** Starts the watcher unless one runs; it ends when there is nothing left to watch. */
-  private static void watch() {
-    if (WATCHING.compareAndSet(false, true)) {
-      Thread.ofPlatform().daemon().name("nccl4j-completion-watch").start(Completions::look);
-    }
-  }
-
-  private static void look() {
-    while (true) {
-      pause();
-      PENDING.forEach(Completions::lookOrEnd);
-      if (PENDING.isEmpty()) {
-        WATCHING.set(false);
-        // A wait that came between the look and the line above found a watcher and started none.
-        if (PENDING.isEmpty() || !WATCHING.compareAndSet(false, true)) {
-          return;
-        }
-      }
-    }
-  }
-
   private static void lookOrEnd(long id, Pending pending) {
     try {
       look(id, pending);
-    } catch (CudaException broken) {
-      COMPLETERS.execute(() -> end(id, broken));
+    } catch (RuntimeException broken) {
+      endElsewhere(id, broken);
     }
   }
 
@@ -206,21 +188,21 @@ final class Completions {
     }
     RuntimeException failure = stream.failure();
     if (failure != null || stream.idle()) {
-      COMPLETERS.execute(() -> end(id, failure));
+      endElsewhere(id, failure);
     } else if (pending.overdue()) {
       NcclTimeoutException late =
           new NcclTimeoutException(
               "cudaLaunchHostFunc", Stream.DEFAULT_TIMEOUT, "the work on " + stream);
-      COMPLETERS.execute(() -> end(id, late));
+      endElsewhere(id, late);
     }
   }
 
-  private static void pause() {
+  /** Ends a wait in a thread of our own; where there is none now, the next look finds it again. */
+  private static void endElsewhere(long id, RuntimeException failure) {
     try {
-      TimeUnit.MILLISECONDS.sleep(WATCH_MILLIS);
-    } catch (InterruptedException e) {
-      // Nobody has a reference to this thread; an interrupt of it asks for nothing.
-      Thread.interrupted();
+      COMPLETERS.execute(() -> end(id, failure));
+    } catch (OutOfMemoryError noThread) {
+      LOG.warn("no thread to end a wait for a stream; the next look tries again", noThread);
     }
   }
 }

@@ -233,7 +233,7 @@ public final class CudaStream extends Stream {
     try {
       throwFailureOfUsers("cudaLaunchHostFunc");
       return null;
-    } catch (NcclException failure) {
+    } catch (RuntimeException failure) {
       return failure;
     }
   }
@@ -264,8 +264,9 @@ public final class CudaStream extends Stream {
       if (!capturing()) {
         Completions.tell(this, span);
       }
-    } catch (CudaException failure) {
-      // The operations are launched; whoever waits for the stream hears what is wrong with it.
+    } catch (RuntimeException failure) {
+      // The operations are launched, so the caller must not take this for a refusal of theirs.
+      LOG.warn("{}: nobody will tell a recording when its operations have ended", this, failure);
       span.ended(failure);
     }
   }

@@ -1,0 +1,88 @@
+package io.nccl4j.cuda;
+
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.BooleanSupplier;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * A thread that looks at something from time to time, for as long as there is anything to look at.
+ * Whatever fails in a look, or keeps the thread from starting, the next look or the next caller
+ * tries again: those that wait for a look would otherwise wait for ever.
+ */
+final class Watcher {
+  private static final Logger LOG = LogManager.getLogger(Watcher.class);
+
+  private final ThreadFactory threads;
+  private final long periodMillis;
+  private final Runnable look;
+  private final BooleanSupplier nothingLeft;
+  private final AtomicBoolean watching = new AtomicBoolean();
+
+  Watcher(ThreadFactory threads, long periodMillis, Runnable look, BooleanSupplier nothingLeft) {
+    this.threads = threads;
+    this.periodMillis = periodMillis;
+    this.look = look;
+    this.nothingLeft = nothingLeft;
+  }
+
+  /** Starts the thread unless one runs; what there is to look at is there before the call. */
+  void watch() {
+    if (!watching.compareAndSet(false, true)) {
+      return;
+    }
+    boolean started = false;
+    try {
+      threads.newThread(this::work).start();
+      started = true;
+    } finally {
+      if (!started) {
+        watching.set(false);
+      }
+    }
+  }
+
+  private void work() {
+    boolean over = false;
+    try {
+      while (!over) {
+        pause();
+        lookOnce();
+        over = over();
+      }
+    } finally {
+      if (!over) {
+        watching.set(false);
+      }
+    }
+  }
+
+  private void lookOnce() {
+    try {
+      look.run();
+    } catch (Throwable failure) {
+      LOG.warn("a look has failed; the next one comes in {} ms", periodMillis, failure);
+    }
+  }
+
+  /** Returns whether nothing is left, and whoever comes next is to start another thread. */
+  private boolean over() {
+    if (!nothingLeft.getAsBoolean()) {
+      return false;
+    }
+    watching.set(false);
+    // What came between the look and the line above found a watcher and started none.
+    return nothingLeft.getAsBoolean() || !watching.compareAndSet(false, true);
+  }
+
+  private void pause() {
+    try {
+      TimeUnit.MILLISECONDS.sleep(periodMillis);
+    } catch (InterruptedException e) {
+      // Nobody has a reference to this thread; an interrupt of it asks for nothing.
+      Thread.interrupted();
+    }
+  }
+}

@@ -1,0 +1,113 @@
+package io.nccl4j.cuda;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+
+/** A watcher goes on, or begins again, whatever fails. */
+class WatcherTest {
+  private static final long SOON = 20;
+
+  private final ConcurrentLinkedQueue<CountDownLatch> waiting = new ConcurrentLinkedQueue<>();
+  private final AtomicInteger looks = new AtomicInteger();
+
+  /** Has the next look end the wait. */
+  private CountDownLatch wait(Watcher watcher) {
+    CountDownLatch latch = new CountDownLatch(1);
+    waiting.add(latch);
+    watcher.watch();
+    return latch;
+  }
+
+  private void endAll() {
+    looks.incrementAndGet();
+    for (CountDownLatch latch = waiting.poll(); latch != null; latch = waiting.poll()) {
+      latch.countDown();
+    }
+  }
+
+  private static Thread daemon(Runnable work) {
+    return Thread.ofPlatform().daemon().unstarted(work);
+  }
+
+  @Test
+  void whereTheThreadCannotStartTheCallerIsToldAndTheNextOneTriesAgain() throws Exception {
+    AtomicInteger made = new AtomicInteger();
+    Watcher watcher =
+        new Watcher(
+            work -> made.incrementAndGet() == 1 ? new Unstartable() : daemon(work),
+            1,
+            this::endAll,
+            waiting::isEmpty);
+    assertEquals(
+        Unstartable.REASON, assertThrows(OutOfMemoryError.class, () -> wait(watcher)).getMessage());
+    CountDownLatch second = wait(watcher);
+    assertTrue(second.await(SOON, TimeUnit.SECONDS));
+    assertTrue(waiting.isEmpty());
+    assertEquals(2, made.get());
+  }
+
+  /** A thread for which the system has no room. */
+  private static final class Unstartable extends Thread {
+    static final String REASON = "unable to create native thread";
+
+    @Override
+    public void start() {
+      throw new OutOfMemoryError(REASON);
+    }
+  }
+
+  @Test
+  void aLookThatFailsIsFollowedByAnother() throws Exception {
+    Watcher watcher =
+        new Watcher(
+            WatcherTest::daemon,
+            1,
+            () -> {
+              if (looks.incrementAndGet() <= 2) {
+                throw new OutOfMemoryError("in look " + looks);
+              }
+              endAll();
+            },
+            waiting::isEmpty);
+    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void whoComesWhenNothingIsLeftIsLookedAtToo() throws Exception {
+    Watcher watcher = new Watcher(WatcherTest::daemon, 1, this::endAll, waiting::isEmpty);
+    for (int i = 0; i < 200; i++) {
+      assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "wait " + i);
+    }
+  }
+
+  @Test
+  void aThreadThatDiesIsReplacedByTheNextCaller() throws Exception {
+    AtomicInteger asked = new AtomicInteger();
+    CountDownLatch died = new CountDownLatch(1);
+    Watcher watcher =
+        new Watcher(
+            work -> {
+              Thread thread = daemon(work);
+              thread.setUncaughtExceptionHandler((dead, failure) -> died.countDown());
+              return thread;
+            },
+            1,
+            this::endAll,
+            () -> {
+              if (asked.incrementAndGet() == 1) {
+                throw new StackOverflowError("once");
+              }
+              return waiting.isEmpty();
+            });
+    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS));
+    assertTrue(died.await(SOON, TimeUnit.SECONDS));
+    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS));
+  }
+}
