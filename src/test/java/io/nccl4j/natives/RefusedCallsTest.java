@@ -93,7 +93,7 @@ class RefusedCallsTest {
   @ValueSource(booleans = {true, false})
   void whatIsRefusedDoesNotCount(boolean recorded) {
     if (recorded) {
-      try (Recorded before = new Recorded()) {
+      try (Recorded _ = new Recorded()) {
         callAndBeRefused();
         stream.synchronize();
       }
@@ -129,7 +129,7 @@ class RefusedCallsTest {
   void whatFailedOtherwiseCounts(boolean recorded) {
     StandIn.fail("ncclAllReduce", SYSTEM_ERROR, 1);
     if (recorded) {
-      try (Recorded before = new Recorded()) {
+      try (Recorded _ = new Recorded()) {
         assertThrows(NcclException.class, this::sum);
       }
     } else {
