@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Platform;
 import io.nccl4j.examples.plots.Picture;
+import io.nccl4j.examples.processes.Processes;
 import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -39,9 +40,6 @@ import picocli.CommandLine.TypeConversionException;
       "Exit status: 0 fine, 1 a library or a device failed, 2 bad arguments, 3 wrong data, 4 time-out."
     })
 final class Flags {
-  /** Beyond this, the processes mostly wait for a processor, and for memory. */
-  private static final int PROCESSES_PER_PROCESSOR = 16;
-
   /** What carries out the collectives. */
   enum BackendChoice {
     AUTO,
@@ -543,11 +541,11 @@ final class Flags {
     if (limit != null) {
       atLeast(1, limit, "--limit");
     }
-    int most = PROCESSES_PER_PROCESSOR * Runtime.getRuntime().availableProcessors();
+    int most = Processes.most();
     if (procs != null && (procs < 1 || procs > most)) {
       throw new BadArguments(
           "--procs is %d; it must be from 1 to %d, %d for each processor"
-              .formatted(procs, most, PROCESSES_PER_PROCESSOR));
+              .formatted(procs, most, Processes.PER_PROCESSOR));
     }
   }
 

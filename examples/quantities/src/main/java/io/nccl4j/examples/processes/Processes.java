@@ -33,6 +33,12 @@ public final class Processes {
   /** The status where a time-out has ended the processes. */
   public static final int TIMED_OUT = 4;
 
+  /**
+   * How many processes a command may start for each processor of this machine: beyond this, they
+   * mostly wait for a processor, and for memory.
+   */
+  public static final int PER_PROCESSOR = 16;
+
   private static final int OK = 0;
   private static final int SIGNALLED = 128;
   private static final Duration FORCE = Duration.ofSeconds(5);
@@ -63,6 +69,11 @@ public final class Processes {
     this.err = err;
   }
 
+  /** {@return how many processes a command may start on this machine} */
+  public static int most() {
+    return PER_PROCESSOR * Runtime.getRuntime().availableProcessors();
+  }
+
   /**
    * Starts the processes, waits for all of them, and returns the worst status.
    *
@@ -71,16 +82,30 @@ public final class Processes {
    * @throws IOException if a process cannot be started
    */
   public int run(int count, List<String> command, Duration limit) throws IOException {
-    meeting = Files.createTempDirectory("nccl4j-ranks-");
     // A signal that ends this process ends the others too.
     Runtime.getRuntime().addShutdownHook(new Thread(this::end, "processes-end"));
     try {
+      makeMeeting();
       for (int number = 0; number < count; number++) {
         start(number, count, command);
       }
       return await(limit);
     } finally {
       end();
+    }
+  }
+
+  private void makeMeeting() throws IOException {
+    synchronized (processes) {
+      checkNotEnding();
+      meeting = Files.createTempDirectory("nccl4j-ranks-");
+    }
+  }
+
+  /** What end() does not see would outlive this process. */
+  private void checkNotEnding() {
+    if (ending) {
+      throw new IllegalStateException("this process is ending, and starts no other");
     }
   }
 
@@ -103,17 +128,18 @@ public final class Processes {
     } else {
       builder.redirectErrorStream(true);
     }
-    Process process = builder.start();
     synchronized (processes) {
+      checkNotEnding();
+      Process process = builder.start();
       processes.add(process);
+      BufferedReader lines = number == 0 ? process.errorReader() : process.inputReader();
+      readers.add(
+          Thread.ofPlatform()
+              .daemon()
+              .name("process-output-" + number)
+              .start(() -> pass(number, lines)));
+      exits.add(process.onExit().thenRun(() -> ended.add(number)));
     }
-    BufferedReader lines = number == 0 ? process.errorReader() : process.inputReader();
-    readers.add(
-        Thread.ofPlatform()
-            .daemon()
-            .name("process-output-" + number)
-            .start(() -> pass(number, lines)));
-    exits.add(process.onExit().thenRun(() -> ended.add(number)));
   }
 
   /** Passes on what a process says, each line with its ranks in front. */
@@ -190,10 +216,12 @@ public final class Processes {
 
   /** Ends what is still running, by force where asking does not help; idempotent. */
   private synchronized void end() {
-    ending = true;
     List<Process> all;
+    List<Thread> reading;
     synchronized (processes) {
+      ending = true;
       all = List.copyOf(processes);
+      reading = List.copyOf(readers);
     }
     // Process.destroy would close the pipes too, with the last words in them.
     all.stream().filter(Process::isAlive).forEach(process -> process.toHandle().destroy());
@@ -203,7 +231,7 @@ public final class Processes {
         process.toHandle().destroyForcibly();
       }
     }
-    readers.forEach(Processes::join);
+    reading.forEach(Processes::join);
     removeMeeting();
   }
 
@@ -226,6 +254,9 @@ public final class Processes {
   }
 
   private void removeMeeting() {
+    if (meeting == null) {
+      return;
+    }
     try (Stream<Path> files = Files.exists(meeting) ? Files.walk(meeting) : Stream.empty()) {
       for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
         Files.deleteIfExists(file);

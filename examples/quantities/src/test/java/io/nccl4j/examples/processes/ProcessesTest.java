@@ -1,12 +1,16 @@
 package io.nccl4j.examples.processes;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.IOException;
 import java.io.PrintStream;
+import java.io.Writer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,13 +18,18 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 
 /** How processes are started and ended, with shell commands in their place. */
 @Timeout(120)
 class ProcessesTest {
   private static final Duration AMPLE = Duration.ofSeconds(100);
+
+  @TempDir Path folder;
 
   private record Ended(int status, Set<String> said) {}
 
@@ -119,5 +128,49 @@ class ProcessesTest {
     String pid =
         ended.said().stream().filter(line -> line.startsWith("rank 0: ")).findFirst().orElseThrow();
     assertFalse(Files.exists(Path.of("/proc", pid.replace("rank 0: ", ""))), pid);
+  }
+
+  @Test
+  void aSignalWhileProcessesAreStartedLeavesNothing() throws Exception {
+    Process starting =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-Djava.io.tmpdir=" + folder,
+                "--class-path",
+                String.join(File.pathSeparator, "target/classes", "target/test-classes"),
+                Starts.class.getName(),
+                folder.toString())
+            .redirectErrorStream(true)
+            .start();
+    try (BufferedReader said = starting.inputReader()) {
+      assertEquals("rank 0: up", said.readLine());
+      // Process.destroy would close the pipe.
+      starting.toHandle().destroy();
+      said.transferTo(Writer.nullWriter());
+      assertTrue(starting.waitFor(60, TimeUnit.SECONDS), "it goes on");
+      assertEquals(List.of(), started().map(ProcessHandle::info).toList());
+    } finally {
+      starting.destroyForcibly();
+      started().forEach(ProcessHandle::destroyForcibly);
+    }
+    assertArrayEquals(new String[0], folder.toFile().list());
+  }
+
+  private Stream<ProcessHandle> started() {
+    return ProcessHandle.allProcesses()
+        .filter(process -> process.info().commandLine().orElse("").endsWith("done " + folder));
+  }
+
+  /** Starts so many processes that a signal comes before the last. */
+  static final class Starts {
+    private static final int MANY = 100;
+
+    private Starts() {}
+
+    public static void main(String[] args) throws IOException {
+      String command = "[ $NCCL4J_RANK = 0 ] && echo up >&2; while :; do sleep 1; done";
+      new Processes("program", 1, AMPLE, System.err)
+          .run(MANY, List.of("sh", "-c", command, args[0]), null);
+    }
   }
 }

@@ -86,8 +86,10 @@ abstract class Ranks implements Callable<Integer> {
   public final Integer call() throws IOException {
     Launch launch = Launch.current();
     boolean starts = !child && launch.launcher() == Launcher.NONE;
-    if (procs != null && procs < 1) {
-      throw refused("--procs is " + procs + "; it must be 1 or more");
+    if (procs != null && (procs < 1 || procs > Processes.most())) {
+      throw refused(
+          "--procs is %d; it must be from 1 to %d, %d for each processor"
+              .formatted(procs, Processes.most(), Processes.PER_PROCESSOR));
     }
     if (!starts && !child && procs != null) {
       throw refused(
