@@ -28,7 +28,7 @@ record Batch(int step, int first, int rows) {
   }
 
   private float[] values(int size) {
-    float[] values = new float[rows * size];
+    float[] values = new float[Math.multiplyExact(rows, size)];
     for (int row = 0; row < rows; row++) {
       SplittableRandom random = new SplittableRandom(((long) step << Integer.SIZE) + first + row);
       for (int i = 0; i < size; i++) {

@@ -25,6 +25,9 @@ import picocli.CommandLine.Option;
         "Trains three linear layers with stochastic gradient descent, each rank on its rows of the batch, and prints the"
             + " loss of the whole batch per step: the same for any number of ranks, but for rounding.")
 public final class DdpExample extends Ranks {
+  /** The largest number whose square is an int. */
+  private static final int MOST_VALUES = 46_340;
+
   /** How a model is trained, the same on all ranks. */
   record Settings(
       int size, int steps, int batch, long bucketBytes, double learningRate, long seed) {
@@ -95,12 +98,22 @@ public final class DdpExample extends Ranks {
   @Override
   void check(int ranks) {
     checkPositive(size, "--size");
+    if (size > MOST_VALUES) {
+      throw refused(
+          "--size is %d; it must be %d or less: its square, a layer's weights, is to fit an array"
+              .formatted(size, MOST_VALUES));
+    }
     checkPositive(steps, "--steps");
     checkPositive(batch, "--batch");
     if (batch % ranks != 0) {
       throw refused(
           "--batch is %d; it must be a multiple of the number of ranks, %d"
               .formatted(batch, ranks));
+    }
+    if ((long) batch / ranks * size > Integer.MAX_VALUE) {
+      throw refused(
+          "--batch is %d and --size is %d; a rank's rows, %d, times --size must be %d or less"
+              .formatted(batch, size, batch / ranks, Integer.MAX_VALUE));
     }
     if (!(rate > 0 && rate < Double.POSITIVE_INFINITY)) {
       throw refused("--rate is " + rate + "; it must be positive");

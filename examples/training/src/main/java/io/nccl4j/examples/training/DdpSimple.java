@@ -43,7 +43,26 @@ public final class DdpSimple extends Ranks {
     float own = FACTOR * comm.rank();
     float averaged = averagedGradient(comm);
     tell(comm, own, averaged);
-    return averaged == FACTOR * (comm.size() - 1) / 2f ? 0 : Processes.FAILED;
+    if (isMean(averaged, comm.size())) {
+      return 0;
+    }
+    System.err.printf(
+        "rank %d: the averaged gradient is %s; expected %s, but for rounding%n",
+        comm.rank(), averaged, mean(comm.size()));
+    return Processes.FAILED;
+  }
+
+  private static float mean(int ranks) {
+    return FACTOR * (ranks - 1) / 2f;
+  }
+
+  /**
+   * Says whether a value is the mean of all ranks' gradients, but for rounding: the factor 1/n, its
+   * product with each gradient and n - 1 additions of positive numbers, each by half an ulp at
+   * most. The other half is for products of these errors.
+   */
+  static boolean isMean(float averaged, int ranks) {
+    return Math.abs(averaged - mean(ranks)) <= (ranks + 1) * Math.ulp(1f) * mean(ranks);
   }
 
   /** Has rank 0 say what every rank has, so that the lines come in order. */

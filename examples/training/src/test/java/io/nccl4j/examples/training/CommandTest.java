@@ -72,6 +72,13 @@ class CommandTest {
   }
 
   @Test
+  void anAverageThatIsRoundedIsRightToo() throws Exception {
+    Ended ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "3");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(3, ended.out().lines().filter(line -> line.endsWith("as 7.0")).count());
+  }
+
+  @Test
   void processesTrainAndRecordWhatTheyDo() throws Exception {
     String[] args = {"--backend", "reference", "--size", "16", "--batch", "8", "--steps", "3"};
     String[] two =
@@ -105,7 +112,9 @@ class CommandTest {
       delimiter = '|',
       value = {
         "--batch 7 --procs 2 | --batch is 7; it must be a multiple of the number of ranks, 2",
-        "--procs 0 | --procs is 0; it must be 1 or more",
+        "--procs 0 | --procs is 0; it must be from 1 to ",
+        "--procs 100000 | --procs is 100000; it must be from 1 to ",
+        "--size 60000 | --size is 60000; it must be 46340 or less",
         "--size 0 | --size is 0; it must be 1 or more",
         "--rate -1 | --rate is -1.0; it must be positive",
         "--bucket much | --bucket: 'much' is no size",
