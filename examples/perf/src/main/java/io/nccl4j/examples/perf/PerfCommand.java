@@ -47,7 +47,9 @@ public final class PerfCommand {
             "this is " + Job.in(environment).describe() + "; start it without a launcher");
       }
     } catch (ParameterException | Flags.BadArguments e) {
-      throw new IllegalArgumentException(e.getMessage(), e);
+      // Picocli puts the type's name around what an argument's converter says.
+      Throwable cause = e.getCause() instanceof Flags.BadArguments bad ? bad : e;
+      throw new IllegalArgumentException(cause.getMessage(), e);
     }
     boolean several =
         flags.types.list().size() > 1

@@ -1,5 +1,6 @@
 package io.nccl4j.examples.perf.report;
 
+import com.fasterxml.jackson.core.JacksonException;
 import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
@@ -37,6 +38,15 @@ public final class Json {
         throw new IOException("something follows its end");
       }
       return document;
+    } catch (JacksonException e) {
+      // Its whole message tells of the parser's settings too.
+      throw new IOException(
+          "line %d, column %d: %s"
+              .formatted(
+                  e.getLocation().getLineNr(),
+                  e.getLocation().getColumnNr(),
+                  e.getOriginalMessage()),
+          e);
     }
   }
 

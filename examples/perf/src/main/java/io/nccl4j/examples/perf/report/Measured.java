@@ -2,6 +2,7 @@ package io.nccl4j.examples.perf.report;
 
 import io.nccl4j.examples.quantities.Count;
 import java.io.IOException;
+import java.nio.charset.CharacterCodingException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -83,6 +84,9 @@ public record Measured(
       text = Files.readString(file);
     } catch (NoSuchFileException e) {
       throw new NoSuchFileException(file + ": there is no such file");
+    } catch (CharacterCodingException e) {
+      throw new IllegalArgumentException(
+          file + " is no result that -J has written: it is not in UTF-8", e);
     } catch (IOException e) {
       throw new IOException(file + " cannot be read: " + e.getMessage(), e);
     }

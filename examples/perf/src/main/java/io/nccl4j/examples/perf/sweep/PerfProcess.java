@@ -4,7 +4,9 @@ import io.nccl4j.Result;
 import io.nccl4j.examples.perf.PerfCommand.Asked;
 import io.nccl4j.examples.perf.report.Measured;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -15,7 +17,8 @@ import java.util.concurrent.TimeUnit;
 
 /**
  * Measures choices, each in a process of its own with a deadline. None outlives this process: it
- * ends them when it ends, and each ends itself when its standard input does.
+ * ends them when it ends, removes what they have left, and each ends itself when its standard input
+ * does.
  */
 final class PerfProcess {
   private static final int WRONG_DATA = 3;
@@ -33,6 +36,7 @@ final class PerfProcess {
   private final Duration limit;
   private final Path folder;
   private volatile Process running;
+  private volatile boolean closing;
 
   /**
    * Prepares to start processes.
@@ -54,7 +58,7 @@ final class PerfProcess {
     this.asked = asked;
     this.limit = limit;
     this.folder = folder;
-    Runtime.getRuntime().addShutdownHook(new Thread(this::end, "sweep-process-end"));
+    Runtime.getRuntime().addShutdownHook(new Thread(this::close, "sweep-process-end"));
   }
 
   /** Measures a choice. */
@@ -69,17 +73,51 @@ final class PerfProcess {
     builder.environment().putAll(environment);
     builder.environment().keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
     builder.environment().putAll(choice.environment());
-    running = builder.start();
+    start(builder);
     boolean late = !ended(running, asked.processes() ? limit.plus(GRACE) : limit);
     end();
-    List<Measured> measured = measured(json, choice);
-    Files.deleteIfExists(json);
-    if (late) {
-      String reason = "it had not ended after " + limit.toSeconds() + " s";
-      return new Trial(choice, Trial.State.FAILED, reason, measured);
+    checkOpen();
+    return late
+        ? late(choice, json)
+        : trial(choice, running.exitValue(), message(said, running.exitValue()), json);
+  }
+
+  /** Starts a process that the end of this one cannot miss. */
+  private synchronized void start(ProcessBuilder builder) throws IOException {
+    checkOpen();
+    running = builder.start();
+  }
+
+  private void checkOpen() {
+    if (closing) {
+      throw new IllegalStateException("ended from outside");
     }
-    int status = running.exitValue();
-    return trial(choice, status, message(said, status), measured);
+  }
+
+  /** Ends what is running when this process ends, and removes its files. */
+  private void close() {
+    synchronized (this) {
+      closing = true;
+    }
+    end();
+    try {
+      removeFolder();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  /** Removes the folder, if that has not been done. */
+  synchronized void removeFolder() throws IOException {
+    if (!Files.exists(folder)) {
+      return;
+    }
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
+      for (Path file : files) {
+        Files.deleteIfExists(file);
+      }
+    }
+    Files.deleteIfExists(folder);
   }
 
   private List<String> arguments(Choice choice, Path json) {
@@ -92,7 +130,26 @@ final class PerfProcess {
     return arguments;
   }
 
-  private static Trial trial(Choice choice, int status, String message, List<Measured> measured) {
+  private Trial late(Choice choice, Path json) throws IOException {
+    String reason = "it had not ended after " + limit.toSeconds() + " s";
+    try {
+      return new Trial(choice, Trial.State.FAILED, reason, measured(json, choice));
+    } catch (IllegalArgumentException e) {
+      // It may have been ended while it wrote.
+      return new Trial(
+          choice, Trial.State.FAILED, reason + ", and its result is not whole", List.of());
+    }
+  }
+
+  private static Trial trial(Choice choice, int status, String message, Path json)
+      throws IOException {
+    List<Measured> measured;
+    try {
+      measured = measured(json, choice);
+    } catch (IllegalArgumentException e) {
+      String reason = status == 0 ? e.getMessage() : message;
+      return new Trial(choice, Trial.State.FAILED, reason, List.of());
+    }
     if (status == 0 && !measured.isEmpty()) {
       return new Trial(choice, Trial.State.MEASURED, "", measured);
     }
@@ -103,10 +160,13 @@ final class PerfProcess {
     return new Trial(choice, refused ? Trial.State.REFUSED : Trial.State.FAILED, message, measured);
   }
 
-  /** Returns why a process failed: the command's own line, or else the last one. */
+  /**
+   * Returns why a process failed: the command's own line, or else the last one. Native libraries
+   * may say what is no UTF-8.
+   */
   private String message(Path said, int status) throws IOException {
     List<String> lines =
-        Files.readString(said, StandardCharsets.UTF_8)
+        new String(Files.readAllBytes(said), StandardCharsets.UTF_8)
             .lines()
             .map(String::strip)
             .filter(line -> !line.isEmpty())
@@ -118,11 +178,20 @@ final class PerfProcess {
         .orElse(lines.isEmpty() ? "it ended with status " + status : lines.getLast());
   }
 
+  /**
+   * Returns what a process has measured, and removes its file, which the next round takes again.
+   *
+   * @throws IllegalArgumentException if the file is not whole
+   */
   private static List<Measured> measured(Path json, Choice choice) throws IOException {
-    // A process that was ended has taken its file, and not written it.
-    return !Files.exists(json) || Files.size(json) == 0
-        ? List.of()
-        : List.of(Measured.read(json, choice.name()));
+    try {
+      // A process that was ended has taken its file, and not written it.
+      return !Files.exists(json) || Files.size(json) == 0
+          ? List.of()
+          : List.of(Measured.read(json, choice.name()));
+    } finally {
+      Files.deleteIfExists(json);
+    }
   }
 
   /** Ends what is still running and what it has started, by force where asking does not help. */

@@ -6,17 +6,14 @@ import io.nccl4j.examples.perf.report.Measured;
 import io.nccl4j.examples.plots.Picture;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
@@ -101,12 +98,12 @@ public final class Sweep {
     List<String> command = new ArrayList<>(perf);
     command.addAll(arguments);
     Path folder = Files.createTempDirectory("nccl4j-sweep-");
+    PerfProcess process =
+        new PerfProcess(command, environment, asked, Duration.ofSeconds(flags.limit), folder);
     try {
-      PerfProcess process =
-          new PerfProcess(command, environment, asked, Duration.ofSeconds(flags.limit), folder);
       return report(flags, arguments, measure(flags, asked, process));
     } finally {
-      remove(folder);
+      process.removeFolder();
     }
   }
 
@@ -172,15 +169,5 @@ public final class Sweep {
       Picture.write(report.charts(), flags.plot);
     }
     return outcome.wrong() ? WRONG_DATA : OK;
-  }
-
-  private static void remove(Path folder) throws IOException {
-    try (Stream<Path> files = Files.walk(folder)) {
-      for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
-        Files.delete(file);
-      }
-    } catch (UncheckedIOException e) {
-      throw e.getCause();
-    }
   }
 }

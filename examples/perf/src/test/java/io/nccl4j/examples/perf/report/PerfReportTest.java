@@ -148,7 +148,7 @@ class PerfReportTest {
           ''                              | RESULT.json
           one.json                        | neither --html nor --plot says what to write
           none.json --html a.html         | none.json: there is no such file
-          pom.xml --html a.html           | pom.xml is no result that -J has written
+          pom.xml --html a.html           | pom.xml is no result that -J has written: line 1, column 1: Unexpected character ('<' (code 60))
           pom.xml --html a.html --label a --label b | --label is given 2 times for 1 file
           pom.xml --plot a.pdf            | 'a.pdf' does not end in .svg or .png
           pom.xml --html none/a.html      | 'none/a.html' cannot be written: there is no folder

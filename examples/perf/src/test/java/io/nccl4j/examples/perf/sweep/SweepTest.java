@@ -18,6 +18,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -31,6 +33,10 @@ class SweepTest {
   private final ByteArrayOutputStream err = new ByteArrayOutputStream();
 
   private int run(Map<String, String> variables, String arguments) {
+    return run(variables, PerfProgram.command(), arguments);
+  }
+
+  private int run(Map<String, String> variables, List<String> perf, String arguments) {
     Map<String, String> environment = new HashMap<>(System.getenv());
     environment.keySet().removeIf(name -> name.startsWith("NCCL"));
     environment.putAll(variables);
@@ -42,7 +48,7 @@ class SweepTest {
             new PrintStream(out, true, StandardCharsets.UTF_8),
             new PrintStream(err, true, StandardCharsets.UTF_8),
             environment,
-            PerfProgram.command())
+            perf)
         .run(args.toArray(String[]::new));
   }
 
@@ -196,6 +202,65 @@ class SweepTest {
         "a process is left behind");
   }
 
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          {"config":  | exit 1        | \uFFFD is what a library said
+          {"config":  | exit 0        | is no result that -J has written: line 1, column 11: Unexpected end
+          \\377       | exit 0        | is no result that -J has written: it is not in UTF-8
+          {"config":  | exec sleep 60 | it had not ended after 2 s, and its result is not whole
+          """)
+  void aResultThatIsNotWholeIsAFailureOfItsChoiceAlone(String json, String end, String reason)
+      throws IOException {
+    String script =
+        "while [ \"$1\" != -J ]; do shift; done; printf '"
+            + json
+            + "' >\"$2\"; printf '\\377 is what a library said\\n' >&2; "
+            + end;
+    List<String> perf = List.of("sh", "-c", script, "perf");
+    String arguments = "--backend reference --algo ring --rounds 1 --limit 2 --json @a.json";
+    assertEquals(Sweep.FAILED, run(Map.of(), perf, arguments), err::toString);
+    List<Json> choices =
+        Json.read(Files.readString(folder.resolve("a.json"))).get("choices").elements();
+    assertEquals(2, choices.size());
+    for (Json choice : choices) {
+      assertEquals("failed", choice.get("state").text().orElseThrow());
+      String told = choice.get("reason").text().orElseThrow();
+      assertTrue(told.contains(reason), told);
+    }
+  }
+
+  @Test
+  void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>(PerfProgram.command());
+    command.set(command.size() - 1, "io.nccl4j.examples.perf/" + Sweep.class.getName());
+    command.add(1, "-Djava.io.tmpdir=" + folder);
+    command.addAll(List.of("--backend", "reference", "--ranks", "2", "-n", "1000000"));
+    Process process =
+        new ProcessBuilder(command)
+            .redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+            .start();
+    try {
+      while (files("auto.err").isEmpty()) {
+        assertFalse(process.waitFor(50, TimeUnit.MILLISECONDS), "it ended by itself");
+      }
+      process.destroy();
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it goes on");
+    } finally {
+      process.destroyForcibly();
+    }
+    assertEquals(List.of(), files("nccl4j-sweep-"));
+  }
+
+  private List<Path> files(String name) throws IOException {
+    try (Stream<Path> files = Files.find(folder, 2, (file, of) -> true)) {
+      return files.filter(file -> file.getFileName().toString().startsWith(name)).toList();
+    }
+  }
+
   private static boolean measures(ProcessHandle process) {
     return process.info().commandLine().orElse("").contains("-n 1000000");
   }
@@ -205,7 +270,7 @@ class SweepTest {
       delimiter = '|',
       textBlock =
           """
-          nothing                               | 'nothing' is no collective
+          nothing                               | sweep: 'nothing' is no collective
           --algo star                           | 'star' is none of ring, tree, direct, nvls
           --proto fast                          | 'fast' is none of simple, ll128, ll
           --limit 0                             | '0' is no whole number from 1 to 86400
