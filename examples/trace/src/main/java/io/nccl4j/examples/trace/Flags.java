@@ -1,10 +1,12 @@
 package io.nccl4j.examples.trace;
 
+import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -35,12 +37,14 @@ final class Flags {
   @Option(
       names = {"-o", "--output"},
       paramLabel = "FILE",
+      converter = Output.class,
       description = "writes the trace, in Chrome's JSON")
   Path output;
 
   @Option(
       names = "--html",
       paramLabel = "FILE",
+      converter = Output.class,
       description = "writes the timeline as one page without references to others")
   Path html;
 
@@ -54,4 +58,11 @@ final class Flags {
 
   @Option(names = "--help", usageHelp = true, description = "this text")
   boolean help;
+
+  private static final class Output implements ITypeConverter<Path> {
+    @Override
+    public Path convert(String text) {
+      return OptionValue.output(text);
+    }
+  }
 }

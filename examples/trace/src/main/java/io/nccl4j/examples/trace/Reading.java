@@ -1,5 +1,7 @@
 package io.nccl4j.examples.trace;
 
+import static java.util.stream.Collectors.toSet;
+
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -9,6 +11,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import jdk.jfr.EventType;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
 
@@ -47,6 +50,11 @@ final class Reading {
   /** Returns whether the recording has nothing of nccl4j in it. */
   boolean empty() {
     return spans.isEmpty() && steps.isEmpty();
+  }
+
+  /** Returns the names of the types of all events that were wanted. */
+  Set<String> types() {
+    return events.stream().map(event -> event.getEventType().getName()).collect(toSet());
   }
 
   Source source() {
@@ -207,14 +215,25 @@ final class Reading {
             source,
             -1,
             new Span.Lane(0, "thread " + thread),
-            event.getEventType().getLabel() == null
-                ? event.getEventType().getName()
-                : event.getEventType().getLabel(),
+            nameOfOther(event),
             begun,
             begun,
             nanos(event.getEndTime()),
             null,
             null));
+  }
+
+  /** Names an event by its type and by its first text, which tells those of a type apart. */
+  private static String nameOfOther(RecordedEvent event) {
+    EventType type = event.getEventType();
+    String name = type.getLabel() == null ? type.getName() : type.getLabel();
+    return event.getFields().stream()
+        .filter(field -> field.getTypeName().equals("java.lang.String"))
+        .findFirst()
+        .map(field -> event.getString(field.getName()))
+        .filter(text -> !text.isBlank())
+        .map(text -> name + ": " + text)
+        .orElse(name);
   }
 
   private static long nanos(Instant time) {

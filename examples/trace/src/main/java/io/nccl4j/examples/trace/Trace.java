@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
@@ -85,8 +86,10 @@ public final class Trace {
   /** Reads what has anything of nccl4j in it; one file that has not may be a launcher's. */
   private List<Reading> read(Flags flags) throws BadRecordingException {
     List<Reading> readings = new ArrayList<>();
+    Set<String> unseen = new LinkedHashSet<>(flags.others);
     for (Path recording : new LinkedHashSet<>(flags.recordings)) {
       Reading reading = Reading.of(recording, flags.others);
+      unseen.removeAll(reading.types());
       if (!reading.empty()) {
         readings.add(reading);
       } else if (flags.recordings.size() > 1) {
@@ -98,6 +101,10 @@ public final class Trace {
           flags.recordings.getFirst()
               + " has no event of nccl4j: either the program did nothing with it, or its events"
               + " were disabled");
+    }
+    if (!unseen.isEmpty()) {
+      throw new IllegalArgumentException(
+          "--with: no recording has an event " + String.join(" or ", unseen));
     }
     return readings;
   }

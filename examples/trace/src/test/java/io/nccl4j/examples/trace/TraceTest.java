@@ -193,6 +193,34 @@ class TraceTest {
   }
 
   @Test
+  void anEventThatNoRecordingHasIsNamed() {
+    assertEquals(
+        Trace.BAD_ARGUMENTS,
+        run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
+    assertEquals(
+        "trace: --with: no recording has an event no.such.Event;"
+            + " scripts/trace --help says what is allowed",
+        complaint().strip());
+  }
+
+  @Test
+  void theFirstTextOfAnEventOfTheProgramsOwnIsInItsName() throws IOException {
+    Path trace = folder.resolve("trace.json");
+    String event = "jdk.InitialEnvironmentVariable";
+    assertEquals(
+        Trace.OK, run(recording(0), "--with", event, "-o", trace.toString()), this::complaint);
+    assertTrue(Files.readString(trace).contains("Initial Environment Variable: PATH\""));
+  }
+
+  @Test
+  void aFolderThatIsNotThereIsNamedBeforeAnythingIsRead() {
+    Path trace = folder.resolve("none").resolve("t.json");
+    assertEquals(Trace.BAD_ARGUMENTS, run("none.jfr", "-o", trace.toString()));
+    assertTrue(complaint().contains("there is no folder '" + trace.getParent()), this::complaint);
+    assertEquals(1, complaint().lines().count(), this::complaint);
+  }
+
+  @Test
   void aFileThatIsNotThereIsNamed() {
     assertEquals(Trace.FAILED, run(folder.resolve("none.jfr").toString()));
     assertEquals("trace: " + folder.resolve("none.jfr") + " is not there", complaint().strip());
