@@ -71,9 +71,18 @@ public final class SparkFit {
       return fit(flags, context.sc()) ? OK : WRONG;
     } catch (Exception e) {
       // Whatever Spark throws: its Scala code declares nothing.
-      err.println("spark-fit: " + Attempts.withoutStack(String.valueOf(e.getMessage())));
+      err.println("spark-fit: " + reason(String.valueOf(e.getMessage()), settings));
       return FAILED;
     }
+  }
+
+  /** Returns why a fit failed; what Spark says when it gives up on its master names no master. */
+  static String reason(String message, SparkConf settings) {
+    String master = settings.get("spark.master");
+    boolean stopped = message.matches("(?s).*(SparkContext (has been|was) shut|stopped Spark).*");
+    return stopped && !master.startsWith("local")
+        ? "Spark gave up: its master " + master + " could not be reached, or is gone"
+        : Attempts.withoutStack(message);
   }
 
   private boolean fit(Flags flags, SparkContext context) {

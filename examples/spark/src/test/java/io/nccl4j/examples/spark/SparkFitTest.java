@@ -7,6 +7,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkConf;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -95,6 +96,15 @@ class SparkFitTest {
             """));
     String told = Attempts.withoutStack("x".repeat(1000));
     assertEquals("x".repeat(400) + "...", told);
+  }
+
+  @Test
+  void aMasterThatSparkGaveUpOnIsNamed() {
+    SparkConf settings = new SparkConf(false).set("spark.master", "spark://localhost:1");
+    assertEquals(
+        "Spark gave up: its master spark://localhost:1 could not be reached, or is gone",
+        SparkFit.reason("SparkContext has been shutdown", settings));
+    assertEquals("rank 3 is tired", SparkFit.reason("rank 3 is tired", settings));
   }
 
   @Test
