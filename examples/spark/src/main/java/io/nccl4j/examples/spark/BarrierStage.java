@@ -3,11 +3,19 @@ package io.nccl4j.examples.spark;
 import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.apache.spark.FutureAction;
 import org.apache.spark.HashPartitioner;
 import org.apache.spark.api.java.JavaPairRDD;
 import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.rdd.RDD;
 import org.apache.spark.scheduler.BarrierJobSlotsNumberCheckFailed;
 import scala.Tuple2;
+import scala.collection.immutable.Seq;
+import scala.concurrent.Await;
+import scala.concurrent.duration.FiniteDuration;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag;
 
 /**
@@ -28,6 +36,9 @@ import scala.reflect.ClassTag;
  * attempt has a unique id of its own.
  */
 public final class BarrierStage {
+  /** How often it is looked whether the context is still there. */
+  private static final FiniteDuration LOOK = FiniteDuration.apply(1, TimeUnit.SECONDS);
+
   private BarrierStage() {}
 
   /**
@@ -43,9 +54,11 @@ public final class BarrierStage {
    * @param timeout of the communicators: the longest that ranks wait for each other; positive
    * @param program what each rank does
    * @return the results, rank 0's first
-   * @throws IllegalStateException if there are more ranks than the cluster has slots for tasks.
-   *     Spark's own exceptions come out as they are: a {@link org.apache.spark.SparkException},
-   *     which is checked and which Scala does not declare, if the stage failed too often
+   * @throws IllegalStateException if there are more ranks than the cluster has slots for tasks, if
+   *     the context is stopped before the ranks have started, or if this thread is interrupted,
+   *     which cancels the job. Spark's own exceptions come out as they are: a {@link
+   *     org.apache.spark.SparkException}, which is checked and which Scala does not declare, if the
+   *     stage failed too often
    */
   public static <T, R> List<R> run(
       JavaRDD<T> data, BackendChoice backend, Duration timeout, RankProgram<T, R> program) {
@@ -62,7 +75,7 @@ public final class BarrierStage {
     JavaRDD<Tuple2<Integer, R>> results =
         data.rdd().barrier().mapPartitions(task, false, type).toJavaRDD();
     try {
-      return behindAStage(results).collect();
+      return result(behindAStage(results));
     } catch (Exception e) {
       // Scala's methods declare nothing, so Java does not let it be caught by its name.
       if (e instanceof BarrierJobSlotsNumberCheckFailed slots) {
@@ -73,6 +86,27 @@ public final class BarrierStage {
       }
       throw e;
     }
+  }
+
+  /** Collects the results; Spark never ends a job that it has not begun when its context stops. */
+  private static <R> List<R> result(JavaRDD<R> results) {
+    FutureAction<Seq<R>> job =
+        RDD.rddToAsyncRDDActions(results.rdd(), results.classTag()).collectAsync();
+    // Of a job that has begun, Spark says itself why it ends, a moment after the context.
+    for (boolean stopped = false; !job.isCompleted(); stopped = results.context().isStopped()) {
+      try {
+        Await.ready(job, LOOK);
+      } catch (TimeoutException e) {
+        if (stopped) {
+          throw new IllegalStateException("SparkContext was shut down before any rank started", e);
+        }
+      } catch (InterruptedException e) {
+        job.cancel();
+        Thread.currentThread().interrupt();
+        throw new IllegalStateException("interrupted while waiting for the ranks", e);
+      }
+    }
+    return CollectionConverters.asJava(job.value().get().get());
   }
 
   /**
