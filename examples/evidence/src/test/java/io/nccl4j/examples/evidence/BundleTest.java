@@ -116,32 +116,84 @@ class BundleTest {
   }
 
   @Test
-  void aPageIsWrittenAndAPictureIsRefusedInOneLine() throws IOException, InterruptedException {
+  void aRunIsRecordedAndTraced() throws IOException, InterruptedException {
+    Path recording = folder.resolve("hello.jfr");
+    Ended recorded =
+        run(
+            Map.of("JAVA_TOOL_OPTIONS", "-XX:StartFlightRecording:filename=" + recording),
+            script("hello"));
+    assertEquals(0, recorded.status(), recorded.output());
+    Path page = folder.resolve("trace.html");
+    Ended traced = run(Map.of(), script("trace"), recording.toString(), "--html", page.toString());
+    assertEquals(0, traced.status(), traced.output());
+    assertTrue(traced.output().startsWith("1 recording, 2 ranks,"), traced.output());
+    assertTrue(Files.readString(page).contains("allReduce"), "the all-reduce is in the page");
+  }
+
+  @Test
+  void aRingIsExplained() throws IOException, InterruptedException {
+    Path page = folder.resolve("ring.html");
+    Ended ended = run(Map.of(), script("explain"), "all_reduce", "--html", page.toString());
+    assertEquals(0, ended.status(), ended.output());
+    assertTrue(Files.readString(page).contains("</html>"), ended.output());
+  }
+
+  @Test
+  void aClusterIsSimulated() throws IOException, InterruptedException {
+    Ended ended = run(Map.of(), script("simulate"), "--ranks", "16", "--nodes", "2", "--json");
+    assertEquals(0, ended.status(), ended.output());
+    Map<?, ?> json = (Map<?, ?>) Json.parse(ended.output());
+    assertTrue(json.containsKey("ranks_per_node"), ended.output());
+  }
+
+  /** Sweeps over one choice and one size. */
+  private static Ended sweep(String... output) throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>(List.of(script("sweep"), "--backend", "reference"));
+    command.addAll(List.of("--algo", "ring", "--rounds", "1", "-b", "8", "-e", "8"));
+    command.addAll(List.of(output));
+    return run(Map.of(), command.toArray(String[]::new));
+  }
+
+  @Test
+  void pagesAreWritten() throws IOException, InterruptedException {
     Path page = folder.resolve("sweep.html");
-    List<String> sweep =
-        List.of(
-            script("sweep"),
+    Ended ended = sweep("--html", page.toString());
+    assertEquals(0, ended.status(), ended.output());
+    assertTrue(Files.readString(page).contains("what auto costs"));
+    Path json = folder.resolve("run.json");
+    Ended perf =
+        run(
+            Map.of(),
+            script("all-reduce-perf"),
             "--backend",
             "reference",
-            "--algo",
-            "ring",
-            "--rounds",
-            "1",
             "-b",
             "8",
             "-e",
-            "8");
-    List<String> withPage = new ArrayList<>(sweep);
-    withPage.addAll(List.of("--html", page.toString()));
-    Ended ended = run(Map.of(), withPage.toArray(String[]::new));
-    assertEquals(0, ended.status(), ended.output());
-    assertTrue(Files.readString(page).contains("what auto costs"));
-    List<String> withPicture = new ArrayList<>(sweep);
-    withPicture.addAll(List.of("--plot", folder.resolve("sweep.svg").toString()));
-    Ended refused = run(Map.of(), withPicture.toArray(String[]::new));
-    assertEquals(2, refused.status(), refused.output());
-    assertEquals(1, refused.output().lines().count(), refused.output());
-    assertTrue(refused.output().contains("no module java.desktop"), refused.output());
+            "8",
+            "-J",
+            json.toString());
+    assertEquals(0, perf.status(), perf.output());
+    Path report = folder.resolve("report.html");
+    Ended shown =
+        run(Map.of(), script("perf-report"), json.toString(), "--html", report.toString());
+    assertEquals(0, shown.status(), shown.output());
+    assertTrue(Files.readString(report).contains("all_reduce"));
+  }
+
+  @Test
+  void aPictureIsRefusedInOneLine() throws IOException, InterruptedException {
+    String picture = folder.resolve("a.svg").toString();
+    for (Ended refused :
+        List.of(
+            sweep("--plot", picture),
+            run(Map.of(), script("simulate"), "--plot", picture),
+            run(Map.of(), script("perf-report"), "a.json", "--plot", picture),
+            run(Map.of(), script("all-reduce-perf"), "--plot", picture))) {
+      assertEquals(2, refused.status(), refused.output());
+      assertEquals(1, refused.output().lines().count(), refused.output());
+      assertTrue(refused.output().contains("no module java.desktop"), refused.output());
+    }
   }
 
   @Test

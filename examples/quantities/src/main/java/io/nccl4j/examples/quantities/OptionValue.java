@@ -105,6 +105,22 @@ public final class OptionValue {
     return file;
   }
 
+  /**
+   * {@return a picture to be written: a file that may exist and ends in .svg or .png}
+   *
+   * @param text the value
+   * @throws TypeConversionException if its name ends otherwise, it cannot be written, or this Java
+   *     cannot draw; a trimmed one may lack the part of it that does
+   */
+  public static Path picture(String text) {
+    Path file = output(text, ".svg", ".png");
+    if (ModuleLayer.boot().findModule("java.desktop").isEmpty()) {
+      throw new TypeConversionException(
+          "'" + text + "' cannot be drawn: this Java has no module java.desktop");
+    }
+    return file;
+  }
+
   /** Takes any whole number. */
   public static final class Whole implements ITypeConverter<Integer> {
     /** For picocli. */
@@ -131,14 +147,14 @@ public final class OptionValue {
     }
   }
 
-  /** Takes a picture to be written: {@code .svg} or {@code .png}. */
+  /** Takes a picture to be written; see {@link #picture}. */
   public static final class Picture implements ITypeConverter<Path> {
     /** For picocli. */
     public Picture() {}
 
     @Override
     public Path convert(String text) {
-      return output(text, ".svg", ".png");
+      return picture(text);
     }
   }
 
