@@ -3,7 +3,6 @@ package io.nccl4j.examples.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Platform;
-import io.nccl4j.examples.plots.Picture;
 import io.nccl4j.examples.processes.Processes;
 import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
@@ -12,6 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.Consumer;
 import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
@@ -468,18 +468,14 @@ final class Flags {
 
   /** Checks the files of the process that writes them; others may not even have the folders. */
   void checkOutputs() {
-    checkOutput("--plot", plot, ".svg", ".png");
-    checkOutput("--html", html, ".html", ".htm");
-    if (plot != null && !Picture.possible()) {
-      throw new BadArguments(
-          "--plot is not possible: this Java has no module java.desktop, which draws; --html needs none");
-    }
+    checkOutput("--plot", plot, OptionValue::picture);
+    checkOutput("--html", html, OptionValue::page);
   }
 
-  private static void checkOutput(String flag, Path file, String... endings) {
+  private static void checkOutput(String flag, Path file, Consumer<String> check) {
     try {
       if (file != null) {
-        OptionValue.output(file.toString(), endings);
+        check.accept(file.toString());
       }
     } catch (TypeConversionException e) {
       throw new BadArguments(flag + ": " + e.getMessage());

@@ -13,27 +13,15 @@ public final class Picture {
   private Picture() {}
 
   /**
-   * Says whether this Java can draw. A trimmed one may lack the part of it that does.
-   *
-   * @return whether {@link #write} can succeed
-   */
-  public static boolean possible() {
-    return ModuleLayer.boot().findModule("java.desktop").isPresent();
-  }
-
-  /**
    * Draws charts into a file, which is replaced where it exists. Charts without curves are left
-   * out.
+   * out. Needs the module java.desktop, for which whoever takes the file's name from a user has to
+   * look.
    *
    * @param charts the charts
    * @param file a name that ends in .svg or .png
    * @throws IOException if it cannot be written, or nothing is to be drawn
-   * @throws IllegalStateException if this Java cannot draw
    */
   public static void write(List<Chart> charts, Path file) throws IOException {
-    if (!possible()) {
-      throw new IllegalStateException("this Java has no module java.desktop, which draws pictures");
-    }
     // Without a screen.
     System.setProperty("java.awt.headless", "true");
     List<Chart> drawn = charts.stream().filter(chart -> !chart.curves().isEmpty()).toList();

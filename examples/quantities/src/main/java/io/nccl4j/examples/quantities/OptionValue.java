@@ -121,6 +121,16 @@ public final class OptionValue {
     return file;
   }
 
+  /**
+   * {@return a page to be written: a file that may exist and ends in .html or .htm}
+   *
+   * @param text the value
+   * @throws TypeConversionException if its name ends otherwise, or it cannot be written
+   */
+  public static Path page(String text) {
+    return output(text, ".html", ".htm");
+  }
+
   /** Takes any whole number. */
   public static final class Whole implements ITypeConverter<Integer> {
     /** For picocli. */
@@ -158,14 +168,14 @@ public final class OptionValue {
     }
   }
 
-  /** Takes a page to be written: {@code .html} or {@code .htm}. */
+  /** Takes a page to be written; see {@link #page}. */
   public static final class Page implements ITypeConverter<Path> {
     /** For picocli. */
     public Page() {}
 
     @Override
     public Path convert(String text) {
-      return output(text, ".html", ".htm");
+      return page(text);
     }
   }
 }

@@ -112,7 +112,6 @@ public final class RunReport {
    * @param runs the runs
    * @param file a name that ends in .svg or .png
    * @throws IOException if it cannot be written, or nothing was measured
-   * @throws IllegalStateException if this Java cannot draw
    */
   public static void writePicture(List<Measured> runs, Path file) throws IOException {
     Picture.write(new RunReport(runs).charts(), file);

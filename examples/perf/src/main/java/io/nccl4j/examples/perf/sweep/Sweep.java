@@ -91,10 +91,6 @@ public final class Sweep {
     if (!asked.backend().isEmpty()) {
       choices(flags, asked, asked.backend());
     }
-    if (flags.plot != null && !Picture.possible()) {
-      throw new IllegalArgumentException(
-          "--plot is not possible: this Java has no module java.desktop, which draws; --html needs none");
-    }
     List<String> command = new ArrayList<>(perf);
     command.addAll(arguments);
     Path folder = Files.createTempDirectory("nccl4j-sweep-");
