@@ -15,10 +15,9 @@
 #ifndef MEASURE_H
 #define MEASURE_H
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "times.h"
+
 #include <string.h>
-#include <time.h>
 
 typedef struct {
   void *self;
@@ -39,31 +38,10 @@ typedef struct {
 
 enum { MOST_BATCHES = 1000, ALIGNMENT = 64, PERIOD = 1021, WRONG_RESULT = 3 };
 
-static void die(const char *what) {
-  fprintf(stderr, "%s\n", what);
-  exit(1);
-}
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
-}
-
 static float *allocate(size_t bytes) {
   void *memory = NULL;
   if (posix_memalign(&memory, ALIGNMENT, bytes)) die("no memory");
   return (float *)memory;
-}
-
-static int ascending(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *numbers, int count) {
-  qsort(numbers, (size_t)count, sizeof *numbers, ascending);
-  return count % 2 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }
 
 /* Small whole numbers: the sum is exact in whatever order it is made. */

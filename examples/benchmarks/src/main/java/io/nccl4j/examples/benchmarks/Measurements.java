@@ -12,6 +12,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.function.Predicate;
 
@@ -19,6 +20,7 @@ import java.util.function.Predicate;
 final class Measurements {
   private final Map<PeerProgram, Map<Cell, List<Result>>> results = new LinkedHashMap<>();
   private final Set<PeerProgram> wrong = new LinkedHashSet<>();
+  private final List<OptionalDouble> handoffs = new ArrayList<>();
 
   /**
    * The best of its kind at something.
@@ -31,6 +33,18 @@ final class Measurements {
     Map<Cell, List<Result>> cells = results.computeIfAbsent(program, p -> new HashMap<>());
     round.forEach(
         (cell, result) -> cells.computeIfAbsent(cell, c -> new ArrayList<>()).add(result));
+  }
+
+  /**
+   * Adds what a cache line took from one processor to another, in nanoseconds, if it was measured.
+   */
+  void addHandoff(OptionalDouble nanoseconds) {
+    handoffs.add(nanoseconds);
+  }
+
+  /** Returns what was added, in order. */
+  List<OptionalDouble> handoffs() {
+    return Collections.unmodifiableList(handoffs);
   }
 
   /** Leaves a program out for good, with all that it has measured: a result of it was wrong. */

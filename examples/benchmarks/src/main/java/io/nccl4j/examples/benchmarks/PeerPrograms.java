@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.stream.Stream;
 
 /** The programs that there are of each kind. */
@@ -33,6 +34,14 @@ final class PeerPrograms {
   /** Finds the C programs in a folder; one that is not there was not built. */
   PeerPrograms(Path folder) {
     this.folder = folder;
+  }
+
+  /** Returns what measures the way between processors; empty if it was not built. */
+  Optional<Handoff> handoff() {
+    Path program = folder.resolve("handoff");
+    return Files.isExecutable(program)
+        ? Optional.of(new Handoff(List.of(program.toString())))
+        : Optional.empty();
   }
 
   private static Map<String, Map<String, String>> openMpiSettings() {

@@ -13,6 +13,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.Set;
 import java.util.StringJoiner;
 import java.util.stream.Stream;
@@ -122,9 +124,11 @@ public final class ReferencePeers {
     ReferencePeers peers = new ReferencePeers(quick);
     System.err.println("trial of all settings");
     peers.choose(all, rows);
+    peers.handOff(all);
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
       peers.round(round);
+      peers.handOff(all);
     }
     String report = new ReferenceReport(peers.measurements, rounds).text();
     System.out.print(report);
@@ -185,6 +189,17 @@ public final class ReferencePeers {
       if (again && !measurements.leftOut().contains(program)) {
         measurements.add(program, run(program, modes(program), entry.getValue()));
       }
+    }
+  }
+
+  private void handOff(PeerPrograms all) throws IOException, InterruptedException {
+    Optional<Handoff> program = all.handoff();
+    if (program.isPresent()) {
+      OptionalDouble nanoseconds = program.get().measure();
+      System.err.println(
+          "cache line from one processor to another, nanoseconds: "
+              + (nanoseconds.isPresent() ? nanoseconds.getAsDouble() : "not measured"));
+      measurements.addHandoff(nanoseconds);
     }
   }
 

@@ -12,8 +12,10 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Optional;
+import java.util.OptionalDouble;
 import java.util.function.Function;
 import java.util.function.Predicate;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /** The tables of {@code scripts/bench reference}, and which goals are reached. */
@@ -61,6 +63,7 @@ final class ReferenceReport {
   String text() throws IOException {
     StringBuilder text = new StringBuilder(Page.machine());
     text.append("Median of %d rounds. Microseconds of one all-reduce.%n".formatted(rounds));
+    text.append(handoffs());
     for (ReferenceRanks.Mode mode : ReferenceRanks.Mode.values()) {
       for (int ranks : ReferencePeers.RANKS) {
         text.append(inProcess(ranks, mode.toString()));
@@ -73,6 +76,19 @@ final class ReferenceReport {
     }
     TYPES_SIZES.forEach(size -> text.append(types(size)));
     return text.append('\n').append(manyRanks()).append(heap()).append(leftOut()).toString();
+  }
+
+  /** What crosses between ranks costs by it, and a virtual machine may be moved meanwhile. */
+  private String handoffs() {
+    if (measurements.handoffs().stream().allMatch(OptionalDouble::isEmpty)) {
+      return "What a cache line takes from one processor to another was not measured.\n";
+    }
+    String all =
+        measurements.handoffs().stream()
+            .map(one -> one.isPresent() ? whole(one.getAsDouble()) : "(not measured)")
+            .collect(Collectors.joining(", "));
+    return "A cache line takes %s ns from one processor to another, measured before the first round and after each.%n"
+        .formatted(all);
   }
 
   private String inProcess(int ranks, String mode) {
@@ -187,6 +203,10 @@ final class ReferenceReport {
 
   private static String number(double value) {
     return String.format(Locale.ROOT, "%.2f", value);
+  }
+
+  private static String whole(double value) {
+    return String.format(Locale.ROOT, "%.0f", value);
   }
 
   private boolean measured(Kind kind, int ranks, String mode) {
