@@ -29,16 +29,18 @@ import java.util.concurrent.ExecutionException;
  * thread that enqueues a batch and waits for its end. A result has one number more, the bytes that
  * an operation allocates on the heap, all ranks together.
  *
- * <p>Java compiles what it runs often. So each process carries out small operations for a while
- * before it measures; the warm-ups of a size are the same as everyone's.
+ * <p>Java compiles what it runs often. So each process carries out operations for a while before it
+ * measures; the warm-ups of a size are the same as everyone's.
  */
 public final class ReferenceRanks {
-  private static final double COMPILING_SECONDS = 1.5;
+  private static final double COMPILING_SECONDS = 3;
   private static final List<Sizing> COMPILED =
       List.of(
-          new Sizing(1 << 10, 0, 1, 500),
-          new Sizing(64 << 10, 0, 1, 100),
-          new Sizing(1 << 20, 0, 1, 10));
+          new Sizing(1 << 10, 0, 1, 200),
+          new Sizing(64 << 10, 0, 1, 50),
+          new Sizing(1 << 20, 0, 1, 5),
+          // Beyond 4 MiB the loops are others.
+          new Sizing(8 << 20, 0, 1, 1));
   private static final int PERIOD = 1021;
   private static final double SECOND = 1e9;
   private static final ThreadMXBean THREADS =
