@@ -34,23 +34,23 @@ public final class ReferencePeers {
 
   private static final List<Sizing> MEMORY_SIZES =
       List.of(
-          new Sizing(1 << 10, 10_000, 9, 3_000),
-          new Sizing(64 << 10, 1_000, 9, 300),
-          new Sizing(1 << 20, 1_000, 9, 30),
-          new Sizing(16 << 20, 100, 5, 3),
-          new Sizing(128 << 20, 1, 3, 1));
+          new Sizing(1 << 10, 10_000, 9, 10_000),
+          new Sizing(64 << 10, 3_000, 9, 2_000),
+          new Sizing(1 << 20, 1_000, 9, 200),
+          new Sizing(16 << 20, 40, 9, 10),
+          new Sizing(128 << 20, 3, 5, 2));
   private static final List<Sizing> TCP_SIZES =
       List.of(
-          new Sizing(1 << 10, 500, 7, 150),
-          new Sizing(64 << 10, 300, 7, 100),
-          new Sizing(1 << 20, 1_000, 7, 20),
-          new Sizing(16 << 20, 3, 5, 2),
-          new Sizing(128 << 20, 1, 3, 1));
+          new Sizing(1 << 10, 500, 9, 200),
+          new Sizing(64 << 10, 300, 9, 150),
+          new Sizing(1 << 20, 200, 9, 40),
+          new Sizing(16 << 20, 10, 9, 3),
+          new Sizing(128 << 20, 2, 5, 1));
 
   private static final List<Sizing> LARGE =
-      List.of(new Sizing(ReferenceReport.MANY_RANKS_BYTES, 4, 7, 2));
+      List.of(new Sizing(ReferenceReport.MANY_RANKS_BYTES, 40, 9, 3));
   private static final List<Sizing> TYPES_SIZES =
-      List.of(new Sizing(1 << 20, 0, 7, 20), new Sizing(16 << 20, 0, 5, 2));
+      List.of(new Sizing(1 << 20, 0, 9, 100), new Sizing(16 << 20, 0, 9, 5));
 
   /** How much slower than the best, at its own best size, a program may have been in the trial. */
   private static final double NEAR = 1.1;
