@@ -11,18 +11,30 @@ import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
+import java.util.stream.IntStream;
 
 /**
  * Makes sure that all ranks mean the same before they reduce anything: ranks that disagree would
  * mix up gradients, or wait for each other for ever. Each rank states what it registered, line by
- * line. Digests of the statements go round first, the statements only where those differ; then
- * every rank finds the same difference and throws the same exception.
+ * line, and digests of the statements go round. Only where those differ does a statement, that of
+ * the rank which most agree with, go to all; then the first few ranks that differ from it tell all
+ * how, and every rank throws the same exception. So what is moved does not grow with the product of
+ * ranks and parameters.
  */
 final class Agreement {
   private static final int MOST_RANKS_TOLD = 4;
+
+  /** Of a line, what a message has of its beginning and of its end, where the type stands. */
+  private static final int LINE_BEGINNING = 160;
+
+  private static final int LINE_END = 40;
+
+  /** Has room for any difference: two lines of 3 bytes a character, and the ranks. */
+  private static final int DIFFERENCE_BYTES = 2048;
 
   private final Communicator communicator;
   private final Stream stream;
@@ -44,20 +56,23 @@ final class Agreement {
 
   private void check(List<String> statement) {
     byte[] mine = String.join("\n", statement).getBytes(StandardCharsets.UTF_8);
-    List<byte[]> digests = gathered(digest(mine));
-    if (digests.stream().allMatch(other -> Arrays.equals(other, digests.getFirst()))) {
-      return;
+    List<ByteBuffer> digests = gathered(digest(mine));
+    int most = mostAgreed(digests);
+    int[] differing =
+        IntStream.range(0, digests.size())
+            .filter(rank -> !digests.get(rank).equals(digests.get(most)))
+            .toArray();
+    if (differing.length > 0) {
+      byte[] agreed = communicator.rank() == most ? mine : new byte[digests.get(most).getInt(0)];
+      broadcast(agreed, most);
+      throw new IllegalArgumentException(
+          "the ranks registered different parameters: "
+              + differences(differing, statement, most, lines(agreed)));
     }
-    int longest =
-        digests.stream().mapToInt(digest -> ByteBuffer.wrap(digest).getInt()).max().orElseThrow();
-    List<byte[]> statements = gathered(Arrays.copyOf(mine, longest));
-    throw new IllegalArgumentException(
-        "the ranks registered different parameters: "
-            + differences(
-                statements.stream()
-                    .map(told -> new String(told, StandardCharsets.UTF_8).replace("\0", ""))
-                    .map(told -> Arrays.asList(told.split("\n")))
-                    .toList()));
+  }
+
+  private static List<String> lines(byte[] statement) {
+    return Arrays.asList(new String(statement, StandardCharsets.UTF_8).split("\n"));
   }
 
   /** Returns the length of a statement, as four bytes, and a digest of it. */
@@ -73,49 +88,59 @@ final class Agreement {
     }
   }
 
+  /** Returns the lowest rank whose digest no other has more ranks for. */
+  private static int mostAgreed(List<ByteBuffer> digests) {
+    Map<ByteBuffer, Integer> ranksAgreeing = new LinkedHashMap<>();
+    digests.forEach(digest -> ranksAgreeing.merge(digest, 1, Integer::sum));
+    // The first of several that are equal, which is that of the lowest rank.
+    Map.Entry<ByteBuffer, Integer> most =
+        Collections.max(ranksAgreeing.entrySet(), Map.Entry.comparingByValue());
+    return digests.indexOf(most.getKey());
+  }
+
   /** Gives every rank each rank's bytes, of which all have as many. */
-  private List<byte[]> gathered(byte[] mine) {
+  private List<ByteBuffer> gathered(byte[] mine) {
     int size = communicator.size();
     byte[] all = new byte[Math.multiplyExact(size, mine.length)];
     try (Buffer send = communicator.allocate(DataType.UINT8, mine.length);
         Buffer recv = communicator.allocate(DataType.UINT8, all.length)) {
       send.copyFrom(MemorySegment.ofArray(mine), stream);
       communicator.allGather(send, recv, stream);
-      stream.synchronize(communicator.config().timeout());
+      Reducer.await(communicator, stream);
       recv.copyTo(MemorySegment.ofArray(all), stream);
     }
-    List<byte[]> parts = new ArrayList<>();
-    for (int rank = 0; rank < size; rank++) {
-      parts.add(Arrays.copyOfRange(all, rank * mine.length, (rank + 1) * mine.length));
-    }
-    return parts;
+    return IntStream.range(0, size)
+        .mapToObj(rank -> ByteBuffer.wrap(all, rank * mine.length, mine.length).slice())
+        .toList();
   }
 
-  /** Returns what sets ranks apart from the rank that most agree with. */
-  private static String differences(List<List<String>> statements) {
-    int most = mostAgreed(statements);
-    List<String> told = new ArrayList<>();
-    int differing = 0;
-    for (int rank = 0; rank < statements.size(); rank++) {
-      if (!statements.get(rank).equals(statements.get(most)) && ++differing <= MOST_RANKS_TOLD) {
-        told.add(difference(rank, statements.get(rank), most, statements.get(most)));
-      }
+  /** Gives every rank the root's bytes, in place; all have as many. */
+  private void broadcast(byte[] bytes, int root) {
+    try (Buffer buffer = communicator.allocate(DataType.UINT8, bytes.length)) {
+      buffer.copyFrom(MemorySegment.ofArray(bytes), stream);
+      communicator.broadcast(buffer, root, stream);
+      Reducer.await(communicator, stream);
+      buffer.copyTo(MemorySegment.ofArray(bytes), stream);
     }
-    if (differing > MOST_RANKS_TOLD) {
-      told.add(differing - MOST_RANKS_TOLD + " more ranks differ");
+  }
+
+  /** Returns what sets ranks apart from the rank that most agree with, in their own words. */
+  private String differences(
+      int[] differing, List<String> statement, int most, List<String> agreed) {
+    List<String> told = new ArrayList<>();
+    for (int rank : Arrays.copyOf(differing, Math.min(differing.length, MOST_RANKS_TOLD))) {
+      byte[] words = new byte[DIFFERENCE_BYTES];
+      if (rank == communicator.rank()) {
+        byte[] own = difference(rank, statement, most, agreed).getBytes(StandardCharsets.UTF_8);
+        System.arraycopy(own, 0, words, 0, own.length);
+      }
+      broadcast(words, rank);
+      told.add(new String(words, StandardCharsets.UTF_8).replace("\0", ""));
+    }
+    if (differing.length > MOST_RANKS_TOLD) {
+      told.add(differing.length - MOST_RANKS_TOLD + " more ranks differ");
     }
     return String.join("; ", told);
-  }
-
-  /** Returns the lowest rank whose statement no other has more ranks for. */
-  private static int mostAgreed(List<List<String>> statements) {
-    Map<Integer, Integer> ranksAgreeing = new TreeMap<>();
-    statements.forEach(
-        statement -> ranksAgreeing.merge(statements.indexOf(statement), 1, Integer::sum));
-    return ranksAgreeing.entrySet().stream()
-        .reduce((one, other) -> other.getValue() > one.getValue() ? other : one)
-        .orElseThrow()
-        .getKey();
   }
 
   private static String difference(
@@ -130,9 +155,14 @@ final class Agreement {
         .formatted(rank, line(statement, line), other, line(otherStatement, line));
   }
 
-  private static String line(List<String> statement, int line) {
-    return line < statement.size()
-        ? statement.get(line)
-        : "no more than " + (statement.size() - 1) + " parameters";
+  private static String line(List<String> statement, int number) {
+    if (number == statement.size()) {
+      return "no more than " + (number - 1) + " parameters";
+    }
+    String line = statement.get(number);
+    int end = line.length() - LINE_END;
+    return end <= LINE_BEGINNING
+        ? line
+        : line.substring(0, LINE_BEGINNING) + "..." + line.substring(end);
   }
 }

@@ -36,7 +36,7 @@ public final class GradientReducer extends Reducer {
 
   /**
    * Makes a reducer and gives every rank rank 0's parameters. Every rank calls it, and waits for
-   * the others for at most the communicator's timeout.
+   * the others for at most the communicator's timeout and 5 seconds.
    *
    * @param communicator what the gradients are reduced with; in nobody else's use meanwhile
    * @param parameters the parameters, in the order in which forward uses them: their gradients are
@@ -49,7 +49,9 @@ public final class GradientReducer extends Reducer {
    *     here, or, on every rank, if the ranks registered different parameters or configurations
    * @throws IllegalStateException if the communicator, the stream or a parameter's buffer is
    *     closed, or this thread has a group open
-   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
+   * @throws NullPointerException if an argument or a parameter is null
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time; on the reference it names
+   *     those that did not
    * @throws io.nccl4j.NcclException if the library failed
    * @throws io.nccl4j.CudaException if there is not enough memory, or the runtime refuses
    */

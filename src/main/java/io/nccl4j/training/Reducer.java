@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.Event;
 import io.nccl4j.Group;
 import io.nccl4j.Stream;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
@@ -46,6 +47,9 @@ import java.util.concurrent.atomic.AtomicReference;
 public abstract sealed class Reducer implements AutoCloseable
     permits GradientReducer, ShardedReducer {
   private static final int MOST_NAMES_TOLD = 8;
+
+  /** So much longer we wait than a collective may, which names the ranks that it waits for. */
+  private static final Duration GRACE = Duration.ofSeconds(5);
 
   private final Communicator communicator;
   private final ReducerConfig config;
@@ -97,6 +101,11 @@ public abstract sealed class Reducer implements AutoCloseable
     }
   }
 
+  /** Waits for a stream of collectives, each of which has told by then which rank is missing. */
+  static void await(Communicator communicator, Stream stream) {
+    stream.synchronize(communicator.config().timeout().plus(GRACE));
+  }
+
   private List<String> statement() {
     List<String> lines = new ArrayList<>();
     lines.add("a " + getClass().getSimpleName() + " with " + config);
@@ -116,7 +125,7 @@ public abstract sealed class Reducer implements AutoCloseable
       }
       prepare();
       // Waited for here, since any stream may come with the first gradient.
-      stream.synchronize(communicator.config().timeout());
+      await(communicator, stream);
     } catch (Throwable cause) {
       resources.closeAfter(cause);
       throw cause;
@@ -453,10 +462,10 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /**
-   * Waits for what has been launched, for at most the communicator's timeout, and gives back what
-   * the reducer has made. The caller has synchronised the streams whose work uses gradients that
-   * live in buckets. Idempotent. What could not be waited for, because a rank did not come, is
-   * given back when the communicator is closed or aborted.
+   * Waits for what has been launched, for at most the communicator's timeout and 5 seconds, and
+   * gives back what the reducer has made. The caller has synchronised the streams whose work uses
+   * gradients that live in buckets. Idempotent. What could not be waited for, because a rank did
+   * not come, is given back when the communicator is closed or aborted.
    *
    * @throws IllegalStateException if another thread is using the reducer; nothing is done then
    * @throws io.nccl4j.NcclException if a reduction failed, or the time has passed
@@ -469,7 +478,7 @@ public abstract sealed class Reducer implements AutoCloseable
     }
     try {
       if (communicator.open()) {
-        stream.synchronize(communicator.config().timeout());
+        await(communicator, stream);
       }
     } catch (RuntimeException cause) {
       resources.closeAfter(cause);

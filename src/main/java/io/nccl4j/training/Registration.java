@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Objects;
 import java.util.Set;
 
 /** The checks of a list of parameters that one rank can make by itself. */
@@ -34,14 +35,17 @@ final class Registration {
    * @return a copy of the list
    */
   static List<Parameter> checked(List<Parameter> parameters, Communicator communicator) {
-    List<Parameter> copy = List.copyOf(parameters);
+    List<Parameter> copy = new ArrayList<>(parameters);
+    for (int i = 0; i < copy.size(); i++) {
+      Objects.requireNonNull(copy.get(i), "parameters has a null element, at index " + i);
+    }
     if (copy.isEmpty()) {
       throw new IllegalArgumentException("parameters is empty; a reducer needs at least one");
     }
     Registration registration = new Registration(communicator);
     copy.forEach(registration::add);
     registration.checkApart();
-    return copy;
+    return List.copyOf(copy);
   }
 
   private void add(Parameter parameter) {

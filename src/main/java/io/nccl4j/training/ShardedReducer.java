@@ -7,6 +7,7 @@ import io.nccl4j.Stream;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * Gives each rank the average of its own part of the gradients, lets it step on that part of the
@@ -41,12 +42,14 @@ public final class ShardedReducer extends Reducer {
 
   private ShardedReducer(
       Communicator communicator, List<Parameter> parameters, ReducerConfig config, Stream stream) {
+    Objects.requireNonNull(communicator, "communicator");
     super(communicator, parameters, config, communicator.size(), stream);
   }
 
   /**
    * Makes a reducer, gives every rank rank 0's parameters, and takes this rank's part of them.
-   * Every rank calls it, and waits for the others for at most the communicator's timeout.
+   * Every rank calls it, and waits for the others for at most the communicator's timeout and 5
+   * seconds.
    *
    * @param communicator what the gradients are reduced with; in nobody else's use meanwhile
    * @param parameters the parameters, in the order in which forward uses them: their gradients are
@@ -59,7 +62,9 @@ public final class ShardedReducer extends Reducer {
    *     here, or, on every rank, if the ranks registered different parameters or configurations
    * @throws IllegalStateException if the communicator, the stream or a parameter's buffer is
    *     closed, or this thread has a group open
-   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
+   * @throws NullPointerException if an argument or a parameter is null
+   * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time; on the reference it names
+   *     those that did not
    * @throws io.nccl4j.NcclException if the library failed
    * @throws io.nccl4j.CudaException if there is not enough memory, or the runtime refuses
    */

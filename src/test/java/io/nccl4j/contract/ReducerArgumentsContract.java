@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
@@ -15,13 +16,18 @@ import io.nccl4j.Stream;
 import io.nccl4j.training.GradientReducer;
 import io.nccl4j.training.Parameter;
 import io.nccl4j.training.ReducerConfig;
+import io.nccl4j.training.ShardedReducer;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 
@@ -338,6 +344,33 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
+  void whatIsMissingIsNamed() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Communicator comm = rank.comm();
+      List<Parameter> one = List.of(parameter(rank, "w", 4));
+      List<Parameter> hole = Arrays.asList(one.getFirst(), null);
+      Stream stream = rank.stream();
+      String element = "parameters has a null element, at index 1";
+      assertEquals(
+          "communicator", missing(() -> GradientReducer.open(null, one, DEFAULTS, stream)));
+      assertEquals("parameters", missing(() -> GradientReducer.open(comm, null, DEFAULTS, stream)));
+      assertEquals(element, missing(() -> GradientReducer.open(comm, hole, DEFAULTS, stream)));
+      assertEquals("config", missing(() -> GradientReducer.open(comm, one, null, stream)));
+      assertEquals("stream", missing(() -> GradientReducer.open(comm, one, DEFAULTS, null)));
+      assertEquals("communicator", missing(() -> ShardedReducer.open(null, one, DEFAULTS, stream)));
+      assertEquals("parameters", missing(() -> ShardedReducer.open(comm, null, DEFAULTS, stream)));
+      assertEquals(element, missing(() -> ShardedReducer.open(comm, hole, DEFAULTS, stream)));
+      assertEquals("config", missing(() -> ShardedReducer.open(comm, one, null, stream)));
+      assertEquals("stream", missing(() -> ShardedReducer.open(comm, one, DEFAULTS, null)));
+    }
+  }
+
+  private static String missing(Executable call) {
+    return assertThrows(NullPointerException.class, call).getMessage();
+  }
+
+  @Test
   void aSecondThreadThatMeetsTheFirstIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
@@ -397,6 +430,60 @@ abstract class ReducerArgumentsContract {
                                   parameter(rank, "a", 4), parameter(rank, "b", 2)
                                 })));
           });
+    }
+  }
+
+  @Test
+  void whereSeveralDifferTheFirstFourAreToldAndTheOthersCounted() {
+    assumeTrue(underTest().maxRanks() >= 11, "needs eleven ranks");
+    try (Ranks ranks = Ranks.of(underTest(), 11)) {
+      ranks.each(
+          rank -> {
+            int count = rank.rank() % 2 == 0 ? 2 : 2 + rank.rank();
+            assertEquals(
+                "the ranks registered different parameters: "
+                    + IntStream.of(1, 3, 5, 7)
+                        .mapToObj(
+                            odd ->
+                                "rank %d has parameter 0 'a', FLOAT32 x %d, rank 0 has parameter 0 'a', FLOAT32 x 2; "
+                                    .formatted(odd, 2 + odd))
+                        .collect(Collectors.joining())
+                    + "1 more ranks differ",
+                illegalArgument(() -> open(rank, parameter(rank, "a", count))));
+          });
+    }
+  }
+
+  @Test
+  void toTellADifferenceMovesNoMoreThanOneStatement() {
+    assumeTrue(underTest().maxRanks() >= 4, "needs four ranks");
+    String longName = "n".repeat(3000);
+    int statement = 40 * 3000;
+    try (Ranks ranks = Ranks.of(underTest(), 4);
+        Recorded recorded = new Recorded()) {
+      ranks.each(
+          rank -> {
+            Parameter[] many = new Parameter[40];
+            for (int i = 0; i < many.length; i++) {
+              boolean odd = rank.rank() == 2 && i == 30;
+              many[i] = parameter(rank, i + longName, odd ? 5 : 2);
+            }
+            String told = illegalArgument(() -> open(rank, many));
+            assertTrue(
+                told.startsWith(
+                    "the ranks registered different parameters: rank 2 has parameter 30 '30nnn"),
+                told);
+            assertTrue(told.endsWith("nnn', FLOAT32 x 2") && told.length() < 600, told);
+          });
+      Map<Integer, Long> moved =
+          recorded.events("Collective", 4 * 3).stream()
+              .collect(
+                  Collectors.groupingBy(
+                      event -> event.getInt("rank"),
+                      Collectors.summingLong(event -> event.getLong("bytes"))));
+      for (long bytes : moved.values()) {
+        assertTrue(statement <= bytes && bytes < statement + 10_000, moved + " bytes");
+      }
     }
   }
 
