@@ -5,6 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.libtorch.Libtorch;
 import java.lang.ref.Reference;
+import java.util.Objects;
 import org.bytedeco.pytorch.Tensor;
 
 /** Tensors of the JavaCPP presets for PyTorch as buffers of nccl4j. Any thread may use them. */
@@ -21,11 +22,15 @@ public final class TensorBuffers {
    * @param comm whose rank will use the buffer: on NCCL the tensor must be on its device, on the
    *     reference in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
+   * @throws NullPointerException if an argument is null
    * @throws IllegalArgumentException if the tensor is closed, undefined, of a type that NCCL lacks,
    *     on another device, sparse or not contiguous, or has the negative or the conjugate bit
    * @throws io.nccl4j.libtorch.LibtorchException if a function of libtorch fails
    */
   public static Buffer of(Tensor tensor, String name, Communicator comm) {
+    Objects.requireNonNull(tensor, "tensor");
+    Objects.requireNonNull(name, "name");
+    Objects.requireNonNull(comm, "comm");
     try {
       if (tensor.address() != 0 && tensor.defined()) {
         checkPlain(tensor, name);

@@ -14,6 +14,7 @@ import org.bytedeco.pytorch.Tensor;
 import org.bytedeco.pytorch.TensorOptions;
 import org.bytedeco.pytorch.global.torch;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 
 /** Tensors of JavaCPP's PyTorch: what the ranks exchange are the tensors' own bytes. */
 class TensorBuffersTest {
@@ -88,8 +89,22 @@ class TensorBuffersTest {
                       IllegalArgumentException.class,
                       () -> TensorBuffers.of(transposed, "layer1.weight", comm))
                   .getMessage());
-          assertThrows(NullPointerException.class, () -> TensorBuffers.of(null, "w", comm));
         });
+  }
+
+  @Test
+  void whatIsMissingIsNamed() throws Exception {
+    TwoRanks.one(
+        (comm, stream) -> {
+          Tensor tensor = full(1, torch.ScalarType.Float, 4);
+          assertEquals("tensor", missing(() -> TensorBuffers.of(null, "w", comm)));
+          assertEquals("name", missing(() -> TensorBuffers.of(tensor, null, comm)));
+          assertEquals("comm", missing(() -> TensorBuffers.of(tensor, "w", null)));
+        });
+  }
+
+  private static String missing(Executable call) {
+    return assertThrows(NullPointerException.class, call).getMessage();
   }
 
   @Test
