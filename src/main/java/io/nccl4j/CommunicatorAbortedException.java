@@ -7,6 +7,9 @@ package io.nccl4j;
 public class CommunicatorAbortedException extends NcclException {
   private static final long serialVersionUID = 1;
 
+  /** The communicator that was aborted. */
+  private final String communicator;
+
   /**
    * Describes one wait that an abort ended.
    *
@@ -16,5 +19,11 @@ public class CommunicatorAbortedException extends NcclException {
    */
   public CommunicatorAbortedException(String function, String communicator) {
     super(function, Result.INVALID_USAGE.code(), communicator + " was aborted", "");
+    this.communicator = communicator;
+  }
+
+  /** {@return the communicator that was aborted, as {@link Communicator#toString} gives it} */
+  public final String communicator() {
+    return communicator;
   }
 }

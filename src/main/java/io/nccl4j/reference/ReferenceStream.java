@@ -248,9 +248,8 @@ public final class ReferenceStream extends Stream {
    */
   private static NcclException retold(NcclException first) {
     NcclException told =
-        first instanceof CommunicatorAbortedException
-            ? new CommunicatorAbortedException(
-                first.function(), first.text().replace(" was aborted", ""))
+        first instanceof CommunicatorAbortedException abort
+            ? new CommunicatorAbortedException(abort.function(), abort.communicator())
             : NcclException.of(first.function(), first.code(), first.text(), first.lastError());
     told.initCause(first);
     return told;

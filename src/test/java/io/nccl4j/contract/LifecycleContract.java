@@ -317,6 +317,34 @@ abstract class LifecycleContract {
   }
 
   @Test
+  void eachWhoWaitedIsToldOfAnAbortByAnExceptionOfItsOwnThatNamesTheCommunicator()
+      throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest(), "what was aborted is gone")) {
+      List<CompletableFuture<Void>> stages = new ArrayList<>();
+      for (int i = 0; i < 3; i++) {
+        stages.add(stuck.stream().completion().toCompletableFuture());
+      }
+      stuck.comm().abort();
+      List<Throwable> told = new ArrayList<>();
+      for (CompletableFuture<Void> stage : stages) {
+        told.add(
+            assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS))
+                .getCause());
+      }
+      told.add(assertThrows(CommunicatorAbortedException.class, stuck.stream()::synchronize));
+      for (Throwable one : told) {
+        assertEquals(
+            stuck.comm().toString(),
+            assertInstanceOf(CommunicatorAbortedException.class, one).communicator());
+        assertTrue(one.getMessage().contains(stuck.comm() + " was aborted"), one::toString);
+        // Whoever meets several suppresses one in the other, which is refused of one and the same.
+        told.stream().filter(another -> another != one).forEach(one::addSuppressed);
+        assertEquals(told.size() - 1, one.getSuppressed().length);
+      }
+    }
+  }
+
+  @Test
   void anAbortIsToldOnceAlsoWhereNothingWasStuck() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);

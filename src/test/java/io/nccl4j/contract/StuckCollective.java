@@ -26,8 +26,13 @@ final class StuckCollective implements AutoCloseable {
   }
 
   static StuckCollective start(BackendUnderTest underTest) {
+    return start(underTest, "");
+  }
+
+  /** Starts one whose communicator has a name. */
+  static StuckCollective start(BackendUnderTest underTest, String name) {
     assumeTrue(underTest.maxRanks() > 1, "needs two ranks");
-    Ranks ranks = Ranks.of(underTest, 2, underTest.config().withBlocking(false));
+    Ranks ranks = Ranks.of(underTest, 2, underTest.config().withBlocking(false).withName(name));
     ranks.each(
         rank -> {
           Buffer warm = rank.ints(1, 2, 3, 4);
