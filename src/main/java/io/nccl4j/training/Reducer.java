@@ -480,7 +480,7 @@ public abstract sealed class Reducer implements AutoCloseable
       if (communicator.open()) {
         await(communicator, stream);
       }
-    } catch (RuntimeException cause) {
+    } catch (Throwable cause) {
       resources.closeAfter(cause);
       throw cause;
     }

@@ -14,22 +14,15 @@ final class Resources {
     return resource;
   }
 
-  /** Gives back everything; the first failure comes out, later ones are suppressed in it. */
+  /** Gives back everything; the first failure comes out, each later one suppressed in the last. */
   void close() {
-    RuntimeException first = null;
     while (!closings.isEmpty()) {
       try {
         closings.pop().run();
-      } catch (RuntimeException failure) {
-        if (first == null) {
-          first = failure;
-        } else if (first != failure) {
-          first.addSuppressed(failure);
-        }
+      } catch (Throwable failure) {
+        closeAfter(failure);
+        throw failure;
       }
-    }
-    if (first != null) {
-      throw first;
     }
   }
 
@@ -37,7 +30,7 @@ final class Resources {
   void closeAfter(Throwable failure) {
     try {
       close();
-    } catch (RuntimeException another) {
+    } catch (Throwable another) {
       if (another != failure) {
         failure.addSuppressed(another);
       }

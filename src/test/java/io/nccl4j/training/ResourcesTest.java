@@ -1,0 +1,74 @@
+package io.nccl4j.training;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+
+/** What was made is given back, whatever fails on the way. */
+class ResourcesTest {
+  private final List<String> closed = new ArrayList<>();
+  private final Resources resources = new Resources();
+
+  private void add(String name, Throwable failure) {
+    resources.add(
+        name,
+        resource -> {
+          closed.add(resource);
+          if (failure instanceof Error error) {
+            throw error;
+          }
+          if (failure instanceof RuntimeException exception) {
+            throw exception;
+          }
+        });
+  }
+
+  @Test
+  void everythingIsGivenBackOnceInReverseOrder() {
+    add("stream", null);
+    add("event", null);
+    add("buffer", null);
+    resources.close();
+    resources.close();
+    assertEquals(List.of("buffer", "event", "stream"), closed);
+  }
+
+  @Test
+  void theFirstFailureComesOutAndKeepsTheLaterOnesWhateverTheirKind() {
+    RuntimeException last = new IllegalStateException("stream");
+    Error first = new OutOfMemoryError("buffer");
+    add("stream", last);
+    add("event", null);
+    add("buffer", first);
+    assertSame(first, assertThrows(OutOfMemoryError.class, resources::close));
+    assertArrayEquals(new Throwable[] {last}, first.getSuppressed());
+    assertEquals(List.of("buffer", "event", "stream"), closed);
+  }
+
+  @Test
+  void oneFailureOfSeveralResourcesIsNoReasonToStop() {
+    RuntimeException gone = new IllegalStateException("device is gone");
+    add("stream", gone);
+    add("event", gone);
+    add("buffer", gone);
+    assertSame(gone, assertThrows(IllegalStateException.class, resources::close));
+    assertEquals(List.of("buffer", "event", "stream"), closed);
+    assertEquals(0, gone.getSuppressed().length);
+  }
+
+  @Test
+  void theCauseOfTheClosingKeepsWhatFailsInIt() {
+    RuntimeException refused = new IllegalStateException("pending");
+    Error cause = new StackOverflowError();
+    add("stream", null);
+    add("buffer", refused);
+    resources.closeAfter(cause);
+    assertArrayEquals(new Throwable[] {refused}, cause.getSuppressed());
+    assertEquals(List.of("buffer", "stream"), closed);
+  }
+}
