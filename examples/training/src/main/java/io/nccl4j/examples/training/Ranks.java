@@ -8,9 +8,14 @@ import io.nccl4j.rendezvous.Launch;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
+import org.bytedeco.javacpp.Loader;
 import org.bytedeco.pytorch.global.torch;
 import picocli.CommandLine;
 import picocli.CommandLine.Model.CommandSpec;
@@ -109,16 +114,39 @@ abstract class Ranks implements Callable<Integer> {
     return new Processes(spec.name(), 1, GRACE, System.err).run(ranks, command, null);
   }
 
-  private int join(Launch launch) {
+  private int join(Launch launch) throws IOException {
     if (child) {
       Processes.endWithParent();
     }
+    loadTorch();
     int here = launch.localSize().orElse(launch.size());
     torch.set_num_threads(Math.max(1, Runtime.getRuntime().availableProcessors() / here));
     try (Backend opened = open();
         Rendezvous rendezvous = launch.rendezvous(MEETING);
         Communicator comm = rendezvous.communicator(opened, CommunicatorConfig.defaults())) {
       return run(comm);
+    }
+  }
+
+  /**
+   * Loads PyTorch; the first time one process alone. JavaCPP unpacks its libraries one by one and
+   * loads each, so that one process may load what needs a library that another is still writing.
+   */
+  private static void loadTorch() throws IOException {
+    Path folder = Loader.getCacheDir().toPath();
+    String jar = torch.class.getProtectionDomain().getCodeSource().getLocation().getPath();
+    Path unpacked = folder.resolve(Path.of(jar).getFileName() + ".unpacked");
+    if (Files.exists(unpacked)) {
+      Loader.load(torch.class);
+      return;
+    }
+    Path lock = folder.resolve("nccl4j.lock");
+    try (FileChannel channel =
+        FileChannel.open(lock, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+      // Closing the channel lets go of it.
+      channel.lock();
+      Loader.load(torch.class);
+      Files.write(unpacked, new byte[0]);
     }
   }
 

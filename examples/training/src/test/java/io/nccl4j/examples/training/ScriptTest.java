@@ -1,0 +1,113 @@
+package io.nccl4j.examples.training;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.spi.ToolProvider;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The script in a clone that is built, as its user runs it first: no library is unpacked yet. */
+class ScriptTest {
+  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
+
+  /** What the script looks at to see whether the build is older than its sources. */
+  private static final List<String> SOURCES =
+      List.of(
+          "pom.xml",
+          "bindings",
+          "src",
+          "adapters",
+          "examples/pom.xml",
+          "examples/training",
+          "examples/quantities",
+          "examples/plots");
+
+  @TempDir Path clone;
+
+  @BeforeEach
+  void makeAClone() throws IOException {
+    Path built = Files.createDirectories(clone.resolve("examples/target/run-training.built"));
+    Files.createSymbolicLink(built.resolveSibling("run-training"), built.getFileName());
+    for (String source : SOURCES) {
+      Files.createSymbolicLink(clone.resolve(source), ROOT.resolve(source));
+    }
+    // A script looks for the rest beside itself, and not beside what it links to.
+    for (String script :
+        List.of("scripts/ddp-simple", "scripts/lib/java.sh", "scripts/lib/training.sh")) {
+      Files.createDirectories(clone.resolve(script).getParent());
+      Files.copy(ROOT.resolve(script), clone.resolve(script));
+    }
+    Path modules = Files.createDirectory(built.resolve("training"));
+    for (Path module : modules()) {
+      if (Files.isRegularFile(module)) {
+        Files.createSymbolicLink(modules.resolve(module.getFileName()), module);
+      } else {
+        pack(module, modules.resolve(module.getParent().getParent().getFileName() + ".jar"));
+      }
+    }
+    Files.writeString(built.resolve("java-home"), System.getProperty("java.home") + "\n");
+  }
+
+  private static void pack(Path classes, Path jar) {
+    ToolProvider tool = ToolProvider.findFirst("jar").orElseThrow();
+    String[] arguments = {"--create", "--file", jar.toString(), "-C", classes.toString(), "."};
+    assertEquals(0, tool.run(System.out, System.err, arguments));
+  }
+
+  /** JUnit warns of each. */
+  @AfterEach
+  void removeLinks() throws IOException {
+    try (Stream<Path> files = Files.walk(clone)) {
+      for (Path link : files.filter(Files::isSymbolicLink).toList()) {
+        Files.delete(link);
+      }
+    }
+  }
+
+  /** Returns this test's own modules, and the jars of native libraries, which are modules too. */
+  private static List<Path> modules() {
+    Stream<String> natives =
+        paths("java.class.path").filter(path -> path.endsWith("linux-x86_64.jar"));
+    return Stream.concat(paths("jdk.module.path"), natives).map(Path::of).distinct().toList();
+  }
+
+  private static Stream<String> paths(String property) {
+    return Stream.of(System.getProperty(property).split(File.pathSeparator));
+  }
+
+  @Test
+  void fourRanksUnpackPyTorchAndAverageTheirGradients() throws Exception {
+    Path out = clone.resolve("out");
+    Process process =
+        new ProcessBuilder(
+                clone.resolve("scripts/ddp-simple").toString(),
+                "--backend",
+                "reference",
+                "--procs",
+                "4")
+            .directory(clone.toFile())
+            .redirectErrorStream(true)
+            .redirectOutput(out.toFile())
+            .start();
+    assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
+    assertEquals(
+        """
+        rank 0 of 4: its gradient was 0.0 and came back as 10.5
+        rank 1 of 4: its gradient was 7.0 and came back as 10.5
+        rank 2 of 4: its gradient was 14.0 and came back as 10.5
+        rank 3 of 4: its gradient was 21.0 and came back as 10.5
+        """,
+        Files.readString(out));
+    assertEquals(0, process.exitValue());
+  }
+}
