@@ -8,7 +8,9 @@ import io.nccl4j.pytorch.TensorBuffers;
 import io.nccl4j.training.GradientReducer;
 import io.nccl4j.training.Parameter;
 import io.nccl4j.training.ReducerConfig;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
 import java.util.Map;
 import org.bytedeco.javacpp.Pointer;
@@ -29,7 +31,10 @@ import org.bytedeco.pytorch.global.torch;
 final class DataParallel implements AutoCloseable {
   private final Communicator comm;
   private final Stream compute;
-  private final List<Buffer> values = new ArrayList<>();
+
+  /** What gives back what was taken, the last first. */
+  private final Deque<Runnable> undo = new ArrayDeque<>();
+
   private final GradientReducer reducer;
   private final List<Hooked> hooked = new ArrayList<>();
   private volatile RuntimeException failure;
@@ -38,13 +43,7 @@ final class DataParallel implements AutoCloseable {
    * A parameter whose gradient lies in a bucket. The engine refers to node and mark, but does not
    * own them.
    */
-  private record Hooked(Tensor parameter, Tensor gradient, Node accumulates, Mark mark, long key) {
-    void release() {
-      accumulates.del_post_hook(key);
-      // The bucket's memory goes with the reducer.
-      parameter.mutable_grad().put(new Tensor());
-    }
-  }
+  private record Hooked(Tensor gradient, Node accumulates, Mark mark) {}
 
   /**
    * Gives every rank rank 0's parameters, and takes over their gradients.
@@ -59,33 +58,43 @@ final class DataParallel implements AutoCloseable {
         comm.backend().platform() == Platform.CUDA
             ? TensorBuffers.currentStream(comm)
             : comm.newStream();
+    undo.push(compute::close);
     try {
       List<Parameter> registered = new ArrayList<>();
       parameters.forEach((name, tensor) -> registered.add(register(name, tensor)));
       reducer = GradientReducer.open(comm, registered, config, compute);
+      undo.push(reducer::close);
       for (Parameter parameter : registered) {
         hooked.add(hook(parameters.get(parameter.name()), parameter));
       }
+      undo.push(compute::synchronize);
     } catch (RuntimeException | Error cause) {
-      values.forEach(Buffer::close);
-      compute.close();
+      try {
+        close();
+      } catch (RuntimeException | Error second) {
+        cause.addSuppressed(second);
+      }
       throw cause;
     }
   }
 
   private Parameter register(String name, Tensor tensor) {
     Buffer value = TensorBuffers.of(tensor, name, comm);
-    values.add(value);
+    undo.push(value::close);
     return Parameter.of(name, value);
   }
 
   private Hooked hook(Tensor tensor, Parameter parameter) {
     Tensor gradient = view(reducer.gradient(parameter), tensor);
     tensor.mutable_grad().put(gradient);
+    // The bucket's memory goes with the reducer.
+    undo.push(() -> tensor.mutable_grad().put(new Tensor()));
     // The node that adds to a parameter's gradient is where any use of the parameter leads to.
     Node accumulates = tensor.view_as(tensor).grad_fn().next_edge(0).function();
     Mark mark = new Mark(parameter);
-    return new Hooked(tensor, gradient, accumulates, mark, accumulates.add_post_hook(mark));
+    long key = accumulates.add_post_hook(mark);
+    undo.push(() -> accumulates.del_post_hook(key));
+    return new Hooked(gradient, accumulates, mark);
   }
 
   /** What the engine calls when it has accumulated a gradient. */
@@ -159,12 +168,23 @@ final class DataParallel implements AutoCloseable {
     hooked.forEach(each -> each.gradient().zero_());
   }
 
+  /** Gives everything back, even where some of it fails; the first failure comes out. */
   @Override
   public void close() {
-    compute.synchronize();
-    hooked.forEach(Hooked::release);
-    reducer.close();
-    values.forEach(Buffer::close);
-    compute.close();
+    RuntimeException first = null;
+    while (!undo.isEmpty()) {
+      try {
+        undo.pop().run();
+      } catch (RuntimeException e) {
+        if (first == null) {
+          first = e;
+        } else {
+          first.addSuppressed(e);
+        }
+      }
+    }
+    if (first != null) {
+      throw first;
+    }
   }
 }

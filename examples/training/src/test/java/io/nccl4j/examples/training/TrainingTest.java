@@ -12,6 +12,7 @@ import java.nio.file.Path;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -169,6 +170,58 @@ class TrainingTest {
           assertFalse(w.grad().defined(), "its memory is gone");
           w.mul(new Scalar(3f)).sum().backward();
           assertEquals(3, w.grad().item_float());
+          return null;
+        });
+  }
+
+  @Test
+  void allIsGivenBackEvenIfSomeOfItFails() throws Exception {
+    RankThreads.run(
+        1,
+        comm -> {
+          Tensor w = Tensor.create(new float[] {5}, 1);
+          w.set_requires_grad(true);
+          DataParallel model = new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults());
+          model.compute().close();
+          assertThrows(IllegalStateException.class, model::close);
+          assertFalse(w.grad().defined(), "its memory is gone");
+          String closed = assertThrows(IllegalStateException.class, model::finish).getMessage();
+          assertTrue(closed.startsWith("reducer is closed: "), closed);
+          model.close();
+          return null;
+        });
+  }
+
+  /** A tensor whose gradient nobody can be told of. */
+  private static final class Unhookable extends Tensor {
+    Unhookable(Tensor tensor) {
+      super(tensor);
+    }
+
+    @Override
+    public Tensor view_as(Tensor other) {
+      throw new IllegalStateException("no view of this");
+    }
+  }
+
+  @Test
+  void aParameterThatCannotBeHookedLeavesAllToThemselves() throws Exception {
+    RankThreads.run(
+        1,
+        comm -> {
+          Map<String, Tensor> parameters = new LinkedHashMap<>();
+          parameters.put("w", Tensor.create(new float[] {5}, 1));
+          parameters.put("v", new Unhookable(Tensor.create(new float[] {7}, 1)));
+          parameters.values().forEach(tensor -> tensor.set_requires_grad(true));
+          assertEquals(
+              "no view of this",
+              assertThrows(
+                      IllegalStateException.class,
+                      () -> new DataParallel(comm, parameters, ReducerConfig.defaults()))
+                  .getMessage());
+          for (Tensor tensor : parameters.values()) {
+            assertFalse(tensor.grad().defined(), "its memory is gone");
+          }
           return null;
         });
   }
