@@ -4,6 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.examples.quantities.ByteSize;
+import io.nccl4j.examples.quantities.OptionValue;
 import io.nccl4j.pytorch.TensorBuffers;
 import io.nccl4j.training.ReducerConfig;
 import java.nio.file.Files;
@@ -16,10 +17,12 @@ import org.bytedeco.pytorch.SGDOptions;
 import org.bytedeco.pytorch.Tensor;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
+import picocli.CommandLine.TypeConversionException;
 
 /** Trains three linear layers on all ranks, each with its part of every batch. */
 @Command(
     name = "ddp-example",
+    customSynopsis = "scripts/ddp-example [--procs N] [--backend NAME] [more options]",
     sortOptions = false,
     description =
         "Trains three linear layers with stochastic gradient descent, each rank on its rows of the batch, and prints the"
@@ -121,7 +124,22 @@ public final class DdpExample extends Ranks {
     if (trace != null && !Files.isDirectory(trace)) {
       throw refused("--trace is " + trace + "; it must be a folder that is there");
     }
+    for (int rank = 0; trace != null && rank < ranks; rank++) {
+      checkWritable(recordingOf(rank));
+    }
     settings();
+  }
+
+  private Path recordingOf(int rank) {
+    return trace.resolve("rank" + rank + ".jfr");
+  }
+
+  private void checkWritable(Path recording) {
+    try {
+      OptionValue.output(recording.toString());
+    } catch (TypeConversionException e) {
+      throw refused("--trace: " + e.getMessage());
+    }
   }
 
   private void checkPositive(int value, String option) {
@@ -165,7 +183,7 @@ public final class DdpExample extends Ranks {
             }
           });
       if (tape != null) {
-        tape.write(trace.resolve("rank" + comm.rank() + ".jfr"));
+        tape.write(recordingOf(comm.rank()));
       }
     }
     return 0;

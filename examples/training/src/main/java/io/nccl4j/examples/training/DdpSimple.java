@@ -20,6 +20,7 @@ import picocli.CommandLine.Command;
 /** One parameter, one step: what data-parallel training does, small enough to check by hand. */
 @Command(
     name = "ddp-simple",
+    customSynopsis = "scripts/ddp-simple [--procs N] [--backend NAME]",
     description =
         "Averages one gradient over all ranks. The parameter w is 5, the loss of rank r is w * 7 * r, so its gradient"
             + " is 7 * r; with two ranks 0 and 7, which come back as 3.5 on both.")

@@ -82,7 +82,10 @@ abstract class Ranks implements Callable<Integer> {
         (failure, of, parsed) -> {
           String message = failure.getMessage() == null ? failure.toString() : failure.getMessage();
           of.getErr().println(of.getCommandName() + ": " + message);
-          return Processes.FAILED;
+          // Such as a launcher's variables that contradict each other.
+          return failure instanceof IllegalArgumentException
+              ? CommandLine.ExitCode.USAGE
+              : Processes.FAILED;
         });
     System.exit(line.execute(args));
   }

@@ -118,14 +118,43 @@ class CommandTest {
         "--size 0 | --size is 0; it must be 1 or more",
         "--rate -1 | --rate is -1.0; it must be positive",
         "--bucket much | --bucket: 'much' is no size",
-        "--bucket 0 | --bucket: '0' is too small; a bucket has a byte",
-        "--trace /nowhere | --trace is /nowhere; it must be a folder that is there"
+        "--bucket 0 | --bucket: '0' is too small; a bucket has a byte"
       })
   void whatCannotBeIsRefusedBeforeAnythingStarts(String args, String message) throws Exception {
-    Ended ended = run("DdpExample", Map.of(), args.split(" ", -1));
+    assertRefused(message, args.split(" ", -1));
+  }
+
+  private void assertRefused(String message, String... args) throws Exception {
+    Ended ended = run("DdpExample", Map.of(), args);
     assertEquals(2, ended.status());
     assertTrue(ended.err().startsWith(message), ended.err());
+    assertTrue(ended.err().contains("Usage: scripts/ddp-example [--procs N]"), ended.err());
     assertEquals("", ended.out());
+  }
+
+  @Test
+  void aFolderForTracesThatIsNotThereIsRefusedBeforeAnythingStarts() throws Exception {
+    String absent = folder.resolve("absent").toString();
+    assertRefused(
+        "--trace is " + absent + "; it must be a folder that is there", "--trace", absent);
+  }
+
+  @Test
+  void aTraceThatCannotBeWrittenIsRefusedBeforeAnythingStarts() throws Exception {
+    Path taken = Files.createDirectory(folder.resolve("rank1.jfr"));
+    assertRefused(
+        "--trace: '" + taken + "' cannot be written: it is a folder", "--trace", folder.toString());
+  }
+
+  @Test
+  void contradictingVariablesOfLaunchersAreToldInOneLine() throws Exception {
+    Ended ended =
+        run("DdpSimple", Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2"));
+    assertEquals(2, ended.status());
+    assertTrue(
+        ended.err().startsWith("ddp-simple: RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1"),
+        ended.err());
+    assertEquals(1, ended.err().lines().count(), ended.err());
   }
 
   @Test
