@@ -249,7 +249,8 @@ public final class Buffer implements AutoCloseable {
    * @param count how many elements there are; 0 or more
    * @param device the CUDA device that the memory belongs to, as numbered in this process
    * @param release runs once, when the buffer was closed and no stream uses it any more: in the
-   *     thread that closes it, or in the one that finds the last of its streams past it
+   *     thread that closes it, which gets what it throws, or in the one that finds the last of its
+   *     streams past it, where that is logged
    * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
@@ -268,7 +269,8 @@ public final class Buffer implements AutoCloseable {
    * @param type the type of the elements
    * @param count how many elements there are; 0 or more
    * @param release runs once, when the buffer was closed and no stream uses it any more: in the
-   *     thread that closes it, or in the one that finds the last of its streams past it
+   *     thread that closes it, which gets what it throws, or in the one that finds the last of its
+   *     streams past it, where that is logged
    * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
@@ -286,7 +288,8 @@ public final class Buffer implements AutoCloseable {
    * @param count how many elements there are; 0 or more
    * @param device the reference backend's device that may use it, or {@link #ANY_DEVICE}
    * @param release runs once, when the buffer was closed and no stream uses it any more: in the
-   *     thread that closes it, or in the one that finds the last of its streams past it
+   *     thread that closes it, which gets what it throws, or in the one that finds the last of its
+   *     streams past it, where that is logged
    * @return the buffer, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range
    */
@@ -723,7 +726,7 @@ public final class Buffer implements AutoCloseable {
     while (use != null && !use.progress.awaitsCollective() && !use.progress.stream().captured()) {
       try {
         use.progress.stream().drainCopies();
-      } catch (NcclException | CudaException failure) {
+      } catch (RuntimeException | Error failure) {
         owner.releaseWhenUnused();
         throw failure;
       }

@@ -98,8 +98,9 @@ final class Progress {
   private void run(Runnable action) {
     try {
       action.run();
-    } catch (NcclException | CudaException e) {
+    } catch (RuntimeException | Error e) {
       // Whoever waits for the stream has not asked for this; whoever closed the buffer was told.
+      // Callers' code is among it, and what fails there must not keep other memory.
       LogManager.getLogger(Progress.class)
           .warn("{}: what was closed too early could not be given back", stream, e);
     }

@@ -1,9 +1,12 @@
 package io.nccl4j;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.foreign.Arena;
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -42,6 +45,36 @@ class ProgressTest {
     buffer.usedBy(progress, early);
     progress.passed(early);
     assertThrows(IllegalStateException.class, buffer::close, "the later use is pending");
+  }
+
+  @Test
+  void memoryThatCannotBeGivenBackConcernsNeitherWhoWaitsNorOtherMemory() {
+    List<String> givenBack = new ArrayList<>();
+    try (Arena arena = Arena.ofShared()) {
+      Buffer bad = foreign(arena, () -> refuse("bad"));
+      Buffer good = foreign(arena, () -> givenBack.add("good"));
+      for (Buffer each : List.of(bad, good)) {
+        ranks.getFirst().allReduce(each, each, ReduceOp.SUM, stream);
+        assertThrows(IllegalStateException.class, each::close, "it is pending");
+      }
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      stream.synchronize();
+      assertEquals(List.of("good"), givenBack);
+    }
+  }
+
+  private static Buffer foreign(Arena arena, Runnable release) {
+    return Buffer.ofHostSegment(
+        arena.allocate(DataType.INT32.bytes(), DataType.INT32.bytes()),
+        DataType.INT32,
+        1,
+        Buffer.ANY_DEVICE,
+        release);
+  }
+
+  private static void refuse(String what) {
+    throw new IllegalStateException(what);
   }
 
   @Test
