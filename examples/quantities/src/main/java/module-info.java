@@ -1,6 +1,6 @@
 /**
- * What the examples' command lines have in common: sizes and the like, and several processes of one
- * command.
+ * What the examples' command lines have in common: how they end, sizes and the like, and several
+ * processes of one command.
  */
 module io.nccl4j.examples.quantities {
   requires transitive info.picocli;

@@ -1,24 +1,13 @@
 package io.nccl4j.examples.explain;
 
+import io.nccl4j.examples.quantities.Commands;
+import io.nccl4j.examples.quantities.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.util.List;
-import picocli.CommandLine;
-import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
 public final class Explain {
-  /** Explained. */
-  static final int OK = 0;
-
-  /** The page cannot be written. */
-  static final int FAILED = 1;
-
-  /** The command line asks for what cannot be. */
-  static final int BAD_ARGUMENTS = 2;
-
   private final PrintStream out;
   private final PrintStream err;
 
@@ -35,46 +24,29 @@ public final class Explain {
 
   /** Runs the command and ends the process with its status. */
   public static void main(String[] args) {
-    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    int status = new Explain(out, System.err).run(args);
-    out.flush();
-    System.exit(status);
+    Commands.exit((out, err) -> new Explain(out, err).run(args));
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags);
-    try {
-      commandLine.parseArgs(args);
-      if (flags.help) {
-        commandLine.usage(out);
-        return OK;
-      }
-      explain(flags);
-      return OK;
-    } catch (ParameterException | IllegalArgumentException e) {
-      err.println("explain: " + e.getMessage() + "; scripts/explain --help says what is allowed");
-      return BAD_ARGUMENTS;
-    } catch (IOException e) {
-      err.println("explain: cannot write " + flags.html + ": " + e);
-      return FAILED;
-    }
+    return Commands.of(flags, () -> explain(flags), out, err).execute(args);
   }
 
-  private void explain(Flags flags) throws IOException {
+  private int explain(Flags flags) throws IOException {
     List<Algorithm> algorithms =
         flags.algorithm == null ? List.of(Algorithm.values()) : List.of(flags.algorithm);
     List<Telling> tellings =
         algorithms.stream().map(algorithm -> Telling.of(algorithm, flags)).toList();
     if (flags.html != null) {
-      Files.writeString(flags.html, HtmlPage.of(tellings));
+      OutputFile.write(flags.html, HtmlPage.of(tellings));
       out.println(flags.html);
-      return;
+      return Commands.OK;
     }
     for (Telling telling : tellings) {
       TextReport.write(telling, out);
       out.println();
     }
+    return Commands.OK;
   }
 }

@@ -1,6 +1,5 @@
 package io.nccl4j.examples.explain;
 
-import io.nccl4j.examples.quantities.ByteSize;
 import io.nccl4j.examples.quantities.OptionValue;
 import io.nccl4j.schedule.Protocol;
 import java.nio.file.Path;
@@ -102,12 +101,6 @@ final class Flags {
       description = "write one self-contained page that plays the steps, instead of text")
   Path html;
 
-  @Option(
-      names = {"-h", "--help"},
-      usageHelp = true,
-      description = "print this")
-  boolean help;
-
   private static final class Collective implements ITypeConverter<String> {
     @Override
     public String convert(String text) {
@@ -149,12 +142,7 @@ final class Flags {
   private static final class Size implements ITypeConverter<Long> {
     @Override
     public Long convert(String text) {
-      long bytes = OptionValue.parsed(text, ByteSize::parse);
-      if (bytes < Algorithm.ELEMENT_BYTES || bytes % Algorithm.ELEMENT_BYTES != 0) {
-        throw new TypeConversionException(
-            "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");
-      }
-      return bytes;
+      return OptionValue.float32Bytes(text);
     }
   }
 }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.examples.browser.HeadlessBrowser;
 import io.nccl4j.examples.browser.HeadlessBrowser.Visit;
+import io.nccl4j.examples.quantities.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -44,7 +45,7 @@ class ExplainTest {
 
   @Test
   void theToyRingSendsWhatTheFormulaSays() {
-    assertEquals(Explain.OK, run("all_reduce", "--algo", "ring", "--ranks", "4"));
+    assertEquals(Commands.OK, run("all_reduce", "--algo", "ring", "--ranks", "4"));
     assertTrue(lines().contains("bytes sent, in parts of the data; 2(n-1)/n is 1.500"));
     assertTrue(
         lines().stream().anyMatch(line -> line.matches("rank 2 +96  1\\.500")), lines()::toString);
@@ -54,7 +55,7 @@ class ExplainTest {
   @Test
   void realSizesNameTheirElements() {
     assertEquals(
-        Explain.OK,
+        Commands.OK,
         run("all_reduce", "--algo", "ring", "--ranks", "2", "--size", "1M", "--channels", "1"));
     assertTrue(lines().contains("loop 0, slice 1, step 0"));
     assertTrue(
@@ -64,7 +65,7 @@ class ExplainTest {
   @Test
   void theRanksMayStandInAnotherOrder() {
     assertEquals(
-        Explain.OK, run("all_reduce", "--algo", "ring", "--ranks", "3", "--order", "0,2,1"));
+        Commands.OK, run("all_reduce", "--algo", "ring", "--ranks", "3", "--order", "0,2,1"));
     assertTrue(lines().contains("rank 0 sends its own chunk 2 to rank 2"), lines()::toString);
   }
 
@@ -86,7 +87,7 @@ class ExplainTest {
           """)
   void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
     String[] args = arguments.isEmpty() ? new String[0] : arguments.split(" ");
-    assertEquals(Explain.BAD_ARGUMENTS, run(args));
+    assertEquals(Commands.BAD_ARGUMENTS, run(args));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
   }
@@ -95,7 +96,7 @@ class ExplainTest {
   void aFolderThatIsMissingIsToldByItsName() {
     Path missing = folder.resolve("none");
     Path file = missing.resolve("page.html");
-    assertEquals(Explain.BAD_ARGUMENTS, run("all_reduce", "--html", file.toString()));
+    assertEquals(Commands.BAD_ARGUMENTS, run("all_reduce", "--html", file.toString()));
     assertEquals(
         "explain: Invalid value for option '--html': '%s' cannot be written: there is no folder '%s'; scripts/explain --help says what is allowed"
             .formatted(file, missing),
@@ -104,14 +105,14 @@ class ExplainTest {
 
   @Test
   void oneRankIsNotSeveral() {
-    assertEquals(Explain.OK, run("all_reduce", "--ranks", "1", "--algo", "ring"));
+    assertEquals(Commands.OK, run("all_reduce", "--ranks", "1", "--algo", "ring"));
     assertEquals("all_reduce, ring, 1 rank, 16 bytes each (4 float32)", lines().getFirst());
   }
 
   @Test
   void thePageNeedsNothingElse() throws IOException {
     Path page = folder.resolve("page.html");
-    assertEquals(Explain.OK, run("all_reduce", "--html", page.toString()));
+    assertEquals(Commands.OK, run("all_reduce", "--html", page.toString()));
     String html = Files.readString(page).replace("http://www.w3.org/2000/svg", "");
     assertFalse(html.contains("http"), "a reference to somewhere else");
     assertFalse(html.contains("src="), "a reference to another file");
@@ -146,7 +147,7 @@ class ExplainTest {
   @ValueSource(ints = {1, 2, 5})
   void aBrowserPlaysThePage(int ranks) throws IOException, InterruptedException {
     String[] args = {"all_reduce", "--ranks", "" + ranks, "--html", "" + folder.resolve("a.html")};
-    assertEquals(Explain.OK, run(args));
+    assertEquals(Commands.OK, run(args));
     Visit visit =
         HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PLAY);
     assertEquals(new Visit(played(args), List.of(), List.of()), visit);
@@ -184,7 +185,7 @@ class ExplainTest {
   @Test
   void aLinkOpensAStepOfAView() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
-    assertEquals(Explain.OK, run("all_reduce", "--html", page.toString()));
+    assertEquals(Commands.OK, run("all_reduce", "--html", page.toString()));
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(page, "2.1", HeadlessBrowser.DESK, "return document.body.innerText");
@@ -203,7 +204,7 @@ class ExplainTest {
     Path page = folder.resolve("page.html");
     List<String> args = new ArrayList<>(List.of("all_reduce", "--html", page.toString()));
     args.addAll(List.of(arguments.split(" ")));
-    assertEquals(Explain.OK, run(args.toArray(String[]::new)), err::toString);
+    assertEquals(Commands.OK, run(args.toArray(String[]::new)), err::toString);
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(

@@ -1,7 +1,7 @@
 package io.nccl4j.examples.plots;
 
+import io.nccl4j.examples.quantities.OutputFile;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
@@ -28,6 +28,6 @@ public final class Picture {
     if (drawn.isEmpty()) {
       throw new IOException("nothing is there to be drawn");
     }
-    Files.write(file, Drawing.of(drawn, file));
+    OutputFile.write(file, Drawing.of(drawn, file));
   }
 }

@@ -26,10 +26,10 @@ public final class OptionValue {
    * @throws TypeConversionException if it is something else
    */
   public static int whole(String text, int least, int most) {
-    if (text.matches("-?[0-9]{1,9}")) {
-      int number = Integer.parseInt(text);
+    if (text.matches("-?[0-9]{1,10}")) {
+      long number = Long.parseLong(text);
       if (number >= least && number <= most) {
-        return number;
+        return (int) number;
       }
     }
     throw new TypeConversionException(
@@ -75,6 +75,21 @@ public final class OptionValue {
     } catch (IllegalArgumentException e) {
       throw new TypeConversionException(e.getMessage());
     }
+  }
+
+  /**
+   * {@return a size in bytes that float32s fill, at least one}
+   *
+   * @param text the value
+   * @throws TypeConversionException if it is something else
+   */
+  public static long float32Bytes(String text) {
+    long bytes = parsed(text, ByteSize::parse);
+    if (bytes < Float.BYTES || bytes % Float.BYTES != 0) {
+      throw new TypeConversionException(
+          "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");
+    }
+    return bytes;
   }
 
   /**
@@ -154,6 +169,17 @@ public final class OptionValue {
     @Override
     public Long convert(String text) {
       return parsed(text, ByteSize::parse);
+    }
+  }
+
+  /** Takes any file to be written; see {@link #output}. */
+  public static final class Output implements ITypeConverter<Path> {
+    /** For picocli. */
+    public Output() {}
+
+    @Override
+    public Path convert(String text) {
+      return output(text);
     }
   }
 

@@ -1,7 +1,6 @@
 package io.nccl4j.examples.simulate;
 
 import io.nccl4j.examples.quantities.Bandwidth;
-import io.nccl4j.examples.quantities.ByteSize;
 import io.nccl4j.examples.quantities.Latency;
 import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
@@ -120,12 +119,6 @@ final class Flags {
   @Option(names = "--json", description = "print JSON, in bytes and seconds, instead of tables")
   boolean json;
 
-  @Option(
-      names = {"-h", "--help"},
-      usageHelp = true,
-      description = "print this")
-  boolean help;
-
   private static final class Ranks implements ITypeConverter<Integer> {
     @Override
     public Integer convert(String text) {
@@ -150,11 +143,7 @@ final class Flags {
   private static final class Size implements ITypeConverter<Long> {
     @Override
     public Long convert(String text) {
-      long bytes = OptionValue.parsed(text, ByteSize::parse);
-      if (bytes < Model.ELEMENT_BYTES || bytes % Model.ELEMENT_BYTES != 0) {
-        throw new TypeConversionException(
-            "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");
-      }
+      long bytes = OptionValue.float32Bytes(text);
       if (bytes > Crossover.MOST) {
         throw new TypeConversionException("'" + text + "' is more than 64G");
       }

@@ -8,6 +8,7 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import io.nccl4j.examples.plots.Chart;
 import io.nccl4j.examples.plots.Curve;
+import io.nccl4j.examples.quantities.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -52,7 +53,7 @@ class SimulateTest {
   @Test
   void oneSizeIsATableOfAlgorithmsAndProtocols() {
     assertEquals(
-        Simulate.OK,
+        Commands.OK,
         run(
             "--ranks 4096 --size 1G --nodes 512 --intra 450GB/s --inter 50GB/s --latency 5us"
                 .split(" ")));
@@ -64,7 +65,7 @@ class SimulateTest {
 
   @Test
   void withoutASizeThereIsATableOfSizes() {
-    assertEquals(Simulate.OK, run("--ranks", "8", "--nodes", "8"));
+    assertEquals(Commands.OK, run("--ranks", "8", "--nodes", "8"));
     assertEquals(13, linesLike("\\d+ [KMG]iB +.*"));
     assertEquals(1, linesLike("ring and tree: tree first, ring from [0-9.]+ KiB \\(\\d+ bytes\\)"));
     // With a rank to a node there is nothing hierarchical.
@@ -73,28 +74,28 @@ class SimulateTest {
 
   @Test
   void oneNodeIsNotSeveral() {
-    assertEquals(Simulate.OK, run("--ranks", "2", "--channels", "1"));
+    assertEquals(Commands.OK, run("--ranks", "2", "--channels", "1"));
     assertEquals(
         "all_reduce on 2 ranks, 2 to a node (1 node), 1 channel, float32", lines().getFirst());
   }
 
   @Test
   void ranksAreSweptToAHundredThousand() {
-    assertEquals(Simulate.OK, run("--ranks", "64", "--nodes", "8", "--sweep-ranks", "100000"));
+    assertEquals(Commands.OK, run("--ranks", "64", "--nodes", "8", "--sweep-ranks", "100000"));
     assertEquals(1, linesLike("100000 +tree LL .*"));
     assertEquals(1, linesLike("8 +ring LL .*"));
   }
 
   @Test
   void theOneThatIsNotExecutedSaysSo() {
-    assertEquals(Simulate.OK, run("--ranks", "16", "--nodes", "2", "--size", "1M"));
+    assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--size", "1M"));
     assertEquals(1, linesLike("Hierarchical is .*neither NCCL nor the reference does.*"));
   }
 
   @Test
   void jsonHasEveryEstimateInBytesAndSeconds() throws IOException {
     assertEquals(
-        Simulate.OK,
+        Commands.OK,
         run("--ranks", "16", "--nodes", "2", "--size", "1M", "--sweep-ranks", "32", "--json"));
     List<Double> seconds = new ArrayList<>();
     try (JsonParser parser = new JsonFactory().createParser(out.toByteArray())) {
@@ -115,7 +116,7 @@ class SimulateTest {
   @ValueSource(strings = {"png", "PNG", "svg"})
   void aPictureIsWritten(String ending) throws IOException {
     Path file = folder.resolve("plot." + ending);
-    assertEquals(Simulate.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
+    assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
     assertEquals(file.toString(), lines().getLast());
     String begin = new String(Files.readAllBytes(file), 0, 6, StandardCharsets.ISO_8859_1);
     assertEquals(ending.equals("svg") ? "<?xml " : "\u0089PNG\r\n", begin);
@@ -175,7 +176,7 @@ class SimulateTest {
           --colour                         | Unknown option: '--colour'
           """)
   void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
-    assertEquals(Simulate.BAD_ARGUMENTS, run(arguments.split(" ")));
+    assertEquals(Commands.BAD_ARGUMENTS, run(arguments.split(" ")));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
   }
@@ -183,7 +184,7 @@ class SimulateTest {
   @Test
   void aFolderThatIsMissingIsToldByItsName() {
     Path missing = folder.resolve("none");
-    assertEquals(Simulate.BAD_ARGUMENTS, run("--plot", missing.resolve("plot.svg").toString()));
+    assertEquals(Commands.BAD_ARGUMENTS, run("--plot", missing.resolve("plot.svg").toString()));
     assertTrue(
         err.toString(StandardCharsets.UTF_8)
             .contains("cannot be written: there is no folder '" + missing + "'"),
@@ -192,7 +193,7 @@ class SimulateTest {
 
   @Test
   void helpNamesEveryOption() {
-    assertEquals(Simulate.OK, run("--help"));
+    assertEquals(Commands.OK, run("--help"));
     for (String option : List.of("--ranks", "--sweep-ranks", "--intra-latency", "--plot")) {
       assertTrue(out.toString(StandardCharsets.UTF_8).contains(option), option);
     }

@@ -1,5 +1,6 @@
 package io.nccl4j.examples.spark;
 
+import io.nccl4j.examples.quantities.OptionValue;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
@@ -96,12 +97,6 @@ final class Flags {
               + " Spark try again; not with --master local")
   Integer killAt;
 
-  @Option(
-      names = {"-h", "--help"},
-      usageHelp = true,
-      description = "print this")
-  boolean help;
-
   /** Checks what no option can check alone. */
   void check() {
     if (rows < ranks) {
@@ -147,14 +142,7 @@ final class Flags {
 
     @Override
     public Integer convert(String text) {
-      if (text.matches("[0-9]{1,10}")) {
-        long number = Long.parseLong(text);
-        if (number >= least && number <= most) {
-          return (int) number;
-        }
-      }
-      throw new TypeConversionException(
-          "'%s' is no whole number from %d to %d".formatted(text, least, most));
+      return OptionValue.whole(text, least, most);
     }
   }
 

@@ -1,26 +1,15 @@
 package io.nccl4j.examples.spark;
 
+import io.nccl4j.examples.quantities.Commands;
 import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaSparkContext;
-import picocli.CommandLine;
-import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
 public final class SparkFit {
-  /** The fits agree. */
-  static final int OK = 0;
-
-  /** Spark or a rank failed. */
-  static final int FAILED = 1;
-
-  /** The command line asks for what cannot be. */
-  static final int BAD_ARGUMENTS = 2;
-
   /** The fits differ. */
   static final int WRONG = 3;
 
@@ -40,39 +29,28 @@ public final class SparkFit {
 
   /** Runs the command and ends the process with its status. */
   public static void main(String[] args) {
-    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    int status = new SparkFit(out, System.err).run(args);
-    out.flush();
-    System.exit(status);
+    Commands.exit((out, err) -> new SparkFit(out, err).run(args));
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags);
-    try {
-      commandLine.parseArgs(args);
-      if (flags.help) {
-        commandLine.usage(out);
-        return OK;
-      }
-      flags.check();
-      return fit(flags, Cluster.settings(flags));
-    } catch (ParameterException | IllegalArgumentException e) {
-      err.println(
-          "spark-fit: " + e.getMessage() + "; scripts/spark-fit --help says what is allowed");
-      return BAD_ARGUMENTS;
-    }
+    return Commands.of(flags, () -> checkedFit(flags), out, err).execute(args);
+  }
+
+  private int checkedFit(Flags flags) {
+    flags.check();
+    return fit(flags, Cluster.settings(flags));
   }
 
   private int fit(Flags flags, SparkConf settings) {
     try (JavaSparkContext context = new JavaSparkContext(settings)) {
       context.sc().addSparkListener(new Attempts(err));
-      return fit(flags, context.sc()) ? OK : WRONG;
+      return fit(flags, context.sc()) ? Commands.OK : WRONG;
     } catch (Exception e) {
       // Whatever Spark throws: its Scala code declares nothing.
       err.println("spark-fit: " + reason(String.valueOf(e.getMessage()), settings));
-      return FAILED;
+      return Commands.FAILED;
     }
   }
 

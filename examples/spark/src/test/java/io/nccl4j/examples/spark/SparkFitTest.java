@@ -3,6 +3,7 @@ package io.nccl4j.examples.spark;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.examples.quantities.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
@@ -26,7 +27,7 @@ class SparkFitTest {
 
   private void refuses(String message, String... args) {
     err.reset();
-    assertEquals(SparkFit.BAD_ARGUMENTS, run(args), err.toString(StandardCharsets.UTF_8));
+    assertEquals(Commands.BAD_ARGUMENTS, run(args), err.toString(StandardCharsets.UTF_8));
     String told = err.toString(StandardCharsets.UTF_8);
     assertTrue(told.startsWith("spark-fit: " + message), told);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
@@ -40,12 +41,12 @@ class SparkFitTest {
     assertTrue(text.contains("largest difference of 3 ranks from one rank: "), text);
     assertTrue(text.endsWith(": all right\n"), text);
     assertEquals(3, text.lines().filter(line -> line.contains("reference 0")).count(), text);
-    assertEquals(SparkFit.OK, status);
+    assertEquals(Commands.OK, status);
   }
 
   @Test
   void moreRanksThanSlotsEndWithOneLine() {
-    assertEquals(SparkFit.FAILED, run("--master", "local[1]", "--ranks", "2"));
+    assertEquals(Commands.FAILED, run("--master", "local[1]", "--ranks", "2"));
     assertEquals(
         "spark-fit: ranks run at once, and there are 2 of them; the cluster has slots for 1\n",
         err.toString(StandardCharsets.UTF_8));
@@ -109,7 +110,7 @@ class SparkFitTest {
 
   @Test
   void helpIsPrinted() {
-    assertEquals(SparkFit.OK, run("--help"));
+    assertEquals(Commands.OK, run("--help"));
     assertTrue(out.toString(StandardCharsets.UTF_8).contains("--kill-at=STEP"));
   }
 }

@@ -6,7 +6,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -37,14 +36,14 @@ final class Flags {
   @Option(
       names = {"-o", "--output"},
       paramLabel = "FILE",
-      converter = Output.class,
+      converter = OptionValue.Output.class,
       description = "writes the trace, in Chrome's JSON")
   Path output;
 
   @Option(
       names = "--html",
       paramLabel = "FILE",
-      converter = Output.class,
+      converter = OptionValue.Output.class,
       description = "writes the timeline as one page without references to others")
   Path html;
 
@@ -55,14 +54,4 @@ final class Flags {
           "shows events of this type too, by thread, such as a program's own or jdk.ThreadSleep;"
               + " may be given several times")
   Set<String> others = new LinkedHashSet<>();
-
-  @Option(names = "--help", usageHelp = true, description = "this text")
-  boolean help;
-
-  private static final class Output implements ITypeConverter<Path> {
-    @Override
-    public Path convert(String text) {
-      return OptionValue.output(text);
-    }
-  }
 }

@@ -1,29 +1,17 @@
 package io.nccl4j.examples.trace;
 
+import io.nccl4j.examples.quantities.Commands;
+import io.nccl4j.examples.quantities.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.io.Writer;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
-import picocli.CommandLine;
-import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
 public final class Trace {
-  /** Done. */
-  static final int OK = 0;
-
-  /** A recording cannot be read, or a file not be written. */
-  static final int FAILED = 1;
-
-  /** The command line asks for what cannot be. */
-  static final int BAD_ARGUMENTS = 2;
-
   private final PrintStream out;
   private final PrintStream err;
 
@@ -40,47 +28,25 @@ public final class Trace {
 
   /** Runs the command and ends the process with its status. */
   public static void main(String[] args) {
-    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    int status = new Trace(out, System.err).run(args);
-    out.flush();
-    System.exit(status);
+    Commands.exit((out, err) -> new Trace(out, err).run(args));
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags);
-    try {
-      commandLine.parseArgs(args);
-      if (flags.help) {
-        commandLine.usage(out);
-        return OK;
-      }
-      trace(flags);
-      return OK;
-    } catch (ParameterException | IllegalArgumentException e) {
-      err.println("trace: " + e.getMessage() + "; scripts/trace --help says what is allowed");
-      return BAD_ARGUMENTS;
-    } catch (BadRecordingException e) {
-      err.println("trace: " + e.getMessage());
-      return FAILED;
-    } catch (IOException e) {
-      err.println("trace: cannot write: " + e);
-      return FAILED;
-    }
+    return Commands.of(flags, () -> trace(flags), out, err).execute(args);
   }
 
-  private void trace(Flags flags) throws BadRecordingException, IOException {
+  private int trace(Flags flags) throws IOException {
     Timeline timeline = Timeline.of(read(flags));
     if (flags.html != null) {
-      Files.writeString(flags.html, HtmlPage.of(timeline));
+      OutputFile.write(flags.html, HtmlPage.of(timeline));
     }
     if (flags.output != null) {
-      try (Writer writer = Files.newBufferedWriter(flags.output)) {
-        ChromeTrace.write(timeline, writer);
-      }
+      OutputFile.write(flags.output, writer -> ChromeTrace.write(timeline, writer));
     }
     Summary.write(timeline, out);
+    return Commands.OK;
   }
 
   /** Reads what has anything of nccl4j in it; one file that has not may be a launcher's. */

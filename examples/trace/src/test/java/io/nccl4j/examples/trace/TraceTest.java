@@ -9,6 +9,7 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import io.nccl4j.examples.browser.HeadlessBrowser;
 import io.nccl4j.examples.browser.HeadlessBrowser.Visit;
+import io.nccl4j.examples.quantities.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -92,7 +93,7 @@ class TraceTest {
 
   @Test
   void theSummaryCountsWhatBothRanksDid() {
-    assertEquals(Trace.OK, run(recording(0), recording(1)), this::complaint);
+    assertEquals(Commands.OK, run(recording(0), recording(1)), this::complaint);
     List<String> lines = said().lines().toList();
     assertTrue(lines.getFirst().startsWith("2 recordings, 2 ranks, "), lines::toString);
     // Two ranks, three times 1000 floats.
@@ -106,7 +107,7 @@ class TraceTest {
   void theTraceIsOneJsonDocumentWithATrackForEachRankAndStream() throws IOException {
     Path trace = folder.resolve("trace.json");
     assertEquals(
-        Trace.OK, run(recording(0), recording(1), "-o", trace.toString()), this::complaint);
+        Commands.OK, run(recording(0), recording(1), "-o", trace.toString()), this::complaint);
     List<String> names = new ArrayList<>();
     int depth = 0;
     try (JsonParser json = new JsonFactory().createParser(trace.toFile())) {
@@ -133,7 +134,7 @@ class TraceTest {
       throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(
-        Trace.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
+        Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(
@@ -162,7 +163,7 @@ class TraceTest {
   void thePageFitsAPhoneAndComesCloser() throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     assertEquals(
-        Trace.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
+        Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
     Visit visit =
         HeadlessBrowser.in(folder)
             .open(
@@ -184,7 +185,7 @@ class TraceTest {
   void eventsOfTheProgramsOwnAreShownByThreadOnRequest() throws IOException {
     Path trace = folder.resolve("trace.json");
     assertEquals(
-        Trace.OK,
+        Commands.OK,
         run(recording(0), recording(1), "--with", "test.Backward", "-o", trace.toString()),
         this::complaint);
     String json = Files.readString(trace);
@@ -195,7 +196,7 @@ class TraceTest {
   @Test
   void anEventThatNoRecordingHasIsNamed() {
     assertEquals(
-        Trace.BAD_ARGUMENTS,
+        Commands.BAD_ARGUMENTS,
         run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
     assertEquals(
         "trace: --with: no recording has an event no.such.Event;"
@@ -208,28 +209,28 @@ class TraceTest {
     Path trace = folder.resolve("trace.json");
     String event = "jdk.InitialEnvironmentVariable";
     assertEquals(
-        Trace.OK, run(recording(0), "--with", event, "-o", trace.toString()), this::complaint);
+        Commands.OK, run(recording(0), "--with", event, "-o", trace.toString()), this::complaint);
     assertTrue(Files.readString(trace).contains("Initial Environment Variable: PATH\""));
   }
 
   @Test
   void aFolderThatIsNotThereIsNamedBeforeAnythingIsRead() {
     Path trace = folder.resolve("none").resolve("t.json");
-    assertEquals(Trace.BAD_ARGUMENTS, run("none.jfr", "-o", trace.toString()));
+    assertEquals(Commands.BAD_ARGUMENTS, run("none.jfr", "-o", trace.toString()));
     assertTrue(complaint().contains("there is no folder '" + trace.getParent()), this::complaint);
     assertEquals(1, complaint().lines().count(), this::complaint);
   }
 
   @Test
   void aFileThatIsNotThereIsNamed() {
-    assertEquals(Trace.FAILED, run(folder.resolve("none.jfr").toString()));
+    assertEquals(Commands.FAILED, run(folder.resolve("none.jfr").toString()));
     assertEquals("trace: " + folder.resolve("none.jfr") + " is not there", complaint().strip());
   }
 
   @Test
   void aFileThatIsNoRecordingIsNamed() throws IOException {
     Path text = Files.writeString(folder.resolve("text.jfr"), "no recording\n".repeat(100));
-    assertEquals(Trace.FAILED, run(recording(0), text.toString()));
+    assertEquals(Commands.FAILED, run(recording(0), text.toString()));
     assertTrue(
         complaint().startsWith("trace: " + text + " is no whole flight recording: "),
         this::complaint);
@@ -240,7 +241,7 @@ class TraceTest {
     byte[] whole = Files.readAllBytes(Path.of(recording(0)));
     Path half = folder.resolve("half.jfr");
     Files.write(half, Arrays.copyOf(whole, whole.length / 2));
-    assertEquals(Trace.FAILED, run(half.toString()));
+    assertEquals(Commands.FAILED, run(half.toString()));
     assertTrue(complaint().startsWith("trace: " + half + " is no whole"), this::complaint);
   }
 
@@ -252,11 +253,11 @@ class TraceTest {
       recording.disable("io.nccl4j.Process");
       recording.dump(other);
     }
-    assertEquals(Trace.FAILED, run(other.toString()));
+    assertEquals(Commands.FAILED, run(other.toString()));
     assertTrue(
         complaint().startsWith("trace: " + other + " has no event of nccl4j"), this::complaint);
     err.reset();
-    assertEquals(Trace.OK, run(recording(0), other.toString()));
+    assertEquals(Commands.OK, run(recording(0), other.toString()));
     assertEquals(
         "trace: " + other + " has no event of nccl4j and is left out", complaint().strip());
     assertTrue(said().startsWith("1 recording, 1 rank, "), this::said);
@@ -264,7 +265,7 @@ class TraceTest {
 
   @Test
   void withoutARecordingThereIsNothingToDo() {
-    assertEquals(Trace.BAD_ARGUMENTS, run("-o", "trace.json"));
+    assertEquals(Commands.BAD_ARGUMENTS, run("-o", "trace.json"));
     assertTrue(complaint().contains("RECORDING"), this::complaint);
   }
 }

@@ -1,30 +1,19 @@
 package io.nccl4j.examples.perf.report;
 
+import io.nccl4j.examples.quantities.Commands;
 import io.nccl4j.examples.quantities.Count;
 import io.nccl4j.examples.quantities.OptionValue;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.ParameterException;
 import picocli.CommandLine.Parameters;
 
 /** The command that shows earlier runs beside each other: from a command line to an exit status. */
 public final class PerfReport {
-  /** Shown. */
-  static final int OK = 0;
-
-  /** A file cannot be written. */
-  static final int FAILED = 1;
-
-  /** The command line asks for what cannot be. */
-  static final int BAD_ARGUMENTS = 2;
-
   private final PrintStream out;
   private final PrintStream err;
 
@@ -64,12 +53,6 @@ public final class PerfReport {
         converter = OptionValue.Picture.class,
         description = "draw the charts as .svg or .png")
     Path plot;
-
-    @Option(
-        names = {"-h", "--help"},
-        usageHelp = true,
-        description = "print this")
-    boolean help;
   }
 
   /**
@@ -89,32 +72,13 @@ public final class PerfReport {
    * @param args the command line
    */
   public static void main(String[] args) {
-    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    int status = new PerfReport(out, System.err).run(args);
-    out.flush();
-    System.exit(status);
+    Commands.exit((out, err) -> new PerfReport(out, err).run(args));
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags);
-    try {
-      commandLine.parseArgs(args);
-      if (flags.help) {
-        commandLine.usage(out);
-        return OK;
-      }
-      write(flags, runs(flags));
-      return OK;
-    } catch (ParameterException | IllegalArgumentException e) {
-      err.println(
-          "perf-report: " + e.getMessage() + "; scripts/perf-report --help says what is allowed");
-      return BAD_ARGUMENTS;
-    } catch (IllegalStateException | IOException e) {
-      err.println("perf-report: " + e.getMessage());
-      return FAILED;
-    }
+    return Commands.of(flags, () -> write(flags, runs(flags)), out, err).execute(args);
   }
 
   private static List<Measured> runs(Flags flags) {
@@ -142,7 +106,7 @@ public final class PerfReport {
     return runs;
   }
 
-  private void write(Flags flags, List<Measured> runs) throws IOException {
+  private int write(Flags flags, List<Measured> runs) throws IOException {
     if (flags.plot != null) {
       RunReport.writePicture(runs, flags.plot);
       out.println(flags.plot);
@@ -151,5 +115,6 @@ public final class PerfReport {
       RunReport.writePage(runs, flags.html);
       out.println(flags.html);
     }
+    return Commands.OK;
   }
 }

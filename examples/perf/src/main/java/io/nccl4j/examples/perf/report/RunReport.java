@@ -12,8 +12,8 @@ import io.nccl4j.examples.plots.Table;
 import io.nccl4j.examples.plots.Table.Cell;
 import io.nccl4j.examples.plots.Table.Kind;
 import io.nccl4j.examples.quantities.ByteSize;
+import io.nccl4j.examples.quantities.OutputFile;
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -125,7 +125,7 @@ public final class RunReport {
    * @throws IOException if it cannot be written
    */
   public static void writePage(List<Measured> runs, Path file) throws IOException {
-    Files.writeString(file, new RunReport(runs).page().html());
+    OutputFile.write(file, new RunReport(runs).page().html());
   }
 
   private Page page() {

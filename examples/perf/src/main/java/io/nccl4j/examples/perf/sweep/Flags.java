@@ -91,22 +91,16 @@ final class Flags {
   @Option(
       names = "--csv",
       paramLabel = "FILE",
-      converter = Output.class,
+      converter = OptionValue.Output.class,
       description = "write a line for each choice and size")
   Path csv;
 
   @Option(
       names = "--json",
       paramLabel = "FILE",
-      converter = Output.class,
+      converter = OptionValue.Output.class,
       description = "write everything as JSON")
   Path json;
-
-  @Option(
-      names = {"-h", "--help"},
-      usageHelp = true,
-      description = "print this")
-  boolean help;
 
   /**
    * Returns what is passed on to the bandwidth command.
@@ -189,13 +183,6 @@ final class Flags {
     @Override
     public Integer convert(String text) {
       return OptionValue.whole(text, 1, 1000);
-    }
-  }
-
-  private static final class Output implements ITypeConverter<Path> {
-    @Override
-    public Path convert(String text) {
-      return OptionValue.output(text);
     }
   }
 }

@@ -4,9 +4,10 @@ import io.nccl4j.examples.perf.PerfCommand;
 import io.nccl4j.examples.perf.PerfCommand.Asked;
 import io.nccl4j.examples.perf.report.Measured;
 import io.nccl4j.examples.plots.Picture;
+import io.nccl4j.examples.quantities.Commands;
+import io.nccl4j.examples.quantities.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -14,20 +15,9 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import picocli.CommandLine;
-import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
 public final class Sweep {
-  /** Measured. */
-  static final int OK = 0;
-
-  /** Nothing could be measured, or a file cannot be written. */
-  static final int FAILED = 1;
-
-  /** The command line asks for what cannot be. */
-  static final int BAD_ARGUMENTS = 2;
-
   /** Some data was wrong. */
   static final int WRONG_DATA = 3;
 
@@ -58,31 +48,16 @@ public final class Sweep {
    * @throws IOException if this process's own command line cannot be read
    */
   public static void main(String[] args) throws IOException {
-    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
     List<String> perf = PerfCommand.inThisJava(Sweep.class, args.length);
-    int status = new Sweep(out, System.err, System.getenv(), perf).run(args);
-    out.flush();
-    System.exit(status);
+    Commands.exit((out, err) -> new Sweep(out, err, System.getenv(), perf).run(args));
   }
 
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags).setUnmatchedOptionsArePositionalParams(true);
-    try {
-      commandLine.parseArgs(args);
-      if (flags.help) {
-        commandLine.usage(out);
-        return OK;
-      }
-      return sweep(flags);
-    } catch (ParameterException | IllegalArgumentException e) {
-      err.println("sweep: " + e.getMessage() + "; scripts/sweep --help says what is allowed");
-      return BAD_ARGUMENTS;
-    } catch (IOException | IllegalStateException e) {
-      err.println("sweep: " + e.getMessage());
-      return FAILED;
-    }
+    return Commands.of(flags, () -> sweep(flags), out, err)
+        .setUnmatchedOptionsArePositionalParams(true)
+        .execute(args);
   }
 
   private int sweep(Flags flags) throws IOException {
@@ -149,21 +124,21 @@ public final class Sweep {
     SweepReport report = new SweepReport(outcome, String.join(" ", arguments));
     report.print(out);
     if (flags.csv != null) {
-      Files.writeString(flags.csv, report.csv());
+      OutputFile.write(flags.csv, report.csv());
     }
     if (flags.json != null) {
-      Files.writeString(flags.json, report.json());
+      OutputFile.write(flags.json, report.json());
     }
     if (flags.html != null) {
-      Files.writeString(flags.html, report.page().html());
+      OutputFile.write(flags.html, report.page().html());
     }
     if (!outcome.measuredAnything()) {
       err.println("sweep: nothing could be measured");
-      return FAILED;
+      return Commands.FAILED;
     }
     if (flags.plot != null) {
       Picture.write(report.charts(), flags.plot);
     }
-    return outcome.wrong() ? WRONG_DATA : OK;
+    return outcome.wrong() ? WRONG_DATA : Commands.OK;
   }
 }

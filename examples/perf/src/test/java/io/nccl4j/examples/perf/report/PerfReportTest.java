@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.examples.browser.HeadlessBrowser;
 import io.nccl4j.examples.browser.HeadlessBrowser.Visit;
+import io.nccl4j.examples.quantities.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -77,7 +78,7 @@ class PerfReportTest {
     Path other = result("other.json", "A GPU", 5, 0, 1024, 1 << 20);
     int status =
         run(one.toString(), other.toString(), "--html", file("a.html"), "--plot", file("a.svg"));
-    assertEquals(PerfReport.OK, status, err::toString);
+    assertEquals(Commands.OK, status, err::toString);
     assertEquals(
         List.of(file("a.svg"), file("a.html")),
         out.toString(StandardCharsets.UTF_8).lines().toList());
@@ -105,7 +106,7 @@ class PerfReportTest {
   @Test
   void theStandInAndWrongDataAreNotOverlooked() throws IOException, InterruptedException {
     Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
-    assertEquals(PerfReport.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
+    assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
     Visit visit =
         HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
     List<String> lines = visit.answer().lines().toList();
@@ -135,7 +136,7 @@ class PerfReportTest {
             file("a.html"),
             "--plot",
             file("a.svg"));
-    assertEquals(PerfReport.OK, status, err::toString);
+    assertEquals(Commands.OK, status, err::toString);
     assertTrue(Files.readString(folder.resolve("a.html")).contains("\"same (2), out of place\""));
     assertTrue(Files.size(folder.resolve("a.svg")) > 0);
   }
@@ -155,7 +156,7 @@ class PerfReportTest {
           """)
   void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
     String[] args = arguments.isEmpty() ? new String[0] : arguments.split(" ");
-    assertEquals(PerfReport.BAD_ARGUMENTS, run(args));
+    assertEquals(Commands.BAD_ARGUMENTS, run(args));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
   }
@@ -163,7 +164,7 @@ class PerfReportTest {
   @Test
   void jsonOfSomethingElseIsToldFromAResult() throws IOException {
     Path other = Files.writeString(folder.resolve("other.json"), "{\"results\": []}");
-    assertEquals(PerfReport.BAD_ARGUMENTS, run(other.toString(), "--html", file("a.html")));
+    assertEquals(Commands.BAD_ARGUMENTS, run(other.toString(), "--html", file("a.html")));
     assertTrue(
         err.toString(StandardCharsets.UTF_8).contains("it has no 'results' and 'config'"),
         err::toString);

@@ -8,6 +8,7 @@ import io.nccl4j.examples.browser.HeadlessBrowser;
 import io.nccl4j.examples.browser.HeadlessBrowser.Visit;
 import io.nccl4j.examples.perf.PerfProgram;
 import io.nccl4j.examples.perf.report.Json;
+import io.nccl4j.examples.quantities.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -81,7 +82,7 @@ class SweepTest {
   void theReferenceIsSweptForReal() throws IOException, InterruptedException {
     String arguments =
         "--backend reference --ranks 3 -b 1K -e 16K -f 4 -n 5 --rounds 2 --html @a.html --plot @a.png --csv @a.csv --json @a.json";
-    assertEquals(Sweep.OK, run(Map.of(), arguments), err::toString);
+    assertEquals(Commands.OK, run(Map.of(), arguments), err::toString);
     List<List<String>> table = table();
     assertEquals(
         List.of("size", "best", "auto costs", "auto", "ring", "tree", "direct"), table.get(0));
@@ -123,7 +124,7 @@ class SweepTest {
     Map<String, String> standIn = PerfProgram.standIn();
     String arguments =
         "-g 2 -b 1K -e 4K -f 4 -n 2 --rounds 1 --algo ring,nvls --proto simple,ll --html @a.html --csv @a.csv --json @a.json";
-    assertEquals(Sweep.OK, run(standIn, arguments), err::toString);
+    assertEquals(Commands.OK, run(standIn, arguments), err::toString);
     assertTrue(out.toString(StandardCharsets.UTF_8).contains("Measured on the stand-in"));
     assertEquals(
         List.of(
@@ -168,7 +169,7 @@ class SweepTest {
     standIn.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     String arguments =
         "--backend nccl -g 2 -b 1K -e 1K --rounds 1 --algo ring --proto ll --json @a.json";
-    assertEquals(Sweep.FAILED, run(standIn, arguments), err::toString);
+    assertEquals(Commands.FAILED, run(standIn, arguments), err::toString);
     assertTrue(
         err.toString(StandardCharsets.UTF_8).endsWith("sweep: nothing could be measured\n"),
         err::toString);
@@ -187,7 +188,7 @@ class SweepTest {
   void aChoiceThatTakesTooLongIsEnded() throws IOException {
     String arguments =
         "--backend reference --ranks 2 -b 64M -e 64M -n 1000000 --algo ring --rounds 2 --limit 2 --json @a.json";
-    assertEquals(Sweep.FAILED, run(Map.of(), arguments), err::toString);
+    assertEquals(Commands.FAILED, run(Map.of(), arguments), err::toString);
     Json json = Json.read(Files.readString(folder.resolve("a.json")));
     for (Json choice : json.get("choices").elements()) {
       assertEquals("it had not ended after 2 s", choice.get("reason").text().orElseThrow());
@@ -221,7 +222,7 @@ class SweepTest {
             + end;
     List<String> perf = List.of("sh", "-c", script, "perf");
     String arguments = "--backend reference --algo ring --rounds 1 --limit 2 --json @a.json";
-    assertEquals(Sweep.FAILED, run(Map.of(), perf, arguments), err::toString);
+    assertEquals(Commands.FAILED, run(Map.of(), perf, arguments), err::toString);
     List<Json> choices =
         Json.read(Files.readString(folder.resolve("a.json"))).get("choices").elements();
     assertEquals(2, choices.size());
@@ -289,7 +290,7 @@ class SweepTest {
           --colour                              | '--colour'
           """)
   void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
-    assertEquals(Sweep.BAD_ARGUMENTS, run(Map.of(), arguments));
+    assertEquals(Commands.BAD_ARGUMENTS, run(Map.of(), arguments));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals(1, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
     assertEquals("", out.toString(StandardCharsets.UTF_8));
@@ -297,7 +298,7 @@ class SweepTest {
 
   @Test
   void helpNamesEveryFlag() {
-    assertEquals(Sweep.OK, run(Map.of(), "--help"));
+    assertEquals(Commands.OK, run(Map.of(), "--help"));
     for (String flag : List.of("--algo", "--proto", "--rounds", "--limit", "--csv", "--html")) {
       assertTrue(out.toString(StandardCharsets.UTF_8).contains(flag), flag);
     }
