@@ -69,7 +69,6 @@ public abstract sealed class Graph implements AutoCloseable
     List<Stream> begun = new ArrayList<>();
     List<Graph> graphs = new ArrayList<>();
     List<GraphEvent> events = new ArrayList<>();
-    boolean done = false;
     CAPTURING.set(true);
     try {
       for (Stream stream : streams) {
@@ -86,15 +85,27 @@ public abstract sealed class Graph implements AutoCloseable
         graphs.get(i).fill(events.get(i));
         events.get(i).commit();
       }
-      done = true;
+    } catch (Throwable failure) {
+      undo(begun, graphs, failure);
+      throw failure;
     } finally {
       CAPTURING.remove();
-      if (!done) {
-        begun.forEach(Stream::dropCapture);
-        graphs.forEach(Graph::close);
-      }
     }
     return List.copyOf(graphs);
+  }
+
+  /** Ends what a capture has begun, whatever fails on the way, which is added to the cause. */
+  private static void undo(List<Stream> begun, List<Graph> graphs, Throwable cause) {
+    List<Runnable> steps = new ArrayList<>();
+    begun.forEach(stream -> steps.add(stream::dropCapture));
+    graphs.forEach(graph -> steps.add(graph::close));
+    for (Runnable step : steps) {
+      try {
+        step.run();
+      } catch (RuntimeException another) {
+        cause.addSuppressed(another);
+      }
+    }
   }
 
   /** Throws if this thread is capturing, which CUDA allows little beside. */

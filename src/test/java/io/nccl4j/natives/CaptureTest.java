@@ -1,8 +1,12 @@
 package io.nccl4j.natives;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
+import io.nccl4j.CudaException;
 import io.nccl4j.Graph;
 import io.nccl4j.Stream;
 import java.util.List;
@@ -12,11 +16,14 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 
-/** What other threads meet at the end of a capture, which a call of theirs would break. */
+/** What other threads meet at the end of a capture, and what is left of one that fails there. */
 @OnStandIn
 class CaptureTest {
   // Each meets the moment before the native end by chance.
   private static final int CAPTURES = 500;
+
+  private static final int ILLEGAL_ADDRESS = 700;
+  private static final int OUT_OF_MEMORY = 2;
 
   @BeforeEach
   void reset() {
@@ -46,6 +53,27 @@ class CaptureTest {
         Graph.capture(List.of(stream), askAndGoOn).getFirst().close();
         assertTrue(answer.get(20, TimeUnit.SECONDS), "nothing is enqueued");
       }
+    }
+  }
+
+  @Test
+  void aCaptureThatFailsAtItsEndLeavesNothingAndSaysWhyWhateverFailsThen() {
+    try (Backend backend = Backend.nccl();
+        Stream one = backend.newStream(0);
+        Stream two = backend.newStream(0);
+        Stream three = backend.newStream(0)) {
+      long graphs = StandIn.live("graph");
+      StandIn.fail("cudaGraphInstantiate", OUT_OF_MEMORY, 3);
+      StandIn.fail("cudaGraphExecDestroy", ILLEGAL_ADDRESS, 1);
+      CudaException failure =
+          assertThrows(
+              CudaException.class, () -> Graph.capture(List.of(one, two, three), () -> {}));
+      assertEquals("cudaGraphInstantiate", failure.function());
+      assertEquals(1, failure.getSuppressed().length);
+      assertEquals(
+          "cudaGraphExecDestroy",
+          assertInstanceOf(CudaException.class, failure.getSuppressed()[0]).function());
+      assertEquals(graphs + 1, StandIn.live("graph"), "all but the one that CUDA would not free");
     }
   }
 
