@@ -86,8 +86,21 @@ public final class Hello {
     }
     try (ExecutorService threads = Executors.newFixedThreadPool(worldSize)) {
       for (Future<String> line : threads.invokeAll(ranks)) {
-        System.out.println(line.get());
+        System.out.println(result(line));
       }
+    }
+  }
+
+  /** Returns what a rank says, or throws what it has thrown. */
+  private static String result(Future<String> rank)
+      throws InterruptedException, ExecutionException {
+    try {
+      return rank.get();
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof RuntimeException thrown) {
+        throw thrown;
+      }
+      throw e;
     }
   }
 

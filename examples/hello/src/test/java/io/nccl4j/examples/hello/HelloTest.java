@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -107,8 +108,8 @@ class HelloTest {
     assertEquals(1, errors().lines().count(), errors());
   }
 
-  @Test
-  void everyRankHasTheSumOnTheStandInForNcclToo() throws IOException, InterruptedException {
+  /** Builds the stand-in, or skips the test where that cannot be; returns what names it. */
+  private Map<String, String> standIn() throws IOException, InterruptedException {
     String required = System.getenv().getOrDefault("REQUIRE_NCCL", "0");
     try {
       run(Map.of(), List.of(ROOT.resolve("src/test/native/build").toString()));
@@ -116,12 +117,23 @@ class HelloTest {
       assumeTrue(required.equals("1"), () -> "the stand-in does not build: " + e.getMessage());
       throw e;
     }
-    List<String> out =
-        hello(
-            Map.of(
-                "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
-                "NCCL4J_CUDART_LIBRARY",
-                    ROOT.resolve("target/standin/libcudart.so.13").toString()));
-    assertEquals(lines("nccl", 8), out);
+    return Map.of(
+        "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
+        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+  }
+
+  @Test
+  void everyRankHasTheSumOnTheStandInForNcclToo() throws IOException, InterruptedException {
+    assertEquals(lines("nccl", 8), hello(standIn()));
+  }
+
+  @Test
+  void whatARankThrowsIsToldInOneLine() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "1");
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");
+    assertEquals(1, status(environment), this::errors);
+    assertTrue(errors().startsWith("hello: ncclCommInitRankConfig"), errors());
+    assertEquals(1, errors().lines().count(), errors());
   }
 }
