@@ -45,6 +45,13 @@ nccl4j_build() {
   command -v mvn >/dev/null || nccl4j_die 'Maven is not on the PATH; install it (Debian: apt install maven) to build nccl4j'
   local log=$nccl4j_target/build.log fresh nccl4j_status=0
   fresh=$(mktemp -d "$nccl4j_run.XXXXXX")
+  # A recording that is asked for is to be of the program, not one more of each Java that builds it, beside its sources.
+  local options
+  for options in JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS; do
+    if [[ ${!options-} == *-XX:StartFlightRecording* ]]; then
+      local -x "$options=$(sed -E 's/-XX:StartFlightRecording([^ "]|"[^"]*")*//g' <<<"${!options}")"
+    fi
+  done
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
   echo "building nccl4j (once) ..." >&2

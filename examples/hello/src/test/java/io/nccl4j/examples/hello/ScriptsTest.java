@@ -5,9 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -55,5 +57,27 @@ class ScriptsTest {
     for (Path script : scripts) {
       assertFalse(UNRESOLVED.matcher(Files.readString(script)).find(), script.toString());
     }
+  }
+
+  @Test
+  void aRecordingOfTheProgramIsNoneOfItsBuild() throws IOException, InterruptedException {
+    Path library = Files.createDirectories(folder.resolve("scripts/lib")).resolve("java.sh");
+    Files.copy(SCRIPTS.resolve("lib/java.sh"), library);
+    Path maven = Files.createDirectory(folder.resolve("bin")).resolve("mvn");
+    Files.writeString(
+        maven, "#!/bin/sh\necho $JAVA_TOOL_OPTIONS, $JDK_JAVA_OPTIONS >asked\nexit 1\n");
+    assertTrue(maven.toFile().setExecutable(true));
+    ProcessBuilder builder =
+        new ProcessBuilder("bash", "-c", ". scripts/lib/java.sh; nccl4j_ready")
+            .directory(folder.toFile());
+    String recording = "-XX:StartFlightRecording:filename=";
+    Map<String, String> environment = builder.environment();
+    environment.merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
+    environment.put("JAVA_TOOL_OPTIONS", "-Da=b " + recording + "rank-%p.jfr -Dc=d");
+    environment.put("JDK_JAVA_OPTIONS", recording + "\"two words.jfr\",settings=profile -De=f");
+    Process process = builder.redirectErrorStream(true).start();
+    String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still running");
+    assertEquals("-Da=b -Dc=d, -De=f\n", Files.readString(folder.resolve("asked")), said);
   }
 }
