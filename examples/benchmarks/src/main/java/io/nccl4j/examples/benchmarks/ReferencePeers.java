@@ -41,8 +41,8 @@ public final class ReferencePeers {
           new Sizing(128 << 20, 3, 5, 2));
   private static final List<Sizing> TCP_SIZES =
       List.of(
-          new Sizing(1 << 10, 500, 9, 200),
-          new Sizing(64 << 10, 300, 9, 150),
+          new Sizing(1 << 10, 300, 9, 150),
+          new Sizing(64 << 10, 200, 9, 100),
           new Sizing(1 << 20, 200, 9, 40),
           new Sizing(16 << 20, 10, 9, 3),
           new Sizing(128 << 20, 2, 5, 1));
