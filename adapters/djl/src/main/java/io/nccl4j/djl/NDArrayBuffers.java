@@ -24,7 +24,7 @@ public final class NDArrayBuffers {
    *     reference in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws IllegalArgumentException if the array is of another engine, closed, of a type that NCCL
-   *     lacks, on another device, sparse or not contiguous
+   *     lacks, on another device, not strided (sparse, mkldnn) or not contiguous
    * @throws io.nccl4j.libtorch.LibtorchException if a function of libtorch fails
    */
   public static Buffer of(NDArray array, String name, Communicator comm) {

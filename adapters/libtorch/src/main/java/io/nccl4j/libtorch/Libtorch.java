@@ -7,6 +7,7 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
 import io.nccl4j.Platform;
 import io.nccl4j.cuda.CudaStream;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
@@ -73,7 +74,7 @@ public final class Libtorch {
   /**
    * Takes a certain libtorch, and loads it if this process has not.
    *
-   * @param path the file {@code libtorch_cpu.so}
+   * @param path the file {@code libtorch_cpu.so}, or a link to it
    * @return that libtorch
    * @throws LibraryNotFoundException if the file is not there or cannot be loaded
    */
@@ -84,8 +85,10 @@ public final class Libtorch {
       throw notFound("argument path", path.toString(), "there is no such file");
     }
     try {
-      return new Libtorch(SymbolLookup.libraryLookup(path, Arena.global()), path);
-    } catch (IllegalArgumentException e) {
+      // What is mapped, the CUDA part too, is known by its real path.
+      Path real = path.toRealPath();
+      return new Libtorch(SymbolLookup.libraryLookup(real, Arena.global()), real);
+    } catch (IOException | IllegalArgumentException e) {
       throw notFound("argument path", path.toString(), e.getMessage());
     }
   }
@@ -97,7 +100,7 @@ public final class Libtorch {
         "Let the framework make a tensor first, which loads " + CPU + ".");
   }
 
-  /** {@return the file that the functions are in} */
+  /** {@return the file that the functions are in, by its real path} */
   public Path path() {
     return path;
   }
@@ -121,8 +124,8 @@ public final class Libtorch {
    *     reference in host memory
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws IllegalArgumentException if the address is 0, or the tensor is undefined, of a type
-   *     that NCCL lacks, such as complex, bool or int16, on another device, sparse or not
-   *     contiguous; checked in this order
+   *     that NCCL lacks, such as complex, quantized, bool or int16, on another device, not strided
+   *     (sparse, mkldnn) or not contiguous; checked in this order
    * @throws LibtorchException if a function of libtorch fails or is missing
    */
   public Buffer buffer(long tensor, String name, Communicator comm) {

@@ -11,6 +11,8 @@ import java.util.OptionalInt;
  * checked before anybody takes the address.
  */
 final class Tensor {
+  private static final String LAYOUT = "aoti_torch_layout_";
+
   private final Shim shim;
   private final long handle;
   private final String name;
@@ -39,17 +41,21 @@ final class Tensor {
 
   /** Throws unless there is anything to ask about. */
   void checkDefined() {
-    // Older libtorch lacks it; there the type of an undefined tensor is an unknown number.
-    if (shim.has("aoti_torch_is_defined") && !shim.askTruth("aoti_torch_is_defined", handle)) {
+    if (tellsUndefined() && !shim.askTruth("aoti_torch_is_defined", handle)) {
       throw refused("is undefined; it must have a shape and a type");
     }
+  }
+
+  /** Older libtorch does not; there the type of an undefined tensor is an unknown number. */
+  private boolean tellsUndefined() {
+    return shim.has("aoti_torch_is_defined");
   }
 
   /** Returns the elements' type, if NCCL has it. */
   DataType dataType() {
     int code = shim.askInt("aoti_torch_get_dtype", handle);
     for (ScalarType type : ScalarType.values()) {
-      if (isCode(code, type.codeFunction())) {
+      if (isCode(code, type)) {
         return type.dataType().orElseThrow(() -> refused(withoutType(type.label())));
       }
     }
@@ -58,6 +64,13 @@ final class Tensor {
 
   private static String withoutType(String type) {
     return "has the element type " + type + ", which NCCL does not have; convert it first";
+  }
+
+  private boolean isCode(int code, ScalarType type) {
+    return type.number().isPresent()
+        // An undefined tensor's number has been each of the highest.
+        ? tellsUndefined() && type.number().getAsInt() == code
+        : isCode(code, type.codeFunction());
   }
 
   private boolean isCode(int code, String function) {
@@ -85,10 +98,23 @@ final class Tensor {
     // Older libtorch lacks it; there a sparse tensor fails to tell its strides.
     if (shim.has("aoti_torch_get_layout")) {
       int layout = shim.askInt("aoti_torch_get_layout", handle);
-      if (!isCode(layout, "aoti_torch_layout_strided")) {
-        throw refused("is sparse (layout number " + layout + "); it must be dense");
+      if (!isCode(layout, LAYOUT + "strided")) {
+        throw refused(
+            "has the layout " + layout(layout) + "; it must be strided, as after to_dense()");
       }
     }
+  }
+
+  private String layout(int code) {
+    for (String known :
+        new String[] {
+          "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged"
+        }) {
+      if (isCode(code, LAYOUT + known)) {
+        return known;
+      }
+    }
+    return "number " + code;
   }
 
   /** Throws unless the elements lie where the communicator's rank works. */

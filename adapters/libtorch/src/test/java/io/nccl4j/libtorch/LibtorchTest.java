@@ -10,6 +10,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.LibraryNotFoundException;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -19,6 +20,7 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.List;
@@ -31,6 +33,7 @@ import org.bytedeco.pytorch.global.torch;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -159,15 +162,33 @@ class LibtorchTest {
 
   @ParameterizedTest
   @CsvSource({
-    "Bool, bool", "Short, int16", "UInt16, uint16",
-    "ComplexFloat, complex64", "ComplexDouble, complex128", "ComplexHalf, complex32",
-    "Float8_e4m3fnuz, float8_e4m3fnuz", "Float8_e5m2fnuz, float8_e5m2fnuz"
+    "Bool, bool",
+    "Short, int16",
+    "UInt16, uint16",
+    "ComplexFloat, complex64",
+    "ComplexDouble, complex128",
+    "ComplexHalf, complex32",
+    "Float8_e4m3fnuz, float8_e4m3fnuz",
+    "Float8_e5m2fnuz, float8_e5m2fnuz",
+    "Float8_e8m0fnu, float8_e8m0fnu"
   })
   void aTypeThatNcclLacksIsRefusedByName(torch.ScalarType scalar, String name) {
     Tensor tensor = torch.empty(new long[] {2}, new TensorOptions(scalar), null);
     assertEquals(
         "tensor w has the element type " + name + ", which NCCL does not have; convert it first",
         refused(tensor));
+  }
+
+  @ParameterizedTest
+  @CsvSource({"QInt8, qint8", "QUInt8, quint8", "QInt32, qint32"})
+  void aQuantizedTensorIsRefusedByTheNameOfItsType(torch.ScalarType scalar, String name) {
+    Tensor quantized = torch.quantize_per_tensor(tensor(torch.ScalarType.Float, 2), 0.5, 0, scalar);
+    assertEquals(
+        "tensor w has the element type " + name + ", which NCCL does not have; convert it first",
+        refused(quantized));
+    try (Buffer buffer = Libtorch.loaded().buffer(quantized.dequantize().address(), "w", comm)) {
+      assertEquals(DataType.FLOAT32, buffer.type());
+    }
   }
 
   @Test
@@ -219,9 +240,28 @@ class LibtorchTest {
   @Test
   void aSparseTensorIsRefused() {
     Tensor sparse = tensor(torch.ScalarType.Float, 2, 2).to_sparse();
-    String message = refused(sparse);
-    assertTrue(message.startsWith("tensor w is sparse (layout number "), message);
-    assertTrue(message.endsWith("; it must be dense"), message);
+    assertEquals(
+        "tensor w has the layout sparse_coo; it must be strided, as after to_dense()",
+        refused(sparse));
+  }
+
+  @Test
+  void aTensorOfMkldnnIsRefused() {
+    Tensor mkldnn = tensor(torch.ScalarType.Float, 2, 2).to_mkldnn();
+    assertEquals(
+        "tensor w has the layout _mkldnn; it must be strided, as after to_dense()",
+        refused(mkldnn));
+    try (Buffer buffer = Libtorch.loaded().buffer(mkldnn.to_dense().address(), "w", comm)) {
+      assertEquals(4, buffer.count());
+    }
+  }
+
+  @Test
+  void aLayoutThatIsNotKnownIsRefusedByItsNumber() {
+    Libtorch newer = altered(Map.of("aoti_torch_get_layout", answering(99)));
+    assertEquals(
+        "tensor w has the layout number 99; it must be strided, as after to_dense()",
+        refused(newer, tensor(torch.ScalarType.Float, 2)));
   }
 
   @Test
@@ -321,6 +361,14 @@ class LibtorchTest {
     Throwable device =
         assertThrows(IllegalArgumentException.class, () -> Libtorch.loaded().currentStream(-1));
     assertEquals("device is -1; it must be 0 or more", device.getMessage());
+  }
+
+  @Test
+  void aLibraryIsTheSameByALinkAndARelativePath(@TempDir Path folder) throws IOException {
+    Path path = Libtorch.loaded().path();
+    Path link = Files.createSymbolicLink(folder.resolve("libtorch_cpu.so"), path);
+    assertEquals(path, Libtorch.at(link).path());
+    assertEquals(path, Libtorch.at(Path.of("").toAbsolutePath().relativize(path)).path());
   }
 
   @Test

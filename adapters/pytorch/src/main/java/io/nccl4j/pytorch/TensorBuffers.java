@@ -24,7 +24,8 @@ public final class TensorBuffers {
    * @return a buffer of all elements in row-major order, for the caller to close
    * @throws NullPointerException if an argument is null
    * @throws IllegalArgumentException if the tensor is closed, undefined, of a type that NCCL lacks,
-   *     on another device, sparse or not contiguous, or has the negative or the conjugate bit
+   *     on another device, not strided (sparse, mkldnn) or not contiguous, or has the negative or
+   *     the conjugate bit
    * @throws io.nccl4j.libtorch.LibtorchException if a function of libtorch fails
    */
   public static Buffer of(Tensor tensor, String name, Communicator comm) {
