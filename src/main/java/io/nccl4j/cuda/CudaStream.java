@@ -15,6 +15,7 @@ import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.Deadline;
+import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -388,19 +389,20 @@ public final class CudaStream extends Stream {
       tellUsersOfStuckWork();
       Completions.fail(this, stuck);
     }
-    staging.close(stuck == null);
-    synchronized (this) {
-      destroyed = true;
-      if (!foreign) {
-        CudaDevices.run(
-            device(),
-            () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
-      }
-    }
+    Steps.all(List.of(() -> staging.close(stuck == null), this::destroy));
     // What a communicator has to tell, its own close or the abort has told.
     boolean told = stuck instanceof NcclException && !(stuck instanceof NcclTimeoutException);
     if (stuck != null && !told) {
       throw stuck;
+    }
+  }
+
+  private synchronized void destroy() {
+    destroyed = true;
+    if (!foreign) {
+      CudaDevices.run(
+          device(),
+          () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
     }
   }
 

@@ -1,8 +1,12 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.CudaException;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.Steps;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -71,15 +75,34 @@ final class Staging {
    * again.
    */
   private Chunk free() {
-    if (chunks[0] == null) {
-      for (int i = 0; i < chunks.length; i++) {
-        chunks[i] = new Chunk(CudaMemory.pin(CHUNK_BYTES), CudaEvent.create(stream.device()));
+    for (int i = 0; i < chunks.length; i++) {
+      if (chunks[i] == null) {
+        chunks[i] = made();
       }
     }
     Chunk chunk = chunks[next];
     await(chunk);
     next = 1 - next;
     return chunk;
+  }
+
+  private Chunk made() {
+    // First what takes less, so that there is nothing large to undo.
+    CudaEvent done = CudaEvent.create(stream.device());
+    try {
+      return new Chunk(CudaMemory.pin(CHUNK_BYTES), done);
+    } catch (Throwable failure) {
+      closeAfter(failure, done);
+      throw failure;
+    }
+  }
+
+  private static void closeAfter(Throwable failure, CudaEvent event) {
+    try {
+      event.close();
+    } catch (CudaException another) {
+      failure.addSuppressed(another);
+    }
   }
 
   private static MemorySegment at(Buffer buffer, long offset) {
@@ -94,14 +117,17 @@ final class Staging {
    * Gives the chunks back; if the stream is stuck, it may still write them, and they stay with it.
    */
   synchronized void close(boolean drained) {
+    List<Runnable> steps = new ArrayList<>();
     for (int i = 0; i < chunks.length && chunks[i] != null; i++) {
+      Chunk chunk = chunks[i];
+      chunks[i] = null;
       if (drained) {
-        CudaMemory.unpin(chunks[i].memory());
+        steps.add(() -> CudaMemory.unpin(chunk.memory()));
       } else {
         LOG.warn("{} is stuck; {} bytes of page-locked memory stay with it", stream, CHUNK_BYTES);
       }
-      chunks[i].done().close();
-      chunks[i] = null;
+      steps.add(chunk.done()::close);
     }
+    Steps.all(steps);
   }
 }

@@ -8,6 +8,7 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -199,21 +200,10 @@ final class NcclGroup {
       NcclResults.check(result, "ncclGroupEnd");
       return;
     }
-    RuntimeException first = null;
-    for (NcclCommunicator communicator : communicators) {
-      try {
-        communicator.settle(result, "ncclGroupEnd");
-      } catch (RuntimeException failure) {
-        if (first == null) {
-          first = failure;
-        } else {
-          first.addSuppressed(failure);
-        }
-      }
-    }
-    if (first != null) {
-      throw first;
-    }
+    Steps.all(
+        communicators.stream()
+            .<Runnable>map(communicator -> () -> communicator.settle(result, "ncclGroupEnd"))
+            .toList());
   }
 
   private static void checkOneKind(List<GroupCall> calls) {

@@ -52,6 +52,9 @@ class NativeFailuresTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
 
+  private static final int OUT_OF_MEMORY = 2;
+  private static final int ILLEGAL_ADDRESS = 700;
+
   private Backend backend;
   private Communicator comm;
   private Stream stream;
@@ -332,6 +335,50 @@ class NativeFailuresTest {
     assertEquals("ncclCommDestroy", assertThrows(NcclException.class, doomed::close).function());
     doomed.close();
     assertFalse(doomed.open());
+  }
+
+  @ParameterizedTest(name = "{0} fails in call {1}")
+  @CsvSource({
+    "cudaHostAlloc, 1",
+    "cudaHostAlloc, 2",
+    "cudaEventCreateWithFlags, 1",
+    "cudaEventCreateWithFlags, 2"
+  })
+  void anUploadThatFoundNoRoomToBeStagedInLeavesTheStreamAsGoodAsBefore(String function, int nth) {
+    Map<String, Long> before = alive();
+    try (Stream fresh = comm.newStream()) {
+      StandIn.fail(function, OUT_OF_MEMORY, nth);
+      assertEquals(function, assertThrows(CudaException.class, () -> upload(fresh, 1)).function());
+      for (int i = 0; i < 4; i++) {
+        upload(fresh, i);
+        int[] got = new int[1];
+        value.copyTo(MemorySegment.ofArray(got), fresh);
+        assertEquals(i, got[0]);
+      }
+    }
+    assertEquals(before, alive());
+  }
+
+  private void upload(Stream to, int what) {
+    value.copyFrom(MemorySegment.ofArray(new int[] {what}), to);
+  }
+
+  @Test
+  void aStreamWhoseMemoryCannotBeFreedIsDestroyedAllTheSame() {
+    Map<String, Long> before = alive();
+    Stream fresh = comm.newStream();
+    upload(fresh, 1);
+    fresh.synchronize();
+    StandIn.fail("cudaFreeHost", ILLEGAL_ADDRESS, 1);
+    StandIn.fail("cudaStreamDestroy", ILLEGAL_ADDRESS, 1);
+    CudaException first = assertThrows(CudaException.class, fresh::close);
+    assertEquals("cudaFreeHost", first.function());
+    assertEquals(
+        "cudaStreamDestroy",
+        assertInstanceOf(CudaException.class, first.getSuppressed()[0]).function());
+    Map<String, Long> after = alive();
+    assertEquals(before.get("pinned") + 1, after.get("pinned"), "only what could not be freed");
+    assertEquals(before.get("event"), after.get("event"));
   }
 
   @Test
