@@ -12,6 +12,7 @@ import ai.djl.ndarray.types.Shape;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.adapters.TwoRanks;
 import java.nio.FloatBuffer;
 import org.junit.jupiter.api.Test;
 

@@ -1,4 +1,4 @@
-package io.nccl4j.pytorch;
+package io.nccl4j.adapters;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
@@ -12,16 +12,16 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
-/** Two ranks of the reference, in threads of this process. */
-final class TwoRanks {
+/** Two ranks of the reference, in threads of this process, for the tests of each adapter. */
+public final class TwoRanks {
   /** What a rank does. */
-  interface Body {
+  public interface Body {
     void run(Communicator comm, Stream stream) throws Exception;
   }
 
   private TwoRanks() {}
 
-  static void run(Body body) throws Exception {
+  public static void run(Body body) throws Exception {
     try (Backend backend = Backend.reference(2);
         ExecutorService threads = Executors.newFixedThreadPool(2)) {
       UniqueId id = backend.newUniqueId();
@@ -45,7 +45,7 @@ final class TwoRanks {
   }
 
   /** Runs a body on one rank alone. */
-  static void one(Body body) throws Exception {
+  public static void one(Body body) throws Exception {
     try (Backend backend = Backend.reference(1);
         Communicator comm =
             backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
