@@ -2,13 +2,13 @@ package io.nccl4j.examples.perf.report;
 
 import io.nccl4j.examples.quantities.Commands;
 import io.nccl4j.examples.quantities.Count;
-import io.nccl4j.examples.quantities.OptionValue;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -40,19 +40,7 @@ public final class PerfReport {
             "what a run is called, one for each, in their order; default: the files' names")
     List<String> labels = List.of();
 
-    @Option(
-        names = "--html",
-        paramLabel = "FILE",
-        converter = OptionValue.Page.class,
-        description = "write one self-contained page: charts, numbers, what was measured where")
-    Path html;
-
-    @Option(
-        names = "--plot",
-        paramLabel = "FILE",
-        converter = OptionValue.Picture.class,
-        description = "draw the charts as .svg or .png")
-    Path plot;
+    @Mixin Shown shown;
   }
 
   /**
@@ -82,7 +70,7 @@ public final class PerfReport {
   }
 
   private static List<Measured> runs(Flags flags) {
-    if (flags.html == null && flags.plot == null) {
+    if (flags.shown.html() == null && flags.shown.plot() == null) {
       throw new IllegalArgumentException("neither --html nor --plot says what to write");
     }
     if (!flags.labels.isEmpty() && flags.labels.size() != flags.files.size()) {
@@ -107,13 +95,13 @@ public final class PerfReport {
   }
 
   private int write(Flags flags, List<Measured> runs) throws IOException {
-    if (flags.plot != null) {
-      RunReport.writePicture(runs, flags.plot);
-      out.println(flags.plot);
+    if (flags.shown.plot() != null) {
+      RunReport.writePicture(runs, flags.shown.plot());
+      out.println(flags.shown.plot());
     }
-    if (flags.html != null) {
-      RunReport.writePage(runs, flags.html);
-      out.println(flags.html);
+    if (flags.shown.html() != null) {
+      RunReport.writePage(runs, flags.shown.html());
+      out.println(flags.shown.html());
     }
     return Commands.OK;
   }

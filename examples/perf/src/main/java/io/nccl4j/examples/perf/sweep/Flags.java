@@ -1,11 +1,13 @@
 package io.nccl4j.examples.perf.sweep;
 
+import io.nccl4j.examples.perf.report.Shown;
 import io.nccl4j.examples.quantities.OptionValue;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
@@ -74,19 +76,7 @@ final class Flags {
       description = "the longest that one choice may take in a round; default 600")
   int limit;
 
-  @Option(
-      names = "--html",
-      paramLabel = "FILE",
-      converter = OptionValue.Page.class,
-      description = "write charts and tables as one self-contained page")
-  Path html;
-
-  @Option(
-      names = "--plot",
-      paramLabel = "FILE",
-      converter = OptionValue.Picture.class,
-      description = "draw the charts as .svg or .png")
-  Path plot;
+  @Mixin Shown shown;
 
   @Option(
       names = "--csv",

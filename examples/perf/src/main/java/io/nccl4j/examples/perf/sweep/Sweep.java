@@ -129,15 +129,15 @@ public final class Sweep {
     if (flags.json != null) {
       OutputFile.write(flags.json, report.json());
     }
-    if (flags.html != null) {
-      OutputFile.write(flags.html, report.page().html());
+    if (flags.shown.html() != null) {
+      OutputFile.write(flags.shown.html(), report.page().html());
     }
     if (!outcome.measuredAnything()) {
       err.println("sweep: nothing could be measured");
       return Commands.FAILED;
     }
-    if (flags.plot != null) {
-      Picture.write(report.charts(), flags.plot);
+    if (flags.shown.plot() != null) {
+      Picture.write(report.charts(), flags.shown.plot());
     }
     return outcome.wrong() ? WRONG_DATA : Commands.OK;
   }
