@@ -15,9 +15,10 @@ import java.lang.invoke.VarHandle;
  * but none comes to the one after that before the slow rank has left this one. So each rank has two
  * rows, for odd and for even numbers.
  *
- * <p>Counts of pieces carry the low half of the transfer's number in their upper half, so that a
- * claim that comes late is none. Whoever claims a piece looks afterwards whether the board is
- * closed; who closes it looks afterwards which pieces are claimed. One of them sees the other.
+ * <p>Counts of pieces go on from one transfer to the next, so that a claim that comes late is none,
+ * and a rank that comes touches no line that others look at. Whoever claims a piece looks
+ * afterwards whether the board is closed; who closes it looks afterwards which pieces are claimed.
+ * One of them sees the other.
  */
 final class Board {
   private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
@@ -50,10 +51,6 @@ final class Board {
     return (int) number & 1;
   }
 
-  private static long counter(long number) {
-    return number << 32;
-  }
-
   /** Shows a rank's row, and that the rank has come to a transfer. */
   void come(
       int rank, long number, long signature, MemorySegment send, MemorySegment recv, long factor) {
@@ -67,8 +64,6 @@ final class Board {
     }
     cells[cell(rank, SIGNATURE + odd(number))] = signature;
     cells[cell(rank, FACTOR + odd(number))] = factor;
-    CELL.setOpaque(cells, cell(rank, CLAIMED), counter(number));
-    CELL.setOpaque(cells, cell(rank, FINISHED), counter(number));
     CELL.setRelease(cells, cell(rank, COME), number);
   }
 
@@ -95,28 +90,36 @@ final class Board {
     return cells[cell(rank, FACTOR + odd(number))];
   }
 
-  /** Claims a piece of a rank's part; returns which one, or -1 if none is left. */
-  int claim(int rank, long number, int pieces) {
+  /**
+   * Claims a piece of a rank's part; returns which one, or -1 if none is left.
+   *
+   * @param before how many pieces the rank had in all transfers before
+   */
+  int claim(int rank, long before, int pieces) {
     int at = cell(rank, CLAIMED);
     long seen = (long) CELL.getOpaque(cells, at);
-    while (counter(number) == counter(seen >>> 32) && (int) seen < pieces) {
+    while (seen < before + pieces) {
       long witness = (long) CELL.compareAndExchange(cells, at, seen, seen + 1);
       if (witness == seen) {
-        return (int) seen;
+        return (int) (seen - before);
       }
       seen = witness;
     }
     return -1;
   }
 
-  /** Says that a claimed piece of a rank's part is finished, or will not be touched any more. */
-  void finish(int rank) {
-    CELL.getAndAdd(cells, cell(rank, FINISHED), 1L);
+  /** Says that claimed pieces of a rank's part are finished, or will not be touched any more. */
+  void finish(int rank, int pieces) {
+    CELL.getAndAdd(cells, cell(rank, FINISHED), (long) pieces);
   }
 
-  /** Returns whether so many pieces of a rank's part are finished, so that it may have gone on. */
-  boolean finished(int rank, long number, int pieces) {
-    return (long) CELL.getAcquire(cells, cell(rank, FINISHED)) - counter(number) >= pieces;
+  /**
+   * Returns whether all pieces of a rank's part are finished, so that it may have gone on.
+   *
+   * @param before how many pieces the rank had in all transfers before
+   */
+  boolean finished(int rank, long before, int pieces) {
+    return (long) CELL.getAcquire(cells, cell(rank, FINISHED)) >= before + pieces;
   }
 
   boolean closed() {

@@ -48,6 +48,8 @@ final class DirectTransfer implements Transfer {
 
   private Phase phase = Phase.DONE;
   private long number;
+  // How many pieces each rank had in all transfers before.
+  private long before;
   private int elementBytes;
   private int next;
   private int looks;
@@ -68,6 +70,7 @@ final class DirectTransfer implements Transfer {
 
   void start(Call call) {
     elementBytes = call.type.bytes();
+    before += pieces.perRank();
     pieces.divide(call.count, elementBytes);
     number++;
     next = 0;
@@ -129,10 +132,18 @@ final class DirectTransfer implements Transfer {
 
   /** Works on this rank's own part; returns whether anything was done. */
   private boolean work() {
-    while (workOn(rank)) {
-      if (world.alarm()) {
-        return true;
+    int claimed = 0;
+    try {
+      for (int piece = claim(rank); piece >= 0; piece = claim(rank)) {
+        claimed++;
+        reduce(rank, piece);
+        if (world.alarm()) {
+          return true;
+        }
       }
+    } finally {
+      // All at once: others look at this count, and take its cache line away each time.
+      board.finish(rank, claimed);
     }
     phase = Phase.LEAVING;
     next = 0;
@@ -142,7 +153,7 @@ final class DirectTransfer implements Transfer {
   }
 
   private boolean leave() {
-    while (next < ranks && board.finished(next, number, pieces.perRank())) {
+    while (next < ranks && board.finished(next, before, pieces.perRank())) {
       next++;
     }
     if (next == ranks) {
@@ -156,20 +167,34 @@ final class DirectTransfer implements Transfer {
     if (!crowded && looks++ < LOOKS_BEFORE_HELP) {
       return false;
     }
-    return workOn(next);
+    return help(next);
   }
 
-  /** Works on a piece of some rank's part; returns whether there was one that nobody had. */
-  private boolean workOn(int owner) {
-    int piece = board.claim(owner, number, pieces.perRank());
+  /** Works on a piece of another rank's part; returns whether there was one that nobody had. */
+  private boolean help(int owner) {
+    int piece = claim(owner);
     if (piece < 0) {
       return false;
     }
+    try {
+      reduce(owner, piece);
+    } finally {
+      board.finish(owner, 1);
+    }
+    return true;
+  }
+
+  private int claim(int owner) {
+    return board.claim(owner, before, pieces.perRank());
+  }
+
+  /** Works on a claimed piece, unless the board is closed. */
+  private void reduce(int owner, int piece) {
     boolean worked = false;
     try {
       if (!board.closed()) {
         pieces.goTo(owner, piece);
-        reduce();
+        reducePiece();
         worked = true;
       }
     } catch (IllegalStateException e) {
@@ -178,12 +203,10 @@ final class DirectTransfer implements Transfer {
       if (!worked) {
         board.spoil();
       }
-      board.finish(owner);
     }
-    return true;
   }
 
-  private void reduce() {
+  private void reducePiece() {
     if (pieces.count() > 0) {
       collective
           .arithmetic()

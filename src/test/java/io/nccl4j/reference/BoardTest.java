@@ -27,31 +27,35 @@ class BoardTest {
   @RepeatedTest(20)
   void closingWaitsForAPieceBegunBeforeWhateverIsClaimedAfterIt() throws InterruptedException {
     Board board = boardOfOneRank();
-    assertEquals(0, board.claim(0, NUMBER, PIECES));
+    assertEquals(0, board.claim(0, 0, PIECES));
     Thread closing = new Thread(board::close);
     closing.start();
     while (!board.closed()) {
       Thread.onSpinWait();
     }
     for (int piece = 1; piece <= 300_000; piece++) {
-      assertEquals(piece, board.claim(0, NUMBER, PIECES));
-      board.finish(0);
+      assertEquals(piece, board.claim(0, 0, PIECES));
+      board.finish(0, 1);
       assertTrue(closing.isAlive(), "closed while piece 0 was worked on, after " + piece);
     }
-    board.finish(0);
+    board.finish(0, 1);
     assertTrue(closing.join(Duration.ofSeconds(30)), "not closed with all pieces finished");
   }
 
   @Test
   void aClaimForATransferThatItsOwnerHasLeftIsNone() {
     Board board = boardOfOneRank();
-    assertEquals(0, board.claim(0, NUMBER, 2));
-    board.finish(0);
+    assertEquals(0, board.claim(0, 0, 2));
+    assertFalse(board.finished(0, 0, 1));
+    board.finish(0, 1);
+    assertTrue(board.finished(0, 0, 1));
+    assertEquals(1, board.claim(0, 0, 2));
+    board.finish(0, 1);
     board.come(0, NUMBER + 1, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
-    assertEquals(-1, board.claim(0, NUMBER, 2));
-    assertTrue(board.finished(0, NUMBER, 2));
-    assertFalse(board.finished(0, NUMBER + 1, 1));
-    assertEquals(0, board.claim(0, NUMBER + 1, 1));
-    assertEquals(-1, board.claim(0, NUMBER + 1, 1));
+    assertEquals(-1, board.claim(0, 0, 2));
+    assertTrue(board.finished(0, 0, 2));
+    assertFalse(board.finished(0, 2, 1));
+    assertEquals(0, board.claim(0, 2, 1));
+    assertEquals(-1, board.claim(0, 2, 1));
   }
 }
