@@ -27,6 +27,12 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
     this.unsigned = unsigned;
   }
 
+  /** Vectors have so many bytes that what a loop does one by one, before and after, weighs in. */
+  @Override
+  boolean slow(boolean scales) {
+    return true;
+  }
+
   @Override
   void sum(byte[] left, byte[] right, int count) {
     for (int i = 0; i < count; i++) {
@@ -53,8 +59,8 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
 
   /** Compares eight bytes at a time, since the compiler vectorizes no comparison of bytes. */
   private void pick(Tile<byte[]> left, Tile<byte[]> right, int count, boolean larger) {
-    lefts.view().copyFrom(left.view());
-    rights.view().copyFrom(right.view());
+    MemorySegment.copy(left.view(), 0, lefts.view(), 0, count);
+    MemorySegment.copy(right.view(), 0, rights.view(), 0, count);
     // Signed numbers order like unsigned ones once their top bits are flipped.
     long flip = unsigned ? 0 : TOPS;
     int words = (count + 7) / 8;
@@ -63,7 +69,7 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
     } else {
       min(lefts.array(), rights.array(), flip, words);
     }
-    left.view().copyFrom(lefts.view());
+    MemorySegment.copy(lefts.view(), 0, left.view(), 0, count);
   }
 
   private static void max(long[] left, long[] right, long flip, int words) {
