@@ -9,7 +9,6 @@ import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
@@ -132,24 +131,19 @@ abstract class Ranks implements Callable<Integer> {
   }
 
   /**
-   * Loads PyTorch; the first time one process alone. JavaCPP unpacks its libraries one by one and
-   * loads each, so that one process may load what needs a library that another is still writing.
+   * Loads PyTorch, one process before the others. JavaCPP unpacks its libraries one by one and
+   * loads each, so that a process may load what needs a library that another is still writing.
    */
   private static void loadTorch() throws IOException {
-    Path folder = Loader.getCacheDir().toPath();
-    String jar = torch.class.getProtectionDomain().getCodeSource().getLocation().getPath();
-    Path unpacked = folder.resolve(Path.of(jar).getFileName() + ".unpacked");
-    if (Files.exists(unpacked)) {
-      Loader.load(torch.class);
-      return;
-    }
-    Path lock = folder.resolve("nccl4j.lock");
+    Path lock = Loader.getCacheDir().toPath().resolve("nccl4j.lock");
     try (FileChannel channel =
-        FileChannel.open(lock, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
+        FileChannel.open(
+            lock, StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
       // Closing the channel lets go of it.
-      channel.lock();
+      if (channel.tryLock() == null) {
+        channel.lock(0, Long.MAX_VALUE, true);
+      }
       Loader.load(torch.class);
-      Files.write(unpacked, new byte[0]);
     }
   }
 
