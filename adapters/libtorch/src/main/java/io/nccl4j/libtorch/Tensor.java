@@ -108,7 +108,7 @@ final class Tensor {
   private String layout(int code) {
     for (String known :
         new String[] {
-          "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged"
+          "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn"
         }) {
       if (isCode(code, LAYOUT + known)) {
         return known;
