@@ -1,11 +1,13 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.CudaException;
 import io.nccl4j.Graph;
 import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -27,14 +29,30 @@ public final class CudaGraph extends Graph {
     return CudaDevices.on(
         device,
         () -> {
-          try (Arena arena = Arena.ofConfined()) {
-            MemorySegment executable = arena.allocate(ValueLayout.ADDRESS);
-            int result = cudart_h.cudaGraphInstantiate(executable, graph, 0);
-            destroy(graph);
-            CudaResults.check(result, "cudaGraphInstantiate");
-            return new CudaGraph(device, executable.get(ValueLayout.ADDRESS, 0), launches);
+          CudaGraph made;
+          try {
+            made = new CudaGraph(device, executable(graph), launches);
+          } catch (CudaException refused) {
+            Steps.after(refused, () -> destroy(graph));
+            throw refused;
           }
+          try {
+            destroy(graph);
+          } catch (CudaException failure) {
+            Steps.after(failure, made::close);
+            throw failure;
+          }
+          return made;
         });
+  }
+
+  private static MemorySegment executable(MemorySegment graph) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment executable = arena.allocate(ValueLayout.ADDRESS);
+      CudaResults.check(
+          cudart_h.cudaGraphInstantiate(executable, graph, 0), "cudaGraphInstantiate");
+      return executable.get(ValueLayout.ADDRESS, 0);
+    }
   }
 
   static void destroy(MemorySegment graph) {

@@ -389,7 +389,11 @@ public final class CudaStream extends Stream {
       tellUsersOfStuckWork();
       Completions.fail(this, stuck);
     }
-    Steps.all(List.of(() -> staging.close(stuck == null), this::destroy));
+    // The reason first: after an error of the device whatever follows may fail for the same.
+    Steps.all(List.of(() -> tell(stuck), () -> staging.close(stuck == null), this::destroy));
+  }
+
+  private static void tell(RuntimeException stuck) {
     // What a communicator has to tell, its own close or the abort has told.
     boolean told = stuck instanceof NcclException && !(stuck instanceof NcclTimeoutException);
     if (stuck != null && !told) {

@@ -1,7 +1,6 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.Buffer;
-import io.nccl4j.CudaException;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.Steps;
 import java.lang.foreign.MemorySegment;
@@ -92,16 +91,8 @@ final class Staging {
     try {
       return new Chunk(CudaMemory.pin(CHUNK_BYTES), done);
     } catch (Throwable failure) {
-      closeAfter(failure, done);
+      Steps.after(failure, done::close);
       throw failure;
-    }
-  }
-
-  private static void closeAfter(Throwable failure, CudaEvent event) {
-    try {
-      event.close();
-    } catch (CudaException another) {
-      failure.addSuppressed(another);
     }
   }
 

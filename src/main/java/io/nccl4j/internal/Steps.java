@@ -27,4 +27,15 @@ public final class Steps {
       throw (RuntimeException) first;
     }
   }
+
+  /** Does something after a failure; what fails in it too is suppressed in that. */
+  public static void after(Throwable failure, Runnable step) {
+    try {
+      step.run();
+    } catch (RuntimeException | Error another) {
+      if (another != failure) {
+        failure.addSuppressed(another);
+      }
+    }
+  }
 }

@@ -77,6 +77,35 @@ class CaptureTest {
     }
   }
 
+  @Test
+  void whyAGraphIsNotMadeIsNotHiddenByACapturedOneThatCannotBeFreed() {
+    try (Backend backend = Backend.nccl();
+        Stream stream = backend.newStream(0)) {
+      StandIn.fail("cudaGraphInstantiate", OUT_OF_MEMORY, 1);
+      StandIn.fail("cudaGraphDestroy", ILLEGAL_ADDRESS, 1);
+      CudaException failure =
+          assertThrows(CudaException.class, () -> Graph.capture(List.of(stream), () -> {}));
+      assertEquals("cudaGraphInstantiate", failure.function());
+      assertEquals(1, failure.getSuppressed().length);
+      assertEquals(
+          "cudaGraphDestroy",
+          assertInstanceOf(CudaException.class, failure.getSuppressed()[0]).function());
+    }
+  }
+
+  @Test
+  void aGraphWhoseCapturedOneCannotBeFreedIsFreedItself() {
+    try (Backend backend = Backend.nccl();
+        Stream stream = backend.newStream(0)) {
+      long graphs = StandIn.live("graph");
+      StandIn.fail("cudaGraphDestroy", ILLEGAL_ADDRESS, 1);
+      CudaException failure =
+          assertThrows(CudaException.class, () -> Graph.capture(List.of(stream), () -> {}));
+      assertEquals("cudaGraphDestroy", failure.function());
+      assertEquals(graphs + 1, StandIn.live("graph"), "all but the one that CUDA would not free");
+    }
+  }
+
   /** Asks until the stream answers. */
   private static boolean firstAnswer(Stream stream, CountDownLatch refused) {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);

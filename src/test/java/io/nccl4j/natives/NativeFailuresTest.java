@@ -382,6 +382,21 @@ class NativeFailuresTest {
   }
 
   @Test
+  void whyAStreamDidNotComeToItsEndIsNotHiddenByWhatFailsInItsClosing() {
+    Stream fresh = comm.newStream();
+    upload(fresh, 1);
+    fresh.synchronize();
+    StandIn.failStream(((CudaStream) fresh).address(), ILLEGAL_ADDRESS);
+    StandIn.fail("cudaStreamDestroy", ILLEGAL_ADDRESS, 1);
+    CudaException stuck = assertThrows(CudaException.class, fresh::close);
+    assertEquals("cudaStreamQuery", stuck.function());
+    assertEquals(1, stuck.getSuppressed().length);
+    assertEquals(
+        "cudaStreamDestroy",
+        assertInstanceOf(CudaException.class, stuck.getSuppressed()[0]).function());
+  }
+
+  @Test
   void whatWasOpenedIsGivenBack() {
     Map<String, Long> before = alive();
     try (Backend other = Backend.nccl()) {
