@@ -14,25 +14,27 @@ final class Resources {
     return resource;
   }
 
-  /** Gives back everything; the first failure comes out, each later one suppressed in the last. */
+  /** Gives back everything; the first failure comes out, the later ones suppressed in it. */
   void close() {
     while (!closings.isEmpty()) {
       try {
         closings.pop().run();
-      } catch (Throwable failure) {
-        closeAfter(failure);
-        throw failure;
+      } catch (Throwable first) {
+        closeAfter(first);
+        throw first;
       }
     }
   }
 
   /** Gives back everything after a failure, and adds to it what fails on the way. */
   void closeAfter(Throwable failure) {
-    try {
-      close();
-    } catch (Throwable another) {
-      if (another != failure) {
-        failure.addSuppressed(another);
+    while (!closings.isEmpty()) {
+      try {
+        closings.pop().run();
+      } catch (Throwable another) {
+        if (another != failure) {
+          failure.addSuppressed(another);
+        }
       }
     }
   }

@@ -62,6 +62,17 @@ class ResourcesTest {
   }
 
   @Test
+  void howeverManyFailTheRestIsGivenBack() {
+    int many = 50_000;
+    for (int i = 0; i < many; i++) {
+      add("event", new IllegalStateException("event " + i));
+    }
+    String first = assertThrows(IllegalStateException.class, resources::close).getMessage();
+    assertEquals("event " + (many - 1), first);
+    assertEquals(many, closed.size());
+  }
+
+  @Test
   void theCauseOfTheClosingKeepsWhatFailsInIt() {
     RuntimeException refused = new IllegalStateException("pending");
     Error cause = new StackOverflowError();
