@@ -67,10 +67,11 @@ final class Agreement {
       broadcast(agreed, most);
       throw new IllegalArgumentException(
           "the ranks registered different parameters: "
-              + differences(differing, statement, most, lines(agreed)));
+              + differences(differing, lines(mine), most, lines(agreed)));
     }
   }
 
+  /** Returns the lines as all read them, this rank its own too: bytes do not keep every text. */
   private static List<String> lines(byte[] statement) {
     return Arrays.asList(new String(statement, StandardCharsets.UTF_8).split("\n"));
   }
@@ -138,7 +139,8 @@ final class Agreement {
       told.add(new String(words, StandardCharsets.UTF_8).replace("\0", ""));
     }
     if (differing.length > MOST_RANKS_TOLD) {
-      told.add(differing.length - MOST_RANKS_TOLD + " more ranks differ");
+      int more = differing.length - MOST_RANKS_TOLD;
+      told.add(more == 1 ? "1 more rank differs" : more + " more ranks differ");
     }
     return String.join("; ", told);
   }

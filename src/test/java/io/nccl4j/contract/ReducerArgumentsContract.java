@@ -23,6 +23,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -434,6 +435,25 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
+  void aNameThatIsNoWholeTextIsNotTakenForADifference() {
+    assumeTrue(underTest().maxRanks() >= 2, "needs two ranks");
+    String half = "half a character, \uD800";
+    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+      ranks.each(
+          rank ->
+              assertEquals(
+                  "the ranks registered different parameters: rank 1 has parameter 1 'b', FLOAT32 x"
+                      + " 3, rank 0 has parameter 1 'b', FLOAT32 x 2",
+                  illegalArgument(
+                      () ->
+                          open(
+                              rank,
+                              parameter(rank, half, 4),
+                              parameter(rank, "b", 2 + rank.rank())))));
+    }
+  }
+
+  @Test
   void whereSeveralDifferTheFirstFourAreToldAndTheOthersCounted() {
     assumeTrue(underTest().maxRanks() >= 11, "needs eleven ranks");
     try (Ranks ranks = Ranks.of(underTest(), 11)) {
@@ -448,7 +468,7 @@ abstract class ReducerArgumentsContract {
                                 "rank %d has parameter 0 'a', FLOAT32 x %d, rank 0 has parameter 0 'a', FLOAT32 x 2; "
                                     .formatted(odd, 2 + odd))
                         .collect(Collectors.joining())
-                    + "1 more ranks differ",
+                    + "1 more rank differs",
                 illegalArgument(() -> open(rank, parameter(rank, "a", count))));
           });
     }
@@ -481,6 +501,7 @@ abstract class ReducerArgumentsContract {
                   Collectors.groupingBy(
                       event -> event.getInt("rank"),
                       Collectors.summingLong(event -> event.getLong("bytes"))));
+      assertEquals(Set.of(0, 1, 2, 3), moved.keySet());
       for (long bytes : moved.values()) {
         assertTrue(statement <= bytes && bytes < statement + 10_000, moved + " bytes");
       }
