@@ -102,8 +102,10 @@ public abstract sealed class Graph implements AutoCloseable
     for (Runnable step : steps) {
       try {
         step.run();
-      } catch (RuntimeException another) {
-        cause.addSuppressed(another);
+      } catch (RuntimeException | Error another) {
+        if (another != cause) {
+          cause.addSuppressed(another);
+        }
       }
     }
   }
