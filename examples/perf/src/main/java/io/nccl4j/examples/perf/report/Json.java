@@ -2,6 +2,7 @@ package io.nccl4j.examples.perf.report;
 
 import com.fasterxml.jackson.core.JacksonException;
 import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonLocation;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
@@ -40,14 +41,13 @@ public final class Json {
       return document;
     } catch (JacksonException e) {
       // Its whole message tells of the parser's settings too.
-      throw new IOException(
-          "line %d, column %d: %s"
-              .formatted(
-                  e.getLocation().getLineNr(),
-                  e.getLocation().getColumnNr(),
-                  e.getOriginalMessage()),
-          e);
+      throw new IOException(place(e.getLocation()) + e.getOriginalMessage(), e);
     }
+  }
+
+  /** Says where, but for what is too large or too deep to be read: that has no place. */
+  private static String place(JsonLocation at) {
+    return at == null ? "" : "line %d, column %d: ".formatted(at.getLineNr(), at.getColumnNr());
   }
 
   private static Object value(JsonParser parser) throws IOException {

@@ -162,6 +162,16 @@ class PerfReportTest {
   }
 
   @Test
+  void jsonThatIsTooDeepToBeReadIsNoResultEither() throws IOException {
+    Path deep = Files.writeString(folder.resolve("deep.json"), "[".repeat(2000));
+    assertEquals(Commands.BAD_ARGUMENTS, run(deep.toString(), "--html", file("a.html")));
+    String told = err.toString(StandardCharsets.UTF_8);
+    assertTrue(
+        told.contains(deep + " is no result that -J has written: Document nesting depth"), told);
+    assertEquals(1, told.lines().count(), told);
+  }
+
+  @Test
   void jsonOfSomethingElseIsToldFromAResult() throws IOException {
     Path other = Files.writeString(folder.resolve("other.json"), "{\"results\": []}");
     assertEquals(Commands.BAD_ARGUMENTS, run(other.toString(), "--html", file("a.html")));
