@@ -22,6 +22,7 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -234,6 +235,7 @@ class SweepTest {
   }
 
   @Test
+  @Timeout(value = 3, unit = TimeUnit.MINUTES)
   void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
     List<String> command = new ArrayList<>(PerfProgram.command());
     command.set(command.size() - 1, "io.nccl4j.examples.perf/" + Sweep.class.getName());
@@ -254,6 +256,13 @@ class SweepTest {
       process.destroyForcibly();
     }
     assertEquals(List.of(), files("nccl4j-sweep-"));
+    // What it starts has its options.
+    assertEquals(
+        List.of(),
+        ProcessHandle.allProcesses()
+            .map(left -> left.info().commandLine().orElse(""))
+            .filter(line -> line.contains(folder.toString()))
+            .toList());
   }
 
   private List<Path> files(String name) throws IOException {
