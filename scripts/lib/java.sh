@@ -46,10 +46,10 @@ nccl4j_build() {
   local log=$nccl4j_target/build.log fresh nccl4j_status=0
   fresh=$(mktemp -d "$nccl4j_run.XXXXXX")
   # A recording that is asked for is to be of the program, not one more of each Java that builds it, beside its sources.
-  local options
+  local options flag=-XX:StartFlightRecording rest="([^[:space:]\"']|\"[^\"]*\"|'[^']*')*"
   for options in JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS; do
-    if [[ ${!options-} == *-XX:StartFlightRecording* ]]; then
-      local -x "$options=$(sed -E 's/-XX:StartFlightRecording([^ "]|"[^"]*")*//g' <<<"${!options}")"
+    if [[ ${!options-} == *"$flag"* ]]; then
+      local -x "$options=$(sed -E "s/(\"$flag[^\"]*\"|'$flag[^']*'|$flag)$rest//g" <<<"${!options}")"
     fi
   done
   # Made now, so that what is edited during the build counts as newer.

@@ -15,6 +15,8 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /** The scripts run from every folder and through links. */
 class ScriptsTest {
@@ -59,8 +61,19 @@ class ScriptsTest {
     }
   }
 
-  @Test
-  void aRecordingOfTheProgramIsNoneOfItsBuild() throws IOException, InterruptedException {
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      quoteCharacter = '`',
+      value = {
+        "-Da=b -XX:StartFlightRecording:filename=rank-%p.jfr -Dc=d | -Da=b -Dc=d",
+        "-XX:StartFlightRecording:filename=\"two words.jfr\",settings=profile -De=f | -De=f",
+        "\"-XX:StartFlightRecording:filename=two words.jfr\" -Dg=h | -Dg=h",
+        "-XX:StartFlightRecording:filename='two words.jfr' -Di=j | -Di=j",
+        "'-XX:StartFlightRecording:filename=two words.jfr' -XX:StartFlightRecording -Dk=l | -Dk=l"
+      })
+  void aRecordingOfTheProgramIsNoneOfItsBuild(String asked, String built)
+      throws IOException, InterruptedException {
     Path library = Files.createDirectories(folder.resolve("scripts/lib")).resolve("java.sh");
     Files.copy(SCRIPTS.resolve("lib/java.sh"), library);
     Path maven = Files.createDirectory(folder.resolve("bin")).resolve("mvn");
@@ -70,14 +83,13 @@ class ScriptsTest {
     ProcessBuilder builder =
         new ProcessBuilder("bash", "-c", ". scripts/lib/java.sh; nccl4j_ready")
             .directory(folder.toFile());
-    String recording = "-XX:StartFlightRecording:filename=";
     Map<String, String> environment = builder.environment();
     environment.merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
-    environment.put("JAVA_TOOL_OPTIONS", "-Da=b " + recording + "rank-%p.jfr -Dc=d");
-    environment.put("JDK_JAVA_OPTIONS", recording + "\"two words.jfr\",settings=profile -De=f");
+    environment.put("JAVA_TOOL_OPTIONS", asked);
+    environment.put("JDK_JAVA_OPTIONS", asked);
     Process process = builder.redirectErrorStream(true).start();
     String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still running");
-    assertEquals("-Da=b -Dc=d, -De=f\n", Files.readString(folder.resolve("asked")), said);
+    assertEquals(built + ", " + built + "\n", Files.readString(folder.resolve("asked")), said);
   }
 }
