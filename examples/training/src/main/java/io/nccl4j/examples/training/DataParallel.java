@@ -69,11 +69,7 @@ final class DataParallel implements AutoCloseable {
       }
       undo.push(compute::synchronize);
     } catch (RuntimeException | Error cause) {
-      try {
-        close();
-      } catch (RuntimeException | Error second) {
-        cause.addSuppressed(second);
-      }
+      closeAfter(cause);
       throw cause;
     }
   }
@@ -171,20 +167,26 @@ final class DataParallel implements AutoCloseable {
   /** Gives everything back, even where some of it fails; the first failure comes out. */
   @Override
   public void close() {
-    RuntimeException first = null;
     while (!undo.isEmpty()) {
       try {
         undo.pop().run();
-      } catch (RuntimeException e) {
-        if (first == null) {
-          first = e;
-        } else {
-          first.addSuppressed(e);
-        }
+      } catch (RuntimeException | Error first) {
+        closeAfter(first);
+        throw first;
       }
     }
-    if (first != null) {
-      throw first;
+  }
+
+  /** Gives everything back after a failure, and adds to it what else fails. */
+  private void closeAfter(Throwable failure) {
+    while (!undo.isEmpty()) {
+      try {
+        undo.pop().run();
+      } catch (RuntimeException | Error another) {
+        if (another != failure) {
+          failure.addSuppressed(another);
+        }
+      }
     }
   }
 }

@@ -3,6 +3,7 @@ package io.nccl4j.examples.training;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -188,6 +189,43 @@ class TrainingTest {
           String closed = assertThrows(IllegalStateException.class, model::finish).getMessage();
           assertTrue(closed.startsWith("reducer is closed: "), closed);
           model.close();
+          return null;
+        });
+  }
+
+  /** A tensor whose gradient is not given back. */
+  private static final class Stubborn extends Tensor {
+    private Error refusal;
+
+    Stubborn(float value) {
+      super(Tensor.create(new float[] {value}, 1));
+      set_requires_grad(true);
+    }
+
+    @Override
+    public Tensor mutable_grad() {
+      if (refusal != null) {
+        throw refusal;
+      }
+      return super.mutable_grad();
+    }
+  }
+
+  @Test
+  void allElseIsGivenBackEvenIfSeveralFailInTheSameWay() throws Exception {
+    RankThreads.run(
+        1,
+        comm -> {
+          Map<String, Tensor> parameters = new LinkedHashMap<>();
+          parameters.put("v", new Stubborn(5));
+          parameters.put("w", new Stubborn(7));
+          DataParallel model = new DataParallel(comm, parameters, ReducerConfig.defaults());
+          Error refusal = new AssertionError("it stays");
+          parameters.values().forEach(tensor -> ((Stubborn) tensor).refusal = refusal);
+          assertSame(refusal, assertThrows(AssertionError.class, model::close));
+          String closed = assertThrows(IllegalStateException.class, model::finish).getMessage();
+          assertTrue(closed.startsWith("reducer is closed: "), closed);
+          assertFalse(model.compute().open());
           return null;
         });
   }
