@@ -16,6 +16,9 @@ final class Arithmetic {
   private final Map<DataType, Kernel> kernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Kernel> extremeKernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
+  private DataType type;
+  private Operator operator;
+  private long bytes;
   private Kernel kernel;
   private Operator.Kind combine;
   private boolean scales;
@@ -26,14 +29,27 @@ final class Arithmetic {
   /**
    * Picks what does a reduction.
    *
-   * @param bytes what each rank reduces
+   * @param nextBytes what each rank reduces
    */
-  void prepare(DataType type, Operator operator, int worldSize, long bytes) {
-    forget();
+  void prepare(DataType nextType, Operator nextOperator, int worldSize, long nextBytes) {
+    // Most reductions are as the one before; but what a factor is may change in its memory.
+    if (nextType != type
+        || nextOperator != operator
+        || nextBytes != bytes
+        || nextOperator.kind() == Operator.Kind.MULSUM) {
+      forget();
+      type = nextType;
+      operator = nextOperator;
+      bytes = nextBytes;
+      ranks = worldSize;
+      pick();
+    }
+  }
+
+  private void pick() {
     Operator.Kind kind = operator.kind();
     kernel = kernel(type, kind == Operator.Kind.MAX || kind == Operator.Kind.MIN);
     kernel.prepare(bytes);
-    ranks = worldSize;
     boolean average = kind == Operator.Kind.AVG;
     scales = kind == Operator.Kind.MULSUM || (average && type.floating());
     divides = average && !type.floating();
@@ -167,6 +183,7 @@ final class Arithmetic {
 
   /** Keeps no memory reachable that it has worked on. */
   void forget() {
+    operator = null;
     if (kernel != null) {
       kernel.forget();
     }

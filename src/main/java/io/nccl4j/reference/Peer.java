@@ -3,6 +3,8 @@ package io.nccl4j.reference;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.net.ProtocolException;
 
 /**
@@ -32,6 +34,10 @@ final class Peer {
     }
   }
 
+  private static final VarHandle ENTERED = field("entered", long.class);
+  private static final VarHandle PASSED = field("passed", long.class);
+  private static final VarHandle ALONE = field("alone", boolean.class);
+
   /** How many collectives are remembered, a power of two. */
   private static final int KEPT = 8;
 
@@ -47,6 +53,14 @@ final class Peer {
 
   Peer(int rank) {
     this.rank = rank;
+  }
+
+  private static VarHandle field(String name, Class<?> type) {
+    try {
+      return MethodHandles.lookup().findVarHandle(Peer.class, name, type);
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
   }
 
   int rank() {
@@ -70,27 +84,27 @@ final class Peer {
   }
 
   /**
-   * Enters a collective.
+   * Enters a collective. Others may hear of it a moment later: they ask only when they have waited,
+   * and ask again.
    *
    * @param withoutMessages whether this rank can do nothing else until the collective is done
    */
-  @SuppressWarnings("NonAtomicVolatileUpdate") // Whose turn it is writes alone.
   void enter(Call call, boolean withoutMessages) {
     int slot = slot(entered + 1);
     shapes[slot] = call.shape();
     counts[slot] = call.count;
     roots[slot] = call.peer;
-    alone = withoutMessages;
-    entered = entered + 1;
+    // Whose turn it is writes alone.
+    ALONE.setRelease(this, withoutMessages);
+    ENTERED.setRelease(this, entered + 1);
   }
 
   private static int slot(long number) {
     return (int) number & (KEPT - 1);
   }
 
-  @SuppressWarnings("NonAtomicVolatileUpdate") // Whose turn it is writes alone.
   void pass() {
-    passed = passed + 1;
+    PASSED.setRelease(this, passed + 1);
   }
 
   /** Returns the number of the collective that this rank has entered last. */

@@ -14,6 +14,8 @@ public final class RingPieces {
   private final ChannelDivision division;
   private final Channel[] channels;
 
+  private long dividedElements;
+  private int dividedBytes;
   private long mostPieceCount;
   private int perRank;
   private long largest;
@@ -65,6 +67,15 @@ public final class RingPieces {
    * @param elementBytes the size of an element in bytes
    */
   public void divide(long elements, int elementBytes) {
+    // Most operations are as large as the one before.
+    if (elements != dividedElements || elementBytes != dividedBytes) {
+      cut(elements, elementBytes);
+      dividedElements = elements;
+      dividedBytes = elementBytes;
+    }
+  }
+
+  private void cut(long elements, int elementBytes) {
     long chunk = layout.chunkBytes() / elementBytes;
     mostPieceCount = Math.min(chunk, layout.sliceBytes() / elementBytes);
     perRank = 0;
