@@ -141,9 +141,11 @@ final class ChromeTrace {
   }
 
   private static String title(Span span) {
-    return span.operation() == null
-        ? span.name()
-        : span.name() + " #" + span.operation().sequence();
+    if (span.operation() == null) {
+      return span.name();
+    }
+    return span.name()
+        + (span.operation().refused() ? ", refused" : " #" + span.operation().sequence());
   }
 
   private static String category(Span span) {
@@ -202,7 +204,7 @@ final class ChromeTrace {
   private void together() throws IOException {
     Map<Together, List<Span>> all = new LinkedHashMap<>();
     for (Span span : timeline.spans()) {
-      if (span.operation() != null) {
+      if (span.operation() != null && !span.operation().refused()) {
         all.computeIfAbsent(Together.of(span), key -> new ArrayList<>()).add(span);
       }
     }

@@ -50,7 +50,7 @@ record Span(
    * What an operation of a communicator moved.
    *
    * @param communicator the same on every rank
-   * @param sequence its number, the same on every rank
+   * @param sequence its number, the same on every rank; 0 if it was refused, and has none
    * @param rank the rank in that communicator
    * @param ranks how many ranks it has
    * @param peer the root or the peer, or -1
@@ -71,6 +71,11 @@ record Span(
       String reduction,
       long bytes,
       long busBandwidth) {
+
+    /** Returns whether no other rank has anything that belongs to it. */
+    boolean refused() {
+      return sequence == 0;
+    }
 
     Moved in(String name) {
       return new Moved(

@@ -30,7 +30,7 @@ final class Timeline {
   private final Clocks clocks;
   private final Map<Owner, Integer> numbers;
 
-  private Timeline(List<Source> sources, List<Span> spans, List<Step> steps, Clocks clocks) {
+  Timeline(List<Source> sources, List<Span> spans, List<Step> steps, Clocks clocks) {
     this.sources = sources;
     this.spans = spans;
     this.steps = steps;

@@ -2,8 +2,11 @@ package io.nccl4j.examples.trace;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import java.io.IOException;
+import java.io.StringWriter;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 
 /** Putting together what several clocks say, from numbers that are known beforehand. */
@@ -79,6 +82,26 @@ class TimelineTest {
                 span("a", 0, 1, "allReduce", 3, 200, 210)));
     assertEquals(150, overlap.communicating());
     assertEquals(40, overlap.besideOthers());
+  }
+
+  @Test
+  void whatWasRefusedBelongsToNothingOnOtherRanks() throws IOException {
+    List<Span> spans = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      spans.add(span("a", rank, 1, "broadcast", 0, 10, 11));
+      spans.add(span("a", rank, 1, "allReduce", 0, 12, 13));
+      spans.add(span("a", rank, 1, "allReduce", 1, 20, 30));
+    }
+    StringWriter json = new StringWriter();
+    ChromeTrace.write(new Timeline(List.of(source("a")), spans, List.of(), Clocks.of(spans)), json);
+    assertEquals(2, times("\"name\":\"between ranks\"", json), "from one rank to the other");
+    for (String title : List.of("broadcast, refused", "allReduce, refused", "allReduce #1")) {
+      assertEquals(2 * 2, times("\"name\":\"" + title + "\"", json), "span and call: " + title);
+    }
+  }
+
+  private static int times(String part, StringWriter text) {
+    return text.toString().split(Pattern.quote(part), -1).length - 1;
   }
 
   @Test
