@@ -193,6 +193,19 @@ class TrainingTest {
         });
   }
 
+  @Test
+  void anAverageOfDdpSimpleMayBeRoundedAndNotWrong() {
+    assertTrue(DdpSimple.isMean(0, 1));
+    assertTrue(DdpSimple.isMean(3.5f, 2));
+    assertTrue(DdpSimple.isMean(Math.nextUp(7f), 3));
+    assertTrue(DdpSimple.isMean(Math.nextDown(7f), 3));
+    assertFalse(DdpSimple.isMean(Math.nextUp(0f), 1), "one rank has nothing to round");
+    assertFalse(DdpSimple.isMean(7, 2), "the sum");
+    assertFalse(DdpSimple.isMean(0, 2), "rank 0's own");
+    assertFalse(DdpSimple.isMean(7.0001f, 3));
+    assertFalse(DdpSimple.isMean(Float.NaN, 2));
+  }
+
   /** A tensor whose gradient is not given back. */
   private static final class Stubborn extends Tensor {
     private Error refusal;
