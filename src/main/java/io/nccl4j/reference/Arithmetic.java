@@ -31,6 +31,7 @@ final class Arithmetic {
    *
    * @param nextBytes what each rank reduces
    */
+  @SuppressWarnings("ReferenceEquality") // Another one that is equal only costs the picking again.
   void prepare(DataType nextType, Operator nextOperator, int worldSize, long nextBytes) {
     // Most reductions are as the one before; but what a factor is may change in its memory.
     if (nextType != type
