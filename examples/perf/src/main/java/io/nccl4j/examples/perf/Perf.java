@@ -52,6 +52,7 @@ public final class Perf {
   private final boolean terminal;
   private final Map<String, String> environment;
   private final UnaryOperator<Launch> launching;
+  private boolean hasStarted;
 
   /**
    * Makes a command.
@@ -91,8 +92,10 @@ public final class Perf {
         new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
     out.flush();
-    if (FlightRecorder.isInitialized()) {
-      // What is recorded is written on the orderly way out.
+    if (FlightRecorder.isInitialized() || perf.hasStarted) {
+      // What is recorded is written on the orderly way out, and a signal that has ended this
+      // process
+      // with those that it has started keeps its status.
       System.exit(status);
     }
     // Ends at once what a failed run has left behind.
@@ -182,6 +185,7 @@ public final class Perf {
     List<String> command = Processes.ownCommand(args.size());
     command.addAll(args);
     command.add("--child");
+    hasStarted = true;
     int ranksEach = Math.max(1, flags.ranksAskedFor());
     Duration limit = flags.limit == null ? null : Duration.ofSeconds(flags.limit);
     return new Processes(flags.collective.program(), ranksEach, GRACE, err)

@@ -229,6 +229,22 @@ class ProcessTest {
   }
 
   @Test
+  void aSignalThatEndsItWithItsProcessesIsItsStatus() throws IOException, InterruptedException {
+    List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
+    args.addAll(List.of("--procs", "2", "-b", "8M", "-e", "8M", "-N", "0"));
+    Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
+    try (var lines = process.inputReader().lines()) {
+      assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
+      // Process.destroy would close the pipe, too.
+      assertTrue(process.toHandle().destroy());
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+    } finally {
+      process.destroyForcibly();
+    }
+    assertEquals(128 + 15, process.exitValue());
+  }
+
+  @Test
   void librariesThatAreMissingAreOneMessage() throws IOException, InterruptedException {
     Ended ended =
         perf(
