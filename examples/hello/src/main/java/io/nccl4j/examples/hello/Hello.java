@@ -13,6 +13,7 @@ import io.nccl4j.rendezvous.Launch;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
 import io.nccl4j.rendezvous.RendezvousException;
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -39,14 +40,14 @@ public final class Hello {
     } catch (IllegalArgumentException e) {
       System.err.println("hello: " + e.getMessage());
       System.exit(2);
-    } catch (NcclException | RendezvousException e) {
+    } catch (IOException | NcclException | RendezvousException e) {
       System.err.println("hello: " + e.getMessage());
       System.exit(1);
     }
   }
 
   /** Runs the rank that a launcher says, else one for each device of the best backend. */
-  private static void run() throws InterruptedException, ExecutionException {
+  private static void run() throws InterruptedException, ExecutionException, IOException {
     Launch launch = Launch.current();
     try (Backend backend = Backend.auto()) {
       if (launch.launcher() == Launcher.NONE) {
@@ -56,7 +57,7 @@ public final class Hello {
       }
     }
     if (System.out.checkError()) {
-      throw new IllegalStateException("the results cannot be written to stdout");
+      throw new IOException("the results cannot be written to stdout");
     }
   }
 

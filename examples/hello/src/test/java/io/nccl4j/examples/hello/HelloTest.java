@@ -85,7 +85,17 @@ class HelloTest {
             .start();
     assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running");
     assertEquals(1, process.exitValue());
-    assertTrue(errors().contains("the results cannot be written to stdout"), errors());
+    assertEquals("hello: the results cannot be written to stdout\n", errors());
+  }
+
+  @Test
+  void whyNcclIsNotUsedIsSaid() throws IOException, InterruptedException {
+    List<String> out = hello(Map.of("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so"));
+    assertEquals(lines("reference", out.size()), out);
+    assertTrue(
+        errors().startsWith("WARN NcclBackend: NCCL is not usable: the reference backend is used."),
+        errors());
+    assertTrue(errors().contains("/missing/libnccl.so"), errors());
   }
 
   private int status(Map<String, String> environment) throws IOException, InterruptedException {
