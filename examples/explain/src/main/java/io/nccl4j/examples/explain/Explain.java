@@ -34,6 +34,7 @@ public final class Explain {
   }
 
   private int explain(Flags flags) throws IOException {
+    flags.check();
     List<Algorithm> algorithms =
         flags.algorithm == null ? List.of(Algorithm.values()) : List.of(flags.algorithm);
     List<Telling> tellings =

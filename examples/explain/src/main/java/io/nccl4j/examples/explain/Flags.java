@@ -4,6 +4,8 @@ import io.nccl4j.examples.quantities.OptionValue;
 import io.nccl4j.schedule.Protocol;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
@@ -64,15 +66,13 @@ final class Flags {
   @Option(
       names = "--channels",
       paramLabel = "N",
-      defaultValue = "2",
       converter = Channels.class,
       description = "how many channels share out the data, from 1 to 64; default 2; with --size")
-  int channels;
+  Integer channels;
 
   @Option(
       names = "--protocol",
       paramLabel = "simple|ll|ll128",
-      defaultValue = "simple",
       converter = Protocols.class,
       description =
           "NCCL's protocol, which decides the size of chunks; default simple; with --size")
@@ -83,16 +83,16 @@ final class Flags {
       paramLabel = "R",
       split = ",",
       splitSynopsisLabel = ",",
+      converter = RankNumber.class,
       description = "the ranks in the order of the ring; default 0,1,2,...")
   List<Integer> order = List.of();
 
   @Option(
       names = "--ranks-per-node",
       paramLabel = "N",
-      defaultValue = "1",
       converter = Ranks.class,
       description = "how many ranks hang in a chain below each node of a tree; default 1")
-  int ranksPerNode;
+  Integer ranksPerNode;
 
   @Option(
       names = "--html",
@@ -100,6 +100,37 @@ final class Flags {
       converter = OptionValue.Page.class,
       description = "write one self-contained page that plays the steps, instead of text")
   Path html;
+
+  /**
+   * Checks what no option can check alone: what would have no effect is refused, too.
+   *
+   * @throws IllegalArgumentException if the options do not go together
+   */
+  void check() {
+    if (size == null && channels != null) {
+      throw new IllegalArgumentException("--channels is for --size; the toy has one of each kind");
+    }
+    if (size == null && protocol != null) {
+      throw new IllegalArgumentException(
+          "--protocol is for --size; the toy's chunks have no other");
+    }
+    if (algorithm == Algorithm.RING && ranksPerNode != null) {
+      throw new IllegalArgumentException("--ranks-per-node is for trees, and --algo is ring");
+    }
+    if (algorithm == Algorithm.TREE && !order.isEmpty()) {
+      throw new IllegalArgumentException("--order is for the ring, and --algo is tree");
+    }
+    if (!order.isEmpty() && !IntStream.range(0, ranks).boxed().toList().equals(sorted(order))) {
+      throw new IllegalArgumentException(
+          "--order is %s; it must have every rank from 0 to %d once"
+              .formatted(
+                  order.stream().map(String::valueOf).collect(Collectors.joining(",")), ranks - 1));
+    }
+  }
+
+  private static List<Integer> sorted(List<Integer> numbers) {
+    return numbers.stream().sorted().toList();
+  }
 
   private static final class Collective implements ITypeConverter<String> {
     @Override
@@ -115,6 +146,13 @@ final class Flags {
     @Override
     public Integer convert(String text) {
       return OptionValue.whole(text, 1, MOST_RANKS);
+    }
+  }
+
+  private static final class RankNumber implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return OptionValue.whole(text, 0, MOST_RANKS - 1);
     }
   }
 

@@ -1,10 +1,11 @@
 package io.nccl4j.examples.explain;
 
-import io.nccl4j.examples.quantities.Count;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.NodePattern;
+import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.Schedule;
 import java.util.List;
+import java.util.Objects;
 
 /**
  * One algorithm's all-reduce and its stories, one for each channel.
@@ -17,32 +18,24 @@ import java.util.List;
  */
 record Telling(
     Algorithm algorithm, boolean toy, Layout layout, Schedule schedule, List<Story> stories) {
-  /**
-   * Makes the telling that a command line asks for.
-   *
-   * @throws IllegalArgumentException if the options do not go together
-   */
+  private static final int DEFAULT_CHANNELS = 2;
+
+  /** Makes the telling that a command line asks for. */
   static Telling of(Algorithm algorithm, Flags flags) {
     Layout layout = Layout.defaults();
     if (!flags.order.isEmpty()) {
-      if (flags.order.size() != flags.ranks) {
-        throw new IllegalArgumentException(
-            "--order names %s, and there %s %d"
-                .formatted(
-                    Count.of(flags.order.size(), "rank"),
-                    flags.ranks == 1 ? "is" : "are",
-                    flags.ranks));
-      }
       layout = layout.withRingOrders(List.of(flags.order));
     }
-    if (flags.ranksPerNode > 1) {
+    if (flags.ranksPerNode != null && flags.ranksPerNode > 1) {
       layout = layout.withNodes(flags.ranksPerNode, NodePattern.BALANCED_TREE);
     }
     boolean toy = flags.size == null;
     layout =
         toy
             ? algorithm.toyLayout(layout)
-            : layout.withProtocol(flags.protocol).withChannels(flags.channels);
+            : layout
+                .withProtocol(Objects.requireNonNullElse(flags.protocol, Protocol.SIMPLE))
+                .withChannels(Objects.requireNonNullElse(flags.channels, DEFAULT_CHANNELS));
     long count = toy ? algorithm.toyCount(flags.ranks) : flags.size / Algorithm.ELEMENT_BYTES;
     Schedule schedule = algorithm.schedule(layout, flags.ranks, count);
     return new Telling(algorithm, toy, layout, schedule, Story.of(schedule));

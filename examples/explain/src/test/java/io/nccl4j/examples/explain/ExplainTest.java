@@ -79,8 +79,13 @@ class ExplainTest {
           all_reduce --ranks 65               | '65' is no whole number from 1 to 64
           all_reduce --algo star              | 'star' is none of ring, tree
           all_reduce --size 6                 | '6' is no positive multiple of 4 bytes
-          all_reduce --order 0,1,2            | --order names 3 ranks, and there are 4
-          all_reduce --ranks 2 --order 0,0    | ringOrders of channel 0
+          all_reduce --order 0,1,2            | --order is 0,1,2; it must have every rank from 0 to 3 once
+          all_reduce --ranks 2 --order 0,0    | --order is 0,0; it must have every rank from 0 to 1 once
+          all_reduce --order 0,b              | 'b' is no whole number from 0 to 63
+          all_reduce --order 0,1,2,3 --algo tree  | --order is for the ring, and --algo is tree
+          all_reduce --ranks-per-node 2 --algo ring | --ranks-per-node is for trees, and --algo is ring
+          all_reduce --channels 4             | --channels is for --size
+          all_reduce --protocol ll            | --protocol is for --size
           all_reduce --ranks 64 --size 64G    | Take a smaller --size
           all_reduce --colour                 | Unknown option: '--colour'
           ''                                  | COLLECTIVE
