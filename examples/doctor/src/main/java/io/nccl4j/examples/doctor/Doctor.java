@@ -59,14 +59,17 @@ public final class Doctor {
       err.println("doctor: " + e.getMessage() + "; scripts/doctor --help says what is allowed");
       return BAD_ARGUMENTS;
     }
-    if (flags.help) {
-      commandLine.usage(out);
-      return OK;
-    }
     try {
-      return examine(flags);
+      if (flags.help) {
+        commandLine.usage(out);
+      }
+      int status = flags.help ? OK : examine(flags);
+      if (out.checkError()) {
+        throw new IOException("the output cannot be written, or nobody reads it any more");
+      }
+      return status;
     } catch (IOException e) {
-      err.println("doctor: " + e);
+      err.println("doctor: " + e.getMessage());
       return UNUSABLE;
     } catch (UncheckedIOException e) {
       err.println("doctor: " + e.getCause());

@@ -49,6 +49,10 @@ class ProcessTest {
 
   private Ended doctor(Map<String, String> environment, String... args)
       throws IOException, InterruptedException {
+    return run(environment, command(args));
+  }
+
+  private static List<String> command(String... args) {
     List<String> command =
         new ArrayList<>(
             List.of(
@@ -60,7 +64,7 @@ class ProcessTest {
                 "--module",
                 "io.nccl4j.examples.doctor/io.nccl4j.examples.doctor.Doctor"));
     command.addAll(List.of(args));
-    return run(environment, command);
+    return command;
   }
 
   /** Builds the stand-in, or skips the test where that cannot be. */
@@ -76,6 +80,16 @@ class ProcessTest {
         "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "2");
     return environment;
+  }
+
+  @Test
+  void aReportThatCannotBeWrittenIsAFailure() throws Exception {
+    assumeTrue(Files.exists(Path.of("/dev/full")), "no /dev/full");
+    List<String> toFull = new ArrayList<>(List.of("sh", "-c", "exec \"$@\" >/dev/full", "sh"));
+    toFull.addAll(command("--help"));
+    assertEquals(
+        new Ended(1, "", "doctor: the output cannot be written, or nobody reads it any more\n"),
+        run(Map.of(), toFull));
   }
 
   @Test

@@ -10,6 +10,7 @@ import picocli.CommandLine;
 import picocli.CommandLine.ExitCode;
 import picocli.CommandLine.Model.CommandSpec;
 import picocli.CommandLine.Model.OptionSpec;
+import picocli.CommandLine.RunLast;
 
 /**
  * What the examples' commands do alike: {@code --help} goes to the output, what a user can mend is
@@ -25,6 +26,10 @@ public final class Commands {
   /** The command line asks for what cannot be. */
   public static final int BAD_ARGUMENTS = ExitCode.USAGE;
 
+  /** What is said where the standard output is full or closed. */
+  public static final String UNWRITTEN =
+      "the output cannot be written, or nobody reads it any more";
+
   private Commands() {}
 
   /**
@@ -36,7 +41,8 @@ public final class Commands {
    *     IllegalArgumentException} of it is about the arguments; an {@link IOException} or {@link
    *     IllegalStateException} is a failure that its message explains; all else is printed with its
    *     stack, as a failure
-   * @param out where help goes
+   * @param out where help goes, and what the action prints; a failure where not all of it could be
+   *     written
    * @param err where messages go
    */
   public static CommandLine of(
@@ -48,8 +54,17 @@ public final class Commands {
             OptionSpec.builder("-h", "--help").usageHelp(true).description("print this").build());
     return line.setOut(new PrintWriter(out, true, StandardCharsets.UTF_8))
         .setErr(new PrintWriter(err, true, StandardCharsets.UTF_8))
+        .setExecutionStrategy(parsed -> written(line, out, new RunLast().execute(parsed)))
         .setParameterExceptionHandler((e, _) -> refused(line, e))
         .setExecutionExceptionHandler((e, _, _) -> failed(line, e));
+  }
+
+  /** Half a result, and a status that says it is whole, would be taken for the result. */
+  private static int written(CommandLine line, PrintStream out, int status) {
+    if (out.checkError() && status == OK) {
+      return told(line, new IOException(UNWRITTEN));
+    }
+    return status;
   }
 
   private static int refused(CommandLine line, Exception e) {

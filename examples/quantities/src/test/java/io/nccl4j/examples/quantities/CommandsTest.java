@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.Callable;
@@ -102,6 +103,29 @@ class CommandsTest {
     assertEquals(Commands.FAILED, run(ending));
     assertEquals(
         "count: a.json: there is no such file\ncount: this process is ending\n", text(err));
+  }
+
+  @Test
+  void outputThatCannotBeWrittenIsAFailure() {
+    OutputStream full =
+        new OutputStream() {
+          @Override
+          public void write(int b) throws IOException {
+            throw new IOException("No space left on device");
+          }
+        };
+    for (String[] args : new String[][] {{"--of", "7"}, {"--help"}}) {
+      err.reset();
+      PrintStream nowhere = new PrintStream(full, false, StandardCharsets.UTF_8);
+      Callable<Integer> printing =
+          () -> {
+            nowhere.println("7");
+            return Commands.OK;
+          };
+      assertEquals(
+          Commands.FAILED, Commands.of(new Flags(), printing, nowhere, stream(err)).execute(args));
+      assertEquals("count: the output cannot be written, or nobody reads it any more\n", text(err));
+    }
   }
 
   @Test
