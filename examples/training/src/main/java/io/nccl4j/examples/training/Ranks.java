@@ -4,6 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.examples.processes.Processes;
+import io.nccl4j.examples.quantities.Commands;
+import io.nccl4j.examples.quantities.OptionValue;
 import io.nccl4j.rendezvous.Launch;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
@@ -41,6 +43,7 @@ abstract class Ranks implements Callable<Integer> {
   @Option(
       names = "--procs",
       paramLabel = "N",
+      converter = OptionValue.Whole.class,
       description =
           "start N processes of this command on this host, one rank each (default: 2, unless mpirun,"
               + " torchrun --no-python or srun has started this one)")
@@ -86,7 +89,21 @@ abstract class Ranks implements Callable<Integer> {
               ? CommandLine.ExitCode.USAGE
               : Processes.FAILED;
         });
-    System.exit(line.execute(args));
+    line.setParameterExceptionHandler(
+        (refusal, _) -> {
+          String name = line.getCommandName();
+          line.getErr()
+              .printf(
+                  "%s: %s; scripts/%s --help says what is allowed%n",
+                  name, refusal.getMessage(), name);
+          return CommandLine.ExitCode.USAGE;
+        });
+    int status = line.execute(args);
+    if (System.out.checkError() && status == CommandLine.ExitCode.OK) {
+      System.err.println(line.getCommandName() + ": " + Commands.UNWRITTEN);
+      status = Processes.FAILED;
+    }
+    System.exit(status);
   }
 
   @Override

@@ -2,6 +2,7 @@ package io.nccl4j.examples.training;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -24,7 +25,11 @@ class CommandTest {
 
   private Ended run(String main, Map<String, String> environment, String... args)
       throws IOException, InterruptedException {
-    Path out = folder.resolve("out");
+    return runTo(folder.resolve("out"), main, environment, args);
+  }
+
+  private Ended runTo(Path out, String main, Map<String, String> environment, String... args)
+      throws IOException, InterruptedException {
     Path err = folder.resolve("err");
     ProcessBuilder builder =
         new ProcessBuilder(command(main, args))
@@ -34,7 +39,8 @@ class CommandTest {
     builder.environment().putAll(environment);
     Process process = builder.start();
     assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
-    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
+    String said = Files.isRegularFile(out) ? Files.readString(out) : "";
+    return new Ended(process.exitValue(), said, Files.readString(err));
   }
 
   /** Starts it as this process was: the modules, and the class path, where the native jars are. */
@@ -116,6 +122,8 @@ class CommandTest {
         "--procs 100000 | --procs is 100000; it must be from 1 to ",
         "--size 60000 | --size is 60000; it must be 46340 or less",
         "--size 0 | --size is 0; it must be 1 or more",
+        "--steps many | Invalid value for option '--steps': 'many' is no whole number",
+        "--colour | Unknown option: '--colour'",
         "--rate -1 | --rate is -1.0; it must be positive",
         "--bucket much | --bucket: 'much' is no size",
         "--bucket 0 | --bucket: '0' is too small; a bucket has a byte"
@@ -127,8 +135,10 @@ class CommandTest {
   private void assertRefused(String message, String... args) throws Exception {
     Ended ended = run("DdpExample", Map.of(), args);
     assertEquals(2, ended.status());
-    assertTrue(ended.err().startsWith(message), ended.err());
-    assertTrue(ended.err().contains("Usage: scripts/ddp-example [--procs N]"), ended.err());
+    assertTrue(ended.err().startsWith("ddp-example: " + message), ended.err());
+    assertTrue(
+        ended.err().endsWith("; scripts/ddp-example --help says what is allowed\n"), ended.err());
+    assertEquals(1, ended.err().lines().count(), ended.err());
     assertEquals("", ended.out());
   }
 
@@ -158,11 +168,22 @@ class CommandTest {
   }
 
   @Test
+  void resultsThatCannotBeWrittenAreAFailure() throws Exception {
+    Path full = Path.of("/dev/full");
+    assumeTrue(Files.exists(full), "no /dev/full");
+    Ended ended = runTo(full, "DdpSimple", Map.of(), "--backend", "reference", "--procs", "1");
+    assertEquals(1, ended.status());
+    assertEquals(
+        "ddp-simple: the output cannot be written, or nobody reads it any more\n", ended.err());
+  }
+
+  @Test
   void processesAreNotStartedUnderALauncher() throws Exception {
     Ended ended =
         run("DdpSimple", Map.of("NCCL4J_RANK", "0", "NCCL4J_WORLD_SIZE", "1"), "--procs", "2");
     assertEquals(2, ended.status());
     assertTrue(
-        ended.err().startsWith("--procs is 2, but this is rank 0 of 1; leave it out"), ended.err());
+        ended.err().startsWith("ddp-simple: --procs is 2, but this is rank 0 of 1; leave it out"),
+        ended.err());
   }
 }
