@@ -1215,9 +1215,9 @@ public abstract sealed class Communicator implements AutoCloseable
       } else {
         launch(operation, send, recv, count, op, peer, stream);
       }
-    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
-      refused = true;
-      throw e;
+    } catch (Throwable failure) {
+      refused = Group.refuses(failure);
+      throw failure;
     } finally {
       if (!refused) {
         stream.carries(send, recv, op);

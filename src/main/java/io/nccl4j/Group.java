@@ -357,9 +357,9 @@ public final class Group {
       } else {
         launchTogether(calls, only);
       }
-    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
-      refused = ofOneBackend(calls);
-      throw e;
+    } catch (Throwable failure) {
+      refused = refuses(failure) && ofOneBackend(calls);
+      throw failure;
     } finally {
       if (!refused) {
         carry(!traced);
@@ -436,9 +436,9 @@ public final class Group {
     boolean refused = false;
     try {
       launchPerBackend(launched);
-    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException e) {
-      refused = ofOneBackend(launched);
-      throw e;
+    } catch (Throwable failure) {
+      refused = refuses(failure) && ofOneBackend(launched);
+      throw failure;
     } finally {
       for (int i = 0; !refused && i < launched.size(); i++) {
         GroupCall call = launched.get(i);

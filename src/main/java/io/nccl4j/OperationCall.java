@@ -162,11 +162,12 @@ public final class OperationCall implements GroupCall {
       if (result != 0) {
         entrance.settle(result);
       }
-    } catch (NcclInvalidUsageException | IllegalArgumentException | IllegalStateException refused) {
-      giveNumberBack();
-      throw refused;
     } catch (Throwable failure) {
-      carried();
+      if (Group.refuses(failure)) {
+        giveNumberBack();
+      } else {
+        carried();
+      }
       throw failure;
     } finally {
       entrance.leave();
