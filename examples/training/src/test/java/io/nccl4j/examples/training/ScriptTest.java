@@ -99,7 +99,11 @@ class ScriptTest {
             .redirectErrorStream(true)
             .redirectOutput(out.toFile())
             .start();
-    assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
+    try {
+      assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
+    } finally {
+      process.destroyForcibly();
+    }
     assertEquals(
         """
         rank 0 of 4: its gradient was 0.0 and came back as 10.5
