@@ -17,7 +17,7 @@ final class Arithmetic {
   private final Map<DataType, Kernel> extremeKernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
   private DataType type;
-  private Operator operator;
+  private Operator.Kind kind;
   private long bytes;
   private Kernel kernel;
   private Operator.Kind combine;
@@ -31,24 +31,22 @@ final class Arithmetic {
    *
    * @param nextBytes what each rank reduces
    */
-  @SuppressWarnings("ReferenceEquality") // Another one that is equal only costs the picking again.
-  void prepare(DataType nextType, Operator nextOperator, int worldSize, long nextBytes) {
+  void prepare(DataType nextType, Operator operator, int worldSize, long nextBytes) {
     // Most reductions are as the one before; but what a factor is may change in its memory.
     if (nextType != type
-        || nextOperator != operator
+        || operator.kind() != kind
         || nextBytes != bytes
-        || nextOperator.kind() == Operator.Kind.MULSUM) {
+        || kind == Operator.Kind.MULSUM) {
       forget();
       type = nextType;
-      operator = nextOperator;
+      kind = operator.kind();
       bytes = nextBytes;
       ranks = worldSize;
-      pick();
+      pick(operator);
     }
   }
 
-  private void pick() {
-    Operator.Kind kind = operator.kind();
+  private void pick(Operator operator) {
     kernel = kernel(type, kind == Operator.Kind.MAX || kind == Operator.Kind.MIN);
     kernel.prepare(bytes);
     boolean average = kind == Operator.Kind.AVG;
@@ -184,7 +182,6 @@ final class Arithmetic {
 
   /** Keeps no memory reachable that it has worked on. */
   void forget() {
-    operator = null;
     if (kernel != null) {
       kernel.forget();
     }

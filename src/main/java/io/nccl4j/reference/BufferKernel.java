@@ -76,7 +76,11 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
   final void sum(MemorySegment[] from, int[] order, int first, long offset, int count) {
     int at = index(offset, 0);
     sum(window(order[first + 1]), at, window(order[first]), at, own(), count);
-    for (int turn = 2; turn < from.length; turn++) {
+    int turn = 2;
+    for (; turn + 1 < from.length; turn += 2) {
+      sum(window(order[first + turn]), window(order[first + turn + 1]), at, own(), count);
+    }
+    if (turn < from.length) {
       sum(window(order[first + turn]), at, own(), count);
     }
   }
@@ -86,6 +90,12 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
 
   /** Sums a run onto what an array has. */
   abstract void sum(B left, int at, A into, int count);
+
+  /** Sums two runs onto what an array has, first the one, then the other. */
+  void sum(B first, B second, int at, A into, int count) {
+    sum(first, at, into, count);
+    sum(second, at, into, count);
+  }
 
   @Override
   final void forget() {

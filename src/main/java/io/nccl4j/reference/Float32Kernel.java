@@ -42,6 +42,15 @@ final class Float32Kernel extends BufferKernel<float[], FloatBuffer> {
   }
 
   @Override
+  void sum(FloatBuffer first, FloatBuffer second, int at, float[] into, int count) {
+    int most = Math.min(count, TILE_BYTES / 4);
+    int begin = at & INDEX_MASK;
+    for (int i = 0; i < most; i++) {
+      into[i] = second.get(begin + i) + (first.get(begin + i) + into[i]);
+    }
+  }
+
+  @Override
   void prod(float[] left, float[] right, int count) {
     for (int i = 0; i < count; i++) {
       left[i] *= right[i];
