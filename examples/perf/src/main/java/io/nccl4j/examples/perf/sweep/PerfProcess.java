@@ -6,21 +6,22 @@ import io.nccl4j.examples.perf.report.Measured;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
 
 /**
  * Measures choices, each in a process of its own with a deadline. None outlives this process: it
  * ends them when it ends, removes what they have left, and each ends itself when its standard input
  * does.
  */
-final class PerfProcess {
+final class PerfProcess implements AutoCloseable {
   private static final int WRONG_DATA = 3;
   private static final Duration FORCE = Duration.ofSeconds(5);
 
@@ -58,7 +59,7 @@ final class PerfProcess {
     this.asked = asked;
     this.limit = limit;
     this.folder = folder;
-    Runtime.getRuntime().addShutdownHook(new Thread(this::close, "sweep-process-end"));
+    Runtime.getRuntime().addShutdownHook(new Thread(this::endForGood, "sweep-process-end"));
   }
 
   /** Measures a choice. */
@@ -95,29 +96,31 @@ final class PerfProcess {
   }
 
   /** Ends what is running when this process ends, and removes its files. */
-  private void close() {
+  private void endForGood() {
     synchronized (this) {
       closing = true;
     }
     end();
     try {
-      removeFolder();
+      close();
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
-  /** Removes the folder, if that has not been done. */
-  synchronized void removeFolder() throws IOException {
+  /** Removes the folder and all that is in it, if that has not been done. */
+  @Override
+  public synchronized void close() throws IOException {
     if (!Files.exists(folder)) {
       return;
     }
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
-      for (Path file : files) {
+    try (Stream<Path> files = Files.walk(folder)) {
+      for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
         Files.deleteIfExists(file);
       }
+    } catch (IOException | UncheckedIOException e) {
+      throw new IOException("cannot remove " + folder + ": " + e, e);
     }
-    Files.deleteIfExists(folder);
   }
 
   private List<String> arguments(Choice choice, Path json) {

@@ -69,12 +69,9 @@ public final class Sweep {
     List<String> command = new ArrayList<>(perf);
     command.addAll(arguments);
     Path folder = Files.createTempDirectory("nccl4j-sweep-");
-    PerfProcess process =
-        new PerfProcess(command, environment, asked, Duration.ofSeconds(flags.limit), folder);
-    try {
+    Duration limit = Duration.ofSeconds(flags.limit);
+    try (PerfProcess process = new PerfProcess(command, environment, asked, limit, folder)) {
       return report(flags, arguments, measure(flags, asked, process));
-    } finally {
-      process.removeFolder();
     }
   }
 

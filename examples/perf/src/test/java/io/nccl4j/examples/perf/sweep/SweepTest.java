@@ -235,6 +235,19 @@ class SweepTest {
   }
 
   @Test
+  void whyNothingCouldBeMeasuredIsToldWhateverHasBeenLeftBehind() {
+    String script =
+        "while [ \"$1\" != -J ]; do shift; done; mkdir \"$2.d\"; echo kept >\"$2.d/kept\";"
+            + " echo 'no ranks today' >&2; exit 1";
+    List<String> perf = List.of("sh", "-c", script, "perf");
+    assertEquals(Commands.FAILED, run(Map.of(), perf, "--rounds 1"));
+    List<String> told = err.toString(StandardCharsets.UTF_8).lines().toList();
+    assertEquals(
+        "sweep: nothing could be measured, and no --backend says what else to try: no ranks today",
+        told.getLast());
+  }
+
+  @Test
   @Timeout(value = 3, unit = TimeUnit.MINUTES)
   void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
     List<String> command = new ArrayList<>(PerfProgram.command());
