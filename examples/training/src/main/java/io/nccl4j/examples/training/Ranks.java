@@ -16,6 +16,7 @@ import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.concurrent.locks.LockSupport;
 import org.bytedeco.javacpp.Loader;
 import org.bytedeco.pytorch.global.torch;
 import picocli.CommandLine;
@@ -33,6 +34,7 @@ abstract class Ranks implements Callable<Integer> {
   private static final int DEFAULT_PROCESSES = 2;
   private static final Duration MEETING = Duration.ofMinutes(2);
   private static final Duration GRACE = Duration.ofSeconds(10);
+  private static final Duration LOOK = Duration.ofMillis(20);
 
   @Option(
       names = {"-h", "--help"},
@@ -158,9 +160,21 @@ abstract class Ranks implements Callable<Integer> {
             lock, StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
       // Closing the channel lets go of it.
       if (channel.tryLock() == null) {
-        channel.lock(0, Long.MAX_VALUE, true);
+        awaitOther(channel, lock);
       }
       Loader.load(torch.class);
+    }
+  }
+
+  private static void awaitOther(FileChannel channel, Path lock) throws IOException {
+    long since = System.nanoTime();
+    while (channel.tryLock(0, Long.MAX_VALUE, true) == null) {
+      if (System.nanoTime() - since > MEETING.toNanos()) {
+        throw new IOException(
+            "another process has kept %s for %d s and should have loaded PyTorch by now"
+                .formatted(lock, MEETING.toSeconds()));
+      }
+      LockSupport.parkNanos(LOOK.toNanos());
     }
   }
 
