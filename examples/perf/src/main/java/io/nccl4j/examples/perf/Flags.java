@@ -240,7 +240,8 @@ final class Flags {
       paramLabel = "SECONDS",
       defaultValue = "0",
       converter = OptionValue.Whole.class,
-      description = "the longest wait, 0 for none; default 0")
+      description =
+          "the longest wait; the reference backend may take as long again to say which rank is silent. Default 0: the library's, on the reference 10 minutes for a silent rank")
   int timeout;
 
   @Option(

@@ -4,6 +4,8 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Group;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.rendezvous.Rendezvous;
@@ -116,8 +118,16 @@ final class Ranks implements AutoCloseable {
   void complete(int rank, Duration timeout) {
     if (timeout.isZero()) {
       streams[rank].synchronize();
-    } else {
+      return;
+    }
+    try {
       streams[rank].synchronize(timeout);
+    } catch (NcclTimeoutException late) {
+      if (comms[rank].backend().platform() == Platform.HOST) {
+        // The operation that hangs has begun to wait later than this has, and will say for whom.
+        streams[rank].synchronize(timeout);
+      }
+      throw late;
     }
   }
 

@@ -118,7 +118,12 @@ class DataCheckTest {
             };
     Command command = run(missing, "all_reduce", "-T", "1");
     assertEquals(ExitStatus.TIMED_OUT, command.status(), command.err());
-    assertTrue(command.err().startsWith("all_reduce_perf: time-out: "), command.err());
+    assertTrue(
+        command
+            .err()
+            .startsWith(
+                "all_reduce_perf: time-out: allReduce: not finished after 1.0 s: rank 2 did not call allReduce("),
+        command.err());
     assertEquals(1, command.errors().size(), command.err());
   }
 }
