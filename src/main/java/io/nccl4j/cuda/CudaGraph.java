@@ -1,6 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.CudaException;
 import io.nccl4j.Graph;
 import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
@@ -32,13 +31,13 @@ public final class CudaGraph extends Graph {
           CudaGraph made;
           try {
             made = new CudaGraph(device, executable(graph), launches);
-          } catch (CudaException refused) {
-            Steps.after(refused, () -> destroy(graph));
-            throw refused;
+          } catch (RuntimeException | Error failure) {
+            Steps.after(failure, () -> destroy(graph));
+            throw failure;
           }
           try {
             destroy(graph);
-          } catch (CudaException failure) {
+          } catch (RuntimeException | Error failure) {
             Steps.after(failure, made::close);
             throw failure;
           }

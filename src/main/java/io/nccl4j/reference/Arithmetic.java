@@ -17,7 +17,7 @@ final class Arithmetic {
   private final Map<DataType, Kernel> extremeKernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
   private DataType type;
-  private Operator.Kind kind;
+  private Operator.Kind picked;
   private long bytes;
   private Kernel kernel;
   private Operator.Kind combine;
@@ -34,19 +34,21 @@ final class Arithmetic {
   void prepare(DataType nextType, Operator operator, int worldSize, long nextBytes) {
     // Most reductions are as the one before; but what a factor is may change in its memory.
     if (nextType != type
-        || operator.kind() != kind
+        || operator.kind() != picked
         || nextBytes != bytes
-        || kind == Operator.Kind.MULSUM) {
+        || picked == Operator.Kind.MULSUM) {
       forget();
+      picked = null;
       type = nextType;
-      kind = operator.kind();
       bytes = nextBytes;
       ranks = worldSize;
       pick(operator);
+      picked = operator.kind();
     }
   }
 
   private void pick(Operator operator) {
+    Operator.Kind kind = operator.kind();
     kernel = kernel(type, kind == Operator.Kind.MAX || kind == Operator.Kind.MIN);
     kernel.prepare(bytes);
     boolean average = kind == Operator.Kind.AVG;

@@ -69,6 +69,8 @@ public final class RingPieces {
   public void divide(long elements, int elementBytes) {
     // Most operations are as large as the one before.
     if (elements != dividedElements || elementBytes != dividedBytes) {
+      // A size that cannot be cut leaves nothing to go back to.
+      dividedBytes = 0;
       cut(elements, elementBytes);
       dividedElements = elements;
       dividedBytes = elementBytes;

@@ -2,6 +2,7 @@ package io.nccl4j.schedule;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -9,6 +10,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
@@ -39,6 +41,16 @@ class RingPiecesTest {
   void everyRankHasWhatItCompletesOnTheRing(Layout layout, int ranks, long count) {
     assertArrayEquals(
         completed(layout, ranks, count).toArray(), pieces(layout, ranks, count).toArray());
+  }
+
+  @Test
+  void aSizeThatCannotBeCutLeavesNoPiecesOfAnother() {
+    RingPieces pieces = new RingPieces(Layout.defaults(), 2);
+    pieces.divide(5_000_000, 4);
+    int perRank = pieces.perRank();
+    assertThrows(ArithmeticException.class, () -> pieces.divide(Long.MAX_VALUE / 8, 4));
+    pieces.divide(5_000_000, 4);
+    assertEquals(perRank, pieces.perRank());
   }
 
   private static List<Piece> completed(Layout layout, int ranks, long count) {

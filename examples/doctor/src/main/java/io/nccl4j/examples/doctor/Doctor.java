@@ -65,11 +65,12 @@ public final class Doctor {
       }
       int status = flags.help ? OK : examine(flags);
       if (out.checkError()) {
-        throw new IOException("the output cannot be written, or nobody reads it any more");
+        err.println("doctor: the output cannot be written, or nobody reads it any more");
+        return UNUSABLE;
       }
       return status;
     } catch (IOException e) {
-      err.println("doctor: " + e.getMessage());
+      err.println("doctor: " + e);
       return UNUSABLE;
     } catch (UncheckedIOException e) {
       err.println("doctor: " + e.getCause());

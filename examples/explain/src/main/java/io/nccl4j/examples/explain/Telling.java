@@ -2,10 +2,8 @@ package io.nccl4j.examples.explain;
 
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.NodePattern;
-import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.Schedule;
 import java.util.List;
-import java.util.Objects;
 
 /**
  * One algorithm's all-reduce and its stories, one for each channel.
@@ -18,8 +16,6 @@ import java.util.Objects;
  */
 record Telling(
     Algorithm algorithm, boolean toy, Layout layout, Schedule schedule, List<Story> stories) {
-  private static final int DEFAULT_CHANNELS = 2;
-
   /** Makes the telling that a command line asks for. */
   static Telling of(Algorithm algorithm, Flags flags) {
     Layout layout = Layout.defaults();
@@ -29,13 +25,16 @@ record Telling(
     if (flags.ranksPerNode != null && flags.ranksPerNode > 1) {
       layout = layout.withNodes(flags.ranksPerNode, NodePattern.BALANCED_TREE);
     }
+    if (flags.protocol != null) {
+      layout = layout.withProtocol(flags.protocol);
+    }
+    if (flags.channels != null) {
+      layout = layout.withChannels(flags.channels);
+    }
     boolean toy = flags.size == null;
-    layout =
-        toy
-            ? algorithm.toyLayout(layout)
-            : layout
-                .withProtocol(Objects.requireNonNullElse(flags.protocol, Protocol.SIMPLE))
-                .withChannels(Objects.requireNonNullElse(flags.channels, DEFAULT_CHANNELS));
+    if (toy) {
+      layout = algorithm.toyLayout(layout);
+    }
     long count = toy ? algorithm.toyCount(flags.ranks) : flags.size / Algorithm.ELEMENT_BYTES;
     Schedule schedule = algorithm.schedule(layout, flags.ranks, count);
     return new Telling(algorithm, toy, layout, schedule, Story.of(schedule));

@@ -93,9 +93,8 @@ public final class Perf {
     int status = perf.run(args);
     out.flush();
     if (FlightRecorder.isInitialized() || perf.hasStarted) {
-      // What is recorded is written on the orderly way out, and a signal that has ended this
-      // process
-      // with those that it has started keeps its status.
+      // What is recorded is written on the orderly way out. A signal to a process that has started
+      // others ends it on that way too, and keeps its status.
       System.exit(status);
     }
     // Ends at once what a failed run has left behind.

@@ -26,10 +26,6 @@ public final class Commands {
   /** The command line asks for what cannot be. */
   public static final int BAD_ARGUMENTS = ExitCode.USAGE;
 
-  /** What is said where the standard output is full or closed. */
-  public static final String UNWRITTEN =
-      "the output cannot be written, or nobody reads it any more";
-
   private Commands() {}
 
   /**
@@ -59,15 +55,29 @@ public final class Commands {
         .setExecutionExceptionHandler((e, _, _) -> failed(line, e));
   }
 
-  /** Half a result, and a status that says it is whole, would be taken for the result. */
-  private static int written(CommandLine line, PrintStream out, int status) {
+  /**
+   * Returns the exit status, which is a failure, that the command tells of, where not all of its
+   * output could be written: half a result would be taken for the result.
+   *
+   * @param line the command
+   * @param out what it has printed to
+   * @param status what it has ended with
+   */
+  public static int written(CommandLine line, PrintStream out, int status) {
     if (out.checkError() && status == OK) {
-      return told(line, new IOException(UNWRITTEN));
+      return told(
+          line, new IOException("the output cannot be written, or nobody reads it any more"));
     }
     return status;
   }
 
-  private static int refused(CommandLine line, Exception e) {
+  /**
+   * Tells what is wrong with the arguments in one line, and returns the exit status.
+   *
+   * @param line the command, whose name is that of its script
+   * @param e what says which argument is wrong, and why
+   */
+  public static int refused(CommandLine line, Exception e) {
     String name = line.getCommandName();
     line.getErr()
         .printf("%s: %s; scripts/%s --help says what is allowed%n", name, e.getMessage(), name);

@@ -91,21 +91,8 @@ abstract class Ranks implements Callable<Integer> {
               ? CommandLine.ExitCode.USAGE
               : Processes.FAILED;
         });
-    line.setParameterExceptionHandler(
-        (refusal, _) -> {
-          String name = line.getCommandName();
-          line.getErr()
-              .printf(
-                  "%s: %s; scripts/%s --help says what is allowed%n",
-                  name, refusal.getMessage(), name);
-          return CommandLine.ExitCode.USAGE;
-        });
-    int status = line.execute(args);
-    if (System.out.checkError() && status == CommandLine.ExitCode.OK) {
-      System.err.println(line.getCommandName() + ": " + Commands.UNWRITTEN);
-      status = Processes.FAILED;
-    }
-    System.exit(status);
+    line.setParameterExceptionHandler((refusal, _) -> Commands.refused(line, refusal));
+    System.exit(Commands.written(line, System.out, line.execute(args)));
   }
 
   @Override
