@@ -193,7 +193,7 @@ struct job {
   int *excluded, excluded_count;
   struct split *split;
   ncclComm_t *out;
-  struct ncclWindow_vidmem *window; /* of a registration, until it is done */
+  struct ncclWindow_vidmem *window; /* of a registration; the communicator's once `meeting` is set */
   struct meeting *meeting;
   ncclWindow_t *window_out;
   ncclConfig_t config;

@@ -35,7 +35,7 @@ static void batch_free(struct batch batch) {
     struct job *next = job->next;
     if (job->stream) nccl4j_standin_stream_put(job->stream);
     if (!job->launched) free(job->request.expected);
-    free(job->window);
+    if (!job->meeting) free(job->window); /* else it is the communicator's */
     object_put(job->comm);
     free(job->excluded);
     free(job);

@@ -54,6 +54,25 @@ void windows_free(struct ncclWindow_vidmem *windows) {
   }
 }
 
+/* From here on the communicator owns it. */
+static void window_link(ncclComm_t comm, struct ncclWindow_vidmem *window) {
+  window->next = comm->windows;
+  comm->windows = window;
+  nccl4j_standin_count(KIND_WINDOW, 1);
+}
+
+/* Returns the window, alone and the caller's to free, or NULL where this rank does not have it. */
+static struct ncclWindow_vidmem *window_unlink(ncclComm_t comm, ncclWindow_t handle) {
+  struct ncclWindow_vidmem **at = &comm->windows;
+  while (*at && *at != handle) at = &(*at)->next;
+  struct ncclWindow_vidmem *gone = *at;
+  if (gone) {
+    *at = gone->next;
+    gone->next = NULL;
+  }
+  return gone;
+}
+
 struct ncclWindow_vidmem *window_of(ncclComm_t comm, ncclWindow_t handle) {
   struct ncclWindow_vidmem *window = comm->windows;
   while (window && window != handle) window = window->next;
@@ -94,6 +113,7 @@ ncclResult_t window_begin(struct job *job) {
   pthread_mutex_lock(&c->lock);
   job->window->number = comm->registered_windows++;
   if (result == ncclSuccess && !comm->silent && !comm->aborted) {
+    window_link(comm, job->window); /* a peer may write to it as soon as the last rank has arrived */
     job->meeting = meeting_numbered(c, job->window->number);
     job->meeting->complete = ++job->meeting->arrived == c->ranks;
     if (job->meeting->complete) clique_wake(c);
@@ -115,13 +135,10 @@ ncclResult_t window_finish(struct job *job) {
   pthread_mutex_lock(&c->lock);
   while (!comm->aborted && !(job->meeting && job->meeting->complete)) pthread_cond_wait(&comm->changed, &c->lock);
   bool aborted = comm->aborted;
-  if (job->meeting) meeting_leave(c, job->meeting);
-  if (!aborted) {
-    job->window->next = comm->windows;
-    comm->windows = job->window;
-    nccl4j_standin_count(KIND_WINDOW, 1);
-    *job->window_out = job->window; /* after an abort the memory may be gone */
-    job->window = NULL;
+  if (job->meeting) {
+    meeting_leave(c, job->meeting);
+    if (aborted) windows_free(window_unlink(comm, job->window));
+    else *job->window_out = job->window; /* after an abort the memory may be gone */
   }
   pthread_mutex_unlock(&c->lock);
   if (aborted) warn("the registration of a window was aborted");
@@ -159,10 +176,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
   ncclResult_t result = comm_get(handle, "ncclCommWindowDeregister", &comm);
   if (result != ncclSuccess) return result;
   pthread_mutex_lock(&comm->clique->lock);
-  struct ncclWindow_vidmem **at = &comm->windows;
-  while (*at && *at != win) at = &(*at)->next;
-  struct ncclWindow_vidmem *gone = *at;
-  if (gone) *at = gone->next;
+  struct ncclWindow_vidmem *gone = window_unlink(comm, win);
   pthread_mutex_unlock(&comm->clique->lock);
   object_put(comm);
   if (!win) return ncclSuccess;
@@ -170,7 +184,6 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t handle, ncclWindow_t win) {
     warn("Device object does not exist in shadow pool.");
     return ncclInternalError;
   }
-  gone->next = NULL;
   windows_free(gone);
   return ncclSuccess;
 }
