@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
@@ -21,6 +23,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
@@ -30,6 +33,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Operations captured once and launched many times. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GraphsContract {
+  // Less than the timeout of the suite's communicators.
+  private static final long LONGEST_END_SECONDS = 10;
+
   abstract BackendUnderTest underTest();
 
   List<Integer> rankCounts() {
@@ -282,6 +288,44 @@ abstract class GraphsContract {
             graph.close();
             thrown = assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
             assertTrue(thrown.getMessage().startsWith("graph is closed"), thrown::toString);
+          });
+    }
+  }
+
+  @Test
+  void closeEndsGraphsThatAreStillOpen() {
+    endsOpenGraphs("closed: ", Communicator::close);
+  }
+
+  @Test
+  void abortEndsGraphsThatAreStillOpen() {
+    endsOpenGraphs("aborted: ", Communicator::abort);
+  }
+
+  private void endsOpenGraphs(String refusal, Consumer<Communicator> end) {
+    try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1);
+            rank.stream().synchronize();
+            Graph graph = capture(rank, () -> sum(rank, value));
+            graph.launch(rank.stream());
+            assertArrayEquals(new int[] {ranks.size()}, rank.downloadInts(value));
+            long start = System.nanoTime();
+            end.accept(rank.comm());
+            long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
+            assertTrue(seconds < LONGEST_END_SECONDS, () -> seconds + " s");
+            IllegalStateException thrown =
+                assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
+            assertEquals(refusal + rank.comm(), thrown.getMessage());
+            graph.close();
+            thrown = assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
+            assertTrue(thrown.getMessage().startsWith("graph is closed"), thrown::toString);
+            try {
+              rank.stream().synchronize();
+            } catch (CommunicatorAbortedException expected) {
+              // An abort is reported once for each stream.
+            }
           });
     }
   }
