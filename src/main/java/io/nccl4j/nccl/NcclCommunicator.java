@@ -373,6 +373,7 @@ public final class NcclCommunicator extends Communicator {
   /** Says that this communicator's operations end, because the next call ends them. */
   void endOperations() {
     markRevoked();
+    endGraphs();
   }
 
   /** Says whether this communicator carries no operations for a while, its memory being away. */
@@ -1069,8 +1070,12 @@ public final class NcclCommunicator extends Communicator {
       if (!revokedByNccl) {
         finishBeforeClose();
       }
+      endGraphs();
       Deadline.runUninterrupted(
-          "ncclCommDestroy", timeout().plus(GRACE), peers(), this::finalizeAndDestroy);
+          "ncclCommDestroy",
+          timeout().plus(GRACE),
+          peers() + ", or the end of a CUDA graph that other code has captured operations in",
+          this::finalizeAndDestroy);
     } catch (RuntimeException failure) {
       abortAfter(failure);
       throw failure;
