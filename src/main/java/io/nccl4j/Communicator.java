@@ -830,14 +830,14 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * For the backends: ends every graph of this communicator's operations; none is launched any more.
+   * For the backends: ends every graph of this communicator's operations; none is launched any
+   * more.
    *
    * @throws CudaException if the runtime refuses to destroy one, after the others
    */
   protected final void endGraphs() {
     CudaException first = null;
     for (Graph graph : graphs) {
-      graphs.remove(graph);
       try {
         graph.end();
       } catch (CudaException failure) {
@@ -865,11 +865,11 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /**
    * Finishes what is enqueued, ends the {@link Graph}s of this communicator's operations that are
-   * still open, tells the peers, and frees what the communicator holds. Every rank
-   * closes its end. Each wait, for a stream with its operations and then for the peers, lasts for
-   * at most the configured timeout; then it aborts. After a failure it aborts and tells it. An
-   * interrupt is kept for later. One that is not connected yet is aborted. Idempotent; after {@link
-   * #abort} there is nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
+   * still open, tells the peers, and frees what the communicator holds. Every rank closes its end.
+   * Each wait, for a stream with its operations and then for the peers, lasts for at most the
+   * configured timeout; then it aborts. After a failure it aborts and tells it. An interrupt is
+   * kept for later. One that is not connected yet is aborted. Idempotent; after {@link #abort}
+   * there is nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
    * @throws IllegalStateException if this thread is capturing a graph; nothing is done then
    * @throws NcclTimeoutException if the time has passed, after having aborted

@@ -19,9 +19,9 @@ import java.util.concurrent.atomic.AtomicLong;
  *
  * <p>A graph belongs to the code that captured it, which closes it before the communicators in it.
  * A communicator that ends first, by {@link Communicator#close} or {@link Communicator#abort}, ends
- * its graphs: NCCL would wait for their end, without a deadline. Such a graph cannot be launched any
- * more; what has been launched still runs, and closing the graph does nothing. Any thread may launch
- * a graph, one at a time.
+ * its graphs: NCCL would wait for their end, without a deadline. Such a graph cannot be launched
+ * any more; what has been launched still runs, and closing the graph does nothing. Any thread may
+ * launch a graph, one at a time.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html">Using

@@ -123,26 +123,28 @@ class BlockedCallTest {
 
   @Test
   void groupOfTwoCommunicators_timesOutAndEndsBoth() {
-    try (Pair one = new Pair(CONFIG);
-        Pair two = new Pair(PATIENT);
-        Buffer value = one.rank(0).allocate(DataType.INT32, 4);
-        Buffer other = one.rank(0).allocate(DataType.INT32, 4)) {
+    try (Pair pair = new Pair(CONFIG);
+        Stream stream = pair.backend().newStream(0);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4);
+        Buffer other = pair.rank(0).allocate(DataType.INT32, 4)) {
+      List<Communicator> patient = pair.backend().communicators(PATIENT, 0, 1);
       Runnable both =
           () ->
               Group.run(
                   () -> {
-                    sum(two.rank(0), other, two.stream(0));
-                    sum(one.rank(0), value, one.stream(0));
+                    sum(patient.get(0), other, stream);
+                    sum(pair.rank(0), value, pair.stream(0));
                   });
       Throwable failure = new Call(both).failure();
-      assertTimedOut(failure, "ncclGroupEnd", one.rank(0));
-      assertTrue(one.rank(0).aborted());
-      assertTrue(two.rank(0).aborted(), "NCCL has ended its connecting too");
+      assertTimedOut(failure, "ncclGroupEnd", pair.rank(0));
+      assertEquals(0, failure.getSuppressed().length);
+      assertTrue(pair.rank(0).aborted());
+      assertTrue(patient.get(0).aborted(), "NCCL has ended its connecting too");
       await(() -> communicators.made() == 2);
-      for (Pair pair : List.of(one, two)) {
-        assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
-        pair.abort();
-      }
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      pair.abort();
+      patient.forEach(Communicator::abort);
     }
   }
 
