@@ -17,6 +17,10 @@ import java.util.function.Consumer;
  * away from the caller's thread.
  */
 public final class Deadline {
+  // NCCL's topology search is recursive: a machine with many GPUs takes more than the 1 MiB that
+  // Java gives a thread. It is reserved address space, of which only what is used becomes memory.
+  private static final long STACK_BYTES = 16L << 20;
+
   private Deadline() {}
 
   /**
@@ -111,7 +115,7 @@ public final class Deadline {
   }
 
   private static Thread.Builder.OfPlatform thread(String function) {
-    return Thread.ofPlatform().daemon().name("nccl4j-" + function);
+    return Thread.ofPlatform().daemon().name("nccl4j-" + function).stackSize(STACK_BYTES);
   }
 
   /** Returns what a wait throws whose thread was interrupted. */
