@@ -9,7 +9,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                           \
@@ -1142,6 +1145,165 @@ static void many_streams(void) {
   OK(cudaDeviceSynchronize());
 }
 
+/* ---- graphs that hold a communicator, and first operations that connect ---- */
+
+struct ending {
+  ncclComm_t comm;
+  ncclResult_t (*end)(ncclComm_t);
+  atomic_int result; /* -1 until it has ended */
+};
+
+static void *end_main(void *argument) {
+  struct ending *e = argument;
+  atomic_store(&e->result, (int)e->end(e->comm));
+  return NULL;
+}
+
+static void unfinished_after_a_while(struct ending *e) {
+  usleep(50000);
+  SAME(-1, atomic_load(&e->result));
+}
+
+/* Each end of a communicator waits until the last that a capture of its operations has left is destroyed. */
+static void held_by_a_graph(ncclResult_t (*end)(ncclComm_t)) {
+  ncclUniqueId id;
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t executable;
+  void *value;
+  pthread_t thread;
+  struct ending e = {.end = end, .result = -1};
+  OK(cudaSetDevice(0));
+  OK(ncclGetUniqueId(&id));
+  OK(ncclCommInitRank(&e.comm, 1, id, 0));
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  OK(cudaMalloc(&value, 4));
+  OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, e.comm, stream));
+  OK(cudaStreamEndCapture(stream, &graph));
+  OK(cudaGraphInstantiate(&executable, graph, 0));
+  OK(pthread_create(&thread, NULL, end_main, &e));
+  unfinished_after_a_while(&e);
+  OK(cudaGraphDestroy(graph));
+  unfinished_after_a_while(&e);
+  OK(cudaGraphExecDestroy(executable));
+  OK(pthread_join(thread, NULL));
+  SAME(0, atomic_load(&e.result));
+  if (end == ncclCommFinalize) OK(ncclCommDestroy(e.comm));
+  OK(cudaStreamDestroy(stream));
+  OK(cudaFree(value));
+}
+
+struct caller {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  void *value;
+  atomic_int result; /* -1 until it has returned */
+};
+
+static void *caller_main(void *argument) {
+  struct caller *c = argument;
+  atomic_store(&c->result, (int)ncclAllReduce(c->value, c->value, 1, ncclInt32, ncclSum, c->comm, c->stream));
+  return NULL;
+}
+
+static void callers_new(struct caller callers[2]) {
+  ncclComm_t comms[2];
+  OK(ncclCommInitAll(comms, 2, NULL));
+  for (int i = 0; i < 2; i++) {
+    OK(cudaSetDevice(i));
+    callers[i] = (struct caller){.comm = comms[i], .result = -1};
+    OK(cudaStreamCreateWithFlags(&callers[i].stream, cudaStreamNonBlocking));
+    OK(cudaMalloc(&callers[i].value, 4));
+  }
+}
+
+static void callers_free(struct caller callers[2]) {
+  for (int i = 0; i < 2; i++) {
+    OK(ncclCommAbort(callers[i].comm));
+    OK(cudaStreamDestroy(callers[i].stream));
+    OK(cudaFree(callers[i].value));
+  }
+}
+
+static void first_operations(void) {
+  struct caller callers[2];
+  pthread_t thread;
+  nccl4j_standin_connect(1);
+  callers_new(callers);
+  OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
+  usleep(50000);
+  SAME(-1, atomic_load(&callers[0].result));
+  caller_main(&callers[1]);
+  OK(pthread_join(thread, NULL));
+  SAME(0, atomic_load(&callers[0].result));
+  SAME(0, atomic_load(&callers[1].result));
+  caller_main(&callers[0]); /* connected: it does not wait any more */
+  SAME(0, atomic_load(&callers[0].result));
+  callers_free(callers);
+
+  callers_new(callers);
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) caller_main(&callers[i]);
+  OK(ncclGroupEnd());
+  callers_free(callers);
+
+  callers_new(callers);
+  OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
+  usleep(50000);
+  OK(ncclCommRevoke(callers[0].comm, NCCL_REVOKE_DEFAULT));
+  OK(pthread_join(thread, NULL));
+  SAME(ncclInternalError, atomic_load(&callers[0].result));
+  callers_free(callers);
+  nccl4j_standin_connect(0);
+}
+
+/* In a process of its own, which the stand-in is to end. */
+static void abort_during_a_call(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    struct caller callers[2];
+    pthread_t thread;
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    if (!freopen("/dev/null", "w", stderr)) _exit(2);
+    nccl4j_standin_connect(1);
+    callers_new(callers);
+    pthread_create(&thread, NULL, caller_main, &callers[0]);
+    usleep(50000);
+    ncclCommAbort(callers[0].comm);
+    _exit(0);
+  }
+  int status;
+  SAME(child, waitpid(child, &status, 0));
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
+static void *init_on_little_stack(void *argument) {
+  ncclUniqueId id;
+  ncclComm_t comm = NULL;
+  OK(cudaSetDevice(0));
+  OK(ncclGetUniqueId(&id));
+  SAME(*(int *)argument, ncclCommInitRank(&comm, 1, id, 0));
+  OK(ncclCommAbort(comm));
+  return NULL;
+}
+
+static void stack_of_an_initialisation(void) {
+  const size_t stacks[] = {1 << 20, 8 << 20};
+  int results[] = {ncclSystemError, ncclSuccess};
+  nccl4j_standin_init_stack(2 << 20);
+  for (int i = 0; i < 2; i++) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    pthread_attr_init(&attributes);
+    OK(pthread_attr_setstacksize(&attributes, stacks[i]));
+    OK(pthread_create(&thread, &attributes, init_on_little_stack, &results[i]));
+    OK(pthread_join(thread, NULL));
+    pthread_attr_destroy(&attributes);
+  }
+  nccl4j_standin_init_stack(0);
+}
+
 static void nothing_left(int64_t threads) {
   const char *kinds[] = {"memory", "pinned", "stream", "event", "communicator", "redop", "graph", "registration", "window"};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -1163,6 +1325,7 @@ int main(void) {
   say(nccl4j_standin_name());
   nccl4j_standin_set_devices(MAX_RANKS);
   int64_t legacy = MAX_RANKS + 1; /* workers of the devices' legacy streams, and this thread's own stream, stay */
+  say("an abort during a call"), abort_during_a_call();
   say("streams and events"), streams_and_events(), nothing_left(legacy);
   say("many streams"), many_streams(), nothing_left(legacy);
   for (int ranks = 1; ranks <= 5; ranks += 2) {
@@ -1192,6 +1355,10 @@ int main(void) {
   say("a look during the end of a group"), a_look_during_the_end_of_a_group(), nothing_left(legacy);
   nccl4j_standin_set_devices(MAX_RANKS);
   say("graphs"), on_threads(4, rank_main, graphs, NULL), nothing_left(legacy);
+  say("a graph holds its communicator"), held_by_a_graph(ncclCommFinalize), held_by_a_graph(ncclCommDestroy);
+  held_by_a_graph(ncclCommAbort), nothing_left(legacy);
+  say("first operations connect"), first_operations(), nothing_left(legacy);
+  say("stack of an initialisation"), stack_of_an_initialisation(), nothing_left(legacy);
   say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);
   say("abort of a stuck collective"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);
   say("collectives that do not match"), on_threads(2, mismatch_main, NULL, NULL), nothing_left(legacy);

@@ -71,6 +71,13 @@ void nccl4j_standin_last_config(ncclConfig_t *config);
 /* From now on this rank never arrives at an initialisation; -1: every rank arrives. */
 void nccl4j_standin_absent(int rank);
 
+/* Whether the first operation of a communicator connects inside the call from now on, which so waits for its peers'
+ * first; not at first. */
+void nccl4j_standin_connect(int on);
+
+/* How many bytes of its thread's stack an initialisation needs from now on; 0 at first. */
+void nccl4j_standin_init_stack(int bytes);
+
 /* Whether communicators support windows and one-sided operations from now on; they do at first. */
 void nccl4j_standin_windows(int supported);
 

@@ -91,7 +91,11 @@ struct clique {
   struct meeting *meetings; /* registrations of windows that wait for ranks */
   struct clique *next; /* of those that ranks may still join */
   ncclComm_t *members; /* by rank; NULL before it joins and after it has gone */
+  int collectives_asked; /* ranks whose first collective connects */
 };
+
+/* How far the connection for collectives is, or that to or from one peer. */
+enum link { LINK_NONE, LINK_ASKED, LINK_CONNECTED };
 
 struct ncclComm {
   struct nccl4j_standin_object object;
@@ -111,6 +115,9 @@ struct ncclComm {
   bool cutting; /* what runs and waits is to end, and nothing of it is done */
   int executions; /* of enqueued plans, begun and not ended */
   int running;    /* operations of this rank whose data moves right now */
+  int persistent; /* captured plans that a graph, an executable of it or a launch still has */
+  int calls;      /* that connect, on a thread of the caller */
+  enum link collective_link, *send_links, *receive_links; /* the latter by peer */
   uint64_t collectives, splits, grows, barriers;
   uint64_t *sent, *received;
   struct redop *redops;
@@ -243,10 +250,17 @@ ncclResult_t operation_submit(ncclComm_t comm, struct request request, cudaStrea
 void operations_cut(ncclComm_t comm);
 /* Under the clique's lock: takes back what this rank has posted and no peer has begun. */
 void operations_withdraw(ncclComm_t comm);
+/* Connects what the operations among these jobs need for the first time; in a call, the caller's thread waits. */
+ncclResult_t jobs_connect(struct job *first, bool in_call);
+/* Ends the process where a thread is still in a call that connects: the real library would use freed memory. */
+void check_nobody_inside(ncclComm_t comm, const char *function);
 void slots_free(struct slot *slots);
 
 /* ---- switches (see faults.c) ---- */
 bool trap_on(int number);
+bool connects_in_calls(void);
+/* Needs the stack that an initialisation is to need; a system error where the thread has less. */
+ncclResult_t init_stack_use(void);
 bool windows_supported(void);
 void device_changes(void); /* trap 14 */
 /* Trap 13: a thread in a communicator; false where another one is in it. */

@@ -174,6 +174,8 @@ static void comm_destroy(void *object) {
   free(comm->sent);
   free(comm->received);
   free(comm->signals);
+  free(comm->send_links);
+  free(comm->receive_links);
   free(comm->net_name);
   free(comm->name_then);
   free(comm);
@@ -194,6 +196,8 @@ ncclComm_t comm_new(struct clique *clique, int rank, int device, const ncclConfi
   comm->sent = calloc((size_t)clique->ranks, sizeof *comm->sent);
   comm->received = calloc((size_t)clique->ranks, sizeof *comm->received);
   comm->signals = calloc((size_t)clique->ranks, sizeof *comm->signals);
+  comm->send_links = calloc((size_t)clique->ranks, sizeof *comm->send_links);
+  comm->receive_links = calloc((size_t)clique->ranks, sizeof *comm->receive_links);
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -451,7 +455,8 @@ static void close_open_clique(struct clique *c) {
 static ncclResult_t init_begin(ncclComm_t comm) {
   struct clique *c = comm->clique;
   if (comm->rank == absent_rank()) return ncclSuccess;
-  ncclResult_t result = ncclSuccess;
+  ncclResult_t result = init_stack_use();
+  if (result != ncclSuccess) return result;
   bool last = false;
   pthread_mutex_lock(&c->lock);
   if (c->complete || c->members[comm->rank]) {
@@ -489,6 +494,20 @@ ncclResult_t wait_for_executions(ncclComm_t comm) {
   return result;
 }
 
+/* Under the clique's lock: until no graph has operations of the communicator. The real library looks at no abort flag
+ * here. It does not wait for those of a revoked communicator, which it then frees too early. */
+static void wait_for_graphs(ncclComm_t comm) {
+  while (comm->persistent > 0) pthread_cond_wait(&comm->changed, &comm->clique->lock);
+}
+
+static ncclResult_t finalize_finish(ncclComm_t comm) {
+  ncclResult_t result = wait_for_executions(comm);
+  pthread_mutex_lock(&comm->clique->lock);
+  wait_for_graphs(comm);
+  pthread_mutex_unlock(&comm->clique->lock);
+  return result;
+}
+
 /* Nothing of the rank remains with its peers. Under the clique's lock. */
 static void leave(ncclComm_t comm) {
   struct clique *c = comm->clique;
@@ -514,6 +533,7 @@ static void destroy_finish(ncclComm_t comm) {
   wait_for_executions(comm);
   pthread_mutex_lock(&c->lock);
   while (trap_on(8) && !comm->aborted && c->leaving < c->ranks) pthread_cond_wait(&comm->changed, &c->lock);
+  wait_for_graphs(comm);
   leave(comm);
   pthread_mutex_unlock(&c->lock);
   if (object_retire(comm, KIND_COMMUNICATOR)) object_put(comm);
@@ -557,6 +577,7 @@ static ncclResult_t destroy(ncclComm_t handle) {
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "CommDestroy", &comm);
   if (result != ncclSuccess) return destroy_refuse(result);
+  check_nobody_inside(comm, "ncclCommDestroy");
   pthread_mutex_lock(&comm->clique->lock);
   result = readiness(comm, "CommDestroy");
   if (result == ncclSuccess && comm->destroying) {
@@ -590,6 +611,7 @@ void comm_abort(ncclComm_t comm) {
   clique_wake(c);
   pthread_cond_broadcast(&comm->changed); /* a rank that has not joined is no member */
   leave(comm);
+  wait_for_graphs(comm);
   pthread_mutex_unlock(&c->lock);
   if (first) object_put(comm);
 }
@@ -600,6 +622,7 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
   ncclComm_t comm;
   ncclResult_t result = comm_get(handle, "CommAbort", &comm);
   if (result != ncclSuccess) return result;
+  check_nobody_inside(comm, "ncclCommAbort");
   comm_abort(comm);
   object_put(comm);
   return ncclSuccess;
@@ -628,7 +651,7 @@ ncclResult_t job_finish(struct job *job) {
     case JOB_SUSPEND: return suspend_finish(job->comm);
     case JOB_RESUME: return resume_finish(job->comm);
     case JOB_WINDOW: return window_finish(job);
-    case JOB_FINALIZE: return wait_for_executions(job->comm);
+    case JOB_FINALIZE: return finalize_finish(job->comm);
     case JOB_DESTROY: destroy_finish(job->comm); return ncclSuccess;
     default: return ncclSuccess;
   }

@@ -1,6 +1,7 @@
 /* The switches of the stand-in's NCCL: no-op mode, traps, operations that hang, ranks that fail or never come. */
 #include "clique.h"
 
+#include <alloca.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 #define TRAPS 32
 
 atomic_bool noop;
-static atomic_bool traps[TRAPS], windows = true;
-static atomic_int hold, absent = -1, failing = -1, failing_result;
+static atomic_bool traps[TRAPS], windows = true, connects;
+static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack;
 
 static int from_environment(const char *name, int otherwise) {
   const char *text = getenv(name);
@@ -20,6 +21,8 @@ static int from_environment(const char *name, int otherwise) {
 static void switches_reset(void) {
   atomic_store(&noop, from_environment("NCCL4J_STANDIN_NOOP", 0) != 0);
   atomic_store(&windows, true);
+  atomic_store(&connects, from_environment("NCCL4J_STANDIN_CONNECT", 0) != 0);
+  atomic_store(&init_stack, from_environment("NCCL4J_STANDIN_INIT_STACK", 0));
   for (int i = 0; i < TRAPS; i++) atomic_store(&traps[i], false);
   const char *given = getenv("NCCL4J_STANDIN_TRAPS"); /* "3,8" */
   for (char *end; given && *given; given = *end ? end + 1 : end) {
@@ -53,6 +56,37 @@ void nccl4j_standin_hold(int milliseconds) { atomic_store(&hold, milliseconds); 
 void nccl4j_standin_windows(int supported) { atomic_store(&windows, supported != 0); }
 bool windows_supported(void) { return atomic_load(&windows); }
 void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
+
+void nccl4j_standin_connect(int on) { atomic_store(&connects, on != 0); }
+bool connects_in_calls(void) { return atomic_load(&connects); }
+
+void nccl4j_standin_init_stack(int bytes) { atomic_store(&init_stack, bytes); }
+
+/* What a signal handler, or Java's guard pages, may need below. */
+#define STACK_RESERVE ((size_t)256 << 10)
+
+static size_t stack_left(void) {
+  pthread_attr_t attributes;
+  void *lowest;
+  size_t bytes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+  pthread_attr_getstack(&attributes, &lowest, &bytes);
+  pthread_attr_destroy(&attributes);
+  return (size_t)((char *)&bytes - (char *)lowest);
+}
+
+ncclResult_t init_stack_use(void) {
+  size_t needed = (size_t)atomic_load(&init_stack), left = needed ? stack_left() : 0;
+  if (needed == 0) return ncclSuccess;
+  if (left < needed + STACK_RESERVE) {
+    warn("an initialisation needs %zu bytes of stack, and its thread has only %zu left; the real library would crash",
+         needed, left);
+    return ncclSystemError;
+  }
+  volatile char *room = alloca(needed);
+  for (size_t i = needed; i > 0; i = i > 4096 ? i - 4096 : 0) room[i - 1] = 1;
+  return ncclSuccess;
+}
 
 void device_changes(void) {
   if (trap_on(14)) nccl4j_standin_move_to_next_device();

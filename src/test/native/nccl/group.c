@@ -45,13 +45,14 @@ static void batch_free(struct batch batch) {
 
 /* ---- doing a batch ---- */
 
-static ncclResult_t batch_run(struct batch batch) {
+static ncclResult_t batch_run(struct batch batch, bool in_call) {
   ncclResult_t result = ncclSuccess;
   for (struct job *job = batch.first; job; job = job->next) {
     ncclResult_t one = job_begin(job);
     if (result == ncclSuccess) result = one;
   }
   for (struct job *job = batch.first; job && result == ncclSuccess; job = job->next) result = job_finish(job);
+  if (result == ncclSuccess) result = jobs_connect(batch.first, in_call);
   for (struct job *job = batch.first; job && result == ncclSuccess; job = job->next)
     if (job->kind == JOB_OPERATION && !job->launched) result = jobs_launch(job);
   return result;
@@ -105,7 +106,7 @@ static void *in_background(void *argument) {
   struct background b = *(struct background *)argument;
   free(argument);
   hold_back(b.batch, b.hold);
-  progress(b.batch, -1, batch_run(b.batch));
+  progress(b.batch, -1, batch_run(b.batch, false));
   batch_free(b.batch);
   return NULL;
 }
@@ -124,7 +125,7 @@ static ncclResult_t run_in_background(struct batch batch) {
 
 static ncclResult_t run_here(struct batch batch) {
   progress(batch, 1, ncclSuccess);
-  ncclResult_t result = batch_run(batch);
+  ncclResult_t result = batch_run(batch, true);
   progress(batch, -1, result);
   batch_free(batch);
   return result;

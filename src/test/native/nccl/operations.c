@@ -312,6 +312,7 @@ void slots_free(struct slot *slots) {
 
 struct plan {
   ncclComm_t comm; /* with a reference */
+  bool persistent; /* captured; the communicator counts it until it is released */
   size_t count;
   struct request requests[];
 };
@@ -434,9 +435,17 @@ static void plan_end(void *execution) {
   free(e);
 }
 
+static void count_persistent(ncclComm_t comm, int change) {
+  pthread_mutex_lock(&comm->clique->lock);
+  comm->persistent += change;
+  pthread_cond_broadcast(&comm->changed);
+  pthread_mutex_unlock(&comm->clique->lock);
+}
+
 static void plan_release(void *spec) {
   struct plan *plan = spec;
   for (size_t i = 0; i < plan->count; i++) free(plan->requests[i].expected);
+  if (plan->persistent) count_persistent(plan->comm, -1);
   object_put(plan->comm);
   free(plan);
 }
@@ -451,6 +460,7 @@ static struct plan *plan_of(struct job *first) {
   for (struct job *job = first; job; job = job->next) count += job->kind == JOB_OPERATION && job->comm == first->comm;
   struct plan *plan = malloc(sizeof *plan + count * sizeof *plan->requests);
   plan->comm = first->comm;
+  plan->persistent = false;
   plan->count = 0;
   object_hold(plan->comm);
   for (struct job *job = first; job; job = job->next) {
@@ -498,6 +508,10 @@ ncclResult_t jobs_launch(struct job *first) {
   if (error != cudaSuccess) {
     plan_release(plan);
     return cuda_failure(error);
+  }
+  if (nccl4j_standin_stream_capture(first->stream) != 0) {
+    plan->persistent = true;
+    count_persistent(plan->comm, 1);
   }
   error = nccl4j_standin_enqueue(first->stream, &plan_work, plan);
   if (error == cudaSuccess) error = order_streams(first, false);

@@ -74,6 +74,8 @@ public abstract sealed class Communicator implements AutoCloseable
   private int rank;
   private int size;
   private final Set<Stream> streams = ConcurrentHashMap.newKeySet();
+  // Those that are open. A library may wait for their end before it ends the communicator.
+  private final Set<Graph> graphs = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
   private volatile boolean stuck;
@@ -782,8 +784,10 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /**
    * Ends this communicator at once, and with it every operation on it that is enqueued or running
-   * here; their streams go on. Safe from any thread, also while another one waits inside this
-   * communicator. Idempotent. C: {@code ncclCommAbort}.
+   * here, and every {@link Graph} that has any; their streams go on. Safe from any thread, also
+   * while another one waits inside this communicator. Idempotent. C: {@code ncclCommAbort}.
+   *
+   * @throws CudaException if a graph could not be destroyed, after having aborted
    */
   public final void abort() {
     synchronized (this) {
@@ -794,12 +798,58 @@ public abstract sealed class Communicator implements AutoCloseable
       aborted = true;
     }
     try {
-      Tracing.step(this, "abort", this::abortConnection);
+      Tracing.step(this, "abort", this::abortNow);
     } finally {
       if (streams.stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
         Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::giveStreamsBack);
       }
+    }
+  }
+
+  private void abortNow() {
+    try {
+      endGraphs();
+    } finally {
+      abortConnection();
+    }
+  }
+
+  /** Learns of a graph of this communicator's operations, which is not to outlive it. */
+  final void capturedBy(Graph graph) {
+    graphs.add(graph);
+    State now = state;
+    if (now != State.CONNECTED && now != State.SUSPENDED) {
+      endGraphs();
+    }
+  }
+
+  /** Learns that a graph has been closed. */
+  final void forget(Graph graph) {
+    graphs.remove(graph);
+  }
+
+  /**
+   * For the backends: ends every graph of this communicator's operations; none is launched any
+   * more.
+   *
+   * @throws CudaException if the runtime refuses to destroy one, after the others
+   */
+  protected final void endGraphs() {
+    CudaException first = null;
+    for (Graph graph : graphs) {
+      try {
+        graph.end();
+      } catch (CudaException failure) {
+        if (first == null) {
+          first = failure;
+        } else {
+          first.addSuppressed(failure);
+        }
+      }
+    }
+    if (first != null) {
+      throw first;
     }
   }
 
@@ -814,11 +864,12 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * Finishes what is enqueued, tells the peers, and frees what the communicator holds. Every rank
-   * closes its end. Each wait, for a stream with its operations and then for the peers, lasts for
-   * at most the configured timeout; then it aborts. After a failure it aborts and tells it. An
-   * interrupt is kept for later. One that is not connected yet is aborted. Idempotent; after {@link
-   * #abort} there is nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
+   * Finishes what is enqueued, ends the {@link Graph}s of this communicator's operations that are
+   * still open, tells the peers, and frees what the communicator holds. Every rank closes its end.
+   * Each wait, for a stream with its operations and then for the peers, lasts for at most the
+   * configured timeout; then it aborts. After a failure it aborts and tells it. An interrupt is
+   * kept for later. One that is not connected yet is aborted. Idempotent; after {@link #abort}
+   * there is nothing left to do. C: {@code ncclCommFinalize}, {@code ncclCommDestroy}.
    *
    * @throws IllegalStateException if this thread is capturing a graph; nothing is done then
    * @throws NcclTimeoutException if the time has passed, after having aborted

@@ -13,8 +13,9 @@ import java.util.OptionalInt;
  *     per launch. With NCCL, {@code NCCL_COMM_BLOCKING=0} or {@code 1} in the environment wins over
  *     it. C: {@code ncclConfig_t.blocking}
  * @param timeout the longest wait for a silent peer: making, splitting, aborting and closing a
- *     communicator, closing a stream that carries its operations, each call of a non-blocking one,
- *     and on the reference backend each wait inside an operation. Positive
+ *     communicator, closing a stream that carries its operations, each call that enqueues one (on a
+ *     blocking communicator from NCCL 2.28.7 on, and it is then aborted), and on the reference
+ *     backend each wait inside an operation. Positive
  * @param device which device of the backend the rank uses; if empty, {@code rank % deviceCount}, or
  *     where {@code io.nccl4j.rendezvous} knows the rank's number on its host, what that implies
  * @param name what the communicator is called in logs and traces, or an empty string. C: {@code

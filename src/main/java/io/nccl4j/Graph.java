@@ -17,8 +17,11 @@ import java.util.concurrent.atomic.AtomicLong;
  * launches its graph as often as the others do. The buffers and created operators stay the
  * caller's, who keeps them open while the graph is used.
  *
- * <p>A graph belongs to whoever captured it, who closes it before the communicators in it. Any
- * thread may launch it, one at a time.
+ * <p>A graph belongs to the code that captured it, which closes it before the communicators in it.
+ * A communicator that ends first, by {@link Communicator#close} or {@link Communicator#abort}, ends
+ * its graphs: NCCL would wait for their end, without a deadline. Such a graph cannot be launched
+ * any more; what has been launched still runs, and closing the graph does nothing. Any thread may
+ * launch a graph, one at a time.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html">Using
@@ -34,6 +37,10 @@ public abstract sealed class Graph implements AutoCloseable
   private final int device;
   private final List<List<GroupCall>> launches;
   private volatile boolean closed;
+  // Guarded by this. What a launch uses is released by its thread, when it is through.
+  private int launching;
+  private boolean ended;
+  private boolean released;
 
   /**
    * For the backends: makes a graph of one device.
@@ -81,6 +88,7 @@ public abstract sealed class Graph implements AutoCloseable
         begun.remove(stream);
         graphs.add(stream.finishCapture());
       }
+      graphs.forEach(Graph::endWithCommunicators);
       for (int i = 0; i < graphs.size(); i++) {
         graphs.get(i).fill(events.get(i));
         events.get(i).commit();
@@ -171,11 +179,56 @@ public abstract sealed class Graph implements AutoCloseable
         stream.usedBy(call.communicator());
       }
     }
+    beginLaunch();
     try {
       replayAndCount(stream);
     } finally {
       launches.forEach(together -> together.forEach(stream::carries));
+      endLaunch();
     }
+  }
+
+  private synchronized void beginLaunch() {
+    if (ended) {
+      throw new IllegalStateException("graph has ended with a communicator of it: " + this);
+    }
+    launching++;
+  }
+
+  private void endLaunch() {
+    synchronized (this) {
+      launching--;
+    }
+    releaseIfEnded();
+  }
+
+  /** Ends this graph; what it holds is released now, or by the thread that is launching it. */
+  final void end() {
+    synchronized (this) {
+      ended = true;
+    }
+    releaseIfEnded();
+  }
+
+  private void releaseIfEnded() {
+    synchronized (this) {
+      if (!ended || launching > 0 || released) {
+        return;
+      }
+      released = true;
+    }
+    release();
+  }
+
+  /** Lets the end of any of its communicators end this graph, from now on or at once. */
+  private void endWithCommunicators() {
+    communicators().forEach(communicator -> communicator.capturedBy(this));
+  }
+
+  private Set<Communicator> communicators() {
+    Set<Communicator> found = new HashSet<>();
+    launches.forEach(together -> together.forEach(call -> found.add(call.communicator())));
+    return found;
   }
 
   private void replayAndCount(Stream stream) {
@@ -216,24 +269,20 @@ public abstract sealed class Graph implements AutoCloseable
    */
   protected abstract void replay(Stream stream);
 
-  /** Gives back what the graph holds; called once. */
+  /** Releases what the graph holds; called once. Launches that are enqueued still run. */
   protected abstract void release();
 
   /**
-   * Gives the graph back; launches that are enqueued still run. Idempotent. C: {@code
+   * Releases the graph; launches that are enqueued still run. Idempotent. C: {@code
    * cudaGraphExecDestroy}.
    *
    * @throws CudaException if the runtime refuses
    */
   @Override
   public final void close() {
-    synchronized (this) {
-      if (closed) {
-        return;
-      }
-      closed = true;
-    }
-    release();
+    closed = true;
+    communicators().forEach(communicator -> communicator.forget(this));
+    end();
   }
 
   @Override

@@ -4,6 +4,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudaHostFn_t;
+import io.nccl4j.internal.Watcher;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.Map;

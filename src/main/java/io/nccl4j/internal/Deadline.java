@@ -10,13 +10,17 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
 
 /**
- * Runs native calls that may block for ever in a thread of their own, so that the caller gets an
- * answer in time.
+ * Runs native calls that may block indefinitely in a thread of their own, so that the caller gets
+ * an answer in time.
  *
  * <p>The fresh thread is also what keeps a leaked group depth of NCCL's (which counts per thread)
  * away from the caller's thread.
  */
 public final class Deadline {
+  // NCCL's topology search is recursive: a machine with many GPUs takes more than the 1 MiB that
+  // Java gives a thread. It is reserved address space, of which only what is used becomes memory.
+  private static final long STACK_BYTES = 16L << 20;
+
   private Deadline() {}
 
   /**
@@ -31,7 +35,7 @@ public final class Deadline {
    */
   public static void run(String function, Duration timeout, String waitedFor, Runnable call) {
     try {
-      start(function, call).get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
+      startTask(function, call).get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw interrupted(function);
@@ -49,7 +53,7 @@ public final class Deadline {
   public static void runUninterrupted(
       String function, Duration timeout, String waitedFor, Runnable call) {
     boolean interrupted = Thread.interrupted();
-    FutureTask<Void> task = start(function, call);
+    FutureTask<Void> task = startTask(function, call);
     long limit = TimeUnit.NANOSECONDS.convert(timeout);
     long start = System.nanoTime();
     try {
@@ -99,10 +103,19 @@ public final class Deadline {
     }
   }
 
-  private static FutureTask<Void> start(String function, Runnable call) {
+  /** Starts work for which nobody waits, and which throws nothing. */
+  public static void start(String function, Runnable work) {
+    thread(function).start(work);
+  }
+
+  private static FutureTask<Void> startTask(String function, Runnable call) {
     FutureTask<Void> task = new FutureTask<>(call, null);
-    Thread.ofPlatform().daemon().name("nccl4j-" + function).start(task);
+    thread(function).start(task);
     return task;
+  }
+
+  private static Thread.Builder.OfPlatform thread(String function) {
+    return Thread.ofPlatform().daemon().name("nccl4j-" + function).stackSize(STACK_BYTES);
   }
 
   /** Returns what a wait throws whose thread was interrupted. */

@@ -21,18 +21,22 @@ import java.util.concurrent.locks.LockSupport;
  * An {@code ncclComm_t} and who may touch it when.
  *
  * <p>One thread at a time is inside, between {@link #enter} and {@link #leave}; pollers ask for the
- * state under a lock. {@link #end} lets nobody in any more. Whoever then finds nobody inside takes
- * the communicator, once, to free it: NCCL frees at once, also under the feet of a thread that is
- * still in a call.
+ * state under a lock. {@link #end} lets nobody in any more. The thread that then finds nobody
+ * inside takes the communicator, once, to free it: NCCL frees at once, even while another thread is
+ * still in a call. Ending such a call from outside holds the communicator too, with {@link #hold}.
  */
 final class CommunicatorHandle extends Entrance {
   private static final VarHandle INSIDE;
   private static final long LOOK_NANOS = 50_000;
 
-  // What 'inside' says.
+  // What the two lowest bits of 'inside' say. The others count entries, so that one long call
+  // differs from many short ones.
   private static final int NOBODY = 0;
-  private static final int ENQUEUING = 1;
-  private static final int LASTING = 2;
+  private static final int REMEMBERED = 1;
+  private static final int ENQUEUING = 2;
+  private static final int LASTING = 3;
+  private static final int WHAT = 3;
+  private static final int ENTRY = 4;
 
   static {
     try {
@@ -51,11 +55,13 @@ final class CommunicatorHandle extends Entrance {
   private long address;
   private volatile boolean ended;
   private boolean taken;
+  private boolean held;
 
   @SuppressWarnings("UnusedVariable") // Through INSIDE.
   private int inside;
 
-  private volatile String lasting;
+  // The function that the thread inside calls, unless the call is a remembered one; for messages.
+  private String function;
 
   CommunicatorHandle(NcclCommunicator owner) {
     this.owner = owner;
@@ -83,9 +89,7 @@ final class CommunicatorHandle extends Entrance {
 
   /** Lets this thread in for a call that can last, and that others are told of meanwhile. */
   MemorySegment enterForLong(String function) {
-    MemorySegment entered = enter(function, LASTING);
-    lasting = function;
-    return entered;
+    return enter(function, LASTING);
   }
 
   /**
@@ -94,26 +98,25 @@ final class CommunicatorHandle extends Entrance {
    */
   MemorySegment enterToEnd(String function, Duration patience) {
     long start = System.nanoTime();
-    while (!tryEnter(LASTING)) {
+    while (!tryEnter(function, LASTING)) {
       if (ended || System.nanoTime() - start >= patience.toNanos()) {
         throw refusal(function);
       }
       LockSupport.parkNanos(LOOK_NANOS);
     }
-    lasting = function;
     return pointer;
   }
 
-  private MemorySegment enter(String function, int how) {
-    if (!tryEnter(how)) {
-      throw refusal(function);
+  private MemorySegment enter(String called, int what) {
+    if (!tryEnter(called, what)) {
+      throw refusal(called);
     }
     return pointer;
   }
 
   /** Lets this thread in to enqueue; false where {@link #refusal} says why not. */
-  boolean tryEnter() {
-    return tryEnter(ENQUEUING);
+  boolean tryEnter(String called) {
+    return tryEnter(called, ENQUEUING);
   }
 
   /**
@@ -123,21 +126,23 @@ final class CommunicatorHandle extends Entrance {
    */
   @Override
   protected boolean occupy() {
-    return occupy(ENQUEUING);
+    return occupy(REMEMBERED);
   }
 
-  private boolean occupy(int how) {
-    if ((int) INSIDE.getOpaque(this) != NOBODY) {
+  private boolean occupy(int what) {
+    int now = (int) INSIDE.getOpaque(this);
+    if ((now & WHAT) != NOBODY) {
       return false;
     }
-    INSIDE.setOpaque(this, how);
+    INSIDE.setOpaque(this, now + ENTRY + what);
     return true;
   }
 
-  private boolean tryEnter(int how) {
-    if (!occupy(how)) {
+  private boolean tryEnter(String called, int what) {
+    if (!occupy(what)) {
       return false;
     }
+    function = called;
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
     if (ended) {
@@ -147,22 +152,43 @@ final class CommunicatorHandle extends Entrance {
     return true;
   }
 
-  RuntimeException refusal(String function) {
+  RuntimeException refusal(String called) {
     if (!ended) {
-      return occupied((int) INSIDE.getOpaque(this));
+      return occupied((int) INSIDE.getOpaque(this) & WHAT);
     }
     return owner.aborted()
-        ? new CommunicatorAbortedException(function, owner.toString())
+        ? new CommunicatorAbortedException(called, owner.toString())
         : new IllegalStateException("closed: " + owner);
   }
 
-  private IllegalStateException occupied(int how) {
+  private IllegalStateException occupied(int what) {
     String by =
-        how == LASTING && lasting != null
-            ? " is in use by another thread, or by one that a time-out has left in " + lasting
-            : " is in use by another thread";
+        what == LASTING
+            ? " is in use by another thread, or by one that a time-out has left in " + function
+            : " is in use by another thread, in " + enqueued(what);
+    boolean ends = owner.abortEndsCalls() && (what != LASTING || !owner.blocking());
     return new IllegalStateException(
-        owner + by + "; one thread at a time may use a communicator, and abort ends its call");
+        owner
+            + by
+            + "; one thread at a time may use a communicator"
+            + (ends ? ", and abort ends its call" : ""));
+  }
+
+  private String enqueued(int what) {
+    return what == REMEMBERED ? "ncclAllReduce" : function;
+  }
+
+  /** Returns a number that is another one for each call that enqueues, or 0 outside such calls. */
+  int enqueuing() {
+    int now = (int) INSIDE.getOpaque(this);
+    int what = now & WHAT;
+    return what == REMEMBERED || what == ENQUEUING ? now : 0;
+  }
+
+  /** Returns the function of the call that enqueues, or null outside such calls. */
+  String enqueuingFunction() {
+    int what = enqueuing() & WHAT;
+    return what == NOBODY ? null : enqueued(what);
   }
 
   @Override
@@ -185,7 +211,7 @@ final class CommunicatorHandle extends Entrance {
   /** Lets this thread out; if the communicator ended meanwhile, this thread frees it. */
   @Override
   protected void leave() {
-    INSIDE.setRelease(this, NOBODY);
+    INSIDE.setRelease(this, (int) INSIDE.getOpaque(this) & ~WHAT);
     if (ended) {
       owner.freeIfNobodyInside();
     }
@@ -216,24 +242,54 @@ final class CommunicatorHandle extends Entrance {
     return ended;
   }
 
-  /** Lets nobody in any more, and waits a while for whoever is inside. */
+  /** Lets nobody in any more, and waits a while for a thread that is inside. */
   void end(Duration patience) {
     ended = true;
     ProcessBarrier.run();
+    awaitNobody(patience);
+  }
+
+  /** Waits a while until nobody is inside. */
+  void awaitNobody(Duration patience) {
     long start = System.nanoTime();
-    while ((int) INSIDE.getAcquire(this) != NOBODY
-        && System.nanoTime() - start < patience.toNanos()) {
+    while (occupied() && System.nanoTime() - start < patience.toNanos()) {
       LockSupport.parkNanos(LOOK_NANOS);
     }
   }
 
+  private boolean occupied() {
+    return ((int) INSIDE.getAcquire(this) & WHAT) != NOBODY;
+  }
+
   /**
-   * Returns the pointer for the caller to free, or null if somebody is inside, has it already, or
-   * NCCL never wrote one.
+   * Keeps the ended communicator from being freed until {@link #release}, for a call beside that of
+   * the thread inside. Returns its pointer, or null if it has been freed or never came to be.
+   */
+  MemorySegment hold() {
+    synchronized (this) {
+      if (taken || held || pointer.address() == 0) {
+        return null;
+      }
+      held = true;
+      return pointer;
+    }
+  }
+
+  /** Ends the hold. If nobody is inside any more, this thread frees the communicator. */
+  void release() {
+    synchronized (this) {
+      held = false;
+    }
+    owner.freeIfNobodyInside();
+  }
+
+  /**
+   * Returns the pointer for the caller to free, or null if a thread is inside or holds it, it has
+   * been taken already, or NCCL never wrote one.
    */
   MemorySegment take() {
     synchronized (this) {
-      if (taken || (int) INSIDE.getAcquire(this) != NOBODY || !made()) {
+      if (taken || held || occupied() || !made()) {
         return null;
       }
       taken = true;

@@ -70,6 +70,7 @@ public final class NcclCommunicator extends Communicator {
   private static final Duration PATIENCE = Duration.ofMillis(200);
   // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
   private static final Duration GRACE = Duration.ofSeconds(1);
+  private static final double MILLIS_PER_SECOND = 1000;
 
   private final NcclBackend backend;
   private final NcclConfig settings;
@@ -83,6 +84,7 @@ public final class NcclCommunicator extends Communicator {
   private final Children children;
   private final Suspension suspension = new Suspension(this);
   private volatile boolean revokedByNccl;
+  private volatile boolean overdue;
   // As NCCL has it; what the configuration says may not be what it is.
   private boolean blocking;
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
@@ -373,6 +375,7 @@ public final class NcclCommunicator extends Communicator {
   /** Says that this communicator's operations end, because the next call ends them. */
   void endOperations() {
     markRevoked();
+    endGraphs();
   }
 
   /** Says whether this communicator carries no operations for a while, its memory being away. */
@@ -462,6 +465,9 @@ public final class NcclCommunicator extends Communicator {
             number(nccl_h::ncclCommCount, "ncclCommCount"));
         direct = blocking() && size() > 1;
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
+        if (direct) {
+          CallWatch.add(this);
+        }
       }
     } finally {
       handle.leave();
@@ -498,7 +504,7 @@ public final class NcclCommunicator extends Communicator {
       ReduceOp op,
       int peer,
       Stream stream) {
-    if (!handle.tryEnter()) {
+    if (!handle.tryEnter(operation.function())) {
       throw handle.refusal(operation.function());
     }
     try {
@@ -775,13 +781,16 @@ public final class NcclCommunicator extends Communicator {
    */
   void settle(int result, String function) {
     if (result != nccl_h.ncclInProgress()) {
+      if (result != nccl_h.ncclSuccess() && handle.ended()) {
+        throw endedDuring(function);
+      }
       NcclResults.check(result, function);
     }
     Backoff backoff = new Backoff(function, timeout());
     while (true) {
       int state = handle.state();
       if (handle.ended()) {
-        throw new CommunicatorAbortedException(function, toString());
+        throw endedDuring(function);
       }
       if (state != nccl_h.ncclInProgress()) {
         NcclResults.check(state, function);
@@ -1022,16 +1031,98 @@ public final class NcclCommunicator extends Communicator {
     return !blocking() && handle.state() == nccl_h.ncclInProgress();
   }
 
+  /** Returns what a call throws during which this communicator has ended. */
+  NcclException endedDuring(String function) {
+    return overdue
+        ? new NcclTimeoutException(function, timeout(), peers())
+        : new CommunicatorAbortedException(function, toString());
+  }
+
+  /** Returns whether an abort ends a call that another thread makes to enqueue something. */
+  boolean abortEndsCalls() {
+    return !blocking() || backend.version().has(FirstRelease.REVOKE);
+  }
+
+  /** Does what can be done about a call that has lasted for the timeout. */
+  void endOverdueCall() {
+    if (!abortEndsCalls()) {
+      LOG.warn(
+          "{}: {} has been inside NCCL for {} s; NCCL {} has no function that ends such a call, while {} has one and non-blocking communicators need none",
+          this,
+          handle.enqueuingFunction(),
+          timeout().toMillis() / MILLIS_PER_SECOND,
+          backend.version(),
+          FirstRelease.REVOKE.version());
+      return;
+    }
+    overdue = true;
+    Deadline.start("abort", this::abortLogged);
+  }
+
+  private void abortLogged() {
+    try {
+      abort();
+    } catch (RuntimeException failure) {
+      LOG.warn("{}: the abort of an overdue call has failed", this, failure);
+    }
+  }
+
   @Override
   protected void abortConnection() {
     handle.end(PATIENCE);
+    endBlockedCall();
     freeIfNobodyInside();
   }
 
   /**
-   * Aborts the ended communicator unless a thread is inside, which then does so when it leaves.
-   * NCCL gives no way to call that thread back from a blocking call.
+   * Ends the call of a thread that is still inside a blocking communicator to enqueue something.
+   * What makes children, registers and the like is left alone, since NCCL's revoke could meet
+   * memory that it frees; it has a deadline and a thread of its own.
    */
+  private void endBlockedCall() {
+    String function = handle.enqueuingFunction();
+    if (function == null || !blocking()) {
+      return;
+    }
+    if (!abortEndsCalls()) {
+      LOG.warn(
+          "{}: a thread is inside {}, which NCCL {} cannot end; it frees the communicator when it returns",
+          this,
+          function,
+          backend.version());
+      return;
+    }
+    MemorySegment comm = handle.hold();
+    if (comm == null) {
+      return;
+    }
+    try {
+      Deadline.runUninterrupted(
+          "ncclCommRevoke",
+          timeout(),
+          "NCCL to end " + function + " of " + this,
+          () -> revoke(comm));
+      handle.awaitNobody(PATIENCE);
+    } catch (NcclException failure) {
+      LOG.warn(
+          "{}: NCCL did not end {}; its thread frees the communicator when it returns",
+          this,
+          function,
+          failure);
+    }
+  }
+
+  private void revoke(MemorySegment comm) {
+    try {
+      CudaDevices.use(device());
+      NcclResults.check(
+          nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
+    } finally {
+      handle.release();
+    }
+  }
+
+  /** Aborts the ended communicator unless a thread is inside, which then does so when it leaves. */
   void freeIfNobodyInside() {
     MemorySegment comm = handle.take();
     if (comm == null) {
@@ -1069,8 +1160,12 @@ public final class NcclCommunicator extends Communicator {
       if (!revokedByNccl) {
         finishBeforeClose();
       }
+      endGraphs();
       Deadline.runUninterrupted(
-          "ncclCommDestroy", timeout().plus(GRACE), peers(), this::finalizeAndDestroy);
+          "ncclCommDestroy",
+          timeout().plus(GRACE),
+          peers() + ", or the end of a CUDA graph that other code has captured operations in",
+          this::finalizeAndDestroy);
     } catch (RuntimeException failure) {
       abortAfter(failure);
       throw failure;

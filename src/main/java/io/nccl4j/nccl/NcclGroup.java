@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.GroupCall;
+import io.nccl4j.NcclException;
 import io.nccl4j.Operation;
 import io.nccl4j.OperationCall;
 import io.nccl4j.bindings.nccl.ncclSimInfo_t;
@@ -49,14 +50,39 @@ final class NcclGroup {
   static void launch(List<GroupCall> calls) {
     checkOneKind(calls);
     Set<NcclCommunicator> communicators = new LinkedHashSet<>();
+    NcclCommunicator ended;
     try {
       enter(calls, communicators);
       boolean blocking = communicator(calls.getFirst()).blocking();
       IntSupplier end = blocking ? GROUP_END : () -> endUnasked(communicators.iterator());
-      settle(communicators, callTogether(calls, end));
+      int result = callTogether(calls, end);
+      ended = blocking && result != nccl_h.ncclSuccess() ? ended(communicators) : null;
+      if (ended == null) {
+        settle(communicators, result);
+      }
     } finally {
       communicators.forEach(NcclCommunicator::leave);
     }
+    if (ended != null) {
+      throw abortedTogether(communicators, ended.endedDuring("ncclGroupEnd"));
+    }
+  }
+
+  private static NcclCommunicator ended(Set<NcclCommunicator> communicators) {
+    return communicators.stream()
+        .filter(communicator -> communicator.handle().ended())
+        .findFirst()
+        .orElse(null);
+  }
+
+  /**
+   * Aborts the communicators of a group whose call was ended for one of them: NCCL has ended the
+   * connecting of all, which leaves them unusable.
+   */
+  private static NcclException abortedTogether(
+      Set<NcclCommunicator> communicators, NcclException failure) {
+    communicators.forEach(communicator -> Steps.after(failure, communicator::abort));
+    return failure;
   }
 
   /** Launches calls of one communicator together, in the same way. */

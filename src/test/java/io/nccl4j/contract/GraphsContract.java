@@ -9,10 +9,12 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.lang.ref.WeakReference;
@@ -21,6 +23,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
@@ -30,6 +33,9 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Operations captured once and launched many times. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GraphsContract {
+  // Less than the timeout of the suite's communicators.
+  private static final long LONGEST_END_SECONDS = 10;
+
   abstract BackendUnderTest underTest();
 
   List<Integer> rankCounts() {
@@ -282,6 +288,49 @@ abstract class GraphsContract {
             graph.close();
             thrown = assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
             assertTrue(thrown.getMessage().startsWith("graph is closed"), thrown::toString);
+          });
+    }
+  }
+
+  @Test
+  void closeEndsGraphsThatAreStillOpen() {
+    endsOpenGraphs("closed: ", Communicator::close);
+  }
+
+  @Test
+  void abortEndsGraphsThatAreStillOpen() {
+    endsOpenGraphs("aborted: ", Communicator::abort);
+  }
+
+  private void endsOpenGraphs(String refusal, Consumer<Communicator> end) {
+    try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+      Graph[] graphs = new Graph[ranks.size()];
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1);
+            rank.stream().synchronize();
+            graphs[rank.rank()] = capture(rank, () -> sum(rank, value));
+            graphs[rank.rank()].launch(rank.stream());
+            assertArrayEquals(new int[] {ranks.size()}, rank.downloadInts(value));
+          });
+      ranks.each(
+          rank -> {
+            Graph graph = graphs[rank.rank()];
+            long start = System.nanoTime();
+            end.accept(rank.comm());
+            long seconds = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
+            assertTrue(seconds < LONGEST_END_SECONDS, () -> seconds + " s");
+            IllegalStateException thrown =
+                assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
+            assertEquals(refusal + rank.comm(), thrown.getMessage());
+            graph.close();
+            thrown = assertThrows(IllegalStateException.class, () -> graph.launch(rank.stream()));
+            assertTrue(thrown.getMessage().startsWith("graph is closed"), thrown::toString);
+            try {
+              rank.stream().synchronize();
+            } catch (NcclException expected) {
+              // An abort is reported once for each stream; a close is not.
+            }
           });
     }
   }

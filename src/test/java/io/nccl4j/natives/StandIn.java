@@ -98,6 +98,17 @@ final class StandIn {
         supported ? 1 : 0);
   }
 
+  /** Says whether first operations connect inside the call, as NCCL's do. */
+  static void connect(boolean inCalls) {
+    call(
+        "nccl4j_standin_connect", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), inCalls ? 1 : 0);
+  }
+
+  /** Sets how many bytes of its thread's stack an initialisation needs. */
+  static void initStack(int bytes) {
+    call("nccl4j_standin_init_stack", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), bytes);
+  }
+
   /** Returns how often two threads were at once in state of the parameters that is not locked. */
   static long parameterOverlaps() {
     return (long)

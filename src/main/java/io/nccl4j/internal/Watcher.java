@@ -1,4 +1,4 @@
-package io.nccl4j.cuda;
+package io.nccl4j.internal;
 
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
@@ -10,9 +10,9 @@ import org.apache.logging.log4j.Logger;
 /**
  * A thread that looks at something from time to time, for as long as there is anything to look at.
  * Whatever fails in a look, or keeps the thread from starting, the next look or the next caller
- * tries again: those that wait for a look would otherwise wait for ever.
+ * tries again: those that wait for a look would otherwise wait indefinitely.
  */
-final class Watcher {
+public final class Watcher {
   private static final Logger LOG = LogManager.getLogger(Watcher.class);
 
   private final ThreadFactory threads;
@@ -21,7 +21,16 @@ final class Watcher {
   private final BooleanSupplier nothingLeft;
   private final AtomicBoolean watching = new AtomicBoolean();
 
-  Watcher(ThreadFactory threads, long periodMillis, Runnable look, BooleanSupplier nothingLeft) {
+  /**
+   * Describes a thread that looks; {@link #watch} starts it.
+   *
+   * @param threads makes the thread
+   * @param periodMillis the pause before each look
+   * @param look looks once; it must not block
+   * @param nothingLeft whether the thread may end
+   */
+  public Watcher(
+      ThreadFactory threads, long periodMillis, Runnable look, BooleanSupplier nothingLeft) {
     this.threads = threads;
     this.periodMillis = periodMillis;
     this.look = look;
@@ -29,7 +38,7 @@ final class Watcher {
   }
 
   /** Starts the thread unless one runs; what there is to look at is there before the call. */
-  void watch() {
+  public void watch() {
     if (!watching.compareAndSet(false, true)) {
       return;
     }

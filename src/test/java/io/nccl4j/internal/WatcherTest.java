@@ -1,4 +1,4 @@
-package io.nccl4j.cuda;
+package io.nccl4j.internal;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;

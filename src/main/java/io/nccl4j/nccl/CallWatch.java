@@ -1,0 +1,64 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.internal.Watcher;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * Finds calls that last for longer than the timeout of their blocking communicator, and has them
+ * ended. Such a call connects to its peers, or waits until the device takes more work; NCCL does
+ * either without a deadline.
+ *
+ * <p>One thread looks at every open communicator. A call costs nothing for that: each entry gives
+ * its handle another number anyway, and a number that stays is a call that lasts.
+ */
+final class CallWatch {
+  private static final long PERIOD_MILLIS = 100;
+  private static final Seen NO_CALL = new Seen(0, 0, false);
+  private static final Map<NcclCommunicator, Seen> OPEN = new ConcurrentHashMap<>();
+  private static final Watcher WATCHER =
+      new Watcher(
+          Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
+          PERIOD_MILLIS,
+          CallWatch::look,
+          OPEN::isEmpty);
+
+  private CallWatch() {}
+
+  /**
+   * The call that the last look has found.
+   *
+   * @param call the handle's number of it, or 0
+   * @param since when it was first seen, in nanoseconds
+   * @param overdue whether something has been done about it
+   */
+  private record Seen(int call, long since, boolean overdue) {}
+
+  /** Watches a communicator until it has ended. */
+  static void add(NcclCommunicator communicator) {
+    OPEN.put(communicator, NO_CALL);
+    WATCHER.watch();
+  }
+
+  private static void look() {
+    OPEN.keySet().removeIf(communicator -> communicator.handle().ended());
+    OPEN.replaceAll(CallWatch::look);
+  }
+
+  /** Returns what is seen of a communicator now, and acts where a call is overdue. */
+  private static Seen look(NcclCommunicator communicator, Seen last) {
+    int call = communicator.handle().enqueuing();
+    if (call == 0) {
+      return NO_CALL;
+    }
+    if (call != last.call()) {
+      return new Seen(call, System.nanoTime(), false);
+    }
+    long lasts = System.nanoTime() - last.since();
+    if (last.overdue() || lasts < communicator.config().timeout().toNanos()) {
+      return last;
+    }
+    communicator.endOverdueCall();
+    return new Seen(call, last.since(), true);
+  }
+}
