@@ -44,23 +44,30 @@ abstract class GroupsContract {
   @MethodSource("rankCounts")
   void oneThreadDrivesAllRanksInAGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
-      List<Buffer> values = new ArrayList<>();
-      ranks.inOneThread(rank -> values.add(rank.ints(rank.rank(), 1)));
+      List<Buffer> sums = new ArrayList<>();
+      List<Buffer> maxima = new ArrayList<>();
+      ranks.inOneThread(rank -> sums.add(rank.ints(rank.rank(), 1)));
+      ranks.inOneThread(rank -> maxima.add(rank.ints(rank.rank(), 1)));
       for (int i = 0; i < 3; i++) {
         Group.run(
             () ->
                 ranks.inOneThread(
                     rank -> {
-                      Buffer mine = values.get(rank.rank());
-                      rank.comm().allReduce(mine, mine, ReduceOp.MAX, rank.stream());
-                      rank.comm().allReduce(mine, mine, ReduceOp.SUM, rank.stream());
+                      Buffer most = maxima.get(rank.rank());
+                      Buffer sum = sums.get(rank.rank());
+                      rank.comm().allReduce(most, most, ReduceOp.MAX, rank.stream());
+                      rank.comm().allReduce(sum, sum, ReduceOp.SUM, rank.stream());
                     }));
       }
-      int n3 = n * n * n;
       ranks.inOneThread(
-          rank ->
-              assertArrayEquals(
-                  new int[] {(n - 1) * n3, n3}, rank.downloadInts(values.get(rank.rank()))));
+          rank -> {
+            assertArrayEquals(
+                new int[] {n - 1, 1}, rank.downloadInts(maxima.get(rank.rank())), "maxima");
+            assertArrayEquals(
+                new int[] {n * (n - 1) / 2 * n * n, n * n * n},
+                rank.downloadInts(sums.get(rank.rank())),
+                "sums");
+          });
     }
   }
 
