@@ -204,8 +204,7 @@ final class GroupMemory {
   private static String shared(Buffer one, Buffer other) {
     long start = Math.max(one.pointerAddress(), other.pointerAddress());
     long end =
-        Math.min(
-            one.pointerAddress() + one.byteSize(), other.pointerAddress() + other.byteSize());
+        Math.min(one.pointerAddress() + one.byteSize(), other.pointerAddress() + other.byteSize());
     return "they share %d bytes at 0x%x".formatted(end - start, start);
   }
 }

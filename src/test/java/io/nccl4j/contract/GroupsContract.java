@@ -382,7 +382,7 @@ abstract class GroupsContract {
           String refused =
               assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
           assertEquals(
-              "this thread has called collective 2 of %s outside a group and now calls it of %s; ".formatted(ranks.get(0), ranks.get(1))
+              "this thread has called collective 2 of %s outside a group and now calls it of %s (allReduce); ".formatted(ranks.get(0), ranks.get(1))
                   + "the first call may wait for the second, so call both in one Group.run, or each in a thread of its own",
               refused);
           assertThrows(IllegalStateException.class, () -> reduce.accept(1), "again");
@@ -392,6 +392,12 @@ abstract class GroupsContract {
             reduce.accept(0);
           }));
           reduce.accept(0);
+          reduce.accept(0);
+          reduce.accept(0);
+          String late = assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
+          assertTrue(late.contains("collective 4 of " + ranks.get(0)), late);
+          inAnotherThread(() -> reduce.accept(1));
+          inAnotherThread(() -> reduce.accept(1));
           streams.forEach(Stream::synchronize);
           values.forEach(Buffer::close);
         });

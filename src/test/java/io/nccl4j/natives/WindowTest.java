@@ -125,7 +125,9 @@ class WindowTest {
             });
     assertThrows(TimeoutException.class, () -> openWhenClosed.get(100, TimeUnit.MILLISECONDS));
     assertTrue(window.open(), "its communicator waits for its stream");
-    pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1));
+    Thread.ofPlatform()
+        .start(() -> pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1)))
+        .join();
     assertFalse(openWhenClosed.get(10, TimeUnit.SECONDS));
     Pair.await(closing);
     windows.get(1).close();
