@@ -24,16 +24,37 @@ final class GroupMemory {
 
   private static final int MOST_KEPT = 1 << 15;
 
-  /** Memory that one operation uses, for messages. */
-  private record Use(Buffer buffer, String argument, boolean written) {
+  /**
+   * Memory that one operation uses, for messages.
+   *
+   * @param number the operation's place in the group, from 1
+   */
+  private record Use(
+      int number, GroupCall call, Buffer buffer, String argument, boolean written) {
     boolean conflictsWith(Use other) {
-      return (written || other.written)
-          && buffer.overlaps(buffer.byteSize(), other.buffer, other.buffer.byteSize());
+      return (written || other.written) && sharedBytes(other) > 0;
+    }
+
+    private long sharedFrom(Use other) {
+      return Math.max(buffer.pointerAddress(), other.buffer.pointerAddress());
+    }
+
+    private long sharedBytes(Use other) {
+      long end = buffer.pointerAddress() + buffer.byteSize();
+      long otherEnd = other.buffer.pointerAddress() + other.buffer.byteSize();
+      return Math.min(end, otherEnd) - sharedFrom(other);
     }
 
     @Override
     public String toString() {
-      return (written ? "writes " : "reads ") + argument + ", " + buffer;
+      return "operation %d, %s of %s, %s %s, %s"
+          .formatted(
+              number,
+              call.method(),
+              call.communicator(),
+              written ? "writes" : "reads",
+              argument,
+              buffer);
     }
   }
 
@@ -160,51 +181,34 @@ final class GroupMemory {
   }
 
   private static void throwFirst(List<GroupCall> calls) {
-    for (int second = 1; second < calls.size(); second++) {
-      for (int first = 0; first < second; first++) {
-        for (Use one : uses(calls.get(first))) {
-          for (Use other : uses(calls.get(second))) {
-            if (one.conflictsWith(other)) {
-              throw new IllegalArgumentException(
-                  "operations of one group have no order, so one must not write what another one uses: "
-                      + named(first, calls, one)
-                      + ", and "
-                      + named(second, calls, other)
-                      + "; "
-                      + shared(one.buffer, other.buffer)
-                      + "; end the group between them");
-            }
+    List<Use> earlier = new ArrayList<>();
+    for (int i = 0; i < calls.size(); i++) {
+      List<Use> uses = uses(i + 1, calls.get(i));
+      for (Use one : earlier) {
+        for (Use other : uses) {
+          if (one.conflictsWith(other)) {
+            throw new IllegalArgumentException(
+                "operations of one group have no order, so one must not write what another one uses: %s, and %s; they share %d bytes at 0x%x; end the group between them"
+                    .formatted(one, other, one.sharedBytes(other), one.sharedFrom(other)));
           }
         }
       }
+      earlier.addAll(uses);
     }
   }
 
-  private static List<Use> uses(GroupCall call) {
+  private static List<Use> uses(int number, GroupCall call) {
     List<Use> uses = new ArrayList<>();
     if (call.writes() != null) {
-      uses.add(new Use(call.writes(), "recv", true));
+      uses.add(new Use(number, call, call.writes(), "recv", true));
     }
     if (call.reads() != null) {
       String argument = call instanceof OperationCall ? "send" : "source";
-      uses.add(new Use(call.reads(), argument, false));
+      uses.add(new Use(number, call, call.reads(), argument, false));
     }
     if (call.scalar() != null) {
-      uses.add(new Use(call.scalar(), "op's scalar", false));
+      uses.add(new Use(number, call, call.scalar(), "op's scalar", false));
     }
     return uses;
-  }
-
-  private static String named(int index, List<GroupCall> calls, Use use) {
-    GroupCall call = calls.get(index);
-    return "operation %d, %s of %s, %s"
-        .formatted(index + 1, call.method(), call.communicator(), use);
-  }
-
-  private static String shared(Buffer one, Buffer other) {
-    long start = Math.max(one.pointerAddress(), other.pointerAddress());
-    long end =
-        Math.min(one.pointerAddress() + one.byteSize(), other.pointerAddress() + other.byteSize());
-    return "they share %d bytes at 0x%x".formatted(end - start, start);
   }
 }

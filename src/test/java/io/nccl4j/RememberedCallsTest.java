@@ -113,7 +113,8 @@ class RememberedCallsTest {
   }
 
   @Test
-  void aCallThatComesToStayIsRememberedInTheEndAlsoAmongOthersThatStayOpen() throws InterruptedException {
+  void aCallThatComesToStayIsRememberedInTheEndAlsoAmongOthersThatStayOpen()
+      throws InterruptedException {
     try (Stream stream = backend.newStream(0);
         Buffer results = backend.allocate(0, DataType.INT32, 100)) {
       for (int other = 0; other < 100; other++) {

@@ -371,30 +371,38 @@ abstract class GroupsContract {
   void oneThreadForTwoRanksNeedsAGroup() {
     onTwoRanks(
         (ranks, streams) -> {
-          List<Buffer> values = ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
+          List<Buffer> values =
+              ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
           IntConsumer reduce =
               rank ->
                   ranks
                       .get(rank)
-                      .allReduce(values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
+                      .allReduce(
+                          values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
           Group.run(() -> IntStream.range(0, 2).forEach(reduce));
           reduce.accept(0);
           String refused =
               assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
           assertEquals(
-              "this thread has called collective 2 of %s outside a group and now calls it of %s (allReduce); ".formatted(ranks.get(0), ranks.get(1))
+              "this thread has called collective 2 of %s outside a group and now calls it of %s (allReduce); "
+                      .formatted(ranks.get(0), ranks.get(1))
                   + "the first call may wait for the second, so call both in one Group.run, or each in a thread of its own",
               refused);
           assertThrows(IllegalStateException.class, () -> reduce.accept(1), "again");
           inAnotherThread(() -> reduce.accept(1));
-          inAnotherThread(() -> assertThrows(IllegalStateException.class, () -> {
-            reduce.accept(1);
-            reduce.accept(0);
-          }));
+          inAnotherThread(
+              () ->
+                  assertThrows(
+                      IllegalStateException.class,
+                      () -> {
+                        reduce.accept(1);
+                        reduce.accept(0);
+                      }));
           reduce.accept(0);
           reduce.accept(0);
           reduce.accept(0);
-          String late = assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
+          String late =
+              assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
           assertTrue(late.contains("collective 4 of " + ranks.get(0)), late);
           inAnotherThread(() -> reduce.accept(1));
           inAnotherThread(() -> reduce.accept(1));
@@ -407,7 +415,8 @@ abstract class GroupsContract {
   void threadsThatTakeTurnsOnRanksNeedNoGroup() {
     onTwoRanks(
         (ranks, streams) -> {
-          List<Buffer> values = ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
+          List<Buffer> values =
+              ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
           for (int rank = 0; rank < 2; rank++) {
             values.get(rank).copyFrom(MemorySegment.ofArray(new int[] {1}), streams.get(rank));
           }
@@ -415,7 +424,8 @@ abstract class GroupsContract {
               rank ->
                   ranks
                       .get(rank)
-                      .allReduce(values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
+                      .allReduce(
+                          values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
           for (int round = 0; round < 6; round++) {
             int mine = round / 2 % 2;
             reduce.accept(mine);
@@ -440,8 +450,7 @@ abstract class GroupsContract {
     onTwoRanks(
         (ranks, streams) -> {
           List<Communicator> alone = new ArrayList<>();
-          Group.run(
-              () -> ranks.forEach(rank -> alone.add(rank.split(rank.rank(), 0))));
+          Group.run(() -> ranks.forEach(rank -> alone.add(rank.split(rank.rank(), 0))));
           for (int rank = 0; rank < 2; rank++) {
             Buffer value = alone.get(rank).allocate(DataType.INT32, 1);
             value.fill((byte) 1, streams.get(rank));
@@ -472,7 +481,9 @@ abstract class GroupsContract {
   }
 
   private static void inAnotherThread(Runnable body) {
-    CompletableFuture.runAsync(body, task -> Thread.ofPlatform().daemon().start(task)).orTimeout(60, TimeUnit.SECONDS).join();
+    CompletableFuture.runAsync(body, task -> Thread.ofPlatform().daemon().start(task))
+        .orTimeout(60, TimeUnit.SECONDS)
+        .join();
   }
 
   private Communicator makeAlone(Ranks ranks, UniqueId id) {
