@@ -276,6 +276,41 @@ static void groups(struct rank *r) {
   OK(cudaStreamDestroy(second));
 }
 
+/* Operations of one group have no order: maximum, then sum, on one buffer is [1, 2] on two GPUs too, not [2, 2]. */
+static void a_group_has_no_order(struct rank *r) {
+  const int n = r->ranks, me = r->rank;
+  int32_t *values, *sent, *received;
+  OK(cudaMallocHost((void **)&values, 8));
+  OK(cudaMallocHost((void **)&sent, 8));
+  OK(cudaMallocHost((void **)&received, 8));
+  values[0] = me, values[1] = 1;
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(values, values, 2, ncclInt32, ncclMax, r->comm, r->stream));
+  OK(ncclAllReduce(values, values, 2, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(ncclGroupEnd());
+  OK(cudaStreamSynchronize(r->stream));
+  SAME(n * (n - 1) / 2, values[0]);
+  SAME(n, values[1]);
+
+  sent[0] = 10 * me, sent[1] = 10 * me + 1; /* messages are matched as they were called, in whichever order they move */
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) OK(ncclSend(sent + i, 1, ncclInt32, (me + 1) % n, r->comm, r->stream));
+  for (int i = 0; i < 2; i++) OK(ncclRecv(received + i, 1, ncclInt32, (me + n - 1) % n, r->comm, r->stream));
+  OK(ncclGroupEnd());
+  OK(cudaStreamSynchronize(r->stream));
+  for (int i = 0; i < 2; i++) SAME(10 * ((me + n - 1) % n) + i, received[i]);
+
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) OK(ncclSend(sent + i, 1, ncclInt32, (me + 1) % n, r->comm, r->stream));
+  for (int i = 0; i < 2; i++) OK(ncclRecv(received, 1, ncclInt32, (me + n - 1) % n, r->comm, r->stream));
+  OK(ncclGroupEnd());
+  OK(cudaStreamSynchronize(r->stream));
+  SAME(10 * ((me + n - 1) % n), received[0]); /* the first message came last */
+  OK(cudaFreeHost(values));
+  OK(cudaFreeHost(sent));
+  OK(cudaFreeHost(received));
+}
+
 static void splits(struct rank *r) {
   ncclComm_t part, none;
   int count, rank;
@@ -1336,6 +1371,7 @@ int main(void) {
   say("the other collectives, 17 ranks"), on_threads(MAX_RANKS, rank_main, other_collectives, NULL);
   say("arithmetic"), on_threads(2, rank_main, arithmetic, NULL), nothing_left(legacy);
   say("groups"), on_threads(7, rank_main, groups, NULL), nothing_left(legacy);
+  say("a group has no order"), on_threads(3, rank_main, a_group_has_no_order, NULL), nothing_left(legacy);
   say("split"), on_threads(7, rank_main, splits, NULL), nothing_left(legacy);
   say("shrink"), on_threads(5, rank_main, shrinks, NULL), nothing_left(legacy);
   say("shrink of the stuck"), on_threads(4, rank_main, shrink_of_the_stuck, NULL), nothing_left(legacy);

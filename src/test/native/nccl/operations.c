@@ -384,19 +384,29 @@ static void *plan_begin(void *spec) {
 
 static bool gone(const ncclComm_t comm) { return comm->clique->members[comm->rank] != comm; }
 
+static bool may_post(const ncclComm_t comm) {
+  return !comm->aborted && !comm->silent && !comm->cutting && !gone(comm);
+}
+
+/*
+ * Collectives and messages of one group have no order in NCCL. Here the last called is done first, on every rank alike, so
+ * that a program that relies on the order of its calls gets other values each time. They are matched as they were called.
+ * One-sided operations keep their order. Whether they may be posted is looked at for each, since posting releases the lock.
+ */
 static cudaError_t plan_start(void *execution) {
   struct execution *e = execution;
   ncclComm_t comm = e->plan->comm;
   struct clique *c = comm->clique;
+  size_t count = e->unreachable ? 0 : e->plan->count;
   pthread_mutex_lock(&c->lock);
   if (e->unreachable && comm->failure == ncclSuccess) comm->failure = ncclUnhandledCudaError;
-  for (size_t i = 0; i < e->plan->count && !e->unreachable; i++) {
-    struct operation *o = &e->operations[i];
-    if (comm->aborted || comm->silent || comm->cutting || gone(comm)) break; /* looked at each time: the lock is given up in between */
-    if (one_sided(o->request->function)) post_one_sided(c, o);
-    else if (is_message(o)) post_message(c, o);
-    else post_collective(c, o);
+  for (size_t i = count; i > 0 && may_post(comm); i--) {
+    struct operation *o = &e->operations[i - 1];
+    if (is_message(o)) post_message(c, o);
+    else if (!one_sided(o->request->function)) post_collective(c, o);
   }
+  for (size_t i = 0; i < count && may_post(comm); i++)
+    if (one_sided(e->operations[i].request->function)) post_one_sided(c, &e->operations[i]);
   pthread_mutex_unlock(&c->lock);
   return e->unreachable ? cudaErrorIllegalAddress : cudaSuccess;
 }

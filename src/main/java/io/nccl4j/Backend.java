@@ -183,6 +183,11 @@ public abstract sealed class Backend implements AutoCloseable
    * The ranks are made together, each in a thread of its own. C: as {@code ncclCommInitAll}, by
    * {@code ncclCommInitRankConfig}.
    *
+   * <p>A thread that drives several of these ranks calls their operations in one {@link Group#run}:
+   * outside a group the first call may not return until the other ranks have called. The same
+   * collective of two ranks, called by one thread outside a group, is refused with an {@link
+   * IllegalStateException}; a thread for each rank needs no group.
+   *
    * @param config timeout, name and whether blocking; its device is not looked at
    * @param devices the device of each rank; at least one
    * @return the ranks' ends, for the caller to close

@@ -14,8 +14,20 @@ public non-sealed interface BackendCall extends GroupCall {
    */
   void launch();
 
+  /** {@return the memory of this rank that the call reads, or null} */
+  @Override
+  default Buffer reads() {
+    return null;
+  }
+
+  /** {@return null: such a call writes to other ranks' memory alone} */
+  @Override
+  default Buffer writes() {
+    return null;
+  }
+
   @Override
   default List<Buffer> operands() {
-    return List.of();
+    return reads() == null ? List.of() : List.of(reads());
   }
 }

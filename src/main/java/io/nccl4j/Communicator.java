@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.Collections;
 import java.util.HashMap;
@@ -35,6 +36,10 @@ import org.apache.logging.log4j.LogManager;
  * their operations in the same order: otherwise the kernels of two may wait for each other for
  * ever. That is not checked, since several ranks may share a device. {@link #abort} alone may be
  * called from any thread at any time.
+ *
+ * <p>A thread that drives several ranks of one communicator calls their operations in one {@link
+ * Group}. Outside a group the first call may wait for the others, so a collective that one thread
+ * calls so for two ranks that were made together is refused with an {@link IllegalStateException}.
  *
  * <p>Arguments that can be checked are checked before anything is launched, with an {@link
  * IllegalArgumentException} that names argument, value and rule, or an {@link
@@ -90,6 +95,14 @@ public abstract sealed class Communicator implements AutoCloseable
   private long[] sends = {};
   private long[] receives = {};
   private boolean failureTold;
+
+  // The other ranks of this communicator that one thread made together with this one.
+  private Communicator[] siblings = {};
+  // The thread that called a collective last outside any group, and the numbers of the first and
+  // the last of its collectives.
+  private Thread caller;
+  private long firstCalled;
+  private long lastCalled;
 
   /**
    * For the backends: makes a communicator that {@link #connect} will connect.
@@ -199,9 +212,10 @@ public abstract sealed class Communicator implements AutoCloseable
   public final void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     OperationCall known = send == null ? null : send.allReduce();
     if (known != null && known.isAllReduce(this, recv, op, stream)) {
-      if (known.enter()) {
+      if (isCaller() && known.enter()) {
         collectives++;
         known.launch(send, recv, op, stream);
+        lastCalled = collectives;
         return;
       }
       if (known.holds() && Group.takes(known)) {
@@ -1139,6 +1153,48 @@ public abstract sealed class Communicator implements AutoCloseable
       }
       throw (RuntimeException) failure;
     }
+    communicators.forEach(communicator -> communicator.findSiblings(communicators));
+  }
+
+  private void findSiblings(List<Communicator> madeTogether) {
+    if (size > 1) {
+      siblings =
+          madeTogether.stream()
+              .filter(other -> other != this && other.size > 1 && other.world().equals(world()))
+              .toArray(Communicator[]::new);
+    }
+  }
+
+  private boolean isCaller() {
+    return siblings.length == 0 || caller == Thread.currentThread();
+  }
+
+  /**
+   * Throws if this thread has called, outside any group, the very collective of another rank that
+   * it now calls of this one. Of the ranks that were made together, one at most has a thread as its
+   * caller, so a thread that keeps to one rank comes here once.
+   */
+  private void becomeCaller(Operation operation) {
+    Thread thread = Thread.currentThread();
+    long number = collectives + 1;
+    for (Communicator sibling : siblings) {
+      long last = sibling.lastCalled;
+      // In this order, which the other thread's fence keeps too: if a thread that took over has
+      // made the call, it is seen to be the caller.
+      VarHandle.loadLoadFence();
+      if (sibling.caller != thread) {
+        continue;
+      }
+      if (sibling.firstCalled <= number && number <= last) {
+        throw new IllegalStateException(
+            "this thread has called collective %d of %s outside a group and now calls it of %s (%s); the first call may wait for the second, so call both in one Group.run, or each in a thread of its own"
+                .formatted(number, sibling, this, operation.method()));
+      }
+      sibling.caller = null;
+    }
+    firstCalled = number;
+    caller = thread;
+    VarHandle.fullFence();
   }
 
   /** Each rank has its own deadline, so an interrupt is kept and the wait goes on. */
@@ -1187,7 +1243,14 @@ public abstract sealed class Communicator implements AutoCloseable
       capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
       return false;
     }
+    boolean collective = !operation.pointToPoint();
+    if (collective && !isCaller()) {
+      becomeCaller(operation);
+    }
     launchAndCount(operation, send, recv, count, op, peer, stream);
+    if (collective) {
+      lastCalled = collectives;
+    }
     return true;
   }
 

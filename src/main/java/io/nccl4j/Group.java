@@ -19,6 +19,15 @@ import java.util.RandomAccess;
  * operations are forgotten, nothing having been launched, and the communicators that it began to
  * make are aborted. C: {@code ncclGroupStart}, {@code ncclGroupEnd}.
  *
+ * <p>The operations of a group have no order: NCCL may carry out several of them at the same time,
+ * also those of one stream. So an operation must not write memory that another one of the group
+ * reads or writes, whatever their communicators, ranks and streams; that is refused when the group
+ * ends. Only memory that this rank's part of an operation uses counts, an operation may be in
+ * place, and several may read the same memory. Sends to one peer still meet its receives in the
+ * order of the calls, and collectives of one communicator those of its other ranks. Operations that
+ * depend on each other belong into two groups, or outside any group on one stream. What puts from
+ * other ranks write is not known here and not checked.
+ *
  * <p>Only operations are kept. Copies and events are enqueued at once, before them. What waits (a
  * completion and a copy to the host too) is refused on a stream that the group has operations for.
  *
@@ -57,6 +66,7 @@ public final class Group {
   // same call comes again, which it mostly does, nothing need be made or written.
   private final Thread thread = Thread.currentThread();
   private final Calls calls = new Calls();
+  private final GroupMemory memory = new GroupMemory();
   private GroupCall[] slots = new GroupCall[16];
   private int count;
   private int depth;
@@ -83,8 +93,9 @@ public final class Group {
    * @throws NcclException if launching failed; no operation of the group may be taken for done
    * @throws IllegalStateException if operations and the making of communicators meet in one group,
    *     if a communicator is split twice in it, or if something it uses was closed before its end
-   * @throws IllegalArgumentException if two ranks of one communicator have calls on one stream in
-   *     it, or if blocking and non-blocking communicators of NCCL meet in it
+   * @throws IllegalArgumentException if one of its operations writes what another one uses, if two
+   *     ranks of one communicator have calls on one stream in it, or if blocking and non-blocking
+   *     communicators of NCCL meet in it; nothing of it is launched then
    */
   public static void run(Runnable body) {
     Objects.requireNonNull(body, "body");
@@ -284,6 +295,7 @@ public final class Group {
    *
    * @throws IllegalStateException if this thread has a group open, if the lambda makes
    *     communicators or closes what its operations use, or if a stream is being captured
+   * @throws IllegalArgumentException if one of the operations writes what another one uses
    */
   static List<GroupCall> record(Runnable body) {
     Objects.requireNonNull(body, "body");
@@ -302,6 +314,7 @@ public final class Group {
         checkStillOpen(call);
         call.stream().checkNotCaptured("recording");
       }
+      group.checkMemory();
       return List.copyOf(group.calls);
     } finally {
       group.clear();
@@ -340,6 +353,7 @@ public final class Group {
     if (!otherWays.isEmpty()) {
       checkRanksApart();
     }
+    checkMemory();
     boolean captured = prepare(firstCommunicator, firstStream);
     for (Way way : otherWays) {
       captured |= prepare(way.communicator(), way.stream());
@@ -388,6 +402,13 @@ public final class Group {
         }
       }
       earlier.add(way);
+    }
+  }
+
+  /** Throws if two calls share memory that one of them writes. */
+  private void checkMemory() {
+    if (count > 1) {
+      memory.check(calls);
     }
   }
 

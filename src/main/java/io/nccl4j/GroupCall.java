@@ -13,6 +13,20 @@ public sealed interface GroupCall permits OperationCall, BackendCall {
   /** {@return the stream that orders it} */
   Stream stream();
 
+  /** {@return the name of the method that made the call, for messages} */
+  String method();
+
+  /** {@return the memory that this rank's part of the call reads, or null} */
+  Buffer reads();
+
+  /** {@return the memory that this rank's part of the call writes, or null} */
+  Buffer writes();
+
+  /** {@return the memory that the call reads its operator's scalar from, or null} */
+  default Buffer scalar() {
+    return null;
+  }
+
   /**
    * {@return the same call on another stream}
    *

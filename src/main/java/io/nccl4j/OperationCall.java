@@ -87,6 +87,44 @@ public final class OperationCall implements GroupCall {
     return stream;
   }
 
+  @Override
+  public String method() {
+    return operation.method();
+  }
+
+  /** {@return {@code send}, or null where only the root's is read} */
+  @Override
+  public Buffer reads() {
+    return operation == Operation.BROADCAST && !ofRoot() ? null : send;
+  }
+
+  /**
+   * {@return {@code recv}, or null where it is not written: other ranks' of a reduce, and a root's
+   * that has the data already}
+   */
+  @Override
+  public Buffer writes() {
+    return switch (operation) {
+      case REDUCE -> ofRoot() ? recv : null;
+      case BROADCAST, SCATTER -> ofRoot() && inPlace() ? null : recv;
+      default -> recv;
+    };
+  }
+
+  @Override
+  public Buffer scalar() {
+    return op instanceof ReduceOp.PreMulSum created ? created.scalar() : null;
+  }
+
+  private boolean ofRoot() {
+    return peer == communicator.rank();
+  }
+
+  /** Returns whether both buffers share memory, which the checks allow in place alone. */
+  private boolean inPlace() {
+    return send.overlaps(send.byteSize(), recv, recv.byteSize());
+  }
+
   /** Returns whether it is the all-reduce of its send buffer with these arguments. */
   boolean isAllReduce(Communicator caller, Buffer to, ReduceOp operator, Stream on) {
     return communicator == caller && recv == to && op == operator && stream == on;
@@ -216,7 +254,6 @@ public final class OperationCall implements GroupCall {
 
   @Override
   public List<Buffer> operands() {
-    Buffer scalar = op instanceof ReduceOp.PreMulSum created ? created.scalar() : null;
-    return java.util.stream.Stream.of(send, recv, scalar).filter(Objects::nonNull).toList();
+    return java.util.stream.Stream.of(send, recv, scalar()).filter(Objects::nonNull).toList();
   }
 }

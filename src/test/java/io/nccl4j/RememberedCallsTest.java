@@ -43,13 +43,19 @@ class RememberedCallsTest {
   }
 
   /** Makes the call of rank 0 twice, together with its peer. */
-  private void reduceTwice(Buffer recv, Stream stream) {
+  private void reduceTwice(Buffer recv, Stream stream) throws InterruptedException {
     try (Stream peers = backend.newStream(1);
         Buffer theirs = backend.allocate(1, DataType.INT32, 1)) {
-      for (int i = 0; i < 2; i++) {
-        ranks.get(0).allReduce(send, recv, ReduceOp.SUM, stream);
-        ranks.get(1).allReduce(theirs, theirs, ReduceOp.SUM, peers);
-      }
+      Thread peer =
+          Thread.ofPlatform()
+              .start(
+                  () -> {
+                    ranks.get(1).allReduce(theirs, theirs, ReduceOp.SUM, peers);
+                    ranks.get(1).allReduce(theirs, theirs, ReduceOp.SUM, peers);
+                  });
+      ranks.get(0).allReduce(send, recv, ReduceOp.SUM, stream);
+      ranks.get(0).allReduce(send, recv, ReduceOp.SUM, stream);
+      peer.join();
       stream.synchronize();
       peers.synchronize();
     }
@@ -61,7 +67,7 @@ class RememberedCallsTest {
   }
 
   @Test
-  void aCallThatComesAgainIsRemembered() {
+  void aCallThatComesAgainIsRemembered() throws InterruptedException {
     try (Stream stream = backend.newStream(0)) {
       reduceTwice(send, stream);
       assertTrue(remembers(send, stream));
@@ -72,7 +78,7 @@ class RememberedCallsTest {
   }
 
   @Test
-  void aNewStreamInEachEpochIsRememberedHoweverManyThereWere() {
+  void aNewStreamInEachEpochIsRememberedHoweverManyThereWere() throws InterruptedException {
     for (int epoch = 0; epoch < 40; epoch++) {
       try (Stream stream = backend.newStream(0)) {
         reduceTwice(send, stream);
@@ -82,7 +88,7 @@ class RememberedCallsTest {
   }
 
   @Test
-  void aNewCommunicatorInEachEpochIsRememberedHoweverManyThereWere() {
+  void aNewCommunicatorInEachEpochIsRememberedHoweverManyThereWere() throws InterruptedException {
     try (Stream stream = backend.newStream(0)) {
       for (int epoch = 0; epoch < 40; epoch++) {
         reduceTwice(send, stream);
@@ -95,7 +101,7 @@ class RememberedCallsTest {
   }
 
   @Test
-  void aNewResultInEachStepIsRememberedHoweverManyThereWere() {
+  void aNewResultInEachStepIsRememberedHoweverManyThereWere() throws InterruptedException {
     try (Stream stream = backend.newStream(0)) {
       for (int step = 0; step < 40; step++) {
         try (Buffer recv = backend.allocate(0, DataType.INT32, 1)) {
@@ -107,7 +113,8 @@ class RememberedCallsTest {
   }
 
   @Test
-  void aCallThatComesToStayIsRememberedInTheEndAlsoAmongOthersThatStayOpen() {
+  void aCallThatComesToStayIsRememberedInTheEndAlsoAmongOthersThatStayOpen()
+      throws InterruptedException {
     try (Stream stream = backend.newStream(0);
         Buffer results = backend.allocate(0, DataType.INT32, 100)) {
       for (int other = 0; other < 100; other++) {
@@ -123,7 +130,7 @@ class RememberedCallsTest {
   }
 
   @Test
-  void callsThatNeverRepeatMakeFewObjects() {
+  void callsThatNeverRepeatMakeFewObjects() throws InterruptedException {
     Set<OperationCall> made = Collections.newSetFromMap(new IdentityHashMap<>());
     try (Stream one = backend.newStream(0);
         Stream other = backend.newStream(0)) {

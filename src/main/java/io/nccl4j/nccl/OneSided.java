@@ -71,6 +71,11 @@ sealed interface OneSided extends BackendCall {
     }
 
     @Override
+    public String method() {
+      return "putSignal";
+    }
+
+    @Override
     public String function() {
       return "ncclPutSignal";
     }
@@ -92,8 +97,8 @@ sealed interface OneSided extends BackendCall {
     }
 
     @Override
-    public List<Buffer> operands() {
-      return List.of(source);
+    public Buffer reads() {
+      return source;
     }
 
     @Override
@@ -114,6 +119,11 @@ sealed interface OneSided extends BackendCall {
     static Signal checked(NcclCommunicator communicator, int peer, Stream stream) {
       checkPeer(communicator, peer);
       return new Signal(communicator, peer, stream);
+    }
+
+    @Override
+    public String method() {
+      return "signal";
     }
 
     @Override
@@ -157,6 +167,11 @@ sealed interface OneSided extends BackendCall {
         }
       }
       return new Wait(communicator, kept, stream);
+    }
+
+    @Override
+    public String method() {
+      return "waitSignal";
     }
 
     @Override

@@ -17,6 +17,9 @@ import java.util.Set;
  * of its first call, and all pieces on one stream progress together, so that no order of calls can
  * make them wait for each other in a circle.
  *
+ * <p>The collectives of a piece run in the order of the calls and its messages beside them. The
+ * contract promises no order, and refuses what could tell.
+ *
  * <p>Where a communicator's calls name several streams, each of them waits for the whole piece, and
  * the piece for what was enqueued on each of them.
  */

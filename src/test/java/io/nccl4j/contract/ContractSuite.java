@@ -66,6 +66,14 @@ abstract class ContractSuite {
   }
 
   @Nested
+  class GroupMemory extends GroupMemoryContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Grow extends GrowContract {
     @Override
     BackendUnderTest underTest() {

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
@@ -18,6 +19,11 @@ import io.nccl4j.UniqueId;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BiConsumer;
+import java.util.function.IntConsumer;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
@@ -44,23 +50,30 @@ abstract class GroupsContract {
   @MethodSource("rankCounts")
   void oneThreadDrivesAllRanksInAGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
-      List<Buffer> values = new ArrayList<>();
-      ranks.inOneThread(rank -> values.add(rank.ints(rank.rank(), 1)));
+      List<Buffer> sums = new ArrayList<>();
+      List<Buffer> maxima = new ArrayList<>();
+      ranks.inOneThread(rank -> sums.add(rank.ints(rank.rank(), 1)));
+      ranks.inOneThread(rank -> maxima.add(rank.ints(rank.rank(), 1)));
       for (int i = 0; i < 3; i++) {
         Group.run(
             () ->
                 ranks.inOneThread(
                     rank -> {
-                      Buffer mine = values.get(rank.rank());
-                      rank.comm().allReduce(mine, mine, ReduceOp.MAX, rank.stream());
-                      rank.comm().allReduce(mine, mine, ReduceOp.SUM, rank.stream());
+                      Buffer most = maxima.get(rank.rank());
+                      Buffer sum = sums.get(rank.rank());
+                      rank.comm().allReduce(most, most, ReduceOp.MAX, rank.stream());
+                      rank.comm().allReduce(sum, sum, ReduceOp.SUM, rank.stream());
                     }));
       }
-      int n3 = n * n * n;
       ranks.inOneThread(
-          rank ->
-              assertArrayEquals(
-                  new int[] {(n - 1) * n3, n3}, rank.downloadInts(values.get(rank.rank()))));
+          rank -> {
+            assertArrayEquals(
+                new int[] {n - 1, 1}, rank.downloadInts(maxima.get(rank.rank())), "maxima");
+            assertArrayEquals(
+                new int[] {n * (n - 1) / 2 * n * n, n * n * n},
+                rank.downloadInts(sums.get(rank.rank())),
+                "sums");
+          });
     }
   }
 
@@ -352,6 +365,125 @@ abstract class GroupsContract {
           IllegalStateException.class,
           () -> Group.run(() -> backend.communicators(underTest().config(), 0)));
     }
+  }
+
+  @Test
+  void oneThreadForTwoRanksNeedsAGroup() {
+    onTwoRanks(
+        (ranks, streams) -> {
+          List<Buffer> values =
+              ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
+          IntConsumer reduce =
+              rank ->
+                  ranks
+                      .get(rank)
+                      .allReduce(
+                          values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
+          Group.run(() -> IntStream.range(0, 2).forEach(reduce));
+          reduce.accept(0);
+          String refused =
+              assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
+          assertEquals(
+              "this thread has called collective 2 of %s outside a group and now calls it of %s (allReduce); "
+                      .formatted(ranks.get(0), ranks.get(1))
+                  + "the first call may wait for the second, so call both in one Group.run, or each in a thread of its own",
+              refused);
+          assertThrows(IllegalStateException.class, () -> reduce.accept(1), "again");
+          inAnotherThread(() -> reduce.accept(1));
+          inAnotherThread(
+              () ->
+                  assertThrows(
+                      IllegalStateException.class,
+                      () -> {
+                        reduce.accept(1);
+                        reduce.accept(0);
+                      }));
+          reduce.accept(0);
+          reduce.accept(0);
+          reduce.accept(0);
+          String late =
+              assertThrows(IllegalStateException.class, () -> reduce.accept(1)).getMessage();
+          assertTrue(late.contains("collective 4 of " + ranks.get(0)), late);
+          inAnotherThread(() -> reduce.accept(1));
+          inAnotherThread(() -> reduce.accept(1));
+          streams.forEach(Stream::synchronize);
+          values.forEach(Buffer::close);
+        });
+  }
+
+  @Test
+  void threadsThatTakeTurnsOnRanksNeedNoGroup() {
+    onTwoRanks(
+        (ranks, streams) -> {
+          List<Buffer> values =
+              ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
+          for (int rank = 0; rank < 2; rank++) {
+            values.get(rank).copyFrom(MemorySegment.ofArray(new int[] {1}), streams.get(rank));
+          }
+          IntConsumer reduce =
+              rank ->
+                  ranks
+                      .get(rank)
+                      .allReduce(
+                          values.get(rank), values.get(rank), ReduceOp.SUM, streams.get(rank));
+          for (int round = 0; round < 6; round++) {
+            int mine = round / 2 % 2;
+            reduce.accept(mine);
+            inAnotherThread(() -> reduce.accept(1 - mine));
+          }
+          // Two ahead of the other rank, which is no collective of both.
+          reduce.accept(0);
+          reduce.accept(0);
+          inAnotherThread(() -> reduce.accept(1));
+          inAnotherThread(() -> reduce.accept(1));
+          for (int rank = 0; rank < 2; rank++) {
+            int[] sum = new int[1];
+            values.get(rank).copyTo(MemorySegment.ofArray(sum), streams.get(rank));
+            assertArrayEquals(new int[] {256}, sum);
+          }
+          values.forEach(Buffer::close);
+        });
+  }
+
+  @Test
+  void ranksOfDifferentCommunicatorsNeedNoGroup() {
+    onTwoRanks(
+        (ranks, streams) -> {
+          List<Communicator> alone = new ArrayList<>();
+          Group.run(() -> ranks.forEach(rank -> alone.add(rank.split(rank.rank(), 0))));
+          for (int rank = 0; rank < 2; rank++) {
+            Buffer value = alone.get(rank).allocate(DataType.INT32, 1);
+            value.fill((byte) 1, streams.get(rank));
+            alone.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
+            int[] sum = new int[1];
+            value.copyTo(MemorySegment.ofArray(sum), streams.get(rank));
+            assertArrayEquals(new int[] {0x01010101}, sum);
+            value.close();
+          }
+          alone.forEach(Communicator::close);
+        });
+  }
+
+  private void onTwoRanks(BiConsumer<List<Communicator>, List<Stream>> body) {
+    ProcessRank.assumeNone(2);
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    try (Backend backend = underTest().open(2)) {
+      List<Communicator> ranks =
+          backend.communicators(underTest().config(), 0, 1 % backend.devices().size());
+      List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
+      try {
+        body.accept(ranks, streams);
+      } finally {
+        ranks.forEach(Communicator::abort);
+      }
+      streams.forEach(Stream::close);
+    }
+  }
+
+  private static void inAnotherThread(Runnable body) {
+    CompletableFuture.runAsync(body, task -> Thread.ofPlatform().daemon().start(task))
+        .orTimeout(60, TimeUnit.SECONDS)
+        .join();
   }
 
   private Communicator makeAlone(Ranks ranks, UniqueId id) {

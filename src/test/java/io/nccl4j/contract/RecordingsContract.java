@@ -116,13 +116,14 @@ abstract class RecordingsContract {
       ranks.each(
           rank -> {
             Buffer value = rank.ints(1, 2);
+            Buffer another = rank.ints(3);
             for (int i = 0; i < 40; i++) {
               sum(rank, value);
             }
             Group.run(
                 () -> {
                   sum(rank, value);
-                  rank.comm().broadcast(value, 0, rank.stream());
+                  rank.comm().broadcast(another, 0, rank.stream());
                 });
           });
       try (Recorded recorded = new Recorded()) {

@@ -232,8 +232,11 @@ class ChangingCommunicatorsTest {
         Stream late = second.newStream();
         Buffer value = first.allocate(DataType.INT32, 1);
         Buffer other = second.allocate(DataType.INT32, 1)) {
-      first.allReduce(value, value, ReduceOp.SUM, stream);
-      second.allReduce(other, other, ReduceOp.SUM, late);
+      Group.run(
+          () -> {
+            first.allReduce(value, value, ReduceOp.SUM, stream);
+            second.allReduce(other, other, ReduceOp.SUM, late);
+          });
       each(ranks, NcclCommunicator::suspend);
       assertTrue(stream.isComplete());
       assertTrue(late.isComplete());
@@ -395,10 +398,13 @@ class ChangingCommunicatorsTest {
   private static int[] sumOfOnes(List<NcclCommunicator> ranks) {
     List<Stream> streams = ranks.stream().map(NcclCommunicator::newStream).toList();
     List<Buffer> values = ranks.stream().map(c -> c.allocate(DataType.INT32, 1)).toList();
-    for (int r = 0; r < ranks.size(); r++) {
-      values.get(r).copyFrom(MemorySegment.ofArray(new int[] {1}), streams.get(r));
-      ranks.get(r).allReduce(values.get(r), values.get(r), ReduceOp.SUM, streams.get(r));
-    }
+    Group.run(
+        () -> {
+          for (int r = 0; r < ranks.size(); r++) {
+            values.get(r).copyFrom(MemorySegment.ofArray(new int[] {1}), streams.get(r));
+            ranks.get(r).allReduce(values.get(r), values.get(r), ReduceOp.SUM, streams.get(r));
+          }
+        });
     int[] sum = new int[1];
     values.getFirst().copyTo(MemorySegment.ofArray(sum), streams.getFirst());
     streams.forEach(Stream::close);

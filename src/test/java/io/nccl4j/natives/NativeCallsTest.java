@@ -28,11 +28,12 @@ class NativeCallsTest {
         Communicator comm =
             backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
         Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
-      value.fill((byte) 1, stream);
+        Buffer values = comm.allocate(DataType.INT32, 64)) {
+      values.fill((byte) 1, stream);
       Group.run(
           () -> {
             for (int i = 0; i < 64; i++) {
+              Buffer value = values.slice(i, 1);
               comm.allReduce(value, value, ReduceOp.SUM, stream);
             }
           });

@@ -197,6 +197,7 @@ class NativeFailuresTest {
   @Test
   void aCallThatFailsInAGroupLaunchesNothingAndLeavesTheThreadOutOfAnyGroup() {
     Buffer other = ints(1);
+    Buffer third = ints(1);
     StandIn.fail("ncclBroadcast", 4, 1);
     NcclException thrown =
         assertThrows(
@@ -205,13 +206,14 @@ class NativeFailuresTest {
                 Group.run(
                     () -> {
                       comm.allReduce(value, other, ReduceOp.SUM, stream);
-                      comm.broadcast(value, other, 0, stream);
+                      comm.broadcast(value, third, 0, stream);
                     }));
     assertEquals("ncclBroadcast", thrown.function(), "the first cause comes out");
     assertArrayEquals(new int[] {1}, download(other));
     comm.allReduce(value, other, ReduceOp.SUM, stream);
     assertArrayEquals(new int[] {5}, download(other), "launched at once, not with a lost group");
     other.close();
+    third.close();
   }
 
   @Test

@@ -32,6 +32,8 @@ class RefusedCallsTest {
   private Communicator comm;
   private Stream stream;
   private Buffer value;
+  private Buffer sent;
+  private Buffer received;
 
   @BeforeEach
   void open() {
@@ -40,6 +42,8 @@ class RefusedCallsTest {
     comm = backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
     stream = comm.newStream();
     value = comm.allocate(DataType.INT32, 4);
+    sent = comm.allocate(DataType.INT32, 4);
+    received = comm.allocate(DataType.INT32, 4);
   }
 
   @AfterEach
@@ -47,6 +51,8 @@ class RefusedCallsTest {
     StandIn.reset();
     stream.synchronize();
     value.close();
+    sent.close();
+    received.close();
     comm.close();
     stream.close();
     backend.close();
@@ -57,8 +63,8 @@ class RefusedCallsTest {
   }
 
   private void pair() {
-    comm.send(value, 0, stream);
-    comm.recv(value, 0, stream);
+    comm.send(sent, 0, stream);
+    comm.recv(received, 0, stream);
   }
 
   private void refused(Runnable calls) {
@@ -77,13 +83,13 @@ class RefusedCallsTest {
         () ->
             Group.run(
                 () -> {
-                  comm.broadcast(value, 0, stream);
+                  comm.broadcast(sent, 0, stream);
                   pair();
                   sum();
                 }));
     Group.run(
         () -> {
-          comm.broadcast(value, 0, stream);
+          comm.broadcast(sent, 0, stream);
           pair();
           sum();
         });

@@ -280,7 +280,8 @@ class TrapsTest {
     try (Communicator blocking = alone(CONFIG);
         Communicator other = alone(NON_BLOCKING);
         Stream stream = blocking.newStream();
-        Buffer value = blocking.allocate(DataType.INT32, 1)) {
+        Buffer value = blocking.allocate(DataType.INT32, 1);
+        Buffer another = blocking.allocate(DataType.INT32, 1)) {
       IllegalArgumentException refused =
           assertThrows(
               IllegalArgumentException.class,
@@ -288,7 +289,7 @@ class TrapsTest {
                   Group.run(
                       () -> {
                         blocking.allReduce(value, value, ReduceOp.SUM, stream);
-                        other.allReduce(value, value, ReduceOp.SUM, stream);
+                        other.allReduce(another, another, ReduceOp.SUM, stream);
                       }));
       assertTrue(refused.getMessage().contains("mixes blocking"), refused::toString);
       assertEquals(0, StandIn.calls("ncclAllReduce"));

@@ -369,12 +369,15 @@ class UnfinishedCallsTest {
 
   private static int[] sumOfOnes(Pair pair) {
     List<Buffer> values = new ArrayList<>();
-    for (int rank = 0; rank < 2; rank++) {
-      Buffer value = pair.rank(rank).allocate(DataType.INT32, 1);
-      values.add(value);
-      value.copyFrom(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
-      pair.rank(rank).allReduce(value, value, ReduceOp.SUM, pair.stream(rank));
-    }
+    Group.run(
+        () -> {
+          for (int rank = 0; rank < 2; rank++) {
+            Buffer value = pair.rank(rank).allocate(DataType.INT32, 1);
+            values.add(value);
+            value.copyFrom(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
+            pair.rank(rank).allReduce(value, value, ReduceOp.SUM, pair.stream(rank));
+          }
+        });
     int[] sum = pair.download(0, values.getFirst());
     pair.stream(1).synchronize();
     values.forEach(Buffer::close);

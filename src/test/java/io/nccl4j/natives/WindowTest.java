@@ -16,6 +16,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.nccl.ExpectedSignals;
+import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.Registration;
 import io.nccl4j.nccl.Window;
 import io.nccl4j.nccl.WindowOption;
@@ -124,7 +125,9 @@ class WindowTest {
             });
     assertThrows(TimeoutException.class, () -> openWhenClosed.get(100, TimeUnit.MILLISECONDS));
     assertTrue(window.open(), "its communicator waits for its stream");
-    pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1));
+    Thread.ofPlatform()
+        .start(() -> pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1)))
+        .join();
     assertFalse(openWhenClosed.get(10, TimeUnit.SECONDS));
     Pair.await(closing);
     windows.get(1).close();
@@ -322,6 +325,32 @@ class WindowTest {
     assertTrue(closed.getMessage().startsWith("window is closed"), closed::toString);
     assertEquals(2, StandIn.calls("ncclPutSignal"), "nothing of the group was launched");
     windows.get(1).close();
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void aPutOfWhatItsGroupWritesIsRefused() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    Buffer source = buffers.get(0).slice(2, 3);
+    Buffer summed = buffers.get(0).slice(4, 4);
+    NcclCommunicator comm = pair.rank(0);
+    String refused =
+        assertThrows(
+                IllegalArgumentException.class,
+                () ->
+                    Group.run(
+                        () -> {
+                          comm.allReduce(summed, summed, ReduceOp.SUM, pair.stream(0));
+                          comm.putSignal(source, 1, windows.get(0), 64, pair.stream(0));
+                        }))
+            .getMessage();
+    for (String named :
+        List.of("allReduce of " + comm, "putSignal of " + comm, "reads source, " + source)) {
+      assertTrue(refused.contains(named), refused);
+    }
+    assertEquals(0, StandIn.calls("ncclPutSignal") + StandIn.calls("ncclAllReduce"));
+    windows.forEach(Window::close);
     buffers.forEach(Buffer::close);
   }
 

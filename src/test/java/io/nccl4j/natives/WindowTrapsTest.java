@@ -245,6 +245,12 @@ class WindowTrapsTest {
       assertEstimateRefused(
           "it is of one rank", () -> alone.allReduce(value, value, ReduceOp.SUM, pair.stream(0)));
     }
+    assertEstimateRefused(
+        "operations of one group have no order",
+        () -> {
+          pair.rank(0).allReduce(value, value, ReduceOp.MAX, pair.stream(0));
+          pair.rank(0).allReduce(value, value, ReduceOp.SUM, pair.stream(0));
+        });
     assertEquals(0, StandIn.calls("ncclAllReduce") + StandIn.calls("ncclGroupSimulateEnd"));
     value.close();
   }

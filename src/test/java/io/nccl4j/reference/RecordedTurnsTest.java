@@ -43,8 +43,13 @@ class RecordedTurnsTest {
         // Long enough for the second stream's worker to take its operation up.
         Thread.sleep(50);
         behind = System.nanoTime() - enqueued;
-        ranks.get(1).allReduce(other, other, ReduceOp.SUM, late);
-        ranks.get(1).allReduce(other, other, ReduceOp.SUM, late);
+        Thread.ofPlatform()
+            .start(
+                () -> {
+                  ranks.get(1).allReduce(other, other, ReduceOp.SUM, late);
+                  ranks.get(1).allReduce(other, other, ReduceOp.SUM, late);
+                })
+            .join();
         List.of(one, another, late).forEach(Stream::synchronize);
       }
       ranks.forEach(Communicator::close);

@@ -37,17 +37,20 @@ class SharedStreamTest {
   void twoCommunicatorsOnOneStreamAreNotTwoRanks() {
     try (Backend backend = Backend.reference(1);
         Stream stream = backend.newStream(0);
-        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+        Buffer value = backend.allocate(0, DataType.INT32, 1);
+        Buffer same = backend.allocate(0, DataType.INT32, 1)) {
       Communicator one = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
       Communicator another = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
       value.segment().set(ValueLayout.JAVA_INT, 0, 5);
+      same.segment().set(ValueLayout.JAVA_INT, 0, 6);
       Group.run(
           () -> {
             one.allReduce(value, value, ReduceOp.SUM, stream);
-            another.allReduce(value, value, ReduceOp.SUM, stream);
+            another.allReduce(same, same, ReduceOp.SUM, stream);
           });
       stream.synchronize();
       assertEquals(5, value.segment().get(ValueLayout.JAVA_INT, 0));
+      assertEquals(6, same.segment().get(ValueLayout.JAVA_INT, 0));
       one.close();
       another.close();
     }

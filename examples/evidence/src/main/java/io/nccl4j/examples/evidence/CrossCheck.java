@@ -5,6 +5,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -131,14 +132,15 @@ final class CrossCheck {
     List<Buffer> actual = new ArrayList<>();
     List<Buffer> expected = new ArrayList<>();
     for (Call call : calls) {
-      for (int rank = 0; rank < child.size; rank++) {
-        MemorySegment input = Inputs.of(call, rank, seed);
-        Buffer result = reference.get(rank).start(call, input);
-        if (rank == child.rank) {
-          expected.add(result);
-          actual.add(nccl.start(call, input));
-        }
-      }
+      List<Buffer> results = new ArrayList<>();
+      Group.run(
+          () -> {
+            for (int rank = 0; rank < child.size; rank++) {
+              results.add(reference.get(rank).start(call, Inputs.of(call, rank, seed)));
+            }
+          });
+      expected.add(results.get(child.rank));
+      actual.add(nccl.start(call, Inputs.of(call, child.rank, seed)));
     }
     for (int i = 0; i < calls.size(); i++) {
       compare(calls.get(i), nccl.download(actual.get(i)), expected.get(i));

@@ -12,6 +12,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.IntStream;
 
 /**
  * What the contract suite checks of communicators whose ranks are threads, here with ranks that may
@@ -64,14 +65,17 @@ final class OtherChecks {
 
   private String group() {
     Communicator comm = endpoint.comm();
-    try (Buffer values = ints(1)) {
+    int[] numbers = IntStream.rangeClosed(1, OPERATIONS).toArray();
+    int[] sums = IntStream.of(numbers).map(number -> number * child.size).toArray();
+    try (Buffer values = ints(numbers)) {
       Group.run(
           () -> {
             for (int i = 0; i < OPERATIONS; i++) {
-              comm.allReduce(values, values, ReduceOp.SUM, endpoint.stream());
+              Buffer value = values.slice(i, 1);
+              comm.allReduce(value, value, ReduceOp.SUM, endpoint.stream());
             }
           });
-      return expect(power(child.size, OPERATIONS), values);
+      return expect(values, sums);
     }
   }
 
@@ -92,7 +96,7 @@ final class OtherChecks {
         graph.launch(endpoint.stream());
         endpoint.stream().synchronize();
       }
-      return expect(power(child.size, 6), values);
+      return expect(values, power(child.size, 6));
     }
   }
 
@@ -121,21 +125,28 @@ final class OtherChecks {
   private String sum(Communicator comm) {
     try (Buffer values = ints(comm.rank() + 1)) {
       comm.allReduce(values, values, ReduceOp.SUM, endpoint.stream());
-      String wrong = expect(child.size * (child.size + 1) / 2, values);
+      String wrong = expect(values, child.size * (child.size + 1) / 2);
       endpoint.stream().synchronize();
       return wrong;
     }
   }
 
-  private Buffer ints(int value) {
-    Buffer buffer = endpoint.comm().allocate(DataType.INT32, 1);
-    buffer.copyFrom(MemorySegment.ofArray(new int[] {value}), endpoint.stream());
+  private Buffer ints(int... values) {
+    Buffer buffer = endpoint.comm().allocate(DataType.INT32, values.length);
+    buffer.copyFrom(MemorySegment.ofArray(values), endpoint.stream());
     return buffer;
   }
 
-  private String expect(int expected, Buffer values) {
-    long actual = DataType.INT32.getLong(endpoint.download(values), 0);
-    return actual == expected ? null : "is " + actual + ", expected " + expected;
+  /** Returns the first value that is not as expected, or null. */
+  private String expect(Buffer values, int... expected) {
+    MemorySegment actual = endpoint.download(values);
+    for (int i = 0; i < expected.length; i++) {
+      long value = DataType.INT32.getLong(actual, i);
+      if (value != expected[i]) {
+        return "is " + value + ", expected " + expected[i];
+      }
+    }
+    return null;
   }
 
   private static int power(int base, int exponent) {

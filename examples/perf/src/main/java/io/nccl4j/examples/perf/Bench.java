@@ -132,7 +132,7 @@ final class Bench implements AutoCloseable {
       this.type = element.type();
       this.data = new TestData(settings.collective(), element, op, ranks.world(), root);
       this.memories = new Memory[ranks.count()];
-      long count = capacity() + settings.unalign();
+      long count = capacity() * settings.aggregated() + settings.unalign();
       // In as many threads as will use it. What is received into needs no data yet: whoever
       // allocates memory has it mapped, and the first operations are out of place.
       ranks.each(
@@ -230,7 +230,7 @@ final class Bench implements AutoCloseable {
     }
 
     private long wrong(Shape shape, boolean inPlace, Work work) {
-      if (settings.checks() == 0 || (inPlace && !settings.collective().checksInPlace())) {
+      if (settings.checks() == 0) {
         return Row.UNCHECKED;
       }
       long wrong = 0;
@@ -293,7 +293,9 @@ final class Bench implements AutoCloseable {
 
     /**
      * One operation at one size, ready to be enqueued again and again: each time further on in the
-     * buffers, as nccl-tests does, so that no cache holds what it needs.
+     * buffers, as nccl-tests does, so that no cache holds what it needs. The operations of one
+     * group have places of their own, since they have no order; nccl-tests lets large ones share
+     * theirs.
      */
     private final class Work {
       private final Buffer[][] sends;
@@ -301,7 +303,8 @@ final class Bench implements AutoCloseable {
 
       Work(Shape shape, boolean inPlace, int operations) {
         long steps = shape.total() == 0 ? 1 : capacity() / shape.total();
-        int places = Math.clamp(steps, 1, Math.max(1, operations));
+        int together = settings.aggregated();
+        int places = Math.clamp(steps, together, Math.max(together, operations));
         this.sends = new Buffer[ranks.count()][places];
         this.recvs = new Buffer[ranks.count()][places];
         for (int rank = 0; rank < ranks.count(); rank++) {

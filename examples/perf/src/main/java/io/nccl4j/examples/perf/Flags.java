@@ -696,14 +696,15 @@ final class Flags {
   }
 
   /**
-   * Cuts the largest size down to what two buffers per rank leave room for, as nccl-tests does: in
-   * 7/8 of each GPU's memory, or in half of this machine's, which others use as well.
+   * Cuts the largest size down to what two buffers per rank, for each operation of a group, leave
+   * room for, as nccl-tests does: in 7/8 of each GPU's memory, or in half of this machine's, which
+   * others use as well.
    */
   private Settings.Sizes withinMemory(List<Device> devices, int count) {
     long smallest = devices.stream().mapToLong(Device::memoryBytes).min().orElseThrow();
     boolean onHost = devices.getFirst().pciBusId().isEmpty();
     long room = onHost ? smallest / 2 / count : smallest / 8 * 7;
-    long most = room / 2;
+    long most = room / 2 / aggregated;
     Settings.Sizes wanted = sizes();
     return wanted.max() <= most
         ? wanted

@@ -90,7 +90,7 @@ class DataCheckTest {
             };
     Command command = run(stale, collective.label());
     assertEquals(ExitStatus.WRONG_DATA, command.status(), command.out() + command.err());
-    assertEquals(collective.checksInPlace() ? "0" : "N/A", command.rows().getFirst().get(12));
+    assertEquals(collective.hasInPlace() ? "0" : "N/A", command.rows().getFirst().get(12));
   }
 
   @Test

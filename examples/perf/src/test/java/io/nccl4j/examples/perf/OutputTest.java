@@ -143,7 +143,7 @@ class OutputTest {
     for (List<String> row : command.rows()) {
       assertEquals(13, row.size(), row.toString());
       assertEquals("0", row.get(8), row.toString());
-      assertEquals(collective.checksInPlace() ? "0" : "N/A", row.get(12), row.toString());
+      assertEquals(collective.hasInPlace() ? "0" : "N/A", row.get(12), row.toString());
     }
   }
 

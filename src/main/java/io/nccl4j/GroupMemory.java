@@ -1,0 +1,214 @@
+package io.nccl4j;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * The memory that the operations of one group use. NCCL promises no order between them (it runs
+ * them on different channels at the same time), so none may write what another one reads or writes.
+ *
+ * <p>The check sorts the ends of all ranges and looks at them once. It keeps its arrays for the
+ * thread's next group, and looks for the two operations only when it has found that there are some.
+ */
+final class GroupMemory {
+  /** What happens at an address; at the same one, a range ends before another begins. */
+  private static final int READ_ENDS = 0;
+
+  private static final int WRITE_ENDS = 1;
+  private static final int READ_BEGINS = 2;
+  private static final int WRITE_BEGINS = 3;
+
+  /** The bits of an event below its address. User space leaves that many free at the top. */
+  private static final int KIND_BITS = 2;
+
+  private static final int MOST_KEPT = 1 << 15;
+
+  /**
+   * Memory that one operation uses, for messages.
+   *
+   * @param number the operation's place in the group, from 1
+   */
+  private record Use(
+      int number, GroupCall call, Buffer buffer, String argument, boolean written) {
+    boolean conflictsWith(Use other) {
+      return (written || other.written) && sharedBytes(other) > 0;
+    }
+
+    private long sharedFrom(Use other) {
+      return Math.max(buffer.pointerAddress(), other.buffer.pointerAddress());
+    }
+
+    private long sharedBytes(Use other) {
+      long end = buffer.pointerAddress() + buffer.byteSize();
+      long otherEnd = other.buffer.pointerAddress() + other.buffer.byteSize();
+      return Math.min(end, otherEnd) - sharedFrom(other);
+    }
+
+    @Override
+    public String toString() {
+      return "operation %d, %s of %s, %s %s, %s"
+          .formatted(
+              number,
+              call.method(),
+              call.communicator(),
+              written ? "writes" : "reads",
+              argument,
+              buffer);
+    }
+  }
+
+  private long[] events = new long[64];
+  private long[] merged = new long[64];
+  private int count;
+
+  /**
+   * Throws if two calls share memory that one of them writes.
+   *
+   * @param calls the calls of a group, each of which was checked alone
+   * @throws IllegalArgumentException if so, which names both
+   */
+  void check(List<GroupCall> calls) {
+    // Reads first, then writes: calls that go through two buffers make two ascending runs.
+    for (int i = 0; i < calls.size(); i++) {
+      addReads(calls.get(i));
+    }
+    for (int i = 0; i < calls.size(); i++) {
+      addRange(calls.get(i).writes(), WRITE_BEGINS, WRITE_ENDS);
+    }
+    sort();
+    boolean shared = sharesWhatIsWritten();
+    count = 0;
+    if (events.length > MOST_KEPT) {
+      events = new long[MOST_KEPT];
+      merged = new long[MOST_KEPT];
+    }
+    if (shared) {
+      throwFirst(calls);
+    }
+  }
+
+  /** Adds what a call reads and does not write itself: an operation in place has one owner. */
+  private void addReads(GroupCall call) {
+    Buffer read = call.reads();
+    Buffer written = call.writes();
+    if (read != null && written != null && overlap(read, written)) {
+      long start = read.pointerAddress();
+      long cut = written.pointerAddress();
+      add(start, cut, READ_BEGINS, READ_ENDS);
+      add(cut + written.byteSize(), start + read.byteSize(), READ_BEGINS, READ_ENDS);
+    } else {
+      addRange(read, READ_BEGINS, READ_ENDS);
+    }
+    addRange(call.scalar(), READ_BEGINS, READ_ENDS);
+  }
+
+  private void addRange(Buffer buffer, int begins, int ends) {
+    if (buffer != null) {
+      long start = buffer.pointerAddress();
+      add(start, start + buffer.byteSize(), begins, ends);
+    }
+  }
+
+  private void add(long start, long end, int begins, int ends) {
+    if (start >= end) {
+      return;
+    }
+    if (count + 2 > events.length) {
+      events = Arrays.copyOf(events, 2 * events.length);
+      merged = new long[events.length];
+    }
+    events[count++] = start << KIND_BITS | begins;
+    events[count++] = end << KIND_BITS | ends;
+  }
+
+  private static boolean overlap(Buffer one, Buffer other) {
+    return one.overlaps(one.byteSize(), other, other.byteSize());
+  }
+
+  /**
+   * Sorts by merging neighbouring runs, of which there are few: calls mostly come in the order of
+   * their memory. (The JDK's sort allocates where it finds runs.)
+   */
+  private void sort() {
+    int runs;
+    do {
+      runs = 0;
+      for (int from = 0; from < count; runs++) {
+        int middle = endOfRun(from);
+        int end = endOfRun(middle);
+        merge(from, middle, end);
+        from = end;
+      }
+      long[] sorted = merged;
+      merged = events;
+      events = sorted;
+    } while (runs > 1);
+  }
+
+  private int endOfRun(int from) {
+    int end = from + 1;
+    while (end < count && events[end - 1] <= events[end]) {
+      end++;
+    }
+    return Math.min(end, count);
+  }
+
+  private void merge(int from, int middle, int end) {
+    int left = from;
+    int right = middle;
+    for (int to = from; to < end; to++) {
+      boolean takesLeft = right == end || (left < middle && events[left] <= events[right]);
+      merged[to] = takesLeft ? events[left++] : events[right++];
+    }
+  }
+
+  private boolean sharesWhatIsWritten() {
+    int reads = 0;
+    int writes = 0;
+    for (int i = 0; i < count; i++) {
+      switch ((int) events[i] & (1 << KIND_BITS) - 1) {
+        case READ_ENDS -> reads--;
+        case WRITE_ENDS -> writes--;
+        case READ_BEGINS -> reads++;
+        default -> writes++;
+      }
+      if (writes > 1 || (writes == 1 && reads > 0)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  private static void throwFirst(List<GroupCall> calls) {
+    List<Use> earlier = new ArrayList<>();
+    for (int i = 0; i < calls.size(); i++) {
+      List<Use> uses = uses(i + 1, calls.get(i));
+      for (Use one : earlier) {
+        for (Use other : uses) {
+          if (one.conflictsWith(other)) {
+            throw new IllegalArgumentException(
+                "operations of one group have no order, so one must not write what another one uses: %s, and %s; they share %d bytes at 0x%x; end the group between them"
+                    .formatted(one, other, one.sharedBytes(other), one.sharedFrom(other)));
+          }
+        }
+      }
+      earlier.addAll(uses);
+    }
+  }
+
+  private static List<Use> uses(int number, GroupCall call) {
+    List<Use> uses = new ArrayList<>();
+    if (call.writes() != null) {
+      uses.add(new Use(number, call, call.writes(), "recv", true));
+    }
+    if (call.reads() != null) {
+      String argument = call instanceof OperationCall ? "send" : "source";
+      uses.add(new Use(number, call, call.reads(), argument, false));
+    }
+    if (call.scalar() != null) {
+      uses.add(new Use(number, call, call.scalar(), "op's scalar", false));
+    }
+    return uses;
+  }
+}

@@ -1,0 +1,145 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.management.ThreadMXBean;
+import io.nccl4j.contract.Seed;
+import java.lang.management.ManagementFactory;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** How shared memory is found; which memory counts is in the contract suite. */
+class GroupMemoryTest {
+  private static final int ELEMENTS = 64;
+
+  private Backend backend;
+  private Communicator comm;
+  private Stream stream;
+  private Buffer memory;
+
+  @BeforeEach
+  void open() {
+    backend = Backend.reference(1);
+    comm = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
+    stream = comm.newStream();
+    memory = comm.allocate(DataType.INT32, ELEMENTS);
+  }
+
+  @AfterEach
+  void close() {
+    memory.close();
+    comm.close();
+    stream.close();
+    backend.close();
+  }
+
+  private OperationCall call(Operation operation, Buffer send, Buffer recv) {
+    return new OperationCall(operation, comm, send, recv, 1, ReduceOp.SUM, 0, stream);
+  }
+
+  private Buffer randomSlice(SplittableRandom random) {
+    int from = random.nextInt(ELEMENTS);
+    return memory.slice(from, random.nextInt(Math.min(4, ELEMENTS - from + 1)));
+  }
+
+  private GroupCall randomCall(SplittableRandom random) {
+    Buffer one = randomSlice(random);
+    Buffer other = randomSlice(random);
+    return switch (random.nextInt(4)) {
+      case 0 -> call(Operation.SEND, one, null);
+      case 1 -> call(Operation.RECV, null, one);
+      case 2 -> call(Operation.ALL_REDUCE, one, one);
+      default ->
+          overlap(one, other)
+              ? call(Operation.SEND, one, null)
+              : call(Operation.ALL_REDUCE, one, other);
+    };
+  }
+
+  private static boolean overlap(Buffer one, Buffer other) {
+    return one != null
+        && other != null
+        && Math.max(one.pointerAddress(), other.pointerAddress())
+            < Math.min(
+                one.pointerAddress() + one.byteSize(), other.pointerAddress() + other.byteSize());
+  }
+
+  private static boolean conflict(GroupCall one, GroupCall other) {
+    return overlap(one.writes(), other.writes())
+        || overlap(one.writes(), other.reads())
+        || overlap(one.reads(), other.writes());
+  }
+
+  private static boolean conflict(List<GroupCall> calls) {
+    for (int i = 0; i < calls.size(); i++) {
+      for (int j = 0; j < i; j++) {
+        if (conflict(calls.get(i), calls.get(j))) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  private static String described(List<GroupCall> calls) {
+    return calls.stream()
+        .map(call -> call.method() + " " + call.reads() + " " + call.writes())
+        .toList()
+        .toString();
+  }
+
+  private static boolean refused(GroupMemory checked, List<GroupCall> calls) {
+    try {
+      checked.check(calls);
+      return false;
+    } catch (IllegalArgumentException e) {
+      return true;
+    }
+  }
+
+  @Test
+  void everyPairIsComparedAsIfOneByOne() {
+    SplittableRandom random = Seed.random("GroupMemoryTest");
+    GroupMemory checked = new GroupMemory();
+    int[] found = new int[2];
+    for (int round = 0; round < 20_000; round++) {
+      List<GroupCall> calls = new ArrayList<>();
+      for (int count = 2 + random.nextInt(6); count > 0; count--) {
+        calls.add(randomCall(random));
+      }
+      boolean expected = conflict(calls);
+      assertEquals(
+          expected, refused(checked, calls), () -> described(calls) + Seed.hint());
+      found[expected ? 1 : 0]++;
+    }
+    assertTrue(Math.min(found[0], found[1]) > 1000, found[0] + " accepted, " + found[1]);
+  }
+
+  @Test
+  void repeatedChecksAllocateNothing() {
+    List<GroupCall> calls = new ArrayList<>();
+    for (int i = 0; i < ELEMENTS / 2; i++) {
+      calls.add(call(Operation.ALL_REDUCE, memory.slice(i, 1), memory.slice(i + 32, 1)));
+    }
+    Collections.shuffle(calls, new Random(1));
+    GroupMemory checked = new GroupMemory();
+    ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    long least = Long.MAX_VALUE;
+    for (int attempt = 0; attempt < 20; attempt++) {
+      long before = threads.getCurrentThreadAllocatedBytes();
+      for (int i = 0; i < 1000; i++) {
+        checked.check(calls);
+      }
+      least = Math.min(least, threads.getCurrentThreadAllocatedBytes() - before);
+    }
+    // The look at the counter may cost a little; an array for each check would be 256,000 bytes.
+    assertTrue(least < 1000, least + " bytes in 1000 checks");
+  }
+}
