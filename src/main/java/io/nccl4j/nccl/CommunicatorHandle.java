@@ -6,8 +6,11 @@ import io.nccl4j.Entrance;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.PrimaryContexts;
 import io.nccl4j.internal.ProcessBarrier;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -57,6 +60,9 @@ final class CommunicatorHandle extends Entrance {
 
   private volatile String lasting;
 
+  // Read and written without order: what it decides may be decided again.
+  private Thread lastThread;
+
   CommunicatorHandle(NcclCommunicator owner) {
     this.owner = owner;
   }
@@ -105,6 +111,9 @@ final class CommunicatorHandle extends Entrance {
   }
 
   private MemorySegment enter(String function, int how) {
+    if (how == ENQUEUING) {
+      admit(function);
+    }
     if (!tryEnter(how)) {
       throw refusal(function);
     }
@@ -112,18 +121,40 @@ final class CommunicatorHandle extends Entrance {
   }
 
   /** Lets this thread in to enqueue; false where {@link #refusal} says why not. */
-  boolean tryEnter() {
+  boolean tryEnter(String function) {
+    admit(function);
     return tryEnter(ENQUEUING);
   }
 
   /**
    * Lets this thread in for a moment, to look whether it may stay, and to leave again in any case.
    *
-   * @return false if another thread is inside
+   * @return false if another thread is inside, or was here last
    */
   @Override
   protected boolean occupy() {
-    return occupy(ENQUEUING);
+    return Thread.currentThread() == lastThread && occupy(ENQUEUING);
+  }
+
+  /**
+   * Prepares a thread that was not here last. NCCL makes the device that it finds current current
+   * again after a launch, which would create a context on it: on device 0, in a thread that never
+   * chose one.
+   */
+  private void admit(String function) {
+    Thread thread = Thread.currentThread();
+    if (thread == lastThread) {
+      return;
+    }
+    PlatformThreads.require(function);
+    if (!PrimaryContexts.active(CudaDevices.current())) {
+      CudaDevices.use(owner.device());
+    }
+    lastThread = thread;
+  }
+
+  boolean occupied() {
+    return (int) INSIDE.getAcquire(this) != NOBODY;
   }
 
   private boolean occupy(int how) {
