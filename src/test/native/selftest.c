@@ -213,6 +213,7 @@ static void other_collectives(struct rank *r) {
   size_t room = (size_t)(n * N) * sizeof *in;
   OK(cudaMallocHost((void **)&in, room));
   OK(cudaMallocHost((void **)&out, room));
+  pthread_barrier_wait(r->barrier); /* pinning memory waits for every device */
   for (int i = 0; i < n * N; i++) in[i] = 1000 * me + i;
 #define RUN(call)                                                                                  \
   memset(out, 0xff, room);                                                                         \
@@ -250,6 +251,7 @@ static void groups(struct rank *r) {
   OK(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking));
   OK(cudaMallocHost((void **)&in, (size_t)n * 4));
   OK(cudaMallocHost((void **)&out, (size_t)n * 4));
+  pthread_barrier_wait(r->barrier);
   for (int round = 0; round < 20; round++) {
     for (int i = 0; i < n; i++) in[i] = 100 * me + i + round;
     OK(ncclGroupStart());
@@ -406,6 +408,95 @@ static void *stuck_main(void *argument) {
   OK(cudaFree(value));
   OK(cudaStreamDestroy(r->stream));
   return NULL;
+}
+
+/* What one thread asks of device 1 while the stream of device 0 is held up; `done` counts what has returned. */
+static atomic_int done;
+static void *busy_neighbour(void *held_up) {
+  void *own, *pinned;
+  OK(cudaSetDevice(1));
+  OK(cudaMalloc(&own, 16));
+  OK(cudaFree(own));
+  atomic_store(&done, 1);
+  OK(cudaMallocHost(&pinned, 16)); /* waits for device 0 too */
+  atomic_store(&done, 2);
+  OK(cudaFreeHost(pinned));
+  OK(cudaSetDevice(0));
+  OK(cudaFree(held_up));
+  atomic_store(&done, 3);
+  return NULL;
+}
+
+static void hold_up(void *open) {
+  while (!atomic_load((atomic_int *)open)) usleep(1000);
+}
+
+static void allocation_waits(void) {
+  static atomic_int open;
+  cudaStream_t stream;
+  void *memory;
+  pthread_t neighbour;
+  OK(cudaSetDevice(0));
+  OK(cudaMalloc(&memory, 16));
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  OK(cudaLaunchHostFunc(stream, hold_up, &open));
+  pthread_create(&neighbour, NULL, busy_neighbour, memory);
+  usleep(50000);
+  SAME(1, atomic_load(&done));
+  OK(cudaMemsetAsync(memory, 0, 16, stream)); /* launching goes on meanwhile */
+  SAME(cudaErrorNotReady, cudaStreamQuery(stream));
+  cudaGetLastError();
+  atomic_store(&open, 1);
+  pthread_join(neighbour, NULL);
+  SAME(3, atomic_load(&done));
+  OK(cudaStreamDestroy(stream));
+}
+
+/* A capture in global mode by one thread, and what another one does to it in each of its own modes. */
+static void *query_in_mode(void *mode) {
+  cudaStream_t stream;
+  enum cudaStreamCaptureMode own = *(enum cudaStreamCaptureMode *)mode, before = own;
+  OK(cudaThreadExchangeStreamCaptureMode(&before));
+  SAME(cudaStreamCaptureModeGlobal, before);
+  OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  SAME(own == cudaStreamCaptureModeGlobal ? cudaErrorStreamCaptureUnsupported : cudaSuccess, cudaStreamQuery(stream));
+  OK(cudaStreamDestroy(stream));
+  return NULL;
+}
+
+static void capture_modes(void) {
+  for (int mode = cudaStreamCaptureModeGlobal; mode <= cudaStreamCaptureModeRelaxed; mode++) {
+    enum cudaStreamCaptureMode other = (enum cudaStreamCaptureMode)mode;
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    pthread_t thread;
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    pthread_create(&thread, NULL, query_in_mode, &other);
+    pthread_join(thread, NULL);
+    bool spoilt = other == cudaStreamCaptureModeGlobal;
+    SAME(spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess, cudaStreamEndCapture(stream, &graph));
+    if (!spoilt) OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(stream));
+  }
+}
+
+static void *on_device_three(void *nothing) {
+  int device, attribute;
+  OK(cudaGetDevice(&device));
+  OK(cudaDeviceGetAttribute(&attribute, cudaDevAttrWarpSize, 3));
+  SAME(0, nccl4j_standin_context(device));
+  OK(cudaSetDevice(3));
+  SAME(1, nccl4j_standin_context(3));
+  SAME(0, nccl4j_standin_context(0));
+  return nothing;
+}
+
+static void contexts(void) {
+  pthread_t fresh;
+  SAME(-1, nccl4j_standin_context(MAX_RANKS));
+  pthread_create(&fresh, NULL, on_device_three, NULL);
+  pthread_join(fresh, NULL);
 }
 
 static void *mismatch_main(void *argument) {
@@ -1408,6 +1499,11 @@ int main(void) {
   say("windows on demand"), on_threads(1, rank_main, windows_on_demand, NULL), nothing_left(legacy);
   say("a window that comes late"), late_window(), nothing_left(legacy);
   say("simulation"), on_threads(2, rank_main, simulation, NULL), nothing_left(legacy);
+  say("what allocating waits for"), allocation_waits(), nothing_left(legacy);
+  say("modes of a capture"), capture_modes(), nothing_left(legacy);
+  nccl4j_standin_reset();
+  nccl4j_standin_set_devices(MAX_RANKS);
+  say("contexts"), contexts(), nothing_left(legacy);
   say("parameters"), parameters();
   say("memory"), memory_rules();
   nccl4j_standin_reset();

@@ -44,6 +44,10 @@ int nccl4j_standin_fail_stream(cudaStream_t stream, int error);
 /* How many devices there are from now on (0 to 64); 0, or -1 out of range. */
 int nccl4j_standin_set_devices(int count);
 
+/* Whether anything has made the device's primary context since the start or the last reset: 1 or 0, -1 for no such
+ * device. */
+int nccl4j_standin_context(int device);
+
 /* Bytes that each device pretends to have from now on. */
 void nccl4j_standin_set_memory(uint64_t bytes);
 
@@ -171,6 +175,10 @@ cudaError_t nccl4j_standin_unsafe(void);
 int nccl4j_standin_current_device(void);
 int nccl4j_standin_device_count(void);
 void nccl4j_standin_move_to_next_device(void);
+/* Makes the device's primary context, as whatever uses the device does; a negative number is no device. */
+void nccl4j_standin_use_device(int device);
+/* The newest CUDA that the driver can run. */
+int nccl4j_standin_driver(void);
 
 /* May a device touch these bytes? False for pageable or freed memory, and beyond an allocation's end. */
 bool nccl4j_standin_reachable(const void *pointer, size_t bytes);

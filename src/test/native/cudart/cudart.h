@@ -82,6 +82,8 @@ cudaError_t stream_wait_for(stream_t *s, struct completion *c);
 /* Calls back, on some worker or at once, when everything that any stream has pending now is through. */
 void streams_after_pending(void (*then)(void *), void *argument);
 cudaError_t stream_synchronize(stream_t *s);
+/* Waits until the device has done what is enqueued now, -1: every device; meanwhile others may enqueue more. */
+cudaError_t device_synchronize(int device);
 bool stream_is_handle_default(cudaStream_t handle);
 /* The default streams forget their failures: nobody can destroy them. */
 void streams_reset(void);

@@ -34,12 +34,17 @@ static atomic_int device_count = -1;
 static _Atomic uint64_t memory_bytes;
 static _Thread_local int current;
 static atomic_bool peers[MAX_DEVICES][MAX_DEVICES];
+static atomic_bool contexts[MAX_DEVICES];
+static atomic_int driver_version;
 
 void devices_reset(void) {
   const char *count = getenv("NCCL4J_STANDIN_DEVICES"), *memory = getenv("NCCL4J_STANDIN_MEMORY");
   int devices = count ? atoi(count) : DEFAULT_DEVICES;
   atomic_store(&device_count, devices < 0 ? 0 : devices > MAX_DEVICES ? MAX_DEVICES : devices);
   atomic_store(&memory_bytes, memory ? strtoull(memory, NULL, 0) : DEFAULT_MEMORY);
+  const char *driver = getenv("NCCL4J_STANDIN_DRIVER");
+  atomic_store(&driver_version, driver ? atoi(driver) : CUDART_VERSION);
+  for (int a = 0; a < MAX_DEVICES; a++) atomic_store(&contexts[a], false);
   for (int a = 0; a < MAX_DEVICES; a++)
     for (int b = 0; b < MAX_DEVICES; b++) atomic_store(&peers[a][b], false);
 }
@@ -68,6 +73,14 @@ int nccl4j_standin_current_device(void) {
   return device_current(&device) == cudaSuccess ? device : -1;
 }
 
+int nccl4j_standin_driver(void) { return atomic_load(&driver_version); }
+
+void nccl4j_standin_use_device(int device) {
+  if (device >= 0) atomic_store(&contexts[device], true);
+}
+
+int nccl4j_standin_context(int device) { return device_valid(device) ? atomic_load(&contexts[device]) : -1; }
+
 void nccl4j_standin_move_to_next_device(void) {
   int device = nccl4j_standin_current_device();
   if (device >= 0) current = (device + 1) % nccl4j_standin_device_count();
@@ -90,13 +103,16 @@ cudaError_t cudaSetDevice(int device) {
   ENTER(cudaSetDevice);
   if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
   current = device;
+  nccl4j_standin_use_device(device);
   ANSWER(cudaSuccess);
 }
 
 cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags) {
   (void)deviceFlags, (void)flags;
   ENTER(cudaInitDevice);
-  ANSWER(device_valid(device) ? cudaSuccess : cudaErrorInvalidDevice);
+  if (!device_valid(device)) ANSWER(cudaErrorInvalidDevice);
+  nccl4j_standin_use_device(device);
+  ANSWER(cudaSuccess);
 }
 
 cudaError_t cudaSetDeviceFlags(unsigned int flags) {

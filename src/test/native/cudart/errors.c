@@ -1,6 +1,11 @@
 /* Error names and texts (those of the real runtime), the thread's last error, versions, what every call starts with. */
 #include "cudart.h"
 
+#include <dlfcn.h>
+#include <string.h>
+
+static int runtime_version(void);
+
 _Thread_local bool in_host_function;
 static _Thread_local cudaError_t last_error;
 
@@ -11,11 +16,37 @@ STANDIN_SITE(cudaGetErrorString)
 STANDIN_SITE(cudaDriverGetVersion)
 STANDIN_SITE(cudaRuntimeGetVersion)
 
+/* The functions that need no context. Every other one makes one on this thread's device; where the documentation does
+ * not say so, that is the cautious reading. */
+static bool contextless(const char *function) {
+  static const char *const functions[] = {
+      "cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaInitDevice", "cudaGetDeviceProperties",
+      "cudaDeviceGetAttribute", "cudaDeviceGetPCIBusId", "cudaDeviceGetByPCIBusId", "cudaDeviceCanAccessPeer",
+      "cudaDeviceGetP2PAttribute"};
+  for (size_t f = 0; f < sizeof functions / sizeof *functions; f++)
+    if (strcmp(functions[f], function) == 0) return true;
+  return false;
+}
+
 cudaError_t cuda_enter(struct nccl4j_standin_site *site) {
   int forced;
   if (nccl4j_standin_enter(site, &forced)) return (cudaError_t)forced;
   if (in_host_function) return cudaErrorNotPermitted;
-  return nccl4j_standin_device_count() > 0 ? cudaSuccess : cudaErrorInsufficientDriver;
+  if (nccl4j_standin_device_count() == 0 || nccl4j_standin_driver() < runtime_version())
+    return cudaErrorInsufficientDriver;
+  if (!contextless(site->name)) nccl4j_standin_use_device(nccl4j_standin_current_device());
+  return cudaSuccess;
+}
+
+/* A copy of this library that is named libcudart.so.12 plays the runtime of CUDA 12. */
+static int runtime_version(void) {
+  static _Atomic int version;
+  if (atomic_load(&version) == 0) {
+    Dl_info info;
+    bool twelve = dladdr((void *)&cuda_enter, &info) && strstr(info.dli_fname, "libcudart.so.12");
+    atomic_store(&version, twelve ? 12080 : CUDART_VERSION);
+  }
+  return atomic_load(&version);
 }
 
 cudaError_t cuda_answer(cudaError_t error) {
@@ -43,7 +74,7 @@ cudaError_t cudaDriverGetVersion(int *version) {
   int forced;
   if (nccl4j_standin_enter(&site_cudaDriverGetVersion, &forced)) ANSWER((cudaError_t)forced);
   if (!version) ANSWER(cudaErrorInvalidValue);
-  *version = nccl4j_standin_device_count() > 0 ? CUDART_VERSION : 0;
+  *version = nccl4j_standin_device_count() > 0 ? nccl4j_standin_driver() : 0;
   ANSWER(cudaSuccess);
 }
 
@@ -51,7 +82,7 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
   int forced;
   if (nccl4j_standin_enter(&site_cudaRuntimeGetVersion, &forced)) ANSWER((cudaError_t)forced);
   if (!version) ANSWER(cudaErrorInvalidValue);
-  *version = CUDART_VERSION;
+  *version = runtime_version();
   ANSWER(cudaSuccess);
 }
 

@@ -2,8 +2,9 @@
  * Memory: device memory is host memory with an owner. Every allocation is known by its range, so that copies beyond an
  * end, wrong directions and foreign pointers are refused as CUDA refuses them.
  *
- * A freed range is forgotten at once; its bytes go back when everything that was pending anywhere is through. cudaFree
- * itself does not wait (real CUDA usually does), so that ranks which share a device cannot hang each other by freeing.
+ * Allocating and freeing wait for what the device has to do, pinned memory for what every device has to do, as the CUDA
+ * guide says they may. Where they end without that, because a stream has failed, a freed range is forgotten at once and
+ * its bytes go back when everything that was pending anywhere is through.
  */
 #include "cudart.h"
 
@@ -114,7 +115,13 @@ static cudaError_t charge(int device, size_t bytes) {
   return error;
 }
 
-static cudaError_t allocate(void **pointer, struct region r) {
+#define EVERY_DEVICE (-1)
+
+static int waits_for(enum cudaMemoryType type, int device) {
+  return type == cudaMemoryTypeHost ? EVERY_DEVICE : device;
+}
+
+static cudaError_t allocate_at_once(void **pointer, struct region r) {
   void *base = NULL;
   *pointer = NULL;
   if (r.bytes == 0) return cudaSuccess;
@@ -136,6 +143,11 @@ static cudaError_t allocate(void **pointer, struct region r) {
   return cudaSuccess;
 }
 
+static cudaError_t allocate(void **pointer, struct region r) {
+  if (r.bytes > 0) device_synchronize(waits_for(r.type, r.device));
+  return allocate_at_once(pointer, r);
+}
+
 /* Forgets the allocation that starts here; its bytes remain to be freed. */
 static cudaError_t forget(void *pointer, bool host, bool by_nccl) {
   pthread_mutex_lock(&lock);
@@ -151,11 +163,17 @@ static cudaError_t forget(void *pointer, bool host, bool by_nccl) {
   return mine ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-static cudaError_t release(void *pointer, bool host, bool by_nccl) {
+static cudaError_t release_at_once(void *pointer, bool host, bool by_nccl) {
   if (!pointer) return cudaSuccess;
   cudaError_t error = forget(pointer, host, by_nccl);
   if (error == cudaSuccess) streams_after_pending(free, pointer);
   return error;
+}
+
+static cudaError_t release(void *pointer, bool host, bool by_nccl) {
+  struct region r;
+  if (pointer && find(pointer, &r)) device_synchronize(waits_for(r.type, r.device));
+  return release_at_once(pointer, host, by_nccl);
 }
 
 cudaError_t nccl4j_standin_allocate(void **pointer, size_t bytes, int device) {
@@ -233,7 +251,7 @@ cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream) {
   r.device = s->device;
   bool capturing = nccl4j_standin_stream_capture(s) != 0;
   object_put(s);
-  ANSWER(capturing ? cudaErrorStreamCaptureUnsupported : allocate(devPtr, r));
+  ANSWER(capturing ? cudaErrorStreamCaptureUnsupported : allocate_at_once(devPtr, r));
 }
 
 cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream) {
@@ -244,7 +262,7 @@ cudaError_t cudaFreeAsync(void *devPtr, cudaStream_t hStream) {
   object_put(s);
   if (capturing) ANSWER(cudaErrorStreamCaptureUnsupported);
   if (!devPtr) ANSWER(cudaErrorInvalidValue);
-  ANSWER(release(devPtr, false, false));
+  ANSWER(release_at_once(devPtr, false, false));
 }
 
 cudaError_t cudaHostRegister(void *ptr, size_t size, unsigned int flags) {

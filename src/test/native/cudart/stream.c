@@ -460,8 +460,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ANSWER(error);
 }
 
+/* Among the calls that CUDA may call unsafe while a capture is on: its documentation has no list of them. */
 static cudaError_t stream_query(stream_t *s) {
   cudaError_t error = capture_forbids_wait(s);
+  if (error == cudaSuccess) error = nccl4j_standin_unsafe();
   if (error != cudaSuccess) return error;
   pthread_mutex_lock(&streams_lock);
   bool busy = pending(s);
@@ -483,16 +485,16 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   ANSWER(error);
 }
 
-static cudaError_t device_synchronize(int device) {
+cudaError_t device_synchronize(int device) {
   stream_t **all = NULL;
   size_t count = 0;
   pthread_mutex_lock(&streams_lock);
   for (stream_t *s = streams; s; s = s->next)
-    if (s->device == device) count++;
+    if (device < 0 || s->device == device) count++;
   all = calloc(count ? count : 1, sizeof *all);
   count = 0;
   for (stream_t *s = streams; s; s = s->next) {
-    if (s->device != device) continue;
+    if (device >= 0 && s->device != device) continue;
     object_hold(s);
     all[count++] = s;
   }

@@ -333,6 +333,7 @@ ncclResult_t init_on(ncclComm_t *out, int ranks, const ncclUniqueId *ids, int id
   if (result == ncclSuccess) result = check_ranks(ranks, rank);
   if (result == ncclSuccess) result = clique_of(ids, id_count, ranks, &clique);
   if (result != ncclSuccess) return group_refuse(result);
+  nccl4j_standin_use_device(device);
   ncclComm_t comm = comm_new(clique, rank, device, &config);
   *out = comm;
   struct job *job = calloc(1, sizeof *job);

@@ -123,7 +123,9 @@ static ncclResult_t run_in_background(struct batch batch) {
   return ncclSystemError;
 }
 
+/* The real library makes the caller's device current again when it has launched, whatever that does. */
 static ncclResult_t run_here(struct batch batch) {
+  nccl4j_standin_use_device(nccl4j_standin_current_device());
   progress(batch, 1, ncclSuccess);
   ncclResult_t result = batch_run(batch, true);
   progress(batch, -1, result);

@@ -6,6 +6,7 @@ import io.nccl4j.bindings.cudart.cudaDeviceProp;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -112,9 +113,11 @@ public final class CudaDevices {
   /**
    * {@return this thread's current device} C: {@code cudaGetDevice}.
    *
+   * @throws IllegalStateException in a virtual thread
    * @throws CudaException if there is no driver, no device, or they do not work
    */
   public static int current() {
+    PlatformThreads.require("cudaGetDevice");
     NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment device = arena.allocate(ValueLayout.JAVA_INT);
@@ -130,8 +133,10 @@ public final class CudaDevices {
    *
    * @param device the index of the device, from 0
    * @throws CudaException if there is no such device
+   * @throws IllegalStateException in a virtual thread
    */
   public static void use(int device) {
+    PlatformThreads.require("cudaSetDevice");
     NativeLibrary.CUDART.load();
     CudaResults.check(cudart_h.cudaSetDevice(device), "cudaSetDevice");
   }
@@ -146,6 +151,7 @@ public final class CudaDevices {
    * @param call what depends on the current device
    * @return what the call returned
    * @throws CudaException if there is no such device
+   * @throws IllegalStateException in a virtual thread
    */
   public static <T> T on(int device, Supplier<T> call) {
     int before = current();

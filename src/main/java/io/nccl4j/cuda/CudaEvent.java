@@ -6,6 +6,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -78,7 +79,7 @@ public final class CudaEvent extends Event {
 
   @Override
   protected boolean poll() {
-    return CudaDevices.on(device(), this::reached);
+    return CudaDevices.on(device(), () -> CaptureMode.relaxed(this::reached));
   }
 
   private synchronized boolean reached() {
@@ -93,7 +94,7 @@ public final class CudaEvent extends Event {
 
   @Override
   protected void await(Duration timeout) {
-    if (!CudaDevices.on(device(), () -> completesWithin(timeout))) {
+    if (!CudaDevices.on(device(), () -> CaptureMode.relaxed(() -> completesWithin(timeout)))) {
       throw new NcclTimeoutException("cudaEventQuery", timeout, "the work before " + this);
     }
   }
@@ -113,6 +114,10 @@ public final class CudaEvent extends Event {
     CudaEvent earlier = (CudaEvent) start;
     earlier.checkReached("start");
     checkReached("event");
+    return CudaDevices.on(device(), () -> elapsedBetween(earlier));
+  }
+
+  private Duration elapsedBetween(CudaEvent earlier) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment milliseconds = arena.allocate(ValueLayout.JAVA_FLOAT);
       int result = cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle);
@@ -134,7 +139,8 @@ public final class CudaEvent extends Event {
   public synchronized void close() {
     if (!closed) {
       closed = true;
-      CudaResults.check(cudart_h.cudaEventDestroy(handle), "cudaEventDestroy");
+      CudaDevices.run(
+          device(), () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), "cudaEventDestroy"));
     }
   }
 

@@ -13,6 +13,7 @@ import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.Steps;
@@ -24,6 +25,7 @@ import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.function.BooleanSupplier;
 import java.util.function.IntSupplier;
+import java.util.function.Supplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -135,7 +137,11 @@ public final class CudaStream extends Stream {
 
   private void await(
       BooleanSupplier reached, Duration timeout, String function, boolean asksUsers) {
-    CudaDevices.run(device(), () -> awaitOnDevice(reached, timeout, function, asksUsers));
+    relaxed(
+        () -> {
+          awaitOnDevice(reached, timeout, function, asksUsers);
+          return null;
+        });
   }
 
   private void awaitOnDevice(
@@ -162,7 +168,7 @@ public final class CudaStream extends Stream {
   protected boolean poll() {
     boolean reached;
     try {
-      reached = CudaDevices.on(device(), this::reached);
+      reached = relaxed(this::reached);
     } catch (CudaException failure) {
       throw withFailureOfUsers(failure);
     }
@@ -172,7 +178,12 @@ public final class CudaStream extends Stream {
 
   @Override
   protected boolean idle() {
-    return CudaDevices.on(device(), this::ended);
+    return relaxed(this::ended);
+  }
+
+  /** Asks something of the device without a part in captures, this thread's own included. */
+  private <T> T relaxed(Supplier<T> question) {
+    return CudaDevices.on(device(), () -> CaptureMode.relaxed(question));
   }
 
   @Override
@@ -363,7 +374,7 @@ public final class CudaStream extends Stream {
   @Override
   protected void abandonCapture() {
     try {
-      CudaGraph.destroy(captured());
+      CudaDevices.run(device(), () -> CudaGraph.destroy(captured()));
     } catch (CudaException e) {
       // The capture was dropped for an error of its own, which comes out; CUDA repeats it here.
       LOG.debug("{}: the capture was invalid already", this, e);

@@ -2,6 +2,8 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.KeptMemory;
+import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.Steps;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -19,14 +21,18 @@ import org.apache.logging.log4j.Logger;
  */
 final class Staging {
   private static final Logger LOG = LogManager.getLogger(Staging.class);
-  private static final long CHUNK_BYTES = 1 << 20;
+  private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
 
   private final CudaStream stream;
   private final Chunk[] chunks = new Chunk[2];
   private int next;
 
   /** One page-locked piece and the event that tells when the device is done with it. */
-  private record Chunk(MemorySegment memory, CudaEvent done) {}
+  private record Chunk(KeptMemory.Piece piece, CudaEvent done) {
+    MemorySegment memory() {
+      return piece.memory();
+    }
+  }
 
   Staging(CudaStream stream) {
     this.stream = stream;
@@ -89,7 +95,7 @@ final class Staging {
     // First what takes less, so that there is nothing large to undo.
     CudaEvent done = CudaEvent.create(stream.device());
     try {
-      return new Chunk(CudaMemory.pin(CHUNK_BYTES), done);
+      return new Chunk(PinnedMemory.CHUNKS.take(stream.device(), CHUNK_BYTES), done);
     } catch (Throwable failure) {
       Steps.after(failure, done::close);
       throw failure;
@@ -104,16 +110,14 @@ final class Staging {
     stream.await(chunk.done()::isComplete, Stream.DEFAULT_TIMEOUT, "cudaEventQuery");
   }
 
-  /**
-   * Gives the chunks back; if the stream is stuck, it may still write them, and they stay with it.
-   */
+  /** Returns the chunks; if the stream is stuck, it may still write them, and they stay with it. */
   synchronized void close(boolean drained) {
     List<Runnable> steps = new ArrayList<>();
     for (int i = 0; i < chunks.length && chunks[i] != null; i++) {
       Chunk chunk = chunks[i];
       chunks[i] = null;
       if (drained) {
-        steps.add(() -> CudaMemory.unpin(chunk.memory()));
+        steps.add(() -> PinnedMemory.CHUNKS.put(chunk.piece()));
       } else {
         LOG.warn("{} is stuck; {} bytes of page-locked memory stay with it", stream, CHUNK_BYTES);
       }

@@ -3,11 +3,13 @@ package io.nccl4j.internal;
 import io.nccl4j.NcclTimeoutException;
 import java.time.Duration;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.function.Consumer;
+import java.util.function.Supplier;
 
 /**
  * Runs native calls that may block indefinitely in a thread of their own, so that the caller gets
@@ -74,6 +76,33 @@ public final class Deadline {
         Thread.currentThread().interrupt();
       }
     }
+  }
+
+  /**
+   * Runs a call that has a result and must not be left half-way: an interrupt is kept for later.
+   *
+   * @param late gets a result that comes after the time has passed, in the thread of the call
+   * @throws NcclTimeoutException if the time has passed
+   */
+  public static <T> T callUninterrupted(
+      String function, Duration timeout, String waitedFor, Supplier<T> call, Consumer<T> late) {
+    CompletableFuture<T> answer = new CompletableFuture<>();
+    Runnable work =
+        () -> {
+          T result = call.get();
+          if (!answer.complete(result)) {
+            late.accept(result);
+          }
+        };
+    try {
+      runUninterrupted(function, timeout, waitedFor, work);
+    } catch (NcclTimeoutException timedOut) {
+      // Only one of the two completes it: the result is the caller's or comes too late.
+      if (answer.completeExceptionally(timedOut)) {
+        throw timedOut;
+      }
+    }
+    return answer.join();
   }
 
   /**

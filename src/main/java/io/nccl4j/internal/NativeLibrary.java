@@ -21,10 +21,14 @@ import org.apache.logging.log4j.Logger;
  * <p>The order is: system property, environment variable, the standard names through the system's
  * loader, the {@code nvidia} wheels of the active Python, the conda prefix, the CUDA home. A
  * property or variable that is set is final: if what it names cannot be loaded, nothing else is
- * tried, because a program that asked for one library must not run on another.
+ * tried, because a program that asked for one library must not run on another. A CUDA runtime that
+ * is too new for the driver is passed over, unless its file was named.
  */
 public final class NativeLibrary {
   private static final Logger LOG = LogManager.getLogger(NativeLibrary.class);
+  // How CUDA writes its versions in one number: 12080 is 12.8.
+  private static final int MAJOR = 1000;
+  private static final int MINOR = 10;
 
   /** {@code libnccl}. */
   public static final NativeLibrary NCCL =
@@ -33,6 +37,7 @@ public final class NativeLibrary {
           List.of("libnccl.so.2", "libnccl.so"),
           List.of("nvidia/nccl/lib"),
           "ncclGetVersion",
+          null,
           21800,
           "Install NCCL 2.18 or later (pip install nvidia-nccl-cu13, or your system's libnccl2), or name the file with"
               + " -Dio.nccl4j.nccl.library=PATH or NCCL4J_NCCL_LIBRARY=PATH.");
@@ -44,6 +49,7 @@ public final class NativeLibrary {
           List.of("libcudart.so.13", "libcudart.so.12", "libcudart.so"),
           List.of("nvidia/cu13/lib", "nvidia/cuda_runtime/lib"),
           "cudaRuntimeGetVersion",
+          "cudaDriverGetVersion",
           12000,
           "Install the CUDA runtime 12 or 13 (pip install nvidia-cuda-runtime, or the CUDA toolkit), or name the file with"
               + " -Dio.nccl4j.cudart.library=PATH or NCCL4J_CUDART_LIBRARY=PATH.");
@@ -52,6 +58,8 @@ public final class NativeLibrary {
   private final List<String> fileNames;
   private final List<String> wheelFolders;
   private final String versionFunction;
+  // What gives the newest version that can run on this machine, or null.
+  private final String limitFunction;
   private final int oldestVersion;
   private final String remedy;
   private volatile Loaded loaded;
@@ -64,12 +72,14 @@ public final class NativeLibrary {
       List<String> fileNames,
       List<String> wheelFolders,
       String versionFunction,
+      String limitFunction,
       int oldestVersion,
       String remedy) {
     this.label = label;
     this.fileNames = fileNames;
     this.wheelFolders = wheelFolders;
     this.versionFunction = versionFunction;
+    this.limitFunction = limitFunction;
     this.oldestVersion = oldestVersion;
     this.remedy = remedy;
   }
@@ -163,7 +173,7 @@ public final class NativeLibrary {
     }
     Loaded found = null;
     for (String name : fileNames) {
-      found = found == null ? tryLoad("system loader", name, attempts) : found;
+      found = found == null ? tryLoad("system loader", name, true, attempts) : found;
     }
     for (LibraryFolders.Place place :
         found == null ? LibraryFolders.places(wheelFolders) : List.<LibraryFolders.Place>of()) {
@@ -183,7 +193,7 @@ public final class NativeLibrary {
     Path path = Path.of(value);
     return Files.isDirectory(path)
         ? tryPlace(new LibraryFolders.Place(source, path, ""), attempts)
-        : tryLoad(source, value, attempts);
+        : tryLoad(source, value, false, attempts);
   }
 
   private Loaded tryPlace(LibraryFolders.Place place, List<Attempt> attempts) {
@@ -197,7 +207,7 @@ public final class NativeLibrary {
       Path file = place.folder().resolve(name);
       if (found == null && Files.exists(file)) {
         any = true;
-        found = tryLoad(place.source(), file.toString(), attempts);
+        found = tryLoad(place.source(), file.toString(), true, attempts);
       }
     }
     if (!any) {
@@ -208,9 +218,10 @@ public final class NativeLibrary {
   }
 
   @SuppressWarnings("restricted") // Loading is what this class is for.
-  private Loaded tryLoad(String source, String name, List<Attempt> attempts) {
+  private Loaded tryLoad(String source, String name, boolean replaceable, List<Attempt> attempts) {
     try {
-      MemorySegment function = DynamicLoader.symbol(DynamicLoader.open(name), versionFunction);
+      MemorySegment library = DynamicLoader.open(name);
+      MemorySegment function = DynamicLoader.symbol(library, versionFunction);
       int version = version(function);
       if (version < oldestVersion) {
         attempts.add(
@@ -218,6 +229,11 @@ public final class NativeLibrary {
                 source,
                 name,
                 "has version " + version + "; at least " + oldestVersion + " is needed"));
+        return null;
+      }
+      String tooNew = replaceable ? tooNew(library, version) : null;
+      if (tooNew != null) {
+        attempts.add(new Attempt(source, name, tooNew));
         return null;
       }
       Path path = Path.of(DynamicLoader.pathOf(function)).toRealPath();
@@ -228,6 +244,24 @@ public final class NativeLibrary {
       attempts.add(new Attempt(source, name, e.getMessage()));
       return null;
     }
+  }
+
+  /**
+   * Returns why the driver cannot run the library, or null. A driver runs what is of its own major
+   * release, also if that is a newer minor one; without a driver nothing is wrong with the library.
+   */
+  private String tooNew(MemorySegment library, int version) throws DynamicLoader.LoadException {
+    if (limitFunction == null) {
+      return null;
+    }
+    int limit = version(DynamicLoader.symbol(library, limitFunction));
+    return limit == 0 || version / MAJOR <= limit / MAJOR
+        ? null
+        : "is of CUDA " + cuda(version) + "; the driver runs CUDA " + cuda(limit);
+  }
+
+  private static String cuda(int version) {
+    return version / MAJOR + "." + version % MAJOR / MINOR;
   }
 
   @SuppressWarnings(

@@ -6,8 +6,11 @@ import io.nccl4j.Entrance;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.PrimaryContexts;
 import io.nccl4j.internal.ProcessBarrier;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -63,6 +66,9 @@ final class CommunicatorHandle extends Entrance {
   // The function that the thread inside calls, unless the call is a remembered one; for messages.
   private String function;
 
+  // Read and written without order: what it decides may be decided again.
+  private Thread lastThread;
+
   CommunicatorHandle(NcclCommunicator owner) {
     this.owner = owner;
   }
@@ -108,6 +114,9 @@ final class CommunicatorHandle extends Entrance {
   }
 
   private MemorySegment enter(String called, int what) {
+    if (what == ENQUEUING) {
+      admit(called);
+    }
     if (!tryEnter(called, what)) {
       throw refusal(called);
     }
@@ -116,17 +125,35 @@ final class CommunicatorHandle extends Entrance {
 
   /** Lets this thread in to enqueue; false where {@link #refusal} says why not. */
   boolean tryEnter(String called) {
+    admit(called);
     return tryEnter(called, ENQUEUING);
   }
 
   /**
    * Lets this thread in for a moment, to look whether it may stay, and to leave again in any case.
    *
-   * @return false if another thread is inside
+   * @return false if another thread is inside, or was here last
    */
   @Override
   protected boolean occupy() {
-    return occupy(REMEMBERED);
+    return Thread.currentThread() == lastThread && occupy(REMEMBERED);
+  }
+
+  /**
+   * Prepares a thread that was not here last. NCCL makes the device that it finds current current
+   * again after a launch, which would create a context on it: on device 0, in a thread that never
+   * chose one.
+   */
+  private void admit(String called) {
+    Thread thread = Thread.currentThread();
+    if (thread == lastThread) {
+      return;
+    }
+    PlatformThreads.require(called);
+    if (!PrimaryContexts.active(CudaDevices.current())) {
+      CudaDevices.use(owner.device());
+    }
+    lastThread = thread;
   }
 
   private boolean occupy(int what) {
@@ -257,7 +284,7 @@ final class CommunicatorHandle extends Entrance {
     }
   }
 
-  private boolean occupied() {
+  boolean occupied() {
     return ((int) INSIDE.getAcquire(this) & WHAT) != NOBODY;
   }
 

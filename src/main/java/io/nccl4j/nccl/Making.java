@@ -17,6 +17,9 @@ import java.util.SortedSet;
  * done differs.
  */
 sealed interface Making {
+  /** The cohort of all communicators that old and new ranks of a grow share. */
+  Object GROWN = "ranks of a grow";
+
   /** Returns the C function. */
   String function();
 
@@ -27,6 +30,19 @@ sealed interface Making {
 
   /** Returns what the ranks that are made together have in common; called once. */
   Object world();
+
+  /** Returns the communicator that this one is made of, or null. */
+  default NcclCommunicator parent() {
+    return null;
+  }
+
+  /**
+   * Returns what is equal for those ranks of this process that may wait for each other. Old and new
+   * ranks of a grow do not know each other's world, so all of them count together.
+   */
+  default Object cohort(Object world) {
+    return parent() != null && parent().cohort() == GROWN ? GROWN : world;
+  }
 
   /** Returns what recordings tell the ranks' new ends by. */
   Origin origin();
@@ -200,6 +216,11 @@ sealed interface Making {
     private static final int KEEPS_ITS_RANK = -1;
 
     @Override
+    public Object cohort(Object world) {
+      return GROWN;
+    }
+
+    @Override
     public Object world() {
       return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
@@ -239,6 +260,11 @@ sealed interface Making {
 
   /** The end of a new rank of a growing communicator. */
   record Join(UniqueId id, int newSize, int rank) implements Making {
+    @Override
+    public Object cohort(Object world) {
+      return GROWN;
+    }
+
     @Override
     public Object world() {
       // The old ranks do not learn the id: with them it has nothing in common here.

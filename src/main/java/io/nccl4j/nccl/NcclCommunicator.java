@@ -19,8 +19,11 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.OpenRanks;
+import io.nccl4j.internal.PinnedMemory;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -78,6 +81,7 @@ public final class NcclCommunicator extends Communicator {
   // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
   // which comes in the same order on every rank.
   private final Object world;
+  private final Object cohort;
   private final CommunicatorHandle handle = new CommunicatorHandle(this);
   private final Registrations registrations = new Registrations(this);
   private final Windows windows;
@@ -101,6 +105,7 @@ public final class NcclCommunicator extends Communicator {
     this.settings = settings;
     this.making = making;
     this.world = making.world();
+    this.cohort = making.cohort(world);
     this.windows = new Windows(this, registrations, backend.version());
     this.children = new Children(this, backend);
     this.blocking = NativeConfig.blocking(settings);
@@ -442,6 +447,10 @@ public final class NcclCommunicator extends Communicator {
   @Override
   protected void connect() {
     making.prepare();
+    OpenRanks.opened(cohort, this);
+    if (making.parent() == null) {
+      PinnedMemory.reserveForRank(device());
+    }
     Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);
   }
 
@@ -451,6 +460,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void make() {
     CudaDevices.use(device());
+    CaptureMode.relax();
     handle.enterForLong(making.function());
     try (Arena arena = Arena.ofConfined()) {
       making.make(this, NativeConfig.of(settings, backend.version(), arena), arena);
@@ -528,6 +538,11 @@ public final class NcclCommunicator extends Communicator {
     return direct ? handle : null;
   }
 
+  /** Returns what is equal for those ranks of this process that may wait for each other. */
+  Object cohort() {
+    return cohort;
+  }
+
   /** Lets this thread in until it calls {@link #leave}. */
   void enter(String function) {
     handle.enter(function);
@@ -598,6 +613,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void runInside(String function, Consumer<MemorySegment> work) {
     CudaDevices.use(device());
+    CaptureMode.relax();
     MemorySegment comm = handle.enterForLong(function);
     try {
       work.accept(comm);
@@ -1125,9 +1141,18 @@ public final class NcclCommunicator extends Communicator {
   /** Aborts the ended communicator unless a thread is inside, which then does so when it leaves. */
   void freeIfNobodyInside() {
     MemorySegment comm = handle.take();
-    if (comm == null) {
-      return;
+    try {
+      if (comm != null) {
+        abort(comm);
+      }
+    } finally {
+      if (!handle.occupied()) {
+        OpenRanks.closed(cohort, this);
+      }
     }
+  }
+
+  private void abort(MemorySegment comm) {
     try {
       Deadline.runUninterrupted(
           "ncclCommAbort",
@@ -1135,6 +1160,7 @@ public final class NcclCommunicator extends Communicator {
           "NCCL to free " + this,
           () -> {
             CudaDevices.use(device());
+            CaptureMode.relax();
             int result = nccl_h.ncclCommAbort(comm);
             registrations.forgetAll();
             NcclResults.check(result, "ncclCommAbort");
@@ -1197,6 +1223,7 @@ public final class NcclCommunicator extends Communicator {
    */
   private void finalizeAndDestroy() {
     CudaDevices.use(device());
+    CaptureMode.relax();
     MemorySegment comm = handle.enterToEnd("ncclCommFinalize", PATIENCE);
     int result;
     try {

@@ -7,6 +7,7 @@ import io.nccl4j.OperationCall;
 import io.nccl4j.bindings.nccl.ncclSimInfo_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.Steps;
@@ -134,6 +135,7 @@ final class NcclGroup {
 
   private static float simulate(List<GroupCall> calls) {
     CudaDevices.use(calls.getFirst().communicator().device());
+    CaptureMode.relax();
     Set<NcclCommunicator> communicators = new LinkedHashSet<>();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = ncclSimInfo_t.allocate(arena);

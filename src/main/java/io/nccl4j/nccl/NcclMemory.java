@@ -3,17 +3,16 @@ package io.nccl4j.nccl;
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.internal.Deadline;
+import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.OpenRanks;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.time.Duration;
 
 /** Device memory that NCCL allocates, in the ways that all of its registrations can use. */
 final class NcclMemory {
-  private static final Duration FREE_TIMEOUT = Duration.ofSeconds(30);
+  private static final KeptMemory MEMORY = new RegistrableMemory();
 
   private NcclMemory() {}
 
@@ -22,28 +21,32 @@ final class NcclMemory {
     if (bytes == 0) {
       return Buffer.ofDeviceAddress(0, type, 0, device);
     }
-    MemorySegment memory = CudaDevices.on(device, () -> allocate(bytes));
+    KeptMemory.Piece piece = MEMORY.take(device, bytes);
     return Buffer.ofDeviceAddress(
-        memory.address(), type, count, device, () -> free(device, memory));
+        piece.memory().address(), type, count, device, () -> MEMORY.put(piece));
   }
 
-  private static MemorySegment allocate(long bytes) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
-      NcclResults.check(nccl_h.ncclMemAlloc(address, bytes), "ncclMemAlloc");
-      return address.get(ValueLayout.ADDRESS, 0);
+  /**
+   * NCCL frees by unmapping, or by {@code cudaFree} where it cannot map memory. Only the latter is
+   * known to wait for the device.
+   */
+  private static final class RegistrableMemory extends KeptMemory {
+    RegistrableMemory() {
+      super("ncclMemAlloc", "ncclMemFree", true, OpenRanks::several);
     }
-  }
 
-  /** Frees memory, which waits for the device, as {@code cudaFree} does. */
-  private static void free(int device, MemorySegment memory) {
-    Deadline.runUninterrupted(
-        "ncclMemFree",
-        FREE_TIMEOUT,
-        "the work on device " + device + "; abort the communicator that hangs",
-        () -> {
-          CudaDevices.use(device);
-          NcclResults.check(nccl_h.ncclMemFree(memory), "ncclMemFree");
-        });
+    @Override
+    protected MemorySegment allocate(long bytes) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
+        NcclResults.check(nccl_h.ncclMemAlloc(address, bytes), "ncclMemAlloc");
+        return address.get(ValueLayout.ADDRESS, 0);
+      }
+    }
+
+    @Override
+    protected void free(MemorySegment memory) {
+      NcclResults.check(nccl_h.ncclMemFree(memory), "ncclMemFree");
+    }
   }
 }

@@ -97,6 +97,36 @@ class LibrarySearchTest {
   }
 
   @Test
+  void runtimeNewerThanTheDriverIsPassedOverForAnOlderOne() throws Exception {
+    Path folder = Files.createDirectory(temp.resolve("lib"));
+    Files.copy(cudart, folder.resolve("libcudart.so.13"));
+    Path older = Files.copy(cudart, folder.resolve("libcudart.so.12"));
+    environment.put("LD_LIBRARY_PATH", folder + ":" + nccl.getParent());
+    environment.put("NCCL4J_STANDIN_DRIVER", "12080");
+    assertEquals(loaded(nccl, older), run());
+  }
+
+  @Test
+  void runtimeNewerThanTheDriverIsExplainedIfThereIsNoOther() throws Exception {
+    environment.put("LD_LIBRARY_PATH", nccl.getParent().toString());
+    environment.put("NCCL4J_STANDIN_DRIVER", "12080");
+    String said = run();
+    assumeTrue(!said.contains("cudart from"), "the system's loader knows another libcudart");
+    assertTrue(said.startsWith("no cudart\n"), said);
+    assertTrue(said.contains("libcudart.so.13: is of CUDA 13.0; the driver runs CUDA 12.8"), said);
+  }
+
+  @Test
+  void runtimeThatWasNamedIsNotReplacedWhereTheDriverIsOlder() throws Exception {
+    options.add("-Dio.nccl4j.nccl.library=" + nccl);
+    options.add("-Dio.nccl4j.cudart.library=" + cudart);
+    environment.put("NCCL4J_STANDIN_DRIVER", "12080");
+    String said = run();
+    assertTrue(said.startsWith("cudaGetDeviceCount: "), said);
+    assertTrue(said.contains("cudaErrorInsufficientDriver"), said);
+  }
+
+  @Test
   void theWheelsOfTheActivePythonAreFound() throws Exception {
     Path packages = temp.resolve("site-packages");
     Path copy = copyNccl(packages.resolve("nvidia/nccl/lib"));

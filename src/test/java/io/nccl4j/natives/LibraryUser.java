@@ -1,6 +1,7 @@
 package io.nccl4j.natives;
 
 import io.nccl4j.Backend;
+import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
 
 /** A program of its own for {@link LibrarySearchTest}: says what was loaded, or why nothing was. */
@@ -14,7 +15,7 @@ public final class LibraryUser {
       System.out.println("cudart from " + backend.versions().get("cuda runtime library"));
     } catch (LibraryNotFoundException e) {
       System.out.println("no " + e.library() + "\n" + e.getMessage());
-    } catch (IllegalCallerException e) {
+    } catch (CudaException | IllegalCallerException e) {
       System.out.println(e.getMessage());
     }
   }

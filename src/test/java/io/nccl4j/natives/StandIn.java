@@ -65,6 +65,25 @@ final class StandIn {
             Arena.global().allocateFrom(kind));
   }
 
+  /** Returns whether something has created a device's primary context since the last reset. */
+  static boolean hasContext(int device) {
+    int answer =
+        (int)
+            call(
+                "nccl4j_standin_context",
+                FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+                device);
+    if (answer < 0) {
+      throw new IllegalArgumentException("the stand-in has no device " + device);
+    }
+    return answer == 1;
+  }
+
+  /** Says how many bytes each device has from now on. */
+  static void setMemory(long bytes) {
+    call("nccl4j_standin_set_memory", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), bytes);
+  }
+
   /** Switches one of NCCL's traps. */
   static void trap(int number) {
     check(

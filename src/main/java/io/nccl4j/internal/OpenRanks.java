@@ -1,0 +1,63 @@
+package io.nccl4j.internal;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * The ranks of NCCL communicators that are open in this process. Freeing memory waits for kernels,
+ * and a kernel waits for its peers, so memory is not freed while two ranks of one communicator are
+ * open here: one might wait for the other.
+ */
+public final class OpenRanks {
+  private static final Map<Object, Set<Object>> OPEN = new HashMap<>();
+  private static final List<Runnable> WHEN_NONE = new ArrayList<>();
+
+  private OpenRanks() {}
+
+  /**
+   * Notes a rank, before its communicator is made.
+   *
+   * @param cohort equal for those ranks of this process that may wait for each other
+   * @param rank the rank's communicator
+   */
+  public static synchronized void opened(Object cohort, Object rank) {
+    OPEN.computeIfAbsent(cohort, none -> new HashSet<>()).add(rank);
+  }
+
+  /**
+   * Notes that a rank's communicator is gone, and runs what waited for the last one. Idempotent.
+   */
+  public static void closed(Object cohort, Object rank) {
+    List<Runnable> steps;
+    synchronized (OpenRanks.class) {
+      Set<Object> ranks = OPEN.get(cohort);
+      if (ranks == null || !ranks.remove(rank)) {
+        return;
+      }
+      if (ranks.isEmpty()) {
+        OPEN.remove(cohort);
+      }
+      steps = any() ? List.of() : List.copyOf(WHEN_NONE);
+    }
+    Steps.all(steps);
+  }
+
+  /** Returns whether two ranks that may wait for each other are open here. */
+  public static synchronized boolean several() {
+    return OPEN.values().stream().anyMatch(ranks -> ranks.size() > 1);
+  }
+
+  /** Returns whether any rank is open here. */
+  public static synchronized boolean any() {
+    return !OPEN.isEmpty();
+  }
+
+  /** Adds a step that runs each time that no rank is open any more. */
+  static synchronized void whenNone(Runnable step) {
+    WHEN_NONE.add(step);
+  }
+}

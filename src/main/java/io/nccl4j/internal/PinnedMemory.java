@@ -1,0 +1,52 @@
+package io.nccl4j.internal;
+
+import io.nccl4j.bindings.cudart.cudart_h;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.function.BooleanSupplier;
+
+/**
+ * Page-locked host memory that every device can address. Allocating and freeing it may wait for all
+ * devices.
+ */
+public final class PinnedMemory extends KeptMemory {
+  /** The memory of buffers. */
+  public static final PinnedMemory BUFFERS = new PinnedMemory(OpenRanks::several);
+
+  /** Chunks of {@link #CHUNK_BYTES}, through which streams copy; freed with the last rank. */
+  public static final PinnedMemory CHUNKS = new PinnedMemory(OpenRanks::any);
+
+  /** The size of a chunk. */
+  public static final long CHUNK_BYTES = 1 << 20;
+
+  private static final int CHUNKS_OF_A_STREAM = 2;
+
+  private PinnedMemory(BooleanSupplier keeps) {
+    super("cudaHostAlloc", "cudaFreeHost", false, keeps);
+  }
+
+  /**
+   * Allocates the chunks of a new rank's stream before a peer's kernel can make that wait: the
+   * kernel would wait for this rank.
+   */
+  public static void reserveForRank(int device) {
+    CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_OF_A_STREAM);
+  }
+
+  @Override
+  @SuppressWarnings("restricted") // The runtime has just told that so many bytes lie there.
+  protected MemorySegment allocate(long bytes) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
+      int flags = cudart_h.cudaHostAllocPortable() | cudart_h.cudaHostAllocMapped();
+      CudaResults.check(cudart_h.cudaHostAlloc(address, bytes, flags), "cudaHostAlloc");
+      return address.get(ValueLayout.ADDRESS, 0).reinterpret(bytes);
+    }
+  }
+
+  @Override
+  protected void free(MemorySegment memory) {
+    CudaResults.check(cudart_h.cudaFreeHost(memory), "cudaFreeHost");
+  }
+}

@@ -1,0 +1,162 @@
+package io.nccl4j.internal;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.CudaException;
+import io.nccl4j.NcclTimeoutException;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.junit.jupiter.api.Test;
+
+/** What is kept, reused and freed, with functions that allocate numbers instead of memory. */
+class KeptMemoryTest {
+  private static final Duration SHORT = Duration.ofMillis(200);
+  private static final Duration LONG = Duration.ofSeconds(20);
+
+  private static final class Numbers extends KeptMemory {
+    final AtomicInteger allocations = new AtomicInteger();
+    final ConcurrentLinkedQueue<Long> freed = new ConcurrentLinkedQueue<>();
+    final CountDownLatch open;
+    volatile long room = Long.MAX_VALUE;
+
+    Numbers(boolean keeps, CountDownLatch open, Duration timeout) {
+      super("cudaMalloc", "cudaFree", true, () -> keeps, timeout);
+      this.open = open;
+    }
+
+    @Override
+    void enter(int device) {
+      // There is no device.
+    }
+
+    @Override
+    protected MemorySegment allocate(long bytes) {
+      try {
+        assertTrue(open.await(20, TimeUnit.SECONDS));
+      } catch (InterruptedException e) {
+        throw new IllegalStateException(e);
+      }
+      if (allocations.get() - freed.size() >= room) {
+        throw new CudaException("cudaMalloc", 2, "cudaErrorMemoryAllocation", "out of memory");
+      }
+      return MemorySegment.ofAddress(allocations.incrementAndGet());
+    }
+
+    @Override
+    protected void free(MemorySegment memory) {
+      freed.add(memory.address());
+    }
+  }
+
+  private static Numbers numbers(boolean keeps) {
+    return new Numbers(keeps, new CountDownLatch(0), LONG);
+  }
+
+  @Test
+  void keptMemoryServesTheSameSizeOnTheSameDeviceOnly() {
+    Numbers memory = numbers(true);
+    KeptMemory.Piece piece = memory.take(0, 100);
+    memory.put(piece);
+    assertEquals(2, memory.take(1, 100).memory().address());
+    assertEquals(3, memory.take(0, 101).memory().address());
+    assertSame(piece, memory.take(0, 100));
+    assertEquals(4, memory.take(0, 100).memory().address());
+    assertEquals(List.of(), List.copyOf(memory.freed));
+  }
+
+  @Test
+  void memoryIsFreedAtOnceWhereNothingIsKept() {
+    Numbers memory = numbers(false);
+    memory.put(memory.take(0, 100));
+    assertEquals(List.of(1L), List.copyOf(memory.freed));
+    assertEquals(2, memory.take(0, 100).memory().address());
+  }
+
+  @Test
+  void keptMemoryIsFreedWhenAnAllocationFails() {
+    Numbers memory = numbers(true);
+    memory.room = 1;
+    memory.put(memory.take(0, 100));
+    assertEquals(2, memory.take(0, 200).memory().address());
+    assertEquals(List.of(1L), List.copyOf(memory.freed));
+    CudaException shortage = assertThrows(CudaException.class, () -> memory.take(0, 300));
+    assertEquals("cudaErrorMemoryAllocation", shortage.errorName());
+  }
+
+  @Test
+  void allocationThatComesLateIsKept() throws Exception {
+    CountDownLatch open = new CountDownLatch(1);
+    Numbers memory = new Numbers(true, open, SHORT);
+    NcclTimeoutException late = assertThrows(NcclTimeoutException.class, () -> memory.take(3, 100));
+    assertTrue(late.getMessage().contains("cudaMalloc"), late.getMessage());
+    assertTrue(late.getMessage().contains("device 3"), late.getMessage());
+    open.countDown();
+    memory.put(memory.take(3, 50));
+    awaitAllocations(memory, 2);
+    long end = System.nanoTime() + LONG.toNanos();
+    while (memory.freed.size() < 2 && System.nanoTime() < end) {
+      memory.freeKept();
+    }
+    assertEquals(2, memory.freed.size());
+  }
+
+  @Test
+  void allocationThatComesLateIsFreedWhereNothingIsKept() throws Exception {
+    CountDownLatch open = new CountDownLatch(1);
+    Numbers memory = new Numbers(false, open, SHORT);
+    assertThrows(NcclTimeoutException.class, () -> memory.take(0, 100));
+    open.countDown();
+    long end = System.nanoTime() + LONG.toNanos();
+    while (memory.freed.isEmpty() && System.nanoTime() < end) {
+      Thread.sleep(1);
+    }
+    assertEquals(List.of(1L), List.copyOf(memory.freed));
+  }
+
+  @Test
+  void reservedMemoryServesSeveralAllocations() {
+    Numbers memory = numbers(true);
+    memory.reserve(0, 100, 2);
+    assertEquals(2, memory.allocations.get());
+    memory.take(0, 100);
+    memory.take(0, 100);
+    assertEquals(2, memory.allocations.get());
+  }
+
+  @Test
+  void ranksOfOneCommunicatorCountTogether() {
+    Object world = new Object();
+    Object first = new Object();
+    Object second = new Object();
+    Object otherWorld = new Object();
+    OpenRanks.opened(world, first);
+    OpenRanks.opened(otherWorld, first);
+    assertTrue(OpenRanks.any());
+    assertFalse(OpenRanks.several());
+    OpenRanks.opened(world, second);
+    assertTrue(OpenRanks.several());
+    OpenRanks.closed(world, first);
+    OpenRanks.closed(world, first);
+    assertFalse(OpenRanks.several());
+    OpenRanks.closed(world, second);
+    OpenRanks.closed(otherWorld, first);
+    assertFalse(OpenRanks.any());
+  }
+
+  private static void awaitAllocations(Numbers memory, int count) throws InterruptedException {
+    long end = System.nanoTime() + LONG.toNanos();
+    while (memory.allocations.get() < count && System.nanoTime() < end) {
+      Thread.sleep(1);
+    }
+    assertEquals(count, memory.allocations.get());
+  }
+}
