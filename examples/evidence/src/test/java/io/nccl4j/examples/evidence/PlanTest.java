@@ -1,9 +1,11 @@
 package io.nccl4j.examples.evidence;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.rendezvous.Launch;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
@@ -42,7 +44,9 @@ class PlanTest {
     new Plan(Path.of("/work"), false, Map.of())
         .rest(gpu("2.30.7", 1))
         .forEach(step -> names.add(step.name()));
-    assertEquals(Plan.NAMES, names);
+    List<String> withoutALauncher = new ArrayList<>(Plan.NAMES);
+    withoutALauncher.remove(Plan.LAUNCHED);
+    assertEquals(withoutALauncher, names);
   }
 
   /** 470 of the 480 seconds that a lent machine often gives a command. */
@@ -157,6 +161,40 @@ class PlanTest {
     assertNull(step.impossible());
     Map<String, String> variables = step.commands().getFirst().environment();
     assertEquals("1", variables.get("NCCL_MULTI_RANK_GPU_ENABLE"));
+  }
+
+  @Test
+  void ranksOfALauncherMeetAnewForEachCollective() {
+    Map<String, String> variables =
+        Map.of(
+            "RANK",
+            "1",
+            "WORLD_SIZE",
+            "16",
+            "NCCL4J_RUN_ID",
+            "7",
+            "MASTER_ADDR",
+            "a",
+            "MASTER_PORT",
+            "9");
+    Launch launch = Launch.from(variables);
+    Plan plan = new Plan(Path.of("/work"), false, variables);
+    Step.Command command = plan.launched(gpu("2.28.9", 8), launch).commands().getFirst();
+    assertEquals("7 evidence", command.environment().get("NCCL4J_RUN_ID"));
+    assertNull(command.environment().get("NCCL_HOSTID"));
+    List<String> words = command.words();
+    assertEquals("LAUNCHED", words.get(words.indexOf("--layout") + 1));
+    assertEquals("16", words.get(words.indexOf("--size") + 1));
+    assertEquals("1", words.get(words.indexOf("--rank") + 1));
+  }
+
+  @Test
+  void groupsAndNamesSelectSteps() {
+    assertTrue(Plan.selects(List.of(), "latency"));
+    assertTrue(Plan.selects(List.of("latency", "contract"), "contract-four-ranks"));
+    assertTrue(Plan.selects(List.of("bandwidth-sweep"), "bandwidth-sweep"));
+    assertFalse(Plan.selects(List.of("bandwidth-sweep"), "bandwidth-shared"));
+    assertFalse(Plan.selects(List.of("nccl-tests"), "contract-one-process"));
   }
 
   @Test
