@@ -77,7 +77,7 @@ final class Bandwidth {
       child.saveUnfinished("tables up to " + collective);
     }
     child.note(
-        child.size == 1
+        alone(child)
             ? "Measured by `scripts/perf` with 1 rank: nothing leaves the GPU, out-of-place is a"
                 + " copy and in-place may be nothing at all, and bus bandwidth says nothing."
             : "Measured by `scripts/perf` with a rank for each GPU.");
@@ -88,6 +88,10 @@ final class Bandwidth {
             + wrong
             + " wrong elements"
             + (failed.isEmpty() ? "" : "; failed: " + String.join(", ", failed)));
+  }
+
+  private static boolean alone(Child child) {
+    return child.size == 1 && child.layout == Layout.ONE_PROCESS;
   }
 
   /** The bandwidth command prints its table in process 0 alone. */
@@ -139,7 +143,7 @@ final class Bandwidth {
       return List.of("-b", "8", "-e", "4K", "-f", "8", "-n", "2", "-w", "1");
     }
     // A single rank only copies. Several reach their bus bandwidth with some hundred MiB.
-    String largest = child.size == 1 ? "128M" : "512M";
+    String largest = alone(child) ? "128M" : "512M";
     return fine
         ? List.of("-b", "8", "-e", largest, "-f", "2", "-n", "20", "-w", "5")
         : List.of("-b", "1K", "-e", largest, "-f", "8", "-n", "20", "-w", "5");
@@ -150,9 +154,8 @@ final class Bandwidth {
     words.addAll(List.of(collective, "--backend", child.backend));
     words.addAll(
         switch (child.layout) {
-          case ONE_PROCESS -> List.of("-g", "" + child.size);
+          case ONE_PROCESS, LAUNCHED -> List.of("-g", "" + child.size);
           case PROCESSES -> List.of("--procs", "" + child.size, "-g", "1");
-          case LAUNCHED -> List.of("-g", "1");
         });
     words.addAll(sizes);
     return words;

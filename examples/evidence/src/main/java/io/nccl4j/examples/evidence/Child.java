@@ -45,7 +45,7 @@ public final class Child {
   @Option(names = "--rank")
   int rank;
 
-  @Option(names = "--size")
+  @Option(names = "--size", description = "ranks; with --layout LAUNCHED those of this process")
   int size = 1;
 
   @Option(names = "--meet", description = "where the ranks find each other: a folder, or a file")

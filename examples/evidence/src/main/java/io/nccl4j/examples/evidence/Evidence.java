@@ -237,7 +237,7 @@ public final class Evidence {
         rest.stream().map(Step::deadline).reduce(plan.first().deadline(), Duration::plus);
     long end = start + (needed.compareTo(LIMIT) > 0 ? needed : LIMIT).toNanos();
     out.printf(
-        "%d more steps, at most %d s%n",
+        "steps to come: %d, at most %d s%n",
         rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
     Run run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
     write(run, work);

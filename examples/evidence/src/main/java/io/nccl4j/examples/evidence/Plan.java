@@ -186,32 +186,24 @@ final class Plan {
 
   /** The step after the first, of a run that a launcher has started once for each rank. */
   Step launched(Machine machine, Launch launch) {
+    // A launcher that does not say how many processes are on a host starts one on each.
+    int gpus = Math.max(1, machine.devices() / launch.localSize().orElse(1));
     String title =
-        "Bandwidth, %d ranks, each a process of %s".formatted(launch.size(), launch.launcher());
+        "Bandwidth, %d ranks in %d processes started by %s"
+            .formatted(gpus * launch.size(), launch.size(), launch.launcher());
     if (!machine.usable()) {
       return Step.notPossible(LAUNCHED, title, "no usable GPU, see the first step");
     }
     if (machine.standIn()) {
       return Step.notPossible(LAUNCHED, title, ONE_PROCESS_ALONE);
     }
+    List<String> arguments = new ArrayList<>(List.of("bandwidth", "--size", "" + gpus));
+    arguments.addAll(List.of("--layout", Bandwidth.Layout.LAUNCHED.name()));
+    arguments.addAll(List.of("--rank", "" + launch.rank()));
+    // One run of the launcher, but a meeting for each collective.
+    Map<String, String> run = Map.of(Bandwidth.RUN, launch.run() + " evidence");
     return step(
-        LAUNCHED,
-        title,
-        240,
-        java(
-            LAUNCHED,
-            "rank " + launch.rank(),
-            machine,
-            // One run of the launcher, but a meeting for each collective.
-            Map.of(Bandwidth.RUN, launch.run() + " evidence"),
-            List.of(
-                "bandwidth",
-                "--layout",
-                Bandwidth.Layout.LAUNCHED.name(),
-                "--rank",
-                "" + launch.rank(),
-                "--size",
-                "" + launch.size())));
+        LAUNCHED, title, 240, java(LAUNCHED, "rank " + launch.rank(), machine, run, arguments));
   }
 
   private static Step impossible(Step step, String reason) {

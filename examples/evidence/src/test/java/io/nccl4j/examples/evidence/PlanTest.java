@@ -12,6 +12,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Function;
@@ -163,29 +164,39 @@ class PlanTest {
     assertEquals("1", variables.get("NCCL_MULTI_RANK_GPU_ENABLE"));
   }
 
+  private static Step launched(int devices, String... variables) {
+    Map<String, String> environment = new HashMap<>();
+    environment.putAll(Map.of("MASTER_ADDR", "node1", "MASTER_PORT", "29500"));
+    for (int i = 0; i < variables.length; i += 2) {
+      environment.put(variables[i], variables[i + 1]);
+    }
+    return new Plan(Path.of("/work"), false, environment)
+        .launched(gpu("2.28.9", devices), Launch.from(environment));
+  }
+
   @Test
   void ranksOfALauncherMeetAnewForEachCollective() {
-    Map<String, String> variables =
-        Map.of(
-            "RANK",
-            "1",
-            "WORLD_SIZE",
-            "16",
-            "NCCL4J_RUN_ID",
-            "7",
-            "MASTER_ADDR",
-            "a",
-            "MASTER_PORT",
-            "9");
-    Launch launch = Launch.from(variables);
-    Plan plan = new Plan(Path.of("/work"), false, variables);
-    Step.Command command = plan.launched(gpu("2.28.9", 8), launch).commands().getFirst();
+    Step step =
+        launched(8, "RANK", "1", "WORLD_SIZE", "16", "LOCAL_WORLD_SIZE", "8", "NCCL4J_RUN_ID", "7");
+    assertEquals("Bandwidth, 16 ranks in 16 processes started by plain variables", step.title());
+    assertRanks("LAUNCHED", "1", step);
+    Step.Command command = step.commands().getFirst();
     assertEquals("7 evidence", command.environment().get("NCCL4J_RUN_ID"));
     assertNull(command.environment().get("NCCL_HOSTID"));
-    List<String> words = command.words();
-    assertEquals("LAUNCHED", words.get(words.indexOf("--layout") + 1));
-    assertEquals("16", words.get(words.indexOf("--size") + 1));
-    assertEquals("1", words.get(words.indexOf("--rank") + 1));
+    assertEquals("1", command.words().get(command.words().indexOf("--rank") + 1));
+  }
+
+  @Test
+  void aPodHasARankForEachOfItsGpus() {
+    Step step = launched(8, "JOB_COMPLETION_INDEX", "0", "WORLD_SIZE", "2");
+    assertEquals("Bandwidth, 16 ranks in 2 processes started by Kubernetes", step.title());
+    assertRanks("LAUNCHED", "8", step);
+  }
+
+  @Test
+  void aTaskThatSeesItsOwnGpuAloneHasOneRank() {
+    Step step = launched(1, "RANK", "0", "WORLD_SIZE", "16", "LOCAL_WORLD_SIZE", "8");
+    assertRanks("LAUNCHED", "1", step);
   }
 
   @Test

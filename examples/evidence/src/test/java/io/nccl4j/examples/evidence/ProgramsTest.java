@@ -220,7 +220,7 @@ class ProgramsTest {
     Path report = folder.resolve("report" + rank + ".json");
     List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
     words.addAll(List.of("bandwidth", "--quick", "--backend", "reference", "--layout", "LAUNCHED"));
-    words.addAll(List.of("--rank", "" + rank, "--size", "2", "--report", report.toString()));
+    words.addAll(List.of("--rank", "" + rank, "--report", report.toString()));
     Map<String, String> environment =
         Map.of(
             "CLASSPATH",

@@ -212,7 +212,8 @@ class LaunchersTest {
   private static List<String> recipe(String word) throws IOException {
     String page = Files.readString(HERE.resolve("README.md"));
     List<String> lines =
-        page.substring(page.indexOf("## Two hosts")).lines()
+        page.substring(page.indexOf("## Two hosts"))
+            .lines()
             .filter(line -> line.startsWith("    $ "))
             .map(line -> line.substring("    $ ".length()))
             .toList();
@@ -290,8 +291,7 @@ class LaunchersTest {
     List<Started> pods = new ArrayList<>();
     for (int index = 0; index < 2; index++) {
       manifest.put("JOB_COMPLETION_INDEX", "" + index);
-      pods.add(
-          Started.with(manifest, Started.java(Perf.class, arguments.toArray(String[]::new))));
+      pods.add(Started.with(manifest, Started.java(Perf.class, arguments.toArray(String[]::new))));
     }
     List<String> lines = lines(pods);
     assertEquals(16, lines.stream().filter(line -> line.matches("# +Rank +\\d+ .*")).count());

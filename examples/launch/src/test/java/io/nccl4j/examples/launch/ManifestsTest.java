@@ -110,10 +110,11 @@ class ManifestsTest {
     for (String line : Files.readAllLines(Path.of("slurm.sbatch"))) {
       if (line.startsWith("#SBATCH --")) {
         String[] option = line.substring("#SBATCH --".length()).split("=", 2);
-        options.put(option[0], option[1]);
+        options.put(option[0], option.length == 1 ? "" : option[1]);
       }
     }
     assertEquals("2", options.get("nodes"));
+    assertTrue(options.containsKey("exclusive"), options.toString());
     assertEquals(options.get("gpus-per-node"), options.get("ntasks-per-node"));
     assertTrue(options.get("time").matches("\\d\\d:\\d\\d:\\d\\d"), options.toString());
   }
