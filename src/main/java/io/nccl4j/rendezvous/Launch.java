@@ -102,7 +102,9 @@ public final class Launch {
               .text(variables.firstSet("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"))
               .map(job -> "pmix " + job)
               .orElse("");
-      case MPICH -> hydra.get().map(proxy -> "hydra " + proxy).orElse("");
+      case MPICH ->
+          // Each host has a proxy of its own, so across hosts it does not name the run.
+          placement.onOneHost() ? hydra.get().map(proxy -> "hydra " + proxy).orElse("") : "";
       case SLURM -> Slurm.run(variables);
       case NCCL4J, PLAIN, KUBERNETES, NONE -> "";
     };

@@ -397,11 +397,22 @@ class LaunchTest {
           OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=1461583873 | pmix 1461583873
           OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_MCA_ess_base_jobid=99 | pmix 99
           SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_JOB_ID=12 SLURM_STEP_ID=3 | slurm 12.3
-          PMI_RANK=0 PMI_SIZE=2 | hydra proxy 1
+          PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 | hydra proxy 1
           """)
   void runsAreNamedByTheirLauncher(String variables, String run) {
     Launch launch = Launch.from(environment(variables), () -> Optional.of("proxy 1"));
     assertEquals(run, launch.run());
+  }
+
+  /** Each host has a proxy of its own. */
+  @Test
+  void ranksOfMpichOnTwoHostsAreOfOneRun() {
+    String variables = " PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
+    Launch first =
+        Launch.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
+    Launch second =
+        Launch.from(environment("PMI_RANK=1" + variables), () -> Optional.of("proxy 2"));
+    assertEquals(first.run(), second.run());
   }
 
   @Test

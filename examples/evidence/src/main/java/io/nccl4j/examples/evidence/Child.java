@@ -45,7 +45,7 @@ public final class Child {
   @Option(names = "--rank")
   int rank;
 
-  @Option(names = "--size")
+  @Option(names = "--size", description = "ranks; with --layout LAUNCHED those of this process")
   int size = 1;
 
   @Option(names = "--meet", description = "where the ranks find each other: a folder, or a file")
@@ -54,8 +54,20 @@ public final class Child {
   @Option(names = "--suite", description = "a test class")
   String suite;
 
-  @Option(names = "--topic", description = "a nested class of the suite")
-  String topic;
+  @Option(names = "--topics", split = ",", description = "nested classes of the suite")
+  List<String> topics = List.of();
+
+  @Option(names = "--device")
+  int device;
+
+  @Option(names = "--layout", description = "where the ranks of the bandwidth command are")
+  Bandwidth.Layout layout = Bandwidth.Layout.ONE_PROCESS;
+
+  @Option(names = "--backend", description = "that of the bandwidth command")
+  String backend = "nccl";
+
+  @Option(names = "--page", description = "where charts are written")
+  Path page;
 
   @Option(names = "--binaries")
   Path binaries;
@@ -122,10 +134,11 @@ public final class Child {
       case "cross-check" -> CrossCheck::run;
       case "prediction" -> Prediction::run;
       case "contract" -> ContractSuite::run;
-      case "contract-topic" -> ContractTopic::run;
+      case "contract-topics" -> ContractTopics::run;
       case "interop" -> Interop::run;
       case "bandwidth" -> Bandwidth::run;
       case "peer-bandwidth" -> PeerBandwidth::run;
+      case "sweep" -> SweepCharts::run;
       case "latency" -> CallLatency::run;
       case "nccl-tests" -> NcclTests::run;
       default -> throw new IllegalArgumentException("there is no program " + name);

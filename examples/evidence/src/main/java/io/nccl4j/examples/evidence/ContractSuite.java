@@ -1,6 +1,7 @@
 package io.nccl4j.examples.evidence;
 
 import java.io.IOException;
+import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -8,19 +9,28 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * The library's own contract suite, topic by topic, each in a process of its own: an error that
- * spoils the GPU for a process, a crash or a hang then costs one topic.
+ * The library's own contract suite. All topics share one process, which costs the start of Java,
+ * CUDA and NCCL once. A topic that fails, crashes or hangs ends its process, and the topics after
+ * it go on in a new one: an error that makes the GPU unusable for a process costs one topic.
  */
 final class ContractSuite {
-  /** The class whose nested classes are the topics. */
-  static final String NESTED_IN = "io.nccl4j.contract.ContractSuite";
-
   static final String PASSED = "passed";
   static final String FAILED = "failed";
   static final String SKIPPED = "skipped";
+
+  /** The columns of the table of topics. */
+  static final List<String> COLUMNS =
+      List.of("topic", "result", PASSED, FAILED, SKIPPED, "seconds");
+
+  private static final int RESULT = 1;
+
+  /** What training is made of; the other topics come after these, by their names. */
+  private static final List<String> FIRST_TOPICS =
+      List.of("Collectives", "PointToPoint", "Groups", "Streams", "Buffers", "Graphs", "Lifecycle");
 
   private static final List<String> FEW_TOPICS = List.of("Backends", "Groups", "PointToPoint");
 
@@ -28,16 +38,22 @@ final class ContractSuite {
   private static final List<String> TOPICS_ACROSS_PROCESSES =
       List.of("PointToPoint", "Collectives", "Groups", "PreMulSum", "Split");
 
-  private static final int LONGEST_TOPIC_SECONDS = 60;
-  private static final String LOG = "topic.log";
+  /**
+   * Longer than any test that is well takes, and than the 30 s for which one process waits for the
+   * other to come to the same test.
+   */
+  private static final Duration LONGEST_TEST = Duration.ofSeconds(40);
+
+  private static final Duration FOR_THE_END = Duration.ofSeconds(2);
+  private static final String LOG = "topics.log";
   private static final String CALLED = "called.txt";
 
   private final Child child;
   private final StepRunner runner;
   private final Path work;
   private final List<List<Object>> rows = new ArrayList<>();
-  private final Map<String, Long> counts = new LinkedHashMap<>();
   private final List<String> bad = new ArrayList<>();
+  private int processes;
 
   private ContractSuite(Child child, StepRunner runner, Path work) {
     this.child = child;
@@ -49,109 +65,148 @@ final class ContractSuite {
     Path work = Files.createTempDirectory(child.report.toAbsolutePath().getParent(), "contract");
     try (StepRunner runner = new StepRunner(work, work.resolve(LOG))) {
       ContractSuite suite = new ContractSuite(child, runner, work);
-      for (String topic : suite.chosen()) {
-        suite.add(topic);
+      List<String> left = suite.chosen();
+      while (!left.isEmpty() && suite.hasTime()) {
+        left = suite.run(left);
       }
-      suite.finish();
+      suite.finish(left);
     }
   }
 
   private List<String> chosen() throws ClassNotFoundException {
+    if (!child.topics.isEmpty()) {
+      return child.topics;
+    }
     if (child.meet != null) {
       return child.quick ? TOPICS_ACROSS_PROCESSES.subList(0, 1) : TOPICS_ACROSS_PROCESSES;
     }
-    return child.quick ? FEW_TOPICS : topics();
+    return child.quick ? FEW_TOPICS : topics(child.suite).keySet().stream().toList();
   }
 
-  /** Returns the topics; which there are, the suite knows. */
-  static List<String> topics() throws ClassNotFoundException {
-    List<String> topics = new ArrayList<>();
+  /** Returns the inner classes of a suite, or of what it extends, by their simple names. */
+  static Map<String, Class<?>> topics(String suite) throws ClassNotFoundException {
+    Map<String, Class<?>> all = new TreeMap<>();
     // Not initialised: the suite's fields may want a GPU.
-    Class<?> suite = Class.forName(NESTED_IN, false, ContractSuite.class.getClassLoader());
-    for (Class<?> topic : suite.getDeclaredClasses()) {
-      topics.add(topic.getSimpleName());
+    Class<?> declaring = Class.forName(suite, false, ContractSuite.class.getClassLoader());
+    while (declaring != null) {
+      for (Class<?> nested : declaring.getDeclaredClasses()) {
+        if (!Modifier.isStatic(nested.getModifiers())) {
+          all.put(nested.getSimpleName(), nested);
+        }
+      }
+      declaring = declaring.getSuperclass();
     }
-    topics.sort(String::compareTo);
-    return topics;
+    Map<String, Class<?>> ordered = new LinkedHashMap<>();
+    FIRST_TOPICS.stream()
+        .filter(all::containsKey)
+        .forEach(name -> ordered.put(name, all.get(name)));
+    all.forEach(ordered::putIfAbsent);
+    return ordered;
   }
 
-  private void add(String topic) throws IOException {
-    Outcome outcome = runner.run(step(topic), child.left());
+  /** Runs topics in a process, and returns those that it has not come to. */
+  private List<String> run(List<String> topics) throws IOException {
+    Outcome outcome = runner.run(step(topics));
+    processes++;
     Path log = work.resolve(LOG);
     if (Files.exists(log)) {
       System.out.print(Files.readString(log));
       Files.delete(log);
     }
+    outcome.report().tables().stream()
+        .filter(table -> table.title().equals(ContractTopics.ENDED))
+        .flatMap(table -> table.rows().stream())
+        .forEach(this::add);
+    int ended =
+        Math.toIntExact(rows.stream().filter(row -> topics.contains(row.getFirst())).count());
+    outcome.report().notes().forEach(child::note);
+    child.saveUnfinished(summary());
+    List<String> rest = topics.subList(ended, topics.size());
+    boolean stopped = ended > 0 && rows.getLast().get(RESULT).equals(Outcome.Status.FAILED.label());
+    if (rest.isEmpty() || stopped || !hasTime()) {
+      return rest;
+    }
+    String broken = rest.getFirst();
+    child.note(broken + ": " + outcome.report().summary());
+    add(brokenRow(broken, outcome));
+    if (child.meet != null) {
+      child.note("The topics after " + broken + " are left out: its processes are not together.");
+      return List.of();
+    }
+    return rest.subList(1, rest.size());
+  }
+
+  private boolean hasTime() {
+    return child.left().compareTo(FOR_THE_END) > 0;
+  }
+
+  /** Returns the row of a topic that its process has not survived. */
+  private static List<Object> brokenRow(String topic, Outcome outcome) {
     Map<String, String> facts = outcome.report().facts();
     List<Object> row = new ArrayList<>(List.of(topic, outcome.status().label()));
     for (String count : List.of(PASSED, FAILED, SKIPPED)) {
-      long tests = Long.parseLong(facts.getOrDefault(count, "0"));
-      counts.merge(count, tests, Long::sum);
-      row.add(tests);
+      boolean begun = topic.equals(facts.get(ContractTopics.TOPIC));
+      row.add(begun ? Long.parseLong(facts.getOrDefault(count, "0")) : 0L);
     }
-    row.add(Table.rounded(outcome.seconds(), 1));
-    rows.add(row);
-    if (outcome.status().bad()) {
-      bad.add(topic);
-    }
-    if (outcome.status() == Outcome.Status.CRASHED
-        || outcome.status() == Outcome.Status.TIMED_OUT) {
-      child.note(topic + ": " + outcome.report().summary());
-    }
-    outcome.report().notes().forEach(note -> child.note(topic + ": " + note));
-    child.saveUnfinished(summary() + ", then " + topic);
+    row.add("");
+    return row;
   }
 
-  private Step step(String topic) {
-    List<String> words =
-        new ArrayList<>(
-            Java.command(
-                Child.class.getName(),
-                "-Dio.nccl4j.nccl.library=" + System.getProperty("io.nccl4j.nccl.library"),
-                "-Dio.nccl4j.cudart.library=" + System.getProperty("io.nccl4j.cudart.library"),
-                // The tests keep a list of the native functions that they call.
-                "-Djextract.trace.downcalls=true",
-                "-Dtest.downcalls=" + work.resolve(CALLED),
-                StepRunner.crashFile(work)));
-    Path report = work.resolve(topic + ".json");
-    words.addAll(List.of("contract-topic", "--suite", child.suite, "--topic", topic));
+  private void add(List<Object> row) {
+    rows.add(row);
+    if (Outcome.Status.of((String) row.get(RESULT)).bad()) {
+      bad.add((String) row.getFirst());
+    }
+  }
+
+  private Step step(List<String> topics) {
+    List<String> flags = new ArrayList<>();
+    // The tests keep a list of the native functions that they call.
+    flags.add("-Djextract.trace.downcalls=true");
+    flags.add("-Dtest.downcalls=" + work.resolve(CALLED));
+    List<String> words = Bandwidth.java(child, Child.class.getName(), flags);
+    Path report = work.resolve("topics." + processes + ".json");
+    words.addAll(List.of("contract-topics", "--suite", child.suite));
+    words.addAll(List.of("--topics", String.join(",", topics)));
     words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));
-    words.addAll(List.of("--deadline", "" + LONGEST_TOPIC_SECONDS));
     if (child.meet != null) {
       words.addAll(List.of("--rank", "" + child.rank, "--meet", child.meet.toString()));
     }
-    return Step.of(
-        topic,
-        topic,
-        Duration.ofSeconds(LONGEST_TOPIC_SECONDS),
-        new Step.Command("process", words, Map.of("CLASSPATH", Java.classPath()), report));
+    Step.Command process =
+        new Step.Command("process", words, Map.of("CLASSPATH", Java.classPath()), report);
+    return Step.of("topics", "topics", child.left(), process).withSilence(LONGEST_TEST);
+  }
+
+  private long count(String name) {
+    int column = COLUMNS.indexOf(name);
+    return rows.stream().mapToLong(row -> (long) row.get(column)).sum();
   }
 
   private String summary() {
     return "%d passed, %d failed, %d skipped"
-        .formatted(
-            counts.getOrDefault(PASSED, 0L),
-            counts.getOrDefault(FAILED, 0L),
-            counts.getOrDefault(SKIPPED, 0L));
+        .formatted(count(PASSED), count(FAILED), count(SKIPPED));
   }
 
-  private void finish() throws IOException {
+  private void finish(List<String> left) throws IOException {
     if (Files.exists(work.resolve(CALLED))) {
       child.fact(
           "functionsCalled",
           String.join(" ", new TreeSet<>(Files.readAllLines(work.resolve(CALLED)))));
     }
+    child.fact("processes", "" + processes);
     child.table(
         new Table(
-            "tests of %s by topic, each topic a process".formatted(child.suite),
-            List.of("topic", "result", "passed", "failed", "skipped", "seconds"),
+            "tests of %s by topic; a new process after each that has not passed"
+                .formatted(child.suite),
+            COLUMNS,
             rows));
     if (child.quick) {
       child.note("only these topics of the suite, since the run is a quick one");
     }
-    boolean passed = bad.isEmpty() && counts.getOrDefault(PASSED, 0L) > 0;
+    String late = left.isEmpty() ? "" : "; left out, for lack of time: " + String.join(", ", left);
+    boolean passed = bad.isEmpty() && count(PASSED) > 0;
     child.end(
         passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
-        summary() + (bad.isEmpty() ? "" : "; not passed: " + String.join(", ", bad)));
+        summary() + (bad.isEmpty() ? "" : "; not passed: " + String.join(", ", bad)) + late);
   }
 }

@@ -65,7 +65,7 @@ final class CrossCheck {
     try (Backend backend = Backend.nccl();
         Backend java = Backend.reference(child.size);
         Peers peers = new Peers(child)) {
-      Communicator comm = peers.communicator(backend, config.withDevice(0));
+      Communicator comm = peers.communicator(backend, config.withDevice(child.device));
       int[] devices = IntStream.range(0, child.size).toArray();
       List<Endpoint> reference =
           java.communicators(config, devices).stream().map(Endpoint::new).toList();

@@ -28,6 +28,7 @@ final class DeviceReport {
   static final String NCCL_LIBRARY = "NCCL library";
   static final String CUDART_LIBRARY = "CUDA runtime library";
   static final String STAND_IN = "libraries are";
+  static final String DRIVER = "nvidia-smi driver_version";
 
   /** The function that only the stand-in of the tests has. */
   private static final String STAND_IN_FUNCTION = "nccl4j_standin_name";

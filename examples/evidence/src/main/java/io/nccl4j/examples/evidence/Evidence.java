@@ -1,5 +1,6 @@
 package io.nccl4j.examples.evidence;
 
+import io.nccl4j.rendezvous.Launch;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.PrintStream;
@@ -15,6 +16,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Objects;
+import java.util.stream.Stream;
 import picocli.CommandLine;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -26,15 +28,18 @@ import picocli.CommandLine.Parameters;
     name = "gpu-evidence",
     sortOptions = false,
     usageHelpWidth = 100,
-    customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] [--limit SECONDS] OUT",
+    customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] OUT",
     header = "Shows what nccl4j does on the GPU of this machine.",
     description = {
       "Writes OUT/evidence.json, OUT/evidence.md and, with all output of all programs, OUT/evidence.log.",
-      "OUT is made if it is not there; evidence of an earlier run in it is replaced."
+      "OUT is made if it is not there. A run of all steps replaces the evidence in it; with --steps",
+      "only those steps, if device, number of devices and NCCL are the same."
     },
     footer = {
       "",
       "Each step is a process with a deadline; one that fails, crashes or hangs is reported, and the rest goes on.",
+      "Started by a launcher (mpirun, torchrun --no-python, srun) once for each GPU, also of several hosts, it",
+      "runs device and bandwidth-launched; rank 0 writes OUT. See examples/launch/README.md.",
       "The libraries are found as always (NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY name others).",
       "NCCL_TESTS_DIR names a folder with the programs of nccl-tests, or its checkout, to run beside ours.",
       "Exit status: 0 every step passed or is not possible here, 1 a step failed, 2 bad arguments."
@@ -42,7 +47,10 @@ import picocli.CommandLine.Parameters;
 public final class Evidence {
   private static final int FAILED = 1;
   private static final int BAD_ARGUMENTS = 2;
-  private static final int LIMIT_SECONDS = 470;
+
+  /** What a run may take even where its steps together need less: the rest is for the last ones. */
+  private static final Duration LIMIT = Duration.ofSeconds(470);
+
   private static final int TELLING_NAMES = 4;
 
   @Parameters(index = "0", paramLabel = "OUT", description = "the folder for the results")
@@ -58,14 +66,9 @@ public final class Evidence {
       names = "--steps",
       split = ",",
       paramLabel = "NAME",
-      description = "only these steps (and device, which the others need); default all")
+      description =
+          "only these steps, or groups of them (and device, which the others need); default all")
   List<String> steps = List.of();
-
-  @Option(
-      names = "--limit",
-      paramLabel = "SECONDS",
-      description = "the most that all steps together may take; default ${DEFAULT-VALUE}")
-  int limit = LIMIT_SECONDS;
 
   @Option(
       names = {"-h", "--help"},
@@ -95,6 +98,12 @@ public final class Evidence {
       commandLine.parseArgs(args);
       if (help) {
         commandLine.usage(out);
+        out.println();
+        out.println("Steps, in their order, by groups:");
+        for (String group : Plan.GROUPS) {
+          List<String> steps = Plan.NAMES.stream().filter(name -> name.startsWith(group)).toList();
+          out.printf("  %-12s %s%n", group, String.join(" ", steps));
+        }
         return 0;
       }
       check(commandLine);
@@ -110,14 +119,12 @@ public final class Evidence {
 
   private void check(CommandLine commandLine) {
     for (String step : steps) {
-      if (!Plan.NAMES.contains(step)) {
+      if (!Plan.knows(step)) {
+        List<String> names =
+            Stream.concat(Plan.GROUPS.stream(), Plan.NAMES.stream()).distinct().toList();
         throw new ParameterException(
-            commandLine, "--steps has " + step + "; there are " + String.join(", ", Plan.NAMES));
+            commandLine, "--steps has " + step + "; there are " + String.join(", ", names));
       }
-    }
-    if (limit < 1) {
-      throw new ParameterException(
-          commandLine, "--limit is " + limit + "; it must be 1 second or more");
     }
     if (Files.exists(folder) && !Files.isDirectory(folder)) {
       throw new ParameterException(commandLine, "OUT is " + folder + ", which is no folder");
@@ -125,22 +132,67 @@ public final class Evidence {
   }
 
   private int collect(CommandLine commandLine) throws IOException {
+    Launch launch = launch(commandLine);
+    if (launch.rank() > 0) {
+      return follow(launch);
+    }
     try {
       Files.createDirectories(folder);
     } catch (IOException e) {
       throw new ParameterException(
           commandLine, "OUT is " + folder + ", which cannot be made: " + e, e);
     }
-    for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
-      Files.deleteIfExists(folder.resolve(name));
+    Run.Earlier earlier = Run.Earlier.NONE;
+    if (!steps.isEmpty() || launch.size() > 1) {
+      earlier = earlier();
+    } else {
+      for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
+        Files.deleteIfExists(folder.resolve(name));
+      }
     }
     Path work = Files.createTempDirectory("nccl4j-evidence");
     try (StepRunner runner = new StepRunner(work, folder.resolve("evidence.log"))) {
       extract(work.resolve(Interop.SCRIPT));
-      Run run = runAll(runner, new Plan(work, quick, environment), work);
-      out.println(Page.verdict(run.outcomes()));
-      out.println(folder.resolve("evidence.md"));
-      return run.passed() ? 0 : FAILED;
+      return runAll(runner, new Plan(work, quick, environment), launch, work, earlier);
+    } finally {
+      clear(work);
+    }
+  }
+
+  private Launch launch(CommandLine commandLine) {
+    Launch launch;
+    try {
+      launch = Launch.from(environment);
+    } catch (IllegalArgumentException e) {
+      throw new ParameterException(commandLine, e.getMessage(), e);
+    }
+    if (launch.size() > 1 && !Plan.selects(steps, Plan.LAUNCHED)) {
+      throw new ParameterException(
+          commandLine, "started by a launcher, there is no step but " + Plan.LAUNCHED);
+    }
+    if (launch.size() == 1 && steps.contains(Plan.LAUNCHED)) {
+      throw new ParameterException(
+          commandLine, Plan.LAUNCHED + " is for runs that a launcher starts, such as mpirun");
+    }
+    return launch;
+  }
+
+  private Run.Earlier earlier() throws IOException {
+    Path json = folder.resolve("evidence.json");
+    return Files.exists(json) ? Run.Earlier.read(json) : Run.Earlier.NONE;
+  }
+
+  /** Takes part in what rank 0 writes down. */
+  private int follow(Launch launch) throws IOException {
+    Path work = Files.createTempDirectory("nccl4j-evidence");
+    try (StepRunner runner = new StepRunner(work, work.resolve("evidence.log"))) {
+      Plan plan = new Plan(work, quick, environment);
+      Outcome device = runner.run(plan.first());
+      Outcome outcome = runner.run(plan.launched(Machine.of(device), launch));
+      if (outcome.status() != Outcome.Status.PASSED) {
+        err.println("gpu-evidence: rank " + launch.rank() + ": " + outcome.report().summary());
+      }
+      return outcome.status().bad() ? FAILED : 0;
     } finally {
       clear(work);
     }
@@ -161,33 +213,54 @@ public final class Evidence {
     }
   }
 
-  private Run runAll(StepRunner runner, Plan plan, Path work) throws IOException {
-    long end = System.nanoTime() + Duration.ofSeconds(limit).toNanos();
+  private int runAll(StepRunner runner, Plan plan, Launch launch, Path work, Run.Earlier earlier)
+      throws IOException {
     String date =
-        DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm 'UTC'")
+        DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss 'UTC'")
             .format(Clock.systemUTC().instant().atOffset(ZoneOffset.UTC));
     String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
-    List<Outcome> outcomes = new ArrayList<>();
-    outcomes.add(run(runner, plan.first(), end));
-    Machine machine = Machine.of(outcomes.getFirst());
-    List<Step> rest =
-        plan.rest(machine).stream()
-            .filter(step -> steps.isEmpty() || steps.contains(step.name()))
-            .toList();
-    for (Step step : rest) {
-      outcomes.add(run(runner, step, end));
-      // Written after each step, so that even a machine that dies leaves what there was.
-      write(new Run(date, build, quick, machine, List.copyOf(outcomes)), work);
+    long start = System.nanoTime();
+    Outcome device = run(runner, plan.first());
+    Machine machine = Machine.of(device);
+    Run.Origin origin = new Run.Origin(date, build, Machine.versions(device));
+    List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, origin)));
+    String difference = earlier.difference(new Run(origin, quick, machine, recorded));
+    if (!difference.isEmpty()) {
+      err.println("gpu-evidence: " + difference);
+      return FAILED;
     }
-    Run run = new Run(date, build, quick, machine, List.copyOf(outcomes));
+    List<Step> rest =
+        launch.size() > 1
+            ? List.of(plan.launched(machine, launch))
+            : plan.rest(machine).stream().filter(step -> Plan.selects(steps, step.name())).toList();
+    Duration needed =
+        rest.stream().map(Step::deadline).reduce(plan.first().deadline(), Duration::plus);
+    long end = start + (needed.compareTo(LIMIT) > 0 ? needed : LIMIT).toNanos();
+    out.printf(
+        "steps to come: %d, at most %d s%n",
+        rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
+    Run run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
     write(run, work);
-    return run;
+    Duration later = needed.minus(plan.first().deadline());
+    for (Step step : rest) {
+      // What the steps before have left, but never what those after it need.
+      later = later.minus(step.deadline());
+      Duration allowed = Duration.ofNanos(end - System.nanoTime()).minus(later);
+      recorded.add(new Run.Recorded(run(runner, step.withDeadline(allowed)), origin));
+      run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
+      // Written after each step, so that even a machine that dies leaves what there was.
+      write(run, work);
+    }
+    out.println(Page.verdict(run.outcomes()));
+    out.println(folder.resolve("evidence.md"));
+    boolean failed = recorded.stream().anyMatch(step -> step.outcome().status().bad());
+    return failed ? FAILED : 0;
   }
 
-  private Outcome run(StepRunner runner, Step step, long end) {
-    out.printf("%-24s ", step.name());
+  private Outcome run(StepRunner runner, Step step) {
+    out.printf("%-26s ", step.name());
     out.flush();
-    Outcome outcome = runner.run(step, Duration.ofNanos(end - System.nanoTime()));
+    Outcome outcome = runner.run(step);
     out.printf(
         Locale.ROOT,
         "%s, %.1f s: %s%n",
@@ -201,6 +274,12 @@ public final class Evidence {
     Redaction redaction = redaction(work, run.machine());
     Files.writeString(folder.resolve("evidence.json"), redaction.apply(Json.text(run.tree())));
     Files.writeString(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
+    try (DirectoryStream<Path> charts = Files.newDirectoryStream(work, "*.html")) {
+      for (Path chart : charts) {
+        Path name = Objects.requireNonNull(chart.getFileName());
+        Files.writeString(folder.resolve(name), redaction.apply(Files.readString(chart)));
+      }
+    }
   }
 
   private Redaction redaction(Path work, Machine machine) {

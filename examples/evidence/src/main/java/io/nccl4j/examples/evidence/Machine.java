@@ -1,7 +1,9 @@
 package io.nccl4j.examples.evidence;
 
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
 
 /**
  * What the first step found, as far as the others depend on it.
@@ -24,6 +26,9 @@ record Machine(
     String cudartLibrary) {
   static final Machine NONE = new Machine(false, false, "", 0, "0", "", "");
 
+  private static final List<String> VERSIONS =
+      List.of("CUDA runtime", "CUDA of the driver", DeviceReport.DRIVER, "Java");
+
   static Machine of(Outcome devices) {
     Map<String, String> facts = devices.report().facts();
     return devices.status() == Outcome.Status.PASSED
@@ -36,6 +41,15 @@ record Machine(
             facts.get(DeviceReport.NCCL_LIBRARY),
             facts.get(DeviceReport.CUDART_LIBRARY))
         : NONE;
+  }
+
+  /** Returns the versions of what the first step found, but for NCCL. */
+  static String versions(Outcome devices) {
+    Map<String, String> facts = devices.report().facts();
+    return VERSIONS.stream()
+        .filter(facts::containsKey)
+        .map(name -> name + " " + facts.get(name))
+        .collect(Collectors.joining(", "));
   }
 
   boolean ncclAtLeast(int major, int minor) {

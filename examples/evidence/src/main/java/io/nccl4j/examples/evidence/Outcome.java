@@ -1,5 +1,7 @@
 package io.nccl4j.examples.evidence;
 
+import java.time.Duration;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -31,6 +33,13 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
       return label;
     }
 
+    static Status of(String label) {
+      return Arrays.stream(values())
+          .filter(status -> status.label.equals(label))
+          .findFirst()
+          .orElseThrow(() -> new IllegalArgumentException("there is no status " + label));
+    }
+
     /** Whether it leaves something to look into; that a machine lacks something does not. */
     boolean bad() {
       return this == FAILED || this == CRASHED || this == TIMED_OUT;
@@ -56,6 +65,41 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
     tree.put("notes", report.notes());
     tree.put("output", tails);
     return tree;
+  }
+
+  @SuppressWarnings("unchecked") // The other side of tree().
+  static Outcome of(Map<String, Object> tree) {
+    List<Step.Command> commands =
+        ((List<Map<String, Object>>) tree.get("commands")).stream().map(Outcome::command).toList();
+    Status status = Status.of((String) tree.get("status"));
+    String summary = (String) tree.get("summary");
+    Duration deadline = Duration.ofSeconds((long) tree.get("deadline_seconds"));
+    Step step =
+        new Step(
+            (String) tree.get("name"),
+            (String) tree.get("title"),
+            deadline,
+            null,
+            commands,
+            status == Status.NOT_POSSIBLE ? summary : null);
+    Report report =
+        new Report(
+            status.bad() ? Report.Verdict.FAILED : Report.Verdict.PASSED,
+            summary,
+            (Map<String, String>) tree.get("facts"),
+            ((List<Map<String, Object>>) tree.get("tables")).stream().map(Table::of).toList(),
+            (List<String>) tree.get("notes"));
+    double seconds = ((Number) tree.get("seconds")).doubleValue();
+    return new Outcome(step, status, report, seconds, (Map<String, String>) tree.get("output"));
+  }
+
+  @SuppressWarnings("unchecked") // The other side of tree(Step.Command).
+  private static Step.Command command(Map<String, Object> tree) {
+    return new Step.Command(
+        (String) tree.get("label"),
+        (List<String>) tree.get("words"),
+        (Map<String, String>) tree.get("environment"),
+        null);
   }
 
   private static Map<String, Object> tree(Step.Command command) {

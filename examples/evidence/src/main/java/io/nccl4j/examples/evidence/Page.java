@@ -17,7 +17,7 @@ final class Page {
     Page page = new Page();
     page.head(run);
     page.steps(run.outcomes());
-    run.outcomes().forEach(page::section);
+    run.steps().forEach(step -> page.section(step, run.origin()));
     return page.text.toString();
   }
 
@@ -38,7 +38,10 @@ final class Page {
     }
     line(
         "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
-            .formatted(run.date(), run.build()));
+            .formatted(run.origin().date(), run.origin().build()));
+    if (run.steps().stream().anyMatch(step -> !step.origin().equals(run.origin()))) {
+      line("Steps of earlier runs on such a machine say so.");
+    }
     line(
         "The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay, and `$JAVA` is:");
     line("");
@@ -80,9 +83,16 @@ final class Page {
     return outcomes.stream().filter(outcome -> outcome.status() == status).count();
   }
 
-  private void section(Outcome outcome) {
+  private void section(Run.Recorded step, Run.Origin latest) {
+    Outcome outcome = step.outcome();
     line("## %s".formatted(outcome.step().title()));
     line("");
+    Run.Origin origin = step.origin();
+    if (!origin.equals(latest)) {
+      String versions = origin.versions().equals(latest.versions()) ? "" : "; " + origin.versions();
+      line("Of the run of %s, nccl4j %s%s.".formatted(origin.date(), origin.build(), versions));
+      line("");
+    }
     line(
         "%s, %s s: %s"
             .formatted(

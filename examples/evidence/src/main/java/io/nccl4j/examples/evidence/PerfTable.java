@@ -2,20 +2,21 @@ package io.nccl4j.examples.evidence;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
  * The table that the bandwidth command and the programs of nccl-tests print alike.
  *
  * @param rows one for each size
+ * @param ended why there may be fewer rows than sizes, or an empty text
  */
-record PerfTable(List<Row> rows) {
+record PerfTable(List<Row> rows, String ended) {
   private static final int COLUMNS = 13;
 
   /**
@@ -33,35 +34,51 @@ record PerfTable(List<Row> rows) {
       double inPlaceBusbw,
       long wrong) {}
 
-  /** Runs a program that prints such a table, and reads it. */
+  /** Runs a program that prints such a table, and reads what it has printed within the limit. */
   static PerfTable of(List<String> command, Map<String, String> environment, Duration limit)
       throws IOException, InterruptedException {
-    ProcessBuilder builder = new ProcessBuilder(command);
-    builder.redirectError(ProcessBuilder.Redirect.INHERIT);
-    builder.environment().putAll(environment);
-    Process process = builder.start();
-    CompletableFuture<String> output =
-        CompletableFuture.supplyAsync(
-            () -> {
-              try {
-                return new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-              } catch (IOException e) {
-                return "its output could not be read: " + e;
-              }
-            });
-    if (!process.waitFor(Math.max(1, limit.toMillis()), TimeUnit.MILLISECONDS)) {
-      process.destroyForcibly();
-      throw new IOException("no end within " + limit.toSeconds() + " s: " + command(command));
+    // Not a pipe: processes that the program has started could keep one open.
+    Path output = Files.createTempFile("nccl4j-perf", ".out");
+    try {
+      ProcessBuilder builder =
+          new ProcessBuilder(command)
+              .redirectOutput(output.toFile())
+              .redirectError(ProcessBuilder.Redirect.INHERIT);
+      builder.environment().putAll(environment);
+      Process process = builder.start();
+      boolean late = !process.waitFor(Math.max(1, limit.toMillis()), TimeUnit.MILLISECONDS);
+      if (late) {
+        List<ProcessHandle> below = process.descendants().toList();
+        process.destroyForcibly();
+        below.forEach(ProcessHandle::destroyForcibly);
+        process.waitFor();
+      }
+      String text = Files.readString(output, StandardCharsets.ISO_8859_1);
+      System.out.print(text);
+      String ended = "";
+      if (late) {
+        ended = "no end within " + limit.toSeconds() + " s: " + command(command);
+      } else if (process.exitValue() != 0) {
+        ended =
+            "%s ended with status %d: %s"
+                .formatted(command(command), process.exitValue(), last(text));
+      }
+      return new PerfTable(parse(text), ended);
+    } finally {
+      Files.deleteIfExists(output);
     }
-    String text = output.join();
-    System.out.print(text);
-    PerfTable table = parse(text);
-    if (process.exitValue() != 0 || table.rows().isEmpty()) {
-      throw new IOException(
-          "%s ended with status %d and %d rows: %s"
-              .formatted(command(command), process.exitValue(), table.rows().size(), last(text)));
+  }
+
+  /**
+   * Returns this table if the program has printed all of it.
+   *
+   * @throws IOException if not
+   */
+  PerfTable whole() throws IOException {
+    if (!ended.isEmpty() || rows.isEmpty()) {
+      throw new IOException(ended.isEmpty() ? "no rows" : ended);
     }
-    return table;
+    return this;
   }
 
   private static String command(List<String> words) {
@@ -73,7 +90,7 @@ record PerfTable(List<Row> rows) {
   }
 
   /** Reads the rows of an output; other lines start with a mark or are messages. */
-  static PerfTable parse(String text) {
+  static List<Row> parse(String text) {
     List<Row> rows = new ArrayList<>();
     for (String line : text.lines().map(String::strip).toList()) {
       String[] cells = line.split("\\s+", -1);
@@ -81,7 +98,7 @@ record PerfTable(List<Row> rows) {
         rows.add(row(cells));
       }
     }
-    return new PerfTable(List.copyOf(rows));
+    return List.copyOf(rows);
   }
 
   private static Row row(String[] cells) {

@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -88,26 +89,14 @@ final class StepRunner implements AutoCloseable {
   private enum Ending {
     BY_THEMSELVES,
     AFTER_A_FAILURE,
-    AT_THE_DEADLINE
+    AT_THE_DEADLINE,
+    SILENT
   }
 
-  /**
-   * Runs a step and returns what became of it.
-   *
-   * @param limit the most that it may take, if that is less than its own deadline
-   */
-  Outcome run(Step step, Duration limit) {
+  /** Runs a step and returns what became of it. */
+  Outcome run(Step step) {
     if (step.impossible() != null) {
       return Outcome.notPossible(step, step.impossible());
-    }
-    Duration allowed = limit.compareTo(step.deadline()) < 0 ? limit : step.deadline();
-    if (!allowed.isPositive()) {
-      return new Outcome(
-          step,
-          Outcome.Status.FAILED,
-          Report.of(Report.Verdict.FAILED, "not started: the time for all steps is used up"),
-          0,
-          Map.of());
     }
     long start = System.nanoTime();
     List<Running> running = new ArrayList<>();
@@ -115,8 +104,8 @@ final class StepRunner implements AutoCloseable {
       for (Step.Command command : step.commands()) {
         running.add(start(step, command));
       }
-      Ending ending = await(running, start + allowed.toNanos());
-      return outcome(step, running, ending, allowed, (System.nanoTime() - start) / 1e9);
+      Ending ending = await(step, running, start + step.deadline().toNanos());
+      return outcome(step, running, ending, (System.nanoTime() - start) / 1e9);
     } catch (IOException e) {
       return new Outcome(
           step,
@@ -132,8 +121,12 @@ final class StepRunner implements AutoCloseable {
 
   private Running start(Step step, Step.Command command) throws IOException {
     Path output = work.resolve(step.name() + "." + command.label().replace(' ', '-') + ".out");
+    List<String> words = new ArrayList<>(command.words());
+    if (command.report() != null) {
+      words.addAll(List.of("--deadline", "" + step.deadline().toSeconds()));
+    }
     ProcessBuilder builder =
-        new ProcessBuilder(command.words())
+        new ProcessBuilder(words)
             .redirectErrorStream(true)
             .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
             .redirectOutput(output.toFile());
@@ -143,12 +136,17 @@ final class StepRunner implements AutoCloseable {
     return new Running(command, process, output);
   }
 
-  private static Ending await(List<Running> running, long deadline) {
+  private static Ending await(Step step, List<Running> running, long deadline) throws IOException {
     long grace = Long.MAX_VALUE;
+    Instant start = Instant.now();
     while (running.stream().anyMatch(one -> one.process().isAlive())) {
       long now = System.nanoTime();
       if (now - deadline >= 0) {
         return Ending.AT_THE_DEADLINE;
+      }
+      if (step.silence() != null
+          && silentSince(running, start).plus(step.silence()).isBefore(Instant.now())) {
+        return Ending.SILENT;
       }
       if (grace == Long.MAX_VALUE && running.stream().anyMatch(Running::failed)) {
         grace = now + GRACE.toNanos();
@@ -161,6 +159,19 @@ final class StepRunner implements AutoCloseable {
     return Ending.BY_THEMSELVES;
   }
 
+  /** Returns when a process of a step has last written its report, or else when it was started. */
+  private static Instant silentSince(List<Running> running, Instant start) throws IOException {
+    Instant last = start;
+    for (Running one : running) {
+      Path report = one.command().report();
+      if (report != null && Files.exists(report)) {
+        Instant written = Files.getLastModifiedTime(report).toInstant();
+        last = written.isAfter(last) ? written : last;
+      }
+    }
+    return last;
+  }
+
   private static void pause() {
     try {
       Thread.sleep(20);
@@ -170,8 +181,7 @@ final class StepRunner implements AutoCloseable {
     }
   }
 
-  private Outcome outcome(
-      Step step, List<Running> running, Ending ending, Duration allowed, double seconds)
+  private Outcome outcome(Step step, List<Running> running, Ending ending, double seconds)
       throws IOException {
     Map<String, Long> ends = new LinkedHashMap<>();
     for (Running one : running) {
@@ -190,7 +200,7 @@ final class StepRunner implements AutoCloseable {
     boolean crashed = crashes.values().stream().anyMatch(crash -> !crash.isEmpty());
     Outcome.Status status =
         crashed ? Outcome.Status.CRASHED : status(running, reports, killed, ending);
-    String summary = summary(running, reports, killed, crashes, status, allowed);
+    String summary = summary(step, running, reports, killed, crashes, status, ending);
     Map<String, String> tails = new LinkedHashMap<>();
     for (Running one : running) {
       collect(step, one);
@@ -257,7 +267,7 @@ final class StepRunner implements AutoCloseable {
 
   private static Outcome.Status status(
       List<Running> running, List<Report> reports, List<String> killed, Ending ending) {
-    if (ending == Ending.AT_THE_DEADLINE) {
+    if (ending == Ending.AT_THE_DEADLINE || ending == Ending.SILENT) {
       return Outcome.Status.TIMED_OUT;
     }
     List<Report.Verdict> verdicts = reports.stream().map(Report::verdict).toList();
@@ -274,15 +284,20 @@ final class StepRunner implements AutoCloseable {
   }
 
   private static String summary(
+      Step step,
       List<Running> running,
       List<Report> reports,
       List<String> killed,
       Map<String, String> crashes,
       Outcome.Status status,
-      Duration allowed) {
+      Ending ending) {
     List<String> parts = new ArrayList<>();
     if (status == Outcome.Status.TIMED_OUT) {
-      parts.add("killed after " + allowed.toSeconds() + " s: " + String.join(", ", killed));
+      String after =
+          ending == Ending.SILENT
+              ? step.silence().toSeconds() + " s without progress"
+              : step.deadline().toSeconds() + " s";
+      parts.add("killed after " + after + ": " + String.join(", ", killed));
     }
     for (int i = 0; i < running.size(); i++) {
       Running one = running.get(i);

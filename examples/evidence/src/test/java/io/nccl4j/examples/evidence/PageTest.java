@@ -5,11 +5,14 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 /** The page and the JSON of a run. */
 class PageTest {
@@ -17,6 +20,9 @@ class PageTest {
       new Machine(true, false, "Some GPU", 1, "2.28.9", "/lib/libnccl.so.2", "/lib/libcudart.so");
   private static final Machine STAND_IN =
       new Machine(true, true, "stand-in", 8, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+
+  private static final Run.Origin LATEST =
+      new Run.Origin("2026-11-20 12:00:00 UTC", "1.0, commit abc", "Java 25");
 
   private static Outcome outcome(Outcome.Status status, String summary) {
     Step.Command command =
@@ -36,13 +42,15 @@ class PageTest {
                     List.of("size", "busbw"),
                     List.of(List.of(8L, 0.25), List.of(64L, "a | b")))),
             List.of("a note"));
-    Step step = Step.of("name", "The title", Duration.ofSeconds(9), command);
+    Step step = Step.of("latency", "The title", Duration.ofSeconds(9), command);
     Map<String, String> tails = status.bad() ? Map.of("rank 0", "last words") : Map.of();
     return new Outcome(step, status, report, 1.26, tails);
   }
 
   private static Run run(Machine machine, Outcome... outcomes) {
-    return new Run("2026-11-20 12:00 UTC", "1.0, commit abc", false, machine, List.of(outcomes));
+    List<Run.Recorded> steps =
+        Stream.of(outcomes).map(outcome -> new Run.Recorded(outcome, LATEST)).toList();
+    return new Run(LATEST, false, machine, steps);
   }
 
   private static List<String> lines(Run run) {
@@ -55,7 +63,7 @@ class PageTest {
     assertEquals("# nccl4j evidence: Some GPU, NCCL 2.28.9", lines.getFirst());
     assertTrue(
         lines.contains(
-            "Written by `scripts/gpu-evidence` on 2026-11-20 12:00 UTC, from nccl4j 1.0, commit"
+            "Written by `scripts/gpu-evidence` on 2026-11-20 12:00:00 UTC, from nccl4j 1.0, commit"
                 + " abc. Not edited."));
     assertFalse(Page.of(run(GPU)).contains("stand-in"));
   }
@@ -125,6 +133,43 @@ class PageTest {
                 List.of(List.of(8L, 0.25), List.of(64L, "a | b")))),
         step.get("tables"));
     assertEquals(Map.of("rank 0", "last words"), step.get("output"));
+    assertEquals("1.0, commit abc", step.get("build"));
+    assertEquals("2026-11-20 12:00:00 UTC", step.get("date"));
+    assertEquals("Java 25", step.get("versions"));
+    assertEquals(8L, json.get("devices"));
+  }
+
+  @Test
+  void aStepOfAnEarlierRunSaysSoAfterItIsReadBack(@TempDir Path folder) throws IOException {
+    Path json = folder.resolve("evidence.json");
+    Run first = run(GPU, outcome(Outcome.Status.TIMED_OUT, "killed"));
+    Files.writeString(json, Json.text(first.tree()));
+    Run.Earlier earlier = Run.Earlier.read(json);
+    Run.Origin today = new Run.Origin("2026-11-21 09:00:00 UTC", "1.0, commit def", "Java 26");
+    Run second = new Run(today, false, GPU, List.of());
+    assertEquals("", earlier.difference(second));
+    Run both = second.over(earlier.steps());
+    assertEquals(first.tree().get("steps"), both.tree().get("steps"));
+    List<String> lines = lines(both);
+    assertTrue(lines.contains("Steps of earlier runs on such a machine say so."));
+    assertTrue(
+        lines.contains("Of the run of 2026-11-20 12:00:00 UTC, nccl4j 1.0, commit abc; Java 25."));
+    assertTrue(lines.contains("| The title | **TIMED OUT** | 1.3 | killed |"));
+  }
+
+  @Test
+  void runsOfOtherMachinesAreNotOnOnePage(@TempDir Path folder) throws IOException {
+    Path json = folder.resolve("evidence.json");
+    Files.writeString(json, Json.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
+    Run.Earlier earlier = Run.Earlier.read(json);
+    assertEquals(
+        "OUT has steps of a run where stand_in is false, here it is true; name another folder",
+        earlier.difference(run(STAND_IN)));
+    Machine newer =
+        new Machine(true, false, "Some GPU", 1, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+    assertEquals(
+        "OUT has steps of a run where nccl is 2.28.9, here it is 2.30.7; name another folder",
+        earlier.difference(run(newer)));
   }
 
   @Test

@@ -26,43 +26,50 @@ class PerfTableTest {
   void aRowHasSizeTimesBandwidthsAndWrongElements() {
     assertEquals(
         List.of(new PerfTable.Row(1 << 20, 23.52, 44.59, 40.0, 20.1, 52.17, 41.0, 2)),
-        PerfTable.parse(HEAD + ROW + "# Out of bounds values : 2 FAILED\n").rows());
+        PerfTable.parse(HEAD + ROW + "# Out of bounds values : 2 FAILED\n"));
   }
 
   @Test
   void aFormThatThereIsNotHasNoNumbers() {
-    PerfTable.Row row = PerfTable.parse(NO_IN_PLACE).rows().getFirst();
+    PerfTable.Row row = PerfTable.parse(NO_IN_PLACE).getFirst();
     assertTrue(Double.isNaN(row.inPlaceTime()));
     assertEquals(2.5, row.time());
     assertEquals(0, row.wrong());
   }
 
-  @Test
-  void aProgramThatFailsIsNamedWithItsLastLine() {
-    IOException failure =
-        assertThrows(
-            IOException.class,
-            () ->
-                PerfTable.of(shell("echo out of memory; exit 1"), Map.of(), Duration.ofMinutes(1)));
-    assertTrue(failure.getMessage().contains("status 1 and 0 rows: out of memory"));
+  private static PerfTable of(String script, Duration limit)
+      throws IOException, InterruptedException {
+    return PerfTable.of(List.of("sh", "-c", script), Map.of(), limit);
   }
 
   @Test
-  void aProgramThatHangsIsKilled() {
-    IOException failure =
-        assertThrows(
-            IOException.class,
-            () -> PerfTable.of(shell("exec sleep 300"), Map.of(), Duration.ofSeconds(1)));
-    assertTrue(failure.getMessage().startsWith("no end within 1 s: sh"), failure.getMessage());
+  void aProgramThatFailsIsNamedWithItsLastLine() throws IOException, InterruptedException {
+    PerfTable table = of("echo out of memory; exit 1", Duration.ofMinutes(1));
+    String message = assertThrows(IOException.class, table::whole).getMessage();
+    assertTrue(message.endsWith("ended with status 1: out of memory"), message);
+  }
+
+  @Test
+  void aProgramThatHangsIsKilledAndItsRowsAreKept() throws IOException, InterruptedException {
+    long start = System.nanoTime();
+    // What it has started keeps its output open.
+    PerfTable table = of("echo '" + ROW + "'; sleep 300 & wait", Duration.ofSeconds(2));
+    assertTrue(System.nanoTime() - start < Duration.ofSeconds(40).toNanos());
+    assertEquals(List.of(1L << 20), table.rows().stream().map(PerfTable.Row::size).toList());
+    assertTrue(table.ended().startsWith("no end within 2 s: sh"), table.ended());
+    assertThrows(IOException.class, table::whole);
+  }
+
+  @Test
+  void aTableWithoutRowsIsNotWhole() throws IOException, InterruptedException {
+    PerfTable table = of("true", Duration.ofMinutes(1));
+    assertEquals("", table.ended());
+    assertEquals("no rows", assertThrows(IOException.class, table::whole).getMessage());
   }
 
   @Test
   void theMedianOfAnEvenNumberIsBetweenTheMiddleTwo() {
     assertEquals(2, NcclTests.median(new double[] {3, 1, 2}));
     assertEquals(2.5, NcclTests.median(new double[] {4, 1, 2, 3}));
-  }
-
-  private static List<String> shell(String script) {
-    return List.of("sh", "-c", script);
   }
 }

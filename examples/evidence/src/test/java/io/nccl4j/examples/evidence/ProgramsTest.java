@@ -24,6 +24,8 @@ import org.junit.jupiter.api.io.TempDir;
  * process to have alone.
  */
 class ProgramsTest {
+  private static final String REFERENCE_SUITE = "io.nccl4j.contract.ReferenceContractTest";
+
   @TempDir Path folder;
 
   @BeforeAll
@@ -44,16 +46,16 @@ class ProgramsTest {
                 "-Dio.nccl4j.nccl.library=" + StandIn.NCCL,
                 "-Dio.nccl4j.cudart.library=" + StandIn.CUDART));
     words.addAll(List.of(arguments));
-    words.addAll(List.of("--report", report.toString(), "--deadline", "60"));
+    words.addAll(List.of("--report", report.toString()));
     Map<String, String> environment = new HashMap<>(variables);
-    environment.put("CLASSPATH", Java.classPath());
+    environment.putIfAbsent("CLASSPATH", Java.classPath());
     return run(new Step.Command("process", words, environment, report));
   }
 
   private Outcome run(Step.Command... commands) {
     try (StepRunner runner = new StepRunner(folder, folder.resolve("log"))) {
       Duration deadline = Duration.ofSeconds(60);
-      return runner.run(Step.of("step", "A step", deadline, commands), deadline);
+      return runner.run(Step.of("step", "A step", deadline, commands));
     }
   }
 
@@ -127,16 +129,190 @@ class ProgramsTest {
     assertEquals(0L, row.get(3), row.toString());
   }
 
+  /** A bundle has the suite in a jar. */
+  private static String withSuite() {
+    String suite = StandIn.ROOT.resolve("target/test-classes").toString();
+    return Java.classPath() + File.pathSeparator + suite;
+  }
+
+  @Test
+  void allTopicsOfTheContractShareAProcess() {
+    Map<String, String> suite = Map.of("CLASSPATH", withSuite());
+    Outcome outcome = run(suite, "contract", "--suite", REFERENCE_SUITE, "--quick", "--size", "2");
+    assertPassed(outcome);
+    assertEquals("1", outcome.report().facts().get("processes"));
+    Table table = outcome.report().tables().getFirst();
+    assertEquals(
+        List.of("Backends", "Groups", "PointToPoint"),
+        table.rows().stream().map(List::getFirst).toList());
+    for (List<Object> row : table.rows()) {
+      assertEquals("passed", row.get(1), row.toString());
+      assertTrue((long) row.get(2) > 0, row.toString());
+    }
+  }
+
+  /** Its first topic kills its process, its second one fails, its third one is well. */
+  @Test
+  void aTopicThatBreaksItsProcessCostsNoOther() {
+    Outcome outcome =
+        run(
+            Map.of(),
+            "contract",
+            "--suite",
+            BrokenSuite.class.getName(),
+            "--topics",
+            "Collectives,Groups,PointToPoint");
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertEquals("3", outcome.report().facts().get("processes"));
+    assertEquals(
+        List.of(
+            List.of("Collectives", "CRASHED", 1L, 0L, 0L),
+            List.of("Groups", "FAILED", 1L, 1L, 0L),
+            List.of("PointToPoint", "passed", 1L, 0L, 0L)),
+        outcome.report().tables().getFirst().rows().stream()
+            .map(row -> row.subList(0, 5))
+            .toList());
+    assertEquals(
+        "3 passed, 1 failed, 0 skipped; not passed: Collectives, Groups",
+        outcome.report().summary());
+  }
+
+  /** Two ranks of the reference, in one process, in one for each, and as a launcher has them. */
+  @Test
+  void theBandwidthHasATableForEachCollective() {
+    for (String layout : List.of("ONE_PROCESS", "PROCESSES")) {
+      assertBandwidth(
+          run(
+              Map.of(),
+              "bandwidth",
+              "--quick",
+              "--backend",
+              "reference",
+              "--size",
+              "2",
+              "--layout",
+              layout));
+    }
+    Outcome outcome = run(launched(0), launched(1));
+    assertBandwidth(outcome);
+    assertEquals(1, outcome.report().notes().stream().filter(n -> n.contains("each GPU")).count());
+  }
+
+  private static void assertBandwidth(Outcome outcome) {
+    assertPassed(outcome);
+    assertEquals(2, outcome.report().tables().size());
+    for (Table table : outcome.report().tables()) {
+      assertEquals("busbw", table.columns().get(3));
+      assertEquals(
+          List.of(8L, 64L, 512L, 4096L), table.rows().stream().map(List::getFirst).toList());
+      // Two decimals of GB/s: little data on a busy machine rounds to none.
+      assertTrue(((Number) table.rows().getLast().get(3)).doubleValue() >= 0, table.toString());
+    }
+    assertTrue(
+        outcome
+            .report()
+            .summary()
+            .matches("(all_reduce has up to [0-9.]+ GB/s .*; )?0 wrong elements"),
+        outcome.report().summary());
+  }
+
+  private Step.Command launched(int rank) {
+    Path report = folder.resolve("report" + rank + ".json");
+    List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
+    words.addAll(List.of("bandwidth", "--quick", "--backend", "reference", "--layout", "LAUNCHED"));
+    words.addAll(List.of("--rank", "" + rank, "--report", report.toString()));
+    Map<String, String> environment =
+        Map.of(
+            "CLASSPATH",
+            Java.classPath(),
+            "RANK",
+            "" + rank,
+            "WORLD_SIZE",
+            "2",
+            "LOCAL_RANK",
+            "" + rank,
+            "NCCL4J_RENDEZVOUS",
+            "file:" + folder.resolve("meet"),
+            "NCCL4J_RUN_ID",
+            "run evidence");
+    return new Step.Command("rank " + rank, words, environment, report);
+  }
+
+  @Test
+  void ncclTestsAreRunBesideOurs() throws IOException {
+    Path programs = Files.createDirectory(folder.resolve("tests"));
+    for (String collective : List.of("all_reduce", "all_gather", "reduce_scatter", "alltoall")) {
+      Path program = programs.resolve(collective + "_perf");
+      Files.writeString(
+          program,
+          "#!/bin/sh\nexec '%s' -cp '%s' io.nccl4j.examples.perf.Perf %s --backend reference \"$@\"\n"
+              .formatted(
+                  Path.of(System.getProperty("java.home"), "bin", "java"),
+                  Java.classPath(),
+                  collective));
+      assertTrue(program.toFile().setExecutable(true));
+    }
+    String[] arguments = {
+      "nccl-tests", "--quick", "--backend", "reference", "--size", "2", "--binaries", "" + programs
+    };
+    Outcome outcome = run(Map.of(), arguments);
+    assertPassed(outcome);
+    assertEquals(1, outcome.report().tables().size());
+    assertEquals(
+        List.of(8L, 64L, 512L, 4096L),
+        outcome.report().tables().getFirst().rows().stream().map(List::getFirst).toList());
+  }
+
+  @Test
+  void ncclTestsInProcessesNeedMpi() throws IOException {
+    Path program = Files.writeString(folder.resolve("all_reduce_perf"), "#!/bin/sh\n");
+    assertTrue(program.toFile().setExecutable(true));
+    Outcome outcome =
+        run(
+            Map.of(),
+            "nccl-tests",
+            "--quick",
+            "--size",
+            "2",
+            "--layout",
+            "PROCESSES",
+            "--binaries",
+            "" + folder);
+    assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
+    assertEquals(
+        "all_reduce_perf is built without MPI; build nccl-tests with MPI=1",
+        outcome.report().summary());
+  }
+
+  @Test
+  void theSweepHasATimeForEachChoiceAndAPage() {
+    Path page = folder.resolve("sweep.html");
+    Outcome outcome =
+        run(
+            Map.of("NCCL4J_STANDIN_DEVICES", "2"),
+            "sweep",
+            "--quick",
+            "--size",
+            "2",
+            "--page",
+            page.toString());
+    assertPassed(outcome);
+    Table table = outcome.report().tables().getFirst();
+    assertEquals(
+        List.of("size", "best", "auto costs, %", "auto", "Ring Simple", "Ring LL128", "Ring LL"),
+        table.columns());
+    assertEquals(4, table.rows().size());
+    assertTrue(((Number) table.rows().getFirst().get(3)).doubleValue() > 0, table.toString());
+    assertTrue(Files.exists(page));
+  }
+
   private Step.Command contractRank(int rank) {
     Path report = folder.resolve("report" + rank + ".json");
     List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
-    words.addAll(List.of("contract", "--suite", "io.nccl4j.contract.ReferenceContractTest"));
-    words.addAll(List.of("--rank", "" + rank, "--size", "2", "--quick", "--deadline", "60"));
+    words.addAll(List.of("contract", "--suite", REFERENCE_SUITE));
+    words.addAll(List.of("--rank", "" + rank, "--size", "2", "--quick"));
     words.addAll(List.of("--meet", folder.resolve("meet").toString(), "--report", "" + report));
-    // A bundle has the suite in a jar.
-    String suite = StandIn.ROOT.resolve("target/test-classes").toString();
-    String classPath = Java.classPath() + File.pathSeparator + suite;
-    return new Step.Command("rank " + rank, words, Map.of("CLASSPATH", classPath), report);
+    return new Step.Command("rank " + rank, words, Map.of("CLASSPATH", withSuite()), report);
   }
 
   @Test

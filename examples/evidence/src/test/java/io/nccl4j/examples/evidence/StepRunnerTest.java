@@ -39,7 +39,7 @@ class StepRunnerTest {
   }
 
   private Outcome run(Duration deadline, Step.Command... commands) {
-    return runner.run(Step.of("step", "A step", deadline, commands), LONG);
+    return runner.run(Step.of("step", "A step", deadline, commands));
   }
 
   /** Whether a process runs; one that was killed may wait for ever for somebody to bury it. */
@@ -211,26 +211,35 @@ class StepRunnerTest {
 
   @Test
   void aStepThatCannotBeHereIsNotRunAndNotPassed() {
-    Outcome outcome = runner.run(Step.notPossible("step", "A step", "no GPU"), LONG);
+    Outcome outcome = runner.run(Step.notPossible("step", "A step", "no GPU"));
     assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
     assertEquals("no GPU", outcome.report().summary());
     assertFalse(outcome.status().bad());
   }
 
   @Test
-  void noStepIsStartedWhenTheTimeForAllIsUsedUp() {
-    Path trace = folder.resolve("trace");
-    Step step = Step.of("step", "A step", LONG, shell("process", "touch " + trace));
-    Outcome outcome = runner.run(step, Duration.ZERO);
-    assertEquals(Outcome.Status.FAILED, outcome.status());
-    assertFalse(Files.exists(trace));
+  void aStepWithoutProgressIsKilledBeforeItsDeadline() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report.of(Report.Verdict.UNFINISHED, "1 of 9").write(folder.resolve("written.json"));
+    // Three reports, a second apart, then none.
+    String script =
+        "for i in 1 2 3; do sleep 1; cp " + folder + "/written.json " + file + "; done; sleep 300";
+    Step.Command ours = new Step.Command("process", List.of("sh", "-c", script), Map.of(), file);
+    Step step = Step.of("step", "A step", LONG, ours).withSilence(Duration.ofSeconds(2));
+    Outcome outcome = runner.run(step);
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertEquals("killed after 2 s without progress: process; 1 of 9", outcome.report().summary());
+    assertTrue(outcome.seconds() > 4 && outcome.seconds() < 40, outcome.seconds() + " s");
   }
 
   @Test
-  void theTimeForAllStepsCutsOneOffToo() {
-    Step step = Step.of("step", "A step", LONG, shell("process", "sleep 300"));
-    Outcome outcome = runner.run(step, Duration.ofSeconds(1));
-    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
-    assertTrue(outcome.seconds() < 30);
+  void aProcessOfOursGetsTheDeadlineOfItsStep() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report.of(Report.Verdict.PASSED, "fine").write(file);
+    String script = "echo \"$@\" > " + folder + "/arguments";
+    List<String> words = List.of("sh", "-c", script, "sh");
+    Step.Command ours = new Step.Command("process", words, Map.of(), file);
+    runner.run(Step.of("step", "A step", LONG, ours).withDeadline(Duration.ofSeconds(17)));
+    assertEquals("--deadline 17\n", Files.readString(folder.resolve("arguments")));
   }
 }

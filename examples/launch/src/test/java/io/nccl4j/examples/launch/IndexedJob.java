@@ -12,7 +12,11 @@ import org.snakeyaml.engine.v2.api.LoadSettings;
 /** The manifest of an indexed job, as Kubernetes reads it: a service and a job. */
 record IndexedJob(Map<?, ?> service, Map<?, ?> job) {
   static IndexedJob read() throws IOException {
-    String text = Files.readString(Path.of("kubernetes-indexed-job.yaml"));
+    return read(Path.of("kubernetes-indexed-job.yaml"));
+  }
+
+  static IndexedJob read(Path file) throws IOException {
+    String text = Files.readString(file);
     Map<Object, Map<?, ?>> kinds = new HashMap<>();
     for (Object each : new Load(LoadSettings.builder().build()).loadAllFromString(text)) {
       Map<?, ?> document = (Map<?, ?>) each;

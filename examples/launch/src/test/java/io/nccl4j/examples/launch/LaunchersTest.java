@@ -208,6 +208,97 @@ class LaunchersTest {
     assertEquals(ranks(size, "Kubernetes, id from rank 0 at 127.0.0.1"), withoutPort(lines(pods)));
   }
 
+  /** Returns the commands of README.md for two hosts that have a word. */
+  private static List<String> recipe(String word) throws IOException {
+    String page = Files.readString(HERE.resolve("README.md"));
+    List<String> lines =
+        page.substring(page.indexOf("## Two hosts"))
+            .lines()
+            .filter(line -> line.startsWith("    $ "))
+            .map(line -> line.substring("    $ ".length()))
+            .toList();
+    List<String> found = lines.stream().filter(line -> line.startsWith(word)).toList();
+    assertEquals(2, found.size(), lines.toString());
+    assertTrue(found.getLast().endsWith("nccl4j/scripts/gpu-evidence OUT"), found.getLast());
+    String exported =
+        "export NCCL4J_SECRET=$(openssl rand -hex 32) MASTER_ADDR=node1 MASTER_PORT=29500";
+    assertEquals(2, lines.stream().filter(exported::equals).count());
+    return found;
+  }
+
+  /** Returns the first of them with its two hosts, GPUs and sizes as one machine has them. */
+  private static String onOneHost(String word, String hosts, String here) throws IOException {
+    String sizes = "nccl4j/scripts/all-reduce-perf -b 8 -e 8G -f 2";
+    String command = recipe(word).getFirst();
+    assertTrue(command.contains(hosts) && command.endsWith(sizes), command);
+    String perf = "all_reduce --backend reference -b 8 -e 64 -f 8 -n 2 -w 0";
+    String java =
+        String.join(
+            " ",
+            Started.java(Perf.class, perf.split(" ", -1)).stream()
+                .map(argument -> "'" + argument + "'")
+                .toList());
+    return command.replace(hosts, here).replace(sizes, java);
+  }
+
+  private static void assertMeasured(List<String> lines) {
+    assertEquals(4, lines.stream().filter(line -> line.matches("# +Rank +\\d+ .*")).count());
+    assertTrue(lines.contains("# Out of bounds values : 0 OK"), lines.toString());
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "mpirun , '--host node1:8,node2:8', --host localhost:4",
+    "mpirun.mpich , '-hosts node1,node2 -ppn 8 -n 16', -hosts localhost -ppn 4 -n 4"
+  })
+  void theRecipeForTwoHostsRunsOnOne(String launcher, String hosts, String here)
+      throws IOException, InterruptedException {
+    String program = launcher.equals("mpirun") ? Programs.openMpi() : Programs.mpich();
+    String command = onOneHost(launcher + " ", hosts, here).replaceFirst(launcher, program);
+    Map<String, String> environment = new HashMap<>(OPEN_MPI);
+    environment.put("NCCL4J_SECRET", SECRET);
+    environment.put("MASTER_ADDR", "127.0.0.1");
+    environment.put("MASTER_PORT", "" + freePort());
+    assertMeasured(Started.with(environment, List.of("bash", "-c", command)).lines());
+  }
+
+  @Test
+  void theRecipeForTwoAgentsRunsOnOneHost() throws IOException, InterruptedException {
+    String place = "localhost:" + freePort();
+    String command =
+        onOneHost("torchrun ", "--nproc-per-node 8", "--nproc-per-node 2")
+            .replace("node1:29500", place)
+            .replaceFirst("torchrun", Programs.torchrun());
+    List<Started> agents = new ArrayList<>();
+    for (int agent = 0; agent < 2; agent++) {
+      agents.add(Started.with(Map.of(), List.of("bash", "-c", command)));
+    }
+    assertMeasured(lines(agents));
+  }
+
+  /** The manifest's own command, but for its backend, and its sizes, which are too large here. */
+  @Test
+  void podsMeasureTheBandwidthOfAllTheirRanks() throws Exception {
+    IndexedJob job = IndexedJob.read();
+    assertEquals(List.of("/opt/nccl4j/scripts/all-reduce-perf"), job.container("command"));
+    List<String> arguments = new ArrayList<>(List.of("all_reduce", "--backend", "reference"));
+    ((List<?>) job.container("args")).forEach(argument -> arguments.add((String) argument));
+    arguments.set(arguments.indexOf("8G"), "16");
+    arguments.addAll(List.of("-n", "1", "-w", "0"));
+    Map<String, String> manifest = new HashMap<>(job.environment(SECRET));
+    manifest.put("MASTER_ADDR", "127.0.0.1");
+    manifest.put("MASTER_PORT", "" + freePort());
+    List<Started> pods = new ArrayList<>();
+    for (int index = 0; index < 2; index++) {
+      manifest.put("JOB_COMPLETION_INDEX", "" + index);
+      pods.add(Started.with(manifest, Started.java(Perf.class, arguments.toArray(String[]::new))));
+    }
+    List<String> lines = lines(pods);
+    assertEquals(16, lines.stream().filter(line -> line.matches("# +Rank +\\d+ .*")).count());
+    assertEquals(2, lines.stream().filter(line -> line.matches(" +\\d+ +\\d+ +float .*")).count());
+    assertTrue(lines.contains("# Out of bounds values : 0 OK"), lines.toString());
+  }
+
   private static Stream<List<String>> launchers() {
     return Stream.of(
         List.of("openMpi", "-n", "2"),

@@ -1,6 +1,7 @@
 package io.nccl4j.examples.launch;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.rendezvous.Launch;
@@ -12,11 +13,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** What the files of this example say, read as those read them who they are for. */
 class ManifestsTest {
+  @TempDir Path folder;
+
   @Test
   void anIndexedJobStartsAllRanksAtOnce() throws IOException {
     IndexedJob manifest = IndexedJob.read();
@@ -28,7 +32,51 @@ class ManifestsTest {
     assertEquals(0, IndexedJob.at(manifest.job(), "spec", "backoffLimit"));
     assertEquals(
         "Never", IndexedJob.at(manifest.job(), "spec", "template", "spec", "restartPolicy"));
-    assertEquals(Map.of("nvidia.com/gpu", 1), manifest.container("resources", "limits"));
+  }
+
+  @Test
+  void aPodHasAllGpusOfANodeAndARankForEach() throws IOException {
+    IndexedJob manifest = IndexedJob.read();
+    assertEquals(Map.of("nvidia.com/gpu", 8), manifest.container("resources", "limits"));
+    List<?> arguments = (List<?>) manifest.container("args");
+    assertEquals("8", arguments.get(arguments.indexOf("-g") + 1));
+  }
+
+  @Test
+  void aPodHasSharedMemoryForItsRanks() throws IOException {
+    IndexedJob manifest = IndexedJob.read();
+    assertEquals(
+        List.of(Map.of("name", "shm", "mountPath", "/dev/shm")),
+        manifest.container("volumeMounts"));
+    Object volume = IndexedJob.at(manifest.job(), "spec", "template", "spec", "volumes", 0);
+    assertEquals(
+        Map.of("name", "shm", "emptyDir", Map.of("medium", "Memory", "sizeLimit", "8Gi")), volume);
+  }
+
+  /** What README.md pipes into kubectl. */
+  @Test
+  void theEvidenceIsAnotherCommandOfTheSameManifest() throws IOException, InterruptedException {
+    Path copy = folder.resolve("evidence.yaml");
+    String sed =
+        Files.readString(Path.of("README.md"))
+            .lines()
+            .map(String::strip)
+            .filter(line -> line.startsWith("$ sed ") && line.endsWith(" | kubectl apply -f -"))
+            .map(line -> line.substring(2, line.indexOf(" | kubectl")))
+            .findFirst()
+            .orElseThrow()
+            .replace("nccl4j/launch/", "");
+    Started made = Started.with(Map.of(), List.of("bash", "-c", sed + " > \"$0\"", "" + copy));
+    assertEquals(0, made.status(), made::toString);
+    IndexedJob evidence = IndexedJob.read(copy);
+    assertEquals(
+        List.of(
+            "sh",
+            "-c",
+            "/opt/nccl4j/scripts/gpu-evidence /tmp/out; s=$?; cat /tmp/out/evidence.*; exit $s"),
+        evidence.container("command"));
+    assertNull(evidence.container("args"));
+    assertEquals(IndexedJob.read().environment("secret"), evidence.environment("secret"));
   }
 
   @Test
@@ -49,10 +97,10 @@ class ManifestsTest {
   void everyPodKnowsItsRankFromItsVariables() throws IOException {
     Map<String, String> variables =
         new HashMap<>(IndexedJob.read().environment("0123456789abcdef"));
-    variables.put("JOB_COMPLETION_INDEX", "3");
+    variables.put("JOB_COMPLETION_INDEX", "1");
     Launch launch = Launch.from(variables);
     assertEquals(Launcher.KUBERNETES, launch.launcher());
-    assertEquals(List.of(3, 4), List.of(launch.rank(), launch.size()));
+    assertEquals(List.of(1, 2), List.of(launch.rank(), launch.size()));
     assertEquals("rank 0 at nccl4j-0.nccl4j:29500", launch.idSource());
   }
 
@@ -62,10 +110,11 @@ class ManifestsTest {
     for (String line : Files.readAllLines(Path.of("slurm.sbatch"))) {
       if (line.startsWith("#SBATCH --")) {
         String[] option = line.substring("#SBATCH --".length()).split("=", 2);
-        options.put(option[0], option[1]);
+        options.put(option[0], option.length == 1 ? "" : option[1]);
       }
     }
     assertEquals("2", options.get("nodes"));
+    assertTrue(options.containsKey("exclusive"), options.toString());
     assertEquals(options.get("gpus-per-node"), options.get("ntasks-per-node"));
     assertTrue(options.get("time").matches("\\d\\d:\\d\\d:\\d\\d"), options.toString());
   }

@@ -17,24 +17,36 @@ import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 /**
- * One topic of the library's own contract suite, as its tests run it. After each test the report is
- * written, so that a crash or a hang leaves what went before and what it was in.
+ * Topics of the library's own contract suite, one after the other, as its tests run them. Ends
+ * after the first topic that has failed, since a failure may leave the GPU, or NCCL, unusable for
+ * the process. The report is written before each test, so that a crash or a hang leaves what went
+ * before and what it was in.
  */
-final class ContractTopic implements TestExecutionListener {
+final class ContractTopics implements TestExecutionListener {
+  /** A table of the topics that have ended. */
+  static final String ENDED = "topics that have ended";
+
+  /** A fact: the topic that is being run. */
+  static final String TOPIC = "topic";
+
   private static final int MOST_NOTES = 40;
 
   private final Child child;
+  private final Map<String, Class<?>> nested;
+  private final List<List<Object>> ended = new ArrayList<>();
   private final List<String> failures = new ArrayList<>();
   private final Map<String, Integer> skips = new LinkedHashMap<>();
   private String running = "nothing yet";
-  private int passed;
-  private int skipped;
+  private long passed;
+  private long failed;
+  private long skipped;
 
-  private ContractTopic(Child child) {
+  private ContractTopics(Child child, Map<String, Class<?>> nested) {
     this.child = child;
+    this.nested = nested;
   }
 
-  static void run(Child child) {
+  static void run(Child child) throws IOException, ClassNotFoundException {
     System.setProperty("test.ranks", "" + child.size);
     if (child.meet != null) {
       System.setProperty("test.process.rank", "" + child.rank);
@@ -42,16 +54,38 @@ final class ContractTopic implements TestExecutionListener {
       // Any number will do that all processes of the step have in common.
       System.setProperty("test.seed", "" + Integer.toUnsignedLong(child.meet.hashCode()));
     }
+    Launcher launcher = LauncherFactory.create();
+    ContractTopics topics = new ContractTopics(child, ContractSuite.topics(child.suite));
+    for (String topic : child.topics) {
+      if (topics.failures.isEmpty()) {
+        topics.run(launcher, topic);
+      }
+    }
+    topics.finish();
+  }
+
+  private void run(Launcher launcher, String topic) throws IOException, ClassNotFoundException {
+    passed = 0;
+    failed = 0;
+    skipped = 0;
+    child.fact(TOPIC, topic);
     LauncherDiscoveryRequest request =
         LauncherDiscoveryRequestBuilder.request()
             .selectors(
                 DiscoverySelectors.selectNestedClass(
-                    List.of(child.suite), ContractSuite.NESTED_IN + "$" + child.topic))
+                    List.of(Class.forName(child.suite)), nested.get(topic)))
             .build();
-    Launcher launcher = LauncherFactory.create();
-    ContractTopic suite = new ContractTopic(child);
-    launcher.execute(request, suite);
-    suite.finish();
+    long start = System.nanoTime();
+    launcher.execute(request, this);
+    double seconds = Table.rounded((System.nanoTime() - start) / 1e9, 1);
+    String result =
+        failed > 0
+            ? Outcome.Status.FAILED.label()
+            // A topic of which nothing was run has not passed.
+            : passed > 0 ? Outcome.Status.PASSED.label() : Outcome.Status.NOT_POSSIBLE.label();
+    ended.add(List.of(topic, result, passed, failed, skipped, seconds));
+    child.table(new Table(ENDED, ContractSuite.COLUMNS, List.copyOf(ended)));
+    child.saveUnfinished("ended after " + topic);
   }
 
   @Override
@@ -73,6 +107,7 @@ final class ContractTopic implements TestExecutionListener {
     switch (result.getStatus()) {
       case ABORTED -> skip(cause == null ? "no reason given" : cause.getMessage());
       case FAILED -> {
+        failed++;
         failures.add(name(test) + ": " + cause);
         System.out.println("FAILED " + name(test));
         if (cause != null) {
@@ -102,36 +137,21 @@ final class ContractTopic implements TestExecutionListener {
   }
 
   private void save() {
+    child.fact(ContractSuite.PASSED, "" + passed);
+    child.fact(ContractSuite.FAILED, "" + failed);
+    child.fact(ContractSuite.SKIPPED, "" + skipped);
     try {
-      facts();
-      child.saveUnfinished(counted() + "; ended while in " + running);
+      child.saveUnfinished("ended while in " + running);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
-  private String counted() {
-    return "%d passed, %d failed, %d skipped".formatted(passed, failures.size(), skipped);
-  }
-
   private void finish() {
-    facts();
     failures.stream().limit(MOST_NOTES).forEach(failure -> child.note("FAILED " + failure));
     skips.forEach((reason, count) -> child.note("skipped " + count + ": " + reason));
-    child.end(verdict(), counted());
-  }
-
-  /** A topic of which nothing was run has not passed. */
-  private Report.Verdict verdict() {
-    if (!failures.isEmpty()) {
-      return Report.Verdict.FAILED;
-    }
-    return passed > 0 ? Report.Verdict.PASSED : Report.Verdict.NOT_POSSIBLE;
-  }
-
-  private void facts() {
-    child.fact(ContractSuite.PASSED, "" + passed);
-    child.fact(ContractSuite.FAILED, "" + failures.size());
-    child.fact(ContractSuite.SKIPPED, "" + skipped);
+    child.end(
+        failures.isEmpty() ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+        ended.size() + " topics have ended");
   }
 }
