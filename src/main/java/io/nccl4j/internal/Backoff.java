@@ -3,6 +3,8 @@ package io.nccl4j.internal;
 import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.LongConsumer;
+import java.util.function.LongSupplier;
 
 /**
  * The pauses between two looks at something that another party will change: none at first, for work
@@ -15,14 +17,29 @@ public final class Backoff {
 
   private final String function;
   private final long timeoutNanos;
-  private final long start = System.nanoTime();
+  private final LongSupplier clock;
+  private final LongConsumer park;
+  private final long start;
   private int spins;
   private long pause = FIRST_PAUSE_NANOS;
 
   /** Starts a wait of at most the given time. */
   public Backoff(String function, Duration timeout) {
+    this(function, timeout, System::nanoTime, LockSupport::parkNanos);
+  }
+
+  /**
+   * Starts a wait of at most the given time.
+   *
+   * @param clock the time in nanoseconds
+   * @param park sleeps for about so many nanoseconds
+   */
+  Backoff(String function, Duration timeout, LongSupplier clock, LongConsumer park) {
     this.function = function;
     this.timeoutNanos = TimeUnit.NANOSECONDS.convert(timeout);
+    this.clock = clock;
+    this.park = park;
+    this.start = clock.getAsLong();
   }
 
   /**
@@ -37,11 +54,11 @@ public final class Backoff {
       Thread.onSpinWait();
       return true;
     }
-    LockSupport.parkNanos(pause);
+    park.accept(pause);
     if (Thread.currentThread().isInterrupted()) {
       throw Deadline.interrupted(function);
     }
     pause = Math.min(LONGEST_PAUSE_NANOS, pause + pause / 4);
-    return System.nanoTime() - start < timeoutNanos;
+    return clock.getAsLong() - start < timeoutNanos;
   }
 }
