@@ -120,6 +120,20 @@ class ProcessTest {
   }
 
   @Test
+  void silentRankOnTheStandInTimesOut() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "1");
+    assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
+    assertTrue(
+        ended
+            .err()
+            .startsWith(
+                "all_reduce_perf: time-out: cudaStreamQuery: not finished after 1.0 s: the work on CudaStream"),
+        ended.err());
+  }
+
+  @Test
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
     Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "-g", "9");
     assertEquals(
