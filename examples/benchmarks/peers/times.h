@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-static void die(const char *what) {
+static inline void die(const char *what) {
   fprintf(stderr, "%s\n", what);
   exit(1);
 }
 
 /* In microseconds. */
-static double now(void) {
+static inline double now(void) {
   struct timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
@@ -23,7 +23,7 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double median(double *numbers, int count) {
+static inline double median(double *numbers, int count) {
   qsort(numbers, (size_t)count, sizeof *numbers, ascending);
   return count % 2 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }

@@ -661,6 +661,56 @@ static void one_thread_drives_all(void) {
   }
 }
 
+/* Kernels on one stream take the programmed time each, counted from when the last rank has come; abort ends them. */
+static void kernels_take_their_time(struct rank *r) {
+  enum { KERNELS = 20 };
+  float *value, ms;
+  cudaEvent_t start, end;
+  OK(cudaMalloc((void **)&value, sizeof *value));
+  OK(cudaEventCreate(&start));
+  OK(cudaEventCreate(&end));
+  if (r->rank == 0) nccl4j_standin_kernel_time(5000000);
+  pthread_barrier_wait(r->barrier);
+  if (r->rank == 1) usleep(20000); /* the first kernel of the others waits for this one */
+  OK(cudaEventRecord(start, r->stream));
+  for (int i = 0; i < KERNELS; i++) OK(ncclAllReduce(value, value, 1, ncclFloat, ncclSum, r->comm, r->stream));
+  OK(cudaEventRecord(end, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaEventElapsedTime(&ms, start, end));
+  CHECK(ms >= KERNELS * 5 + (r->rank == 1 ? 0 : 15));
+  OK(cudaEventRecord(start, r->stream));
+  OK(ncclGroupStart()); /* a group is one kernel */
+  for (int i = 0; i < KERNELS; i++) OK(ncclAllReduce(value, value, 1, ncclFloat, ncclSum, r->comm, r->stream));
+  OK(ncclGroupEnd());
+  OK(cudaEventRecord(end, r->stream));
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaEventElapsedTime(&ms, start, end));
+  CHECK(ms >= 5 && ms < KERNELS * 5);
+  pthread_barrier_wait(r->barrier);
+  if (r->rank == 0) nccl4j_standin_kernel_time(INT64_C(3600000000000));
+  pthread_barrier_wait(r->barrier);
+  OK(ncclAllReduce(value, value, 1, ncclFloat, ncclSum, r->comm, r->stream));
+  usleep(5000);
+  SAME(cudaErrorNotReady, cudaStreamQuery(r->stream));
+  pthread_barrier_wait(r->barrier);
+  if (r->rank == 0) nccl4j_standin_kernel_time(0);
+  OK(ncclCommAbort(r->comm));
+  OK(cudaStreamSynchronize(r->stream));
+  OK(cudaEventDestroy(start));
+  OK(cudaEventDestroy(end));
+  OK(cudaFree(value));
+}
+
+static void *kernel_time_main(void *argument) {
+  struct rank *r = argument;
+  OK(cudaSetDevice(r->rank));
+  OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
+  OK(ncclCommInitRank(&r->comm, r->ranks, r->id, r->rank));
+  r->body(r);
+  OK(cudaStreamDestroy(r->stream));
+  return NULL;
+}
+
 static void set_to(void *flag) {
   usleep(10000);
   int count;
@@ -1487,6 +1537,7 @@ int main(void) {
   say("first operations connect"), first_operations(), nothing_left(legacy);
   say("stack of an initialisation"), stack_of_an_initialisation(), nothing_left(legacy);
   say("one thread drives all ranks"), one_thread_drives_all(), nothing_left(legacy);
+  say("kernels take their time"), on_threads(2, kernel_time_main, kernels_take_their_time, NULL), nothing_left(legacy);
   say("abort of a stuck collective"), on_threads(3, stuck_main, NULL, NULL), nothing_left(legacy);
   say("collectives that do not match"), on_threads(2, mismatch_main, NULL, NULL), nothing_left(legacy);
   nccl4j_standin_hold(50);

@@ -72,6 +72,10 @@ int nccl4j_standin_rank_fails(ncclComm_t comm, int rank, int asyncError);
 /* The configuration that an initialisation, split, shrink or grow was given last, as the library read it. */
 void nccl4j_standin_last_config(ncclConfig_t *config);
 
+/* From now on the collectives, sends and receives that a stream executes together take at least this long, from when the
+ * last of their ranks has arrived; 0: as long as moving the data takes. */
+void nccl4j_standin_kernel_time(int64_t nanoseconds);
+
 /* From now on this rank never arrives at an initialisation; -1: every rank arrives. */
 void nccl4j_standin_absent(int rank);
 

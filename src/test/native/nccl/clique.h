@@ -271,6 +271,8 @@ void unlooked_at(ncclComm_t comm);
 void config_note(const ncclConfig_t *config);
 int hold_milliseconds(void);
 int absent_rank(void);
+/* The least time that a stream takes for collectives, sends and receives. */
+int64_t kernel_nanoseconds(void);
 bool failing_rank(int *rank, int *result);
 extern atomic_bool noop;
 

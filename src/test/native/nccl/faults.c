@@ -12,6 +12,7 @@
 atomic_bool noop;
 static atomic_bool traps[TRAPS], windows = true, connects;
 static atomic_int hold, absent = -1, failing = -1, failing_result, init_stack;
+static _Atomic int64_t kernel_time;
 
 static int from_environment(const char *name, int otherwise) {
   const char *text = getenv(name);
@@ -31,6 +32,7 @@ static void switches_reset(void) {
     nccl4j_standin_trap((int)number, 1);
   }
   atomic_store(&hold, from_environment("NCCL4J_STANDIN_HOLD_MS", 0));
+  atomic_store(&kernel_time, from_environment("NCCL4J_STANDIN_KERNEL_NS", 0));
   atomic_store(&absent, from_environment("NCCL4J_STANDIN_ABSENT_RANK", -1));
   int rank = -1, result = ncclRemoteError;
   const char *fails = getenv("NCCL4J_STANDIN_RANK_FAILS"); /* "1" or "1:6" */
@@ -55,6 +57,7 @@ int nccl4j_standin_trap(int number, int on) {
 void nccl4j_standin_hold(int milliseconds) { atomic_store(&hold, milliseconds); }
 void nccl4j_standin_windows(int supported) { atomic_store(&windows, supported != 0); }
 bool windows_supported(void) { return atomic_load(&windows); }
+void nccl4j_standin_kernel_time(int64_t nanoseconds) { atomic_store(&kernel_time, nanoseconds); }
 void nccl4j_standin_absent(int rank) { atomic_store(&absent, rank); }
 
 void nccl4j_standin_connect(int on) { atomic_store(&connects, on != 0); }
@@ -150,6 +153,7 @@ int nccl4j_standin_comm_name_intact(ncclComm_t handle) {
 
 bool trap_on(int number) { return atomic_load(&traps[number]); }
 int hold_milliseconds(void) { return atomic_load(&hold); }
+int64_t kernel_nanoseconds(void) { return atomic_load(&kernel_time); }
 int absent_rank(void) { return atomic_load(&absent); }
 
 bool failing_rank(int *rank, int *result) {

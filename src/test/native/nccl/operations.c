@@ -8,8 +8,10 @@
  */
 #include "clique.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 NCCL_FUNCTION(ncclAllReduce)
 NCCL_FUNCTION(ncclBroadcast)
@@ -35,6 +37,7 @@ struct operation {
   uint64_t number;
   enum state state;
   ncclResult_t result;
+  int64_t until; /* where a time is programmed: when the kernel may end */
   struct operation *next; /* among the messages */
 };
 
@@ -151,8 +154,16 @@ static ncclResult_t disagreement(struct slot *s, int ranks) {
   return ncclSuccess;
 }
 
+static int64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
 /* Under the clique's lock. */
 static void set_running(struct operation *o) {
+  int64_t programmed = kernel_nanoseconds();
+  o->until = programmed > 0 ? now() + programmed : 0;
   o->state = RUNNING;
   o->comm->running++;
 }
@@ -417,13 +428,34 @@ static bool all_done(const struct execution *e) {
   return true;
 }
 
+static bool ended_early(const ncclComm_t comm) { return gone(comm) || comm->cutting; }
+
+/* A sleep ends so much later than asked at most, nearly always. */
+#define SLEEP_OVERRUN 300000
+
+/* Under the clique's lock: waits until the programmed time has passed, exactly, or the communicator is aborted. */
+static void outlast(const struct execution *e) {
+  ncclComm_t comm = e->plan->comm;
+  int64_t until = 0;
+  for (size_t i = 0; i < e->plan->count; i++)
+    if (e->operations[i].until > until) until = e->operations[i].until;
+  int64_t asleep = until - SLEEP_OVERRUN;
+  struct timespec deadline = {asleep / INT64_C(1000000000), asleep % INT64_C(1000000000)};
+  while (now() < asleep && !ended_early(comm)) pthread_cond_timedwait(&comm->changed, &comm->clique->lock, &deadline);
+  if (ended_early(comm)) return;
+  pthread_mutex_unlock(&comm->clique->lock);
+  while (now() < until) sched_yield();
+  pthread_mutex_lock(&comm->clique->lock);
+}
+
 static cudaError_t plan_finish(void *execution) {
   struct execution *e = execution;
   ncclComm_t comm = e->plan->comm;
   struct clique *c = comm->clique;
   cudaError_t error = cudaSuccess;
   pthread_mutex_lock(&c->lock);
-  while (!all_done(e) && !gone(comm) && !comm->cutting) pthread_cond_wait(&comm->changed, &c->lock);
+  while (!all_done(e) && !ended_early(comm)) pthread_cond_wait(&comm->changed, &c->lock);
+  outlast(e);
   for (size_t i = 0; i < e->plan->count; i++)
     if (e->operations[i].result != ncclSuccess) error = cudaErrorLaunchFailure;
   pthread_mutex_unlock(&c->lock);

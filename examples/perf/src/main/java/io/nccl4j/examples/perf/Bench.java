@@ -10,7 +10,7 @@ import io.nccl4j.examples.perf.Collective.Shape;
 import io.nccl4j.examples.perf.TestData.Span;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.EnumSet;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.function.Consumer;
@@ -18,8 +18,10 @@ import java.util.stream.IntStream;
 
 /** Runs all rows of a table and measures and checks each. */
 final class Bench implements AutoCloseable {
-  private static final long COMPILING_NANOS = 25_000_000;
-  private static final int COMPILING_OPERATIONS = 50;
+  /** How long operations run for the JVM to compile them; the most where times still fall. */
+  private static final double LEAST_COMPILING_SECONDS = 0.3;
+
+  private static final double MOST_COMPILING_SECONDS = 0.6;
 
   /** How long the single operations of a row that are timed may take together. */
   private static final double LATENCY_SECONDS = 1;
@@ -33,7 +35,7 @@ final class Bench implements AutoCloseable {
   private final Ranks ranks;
   private final Tally tally;
   private final List<Place> places;
-  private final Set<ElementType> compiled = EnumSet.noneOf(ElementType.class);
+  private final Set<String> compiled = new HashSet<>();
   private long repetition;
   private int failedChecks;
 
@@ -180,23 +182,66 @@ final class Bench implements AutoCloseable {
       if (settings.warmup() == 0) {
         return;
       }
-      Settings.Sizes sizes = settings.sizes();
-      if (compiled.add(element)) {
-        compile(sizes.min());
-        compile(Math.clamp(64 << 10, sizes.min(), sizes.max()));
+      if (settings.jitWarmup() && compiled.add(element.label() + op.label())) {
+        compile();
       }
+      Settings.Sizes sizes = settings.sizes();
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
         new Work(shape(size), false, settings.warmup()).run(settings.warmup());
       }
     }
 
-    /** Gives the JVM a moment to compile what a small operation takes: else that would be timed. */
-    private void compile(long size) {
-      Work work = new Work(shape(size), false, 1);
-      long end = System.nanoTime() + COMPILING_NANOS;
+    /**
+     * Times small and medium operations of both forms in turn until that takes no less time than
+     * before: else the first rows would show what the JVM has not compiled yet. All processes see
+     * the same times, so they agree on how many operations there are.
+     */
+    private void compile() {
+      long small = settings.sizes().min();
+      long medium = Math.clamp(64 << 10, small, settings.sizes().max());
+      List<Burst> bursts = new ArrayList<>();
+      for (long size : medium > small ? List.of(small, medium) : List.of(small)) {
+        bursts.add(new Burst(size, false));
+        if (settings.collective().hasInPlace()) {
+          bursts.add(new Burst(size, true));
+        }
+      }
+      long start = System.nanoTime();
+      double passed;
+      boolean faster;
       do {
-        work.run(COMPILING_OPERATIONS);
-      } while (tally.any(System.nanoTime() < end));
+        faster = false;
+        for (Burst burst : bursts) {
+          faster |= burst.run();
+        }
+        passed = tally.most(new double[] {(System.nanoTime() - start) / 1e9})[0];
+      } while (passed < LEAST_COMPILING_SECONDS || (faster && passed < MOST_COMPILING_SECONDS));
+    }
+
+    /** An operation as it will be timed, but as often as takes some milliseconds. */
+    private final class Burst {
+      private static final double SECONDS = 0.01;
+      private static final int MOST_ITERATIONS = 1000;
+
+      /** What takes no less than this share of the time before counts as equal. */
+      private static final double EQUAL = 0.9;
+
+      private final Work work;
+      private double best = Double.POSITIVE_INFINITY;
+
+      Burst(long size, boolean inPlace) {
+        this.work = new Work(shape(size), inPlace, settings.iterations() * settings.aggregated());
+      }
+
+      /** Runs the operation; returns whether that was faster than ever before. */
+      boolean run() {
+        boolean costly = settings.graphLaunches() > 0 || settings.perIteration();
+        int most = costly ? settings.iterations() : MOST_ITERATIONS;
+        double one = best * settings.aggregated() * Math.max(1, settings.graphLaunches());
+        double before = best;
+        best = Math.min(best, work.time((int) Math.clamp(SECONDS / one, 1, most)).seconds());
+        return best < EQUAL * before;
+      }
     }
 
     private Row row(Shape shape) {
@@ -214,7 +259,7 @@ final class Bench implements AutoCloseable {
 
     private Row.Cell cell(Shape shape, boolean inPlace) {
       Work work = new Work(shape, inPlace, settings.iterations() * settings.aggregated());
-      Timing timing = work.time();
+      Timing timing = work.time(settings.iterations());
       double algBw =
           settings.collective().algorithmBytes(shape, type.bytes(), ranks.world())
               / timing.seconds()
@@ -385,15 +430,15 @@ final class Bench implements AutoCloseable {
             });
       }
 
-      /** Runs all iterations and says how long one operation took. */
-      Timing time() {
+      /** Runs some iterations and says how long one operation took. */
+      Timing time(int iterations) {
         run(1);
-        try (Stopwatch stopwatch = new Stopwatch(settings, ranks)) {
-          List<Timing> timings = drivers.all(thread -> time(thread, stopwatch));
-          double[] iterations = stopwatch.iterations(settings.aggregated());
+        try (Stopwatch stopwatch = new Stopwatch(settings, ranks, iterations)) {
+          List<Timing> timings = drivers.all(thread -> time(thread, iterations, stopwatch));
+          double[] each = stopwatch.iterations(settings.aggregated());
           return Timing.of(timings, settings.average())
               .ofAll(tally, settings.average())
-              .withIterations(iterations == null ? null : tally.most(iterations));
+              .withIterations(each == null ? null : tally.most(each));
         }
       }
 
@@ -426,17 +471,19 @@ final class Bench implements AutoCloseable {
         return seconds;
       }
 
-      private Timing time(int thread, Stopwatch stopwatch) {
-        return settings.graphLaunches() > 0 ? timeGraph(thread) : timeIterations(thread, stopwatch);
+      private Timing time(int thread, int iterations, Stopwatch stopwatch) {
+        return settings.graphLaunches() > 0
+            ? timeGraph(thread, iterations)
+            : timeIterations(thread, iterations, stopwatch);
       }
 
       /** Captures the iterations of a thread's ranks, and times the launches of their graphs. */
-      private Timing timeGraph(int thread) {
+      private Timing timeGraph(int thread, int iterations) {
         List<Graph> graphs =
             capture(
                 thread,
                 () -> {
-                  for (int i = 0; i < settings.iterations(); i++) {
+                  for (int i = 0; i < iterations; i++) {
                     iterate(thread, i);
                   }
                 });
@@ -450,7 +497,7 @@ final class Bench implements AutoCloseable {
         long end = System.nanoTime();
         graphs.forEach(Graph::close);
         double operations =
-            (double) settings.iterations() * settings.aggregated() * settings.graphLaunches() * 1e9;
+            (double) iterations * settings.aggregated() * settings.graphLaunches() * 1e9;
         return new Timing((end - start) / operations, (enqueued - start) / operations, null);
       }
 
@@ -468,11 +515,11 @@ final class Bench implements AutoCloseable {
         }
       }
 
-      private Timing timeIterations(int thread, Stopwatch stopwatch) {
+      private Timing timeIterations(int thread, int iterations, Stopwatch stopwatch) {
         meet(thread);
         long untimed = 0;
         long start = System.nanoTime();
-        for (int i = 0; i < settings.iterations(); i++) {
+        for (int i = 0; i < iterations; i++) {
           stopwatch.start(ranks, thread, i);
           iterate(thread, i);
           if (settings.blocking() == Settings.Blocking.WAIT_AND_MEET_UNTIMED) {
@@ -487,7 +534,7 @@ final class Bench implements AutoCloseable {
         long enqueued = System.nanoTime();
         complete(thread);
         long end = System.nanoTime();
-        double operations = (double) settings.iterations() * settings.aggregated() * 1e9;
+        double operations = (double) iterations * settings.aggregated() * 1e9;
         return new Timing(
             (end - start - untimed) / operations, (enqueued - start - untimed) / operations, null);
       }

@@ -178,6 +178,12 @@ final class Flags {
   int warmup;
 
   @Option(
+      names = "--no-jit-warmup",
+      description =
+          "leave out the operations that run before a table until the JVM has compiled what they take; -w 0 leaves them out too")
+  boolean noJitWarmup;
+
+  @Option(
       names = {"-N", "--run_cycles"},
       paramLabel = "N",
       defaultValue = "1",
@@ -623,6 +629,7 @@ final class Flags {
         withinMemory(devices, count * job.localProcesses()),
         iterations,
         warmup,
+        warmup > 0 && !noJitWarmup,
         aggregated,
         cycles,
         checks,

@@ -169,6 +169,7 @@ final class JsonReport {
     json.writeNumberField("graph", settings.graphLaunches());
     json.writeStringField(
         "blocking_collectives", "" + (settings.blocking() != Settings.Blocking.NONE));
+    json.writeStringField("jit_warmup", "" + settings.jitWarmup());
     json.writeStringField("per_iter_timing", "" + settings.perIteration());
     json.writeNumberField("per_iter_skip", settings.skipped());
     json.writeStringField("parallel_init", "" + settings.parallelInit());

@@ -21,6 +21,8 @@ import java.util.Map;
  * @param sizes the sizes; {@code -b -e -i -f}
  * @param iterations the timed iterations; {@code -n}
  * @param warmup the iterations before, for each size; {@code -w}
+ * @param jitWarmup whether operations run before, until the JVM has compiled what they take; {@code
+ *     --no-jit-warmup}
  * @param aggregated the operations of one iteration, launched as one group; {@code -m}
  * @param cycles how often the whole table is run, 0 for ever; {@code -N}
  * @param checks how often the data of each row is checked; {@code -c}
@@ -50,6 +52,7 @@ record Settings(
     Sizes sizes,
     int iterations,
     int warmup,
+    boolean jitWarmup,
     int aggregated,
     int cycles,
     int checks,
@@ -150,6 +153,7 @@ record Settings(
         new Sizes(Math.min(sizes.min, bytes), bytes, sizes.factor, sizes.step),
         iterations,
         warmup,
+        jitWarmup,
         aggregated,
         cycles,
         checks,

@@ -12,9 +12,9 @@ final class Stopwatch implements AutoCloseable {
   private final int iterations;
 
   /** Makes the events: one at each boundary, or two for each iteration where waiting is untimed. */
-  Stopwatch(Settings settings, Ranks ranks) {
+  Stopwatch(Settings settings, Ranks ranks, int iterations) {
     this.paired = settings.blocking() == Settings.Blocking.WAIT_AND_MEET_UNTIMED;
-    this.iterations = settings.iterations();
+    this.iterations = iterations;
     this.events = settings.perIteration() ? new Event[ranks.count()][] : null;
     for (int rank = 0; events != null && rank < ranks.count(); rank++) {
       events[rank] = new Event[paired ? 2 * iterations : iterations + 1];

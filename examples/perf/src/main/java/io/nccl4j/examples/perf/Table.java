@@ -57,6 +57,10 @@ final class Table {
         settings.graphLaunches(),
         settings.unalign());
     modes();
+    if (settings.jitWarmup()) {
+      print(
+          "# JIT warm-up: before each type and operator, until times are stable (--no-jit-warmup) %n");
+    }
     print("#%n# Using devices%n");
     for (int rank = 0; rank < places.size(); rank++) {
       Place place = places.get(rank);

@@ -34,18 +34,26 @@ public final class PerfProgram {
 
   /** Builds the stand-in, or skips the test where that cannot be; returns what names it. */
   public static Map<String, String> standIn() throws IOException, InterruptedException {
-    Process build =
-        new ProcessBuilder(ROOT.resolve("src/test/native/build").toString())
-            .redirectErrorStream(true)
-            .start();
+    return standIn("");
+  }
+
+  /** Does the same for the stand-in of an older NCCL: {@code 2.18}, for one. */
+  static Map<String, String> standIn(String nccl) throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>();
+    command.add(ROOT.resolve("src/test/native/build").toString());
+    if (!nccl.isEmpty()) {
+      command.add("--nccl=" + nccl);
+    }
+    Process build = new ProcessBuilder(command).redirectErrorStream(true).start();
     String said = new String(build.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     boolean built = build.waitFor() == 0;
     if (!built && "1".equals(System.getenv("REQUIRE_NCCL"))) {
       throw new AssertionError("the stand-in does not build: " + said);
     }
     assumeTrue(built, () -> "the stand-in does not build: " + said);
+    Path folder = ROOT.resolve(nccl.isEmpty() ? "target/standin" : "target/standin-" + nccl);
     return Map.of(
-        "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
-        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+        "NCCL4J_NCCL_LIBRARY", folder.resolve("libnccl.so.2").toString(),
+        "NCCL4J_CUDART_LIBRARY", folder.resolve("libcudart.so.13").toString());
   }
 }

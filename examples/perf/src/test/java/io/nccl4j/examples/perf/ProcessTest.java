@@ -119,6 +119,50 @@ class ProcessTest {
     }
   }
 
+  /** Runs the command on a stand-in; returns the functions of CUDA and NCCL that it called. */
+  private List<String> called(Map<String, String> standIn, String... more)
+      throws IOException, InterruptedException {
+    Path record = folder.resolve("called");
+    Map<String, String> environment = new HashMap<>(standIn);
+    environment.put("NCCL4J_STANDIN_RECORD", record.toString());
+    List<String> arguments =
+        new ArrayList<>(List.of("all_reduce", "--backend", "nccl", "-g", "2", "-b", "8"));
+    arguments.addAll(List.of(more));
+    Ended ended = perf(environment, arguments.toArray(String[]::new));
+    assertEquals(0, ended.status(), ended.err());
+    return Files.readAllLines(record);
+  }
+
+  @Test
+  void buffersComeFromNcclMemAllocAsInNcclTests() throws IOException, InterruptedException {
+    for (String graphs : List.of("0", "1")) {
+      List<String> called = called(standIn(), "-e", "64K", "-f", "8", "-n", "2", "-G", graphs);
+      assertTrue(called.contains("ncclMemAlloc"), called::toString);
+      assertTrue(called.contains("ncclMemFree"), called::toString);
+      assertFalse(called.contains("cudaMalloc"), called::toString);
+    }
+  }
+
+  @Test
+  void buffersComeFromCudaBeforeNccl219() throws IOException, InterruptedException {
+    List<String> called = called(PerfProgram.standIn("2.18"), "-e", "64K", "-f", "8", "-n", "2");
+    assertTrue(called.contains("cudaMalloc"), called::toString);
+  }
+
+  @Test
+  void silentRankOnTheStandInTimesOut() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "1");
+    assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
+    assertTrue(
+        ended
+            .err()
+            .startsWith(
+                "all_reduce_perf: time-out: cudaStreamQuery: not finished after 1.0 s: the work on CudaStream"),
+        ended.err());
+  }
+
   @Test
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
     Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "-g", "9");
