@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 
 /**
  * What carries out the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
@@ -57,6 +58,14 @@ public abstract sealed class Backend implements AutoCloseable
    */
   public static Backend reference(int devices) {
     return ReferenceBackend.open(devices);
+  }
+
+  /**
+   * {@return why {@link #auto} chose the reference, or nothing if this backend was not chosen so}
+   * The text is for people; it may have several lines.
+   */
+  public final Optional<String> fallbackReason() {
+    return Optional.empty();
   }
 
   /** {@return the backend's name: {@code nccl} or {@code reference}} */
