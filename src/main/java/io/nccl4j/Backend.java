@@ -8,41 +8,69 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
- * What carries out the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
- * communicators, streams, events and buffers, which belong to their callers.
+ * An implementation of the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
+ * communicators, streams, events and buffers, which belong to their callers. All ranks of a
+ * communicator use the same backend, each in its own process or thread.
  *
- * <p>This class is the one door from the contract to its two implementations. Any thread may use a
- * backend.
+ * <p>Any thread may use a backend.
  */
 public abstract sealed class Backend implements AutoCloseable
     permits NcclBackend, ReferenceBackend {
   private static final String LIBRARY_VERSION = findLibraryVersion();
 
   private volatile boolean closed;
+  private volatile String fallbackReason;
 
   /** For the backends. */
   protected Backend() {}
 
   /**
-   * {@return the NCCL backend where a GPU is usable, else the reference with one device per
-   * processor, at least two} Why a GPU is not used is logged.
+   * {@return the NCCL backend if this process can use it, else the reference with one device per
+   * processor, at least two} {@link #fallbackReason} of the returned backend says why it is the
+   * reference; the reason is also logged.
    *
-   * @throws IllegalCallerException if a GPU driver is in sight, or a native library was named, but
+   * <p>Each process decides for itself. Where the machines of a job differ, open {@link #nccl} or
+   * {@link #reference} instead: all ranks of a communicator need the same backend.
+   *
+   * @throws LibraryNotFoundException if a system property or environment variable names a library
+   *     that cannot be loaded: a program that asks for one library must not run without it
+   * @throws IllegalCallerException if a GPU driver is installed or a native library was named, but
    *     nccl4j has no native access
    */
   public static Backend auto() {
-    return NcclBackend.ifUsable()
-        .orElseGet(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
+    return auto(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
+  }
+
+  /**
+   * {@return the NCCL backend if this process can use it, else a reference backend of the caller's
+   * choice} As {@link #auto()} in all else.
+   *
+   * @param reference opens the reference backend; it is called only if NCCL cannot be used, and
+   *     what it throws comes out unchanged
+   * @throws LibraryNotFoundException as {@link #auto()} does
+   * @throws IllegalCallerException as {@link #auto()} does
+   */
+  public static Backend auto(Supplier<? extends Backend> reference) {
+    Objects.requireNonNull(reference, "reference");
+    Optional<String> reason = NcclBackend.unusableReason();
+    if (reason.isEmpty()) {
+      return nccl();
+    }
+    Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
+    fallback.fallbackReason = reason.get();
+    return fallback;
   }
 
   /**
    * {@return the NCCL backend}
    *
    * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
-   *     later cannot be loaded
-   * @throws CudaException if there is no usable GPU
+   *     later cannot be loaded. The message names everything that is missing: either library, the
+   *     driver, a device
+   * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static Backend nccl() {
@@ -61,11 +89,11 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * {@return why {@link #auto} chose the reference, or nothing if this backend was not chosen so}
-   * The text is for people; it may have several lines.
+   * {@return why {@link #auto()} chose the reference, or nothing if this backend is NCCL or was not
+   * opened by {@code auto}} The text is meant for people and may have several lines.
    */
   public final Optional<String> fallbackReason() {
-    return Optional.empty();
+    return Optional.ofNullable(fallbackReason);
   }
 
   /** {@return the backend's name: {@code nccl} or {@code reference}} */

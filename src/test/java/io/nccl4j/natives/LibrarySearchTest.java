@@ -126,7 +126,8 @@ class LibrarySearchTest {
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     String said = run("auto");
     assertTrue(said.startsWith("reference because "), said);
-    assertTrue(containsAll(said, "cudaGetDeviceCount", "cudaErrorInsufficientDriver"), said);
+    assertTrue(
+        containsAll(said, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"), said);
   }
 
   @Test
