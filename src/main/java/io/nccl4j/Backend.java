@@ -127,8 +127,9 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * {@return a new id for one communicator} One rank calls this; all ranks need its result. C:
-   * {@code ncclGetUniqueId}.
+   * {@return a new id for one communicator} One rank calls this; all ranks need its result, and
+   * this backend: an id of the reference is refused by NCCL and the reverse. C: {@code
+   * ncclGetUniqueId}.
    *
    * @throws IllegalStateException if the backend is closed
    * @throws NcclException if the library failed
@@ -149,7 +150,8 @@ public abstract sealed class Backend implements AutoCloseable
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config timeouts, device and name
    * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
+   *     the id
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
    * @throws IllegalStateException if the backend is closed, this thread's group holds operations,
@@ -161,6 +163,7 @@ public abstract sealed class Backend implements AutoCloseable
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
     Objects.requireNonNull(id, "id");
     int device = deviceOf(worldSize, rank, config);
+    checkMaker(id);
     Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
     communicator.connectNowOrWithGroup(null);
     return communicator;
@@ -187,6 +190,37 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
+   * For the backends: throws unless this rank's backend is the one that made an id. NCCL would take
+   * an id of the reference for an address and fail with an error that says nothing of it.
+   *
+   * @param id the id of a communicator or of a grow
+   * @throws IllegalArgumentException if the other backend made the id, or it is damaged
+   */
+  protected final void checkMaker(UniqueId id) {
+    Optional<String> referenceProcess = ReferenceBackend.makerOf(id);
+    boolean onReference = platform() == Platform.HOST;
+    if (referenceProcess.isPresent() == onReference) {
+      return;
+    }
+    String maker =
+        referenceProcess.map(process -> "the reference backend in " + process).orElse("NCCL");
+    String reason =
+        onReference
+            ? fallbackReason().map(text -> "; it does not use NCCL because: " + text).orElse("")
+            : "; Backend.fallbackReason() in the process that made the id may say why it does not"
+                + " use NCCL";
+    throw new IllegalArgumentException(
+        id
+            + " was made by "
+            + maker
+            + ", but this rank uses "
+            + (onReference ? "the reference backend" : "NCCL")
+            + ". All ranks of a communicator need the same backend: open Backend.nccl() on every"
+            + " rank, or Backend.reference(n)"
+            + reason);
+  }
+
+  /**
    * Makes a new rank's end of a communicator that grows; the ranks that it has call {@link
    * Communicator#grow(int, UniqueId, CommunicatorConfig)}. It returns when all ranks have come,
    * within the configured timeout; called in a {@link Group}, it returns at once and the
@@ -198,7 +232,8 @@ public abstract sealed class Backend implements AutoCloseable
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config timeouts, device and name
    * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
+   *     the id
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
    * @throws UnsupportedNcclVersionException if the library is too old
@@ -210,6 +245,7 @@ public abstract sealed class Backend implements AutoCloseable
       UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
     Objects.requireNonNull(growId, "growId");
     int device = deviceOf(newSize, rank, config);
+    checkMaker(growId);
     Communicator communicator = newJoining(growId, newSize, rank, device, config);
     communicator.connectNowOrWithGroup(null);
     return communicator;

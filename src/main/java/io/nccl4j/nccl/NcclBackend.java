@@ -279,7 +279,8 @@ public final class NcclBackend extends Backend {
    */
   public NcclCommunicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(new Making.Init(id, worldSize, rank), worldSize, rank, config).connected(null);
+    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
+        .connected(null);
   }
 
   /**
@@ -299,7 +300,7 @@ public final class NcclBackend extends Backend {
    */
   public NcclCommunicator communicator(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
+    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
   }
 
   /**
@@ -318,7 +319,8 @@ public final class NcclBackend extends Backend {
   public CompletionStage<NcclCommunicator> communicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(new Making.Init(id, worldSize, rank), worldSize, rank, config).connectedAsync();
+    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
+        .connectedAsync();
   }
 
   /**
@@ -337,7 +339,7 @@ public final class NcclBackend extends Backend {
    */
   public CompletionStage<NcclCommunicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
+    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
   }
 
   /**
@@ -354,7 +356,8 @@ public final class NcclBackend extends Backend {
    */
   public NcclCommunicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(new Making.Join(growId, newSize, rank), newSize, rank, config).connected(null);
+    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
+        .connected(null);
   }
 
   /**
@@ -373,7 +376,8 @@ public final class NcclBackend extends Backend {
   public CompletionStage<NcclCommunicator> joinAsync(
       UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(new Making.Join(growId, newSize, rank), newSize, rank, config).connectedAsync();
+    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
+        .connectedAsync();
   }
 
   private static Making scalable(List<UniqueId> ids, int worldSize, int rank) {
@@ -391,9 +395,11 @@ public final class NcclBackend extends Backend {
     return new Making.InitScalable(copy, worldSize, rank);
   }
 
-  private NcclCommunicator of(Making making, int worldSize, int rank, NcclConfig config) {
+  private NcclCommunicator of(
+      List<UniqueId> ids, Making making, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
     int device = deviceOf(worldSize, rank, config.common());
+    ids.forEach(this::checkMaker);
     NativeConfig.checkName(config, version);
     return new NcclCommunicator(this, config, device, rank, worldSize, making);
   }
