@@ -41,19 +41,20 @@ public abstract sealed class Backend implements AutoCloseable
    *     nccl4j has no native access
    */
   public static Backend auto() {
-    return auto(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
+    return auto(
+        () -> ReferenceBackend.open(Math.max(2, Runtime.getRuntime().availableProcessors())));
   }
 
   /**
-   * {@return the NCCL backend if this process can use it, else a reference backend of the caller's
-   * choice} As {@link #auto()} in all else.
+   * {@return the NCCL backend if this process can use it, else a reference backend that the caller
+   * opens} Otherwise like {@link #auto()}.
    *
-   * @param reference opens the reference backend; it is called only if NCCL cannot be used, and
-   *     what it throws comes out unchanged
+   * @param reference opens the reference backend; called only if NCCL cannot be used. What it
+   *     throws is not wrapped
    * @throws LibraryNotFoundException as {@link #auto()} does
    * @throws IllegalCallerException as {@link #auto()} does
    */
-  public static Backend auto(Supplier<? extends Backend> reference) {
+  public static Backend auto(Supplier<ReferenceBackend> reference) {
     Objects.requireNonNull(reference, "reference");
     Optional<String> reason = NcclBackend.unusableReason();
     if (reason.isEmpty()) {

@@ -122,10 +122,22 @@ public final class FileRendezvous extends OrderedRendezvous {
       place.hold();
       checkStillOpen();
       if (deadline.passed()) {
-        throw late(files.problems(), "rank 0 has not published round " + round + " in ", deadline);
+        String what = "rank 0 has not published round " + round + notAnnounced(files) + " in ";
+        throw late(files.problems(), what, deadline);
       }
       pause.make();
     }
+  }
+
+  /** Returns the ranks without an announcement, to be read after what was waited for. */
+  private String notAnnounced(RoundFiles files) throws InterruptedException {
+    BitSet absent = new BitSet();
+    for (int rank = 0; rank < size(); rank++) {
+      if (files.announcement(rank).isEmpty()) {
+        absent.set(rank);
+      }
+    }
+    return absent.isEmpty() ? "" : " (no announcement of " + Ranks.text(absent) + ")";
   }
 
   @Override

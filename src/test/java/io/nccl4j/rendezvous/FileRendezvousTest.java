@@ -126,7 +126,11 @@ class FileRendezvousTest {
     assertTrue(timeout.getMessage().contains("(rank 4 left an announcement"), timeout.getMessage());
     Files.delete(files(4, 5).rankFile(4));
     NcclTimeoutException other = RankThreads.failure(NcclTimeoutException.class, second);
-    assertTrue(other.getMessage().contains("rank 0 has not published"), other.getMessage());
+    assertTrue(
+        other
+            .getMessage()
+            .contains("rank 0 has not published round 1 (no announcement of ranks 0-1, 3-4) in "),
+        other.getMessage());
     assertEquals(List.of(), leftovers());
   }
 

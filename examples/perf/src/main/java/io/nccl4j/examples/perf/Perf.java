@@ -248,7 +248,7 @@ public final class Perf {
     };
   }
 
-  private static Backend reference(Flags flags, Job job) {
+  private static ReferenceBackend reference(Flags flags, Job job) {
     int asked = flags.ranksAskedFor() * job.localProcesses();
     int processors = Runtime.getRuntime().availableProcessors();
     if (asked > RANKS_PER_PROCESSOR * processors) {
