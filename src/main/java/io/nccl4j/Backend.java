@@ -7,41 +7,71 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
+import java.util.function.Supplier;
 
 /**
- * What carries out the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
- * communicators, streams, events and buffers, which belong to their callers.
+ * An implementation of the collectives: NCCL on NVIDIA GPUs, or the pure-Java reference. It makes
+ * communicators, streams, events and buffers, which belong to their callers. All ranks of a
+ * communicator use the same backend, each in its own process or thread.
  *
- * <p>This class is the one door from the contract to its two implementations. Any thread may use a
- * backend.
+ * <p>Any thread may use a backend.
  */
 public abstract sealed class Backend implements AutoCloseable
     permits NcclBackend, ReferenceBackend {
   private static final String LIBRARY_VERSION = findLibraryVersion();
 
   private volatile boolean closed;
+  private volatile String fallbackReason;
 
   /** For the backends. */
   protected Backend() {}
 
   /**
-   * {@return the NCCL backend where a GPU is usable, else the reference with one device per
-   * processor, at least two} Why a GPU is not used is logged.
+   * {@return the NCCL backend if this process can use it, else the reference with one device per
+   * processor, at least two} {@link #fallbackReason} of the returned backend says why it is the
+   * reference; the reason is also logged.
    *
-   * @throws IllegalCallerException if a GPU driver is in sight, or a native library was named, but
+   * <p>Each process decides for itself. Where the machines of a job differ, open {@link #nccl} or
+   * {@link #reference} instead: all ranks of a communicator need the same backend.
+   *
+   * @throws LibraryNotFoundException if a system property or environment variable names a library
+   *     that cannot be loaded: a program that asks for one library must not run without it
+   * @throws IllegalCallerException if a GPU driver is installed or a native library was named, but
    *     nccl4j has no native access
    */
   public static Backend auto() {
-    return NcclBackend.ifUsable()
-        .orElseGet(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
+    return auto(
+        () -> ReferenceBackend.open(Math.max(2, Runtime.getRuntime().availableProcessors())));
+  }
+
+  /**
+   * {@return the NCCL backend if this process can use it, else a reference backend that the caller
+   * opens} Otherwise like {@link #auto()}.
+   *
+   * @param reference opens the reference backend; called only if NCCL cannot be used. What it
+   *     throws is not wrapped
+   * @throws LibraryNotFoundException as {@link #auto()} does
+   * @throws IllegalCallerException as {@link #auto()} does
+   */
+  public static Backend auto(Supplier<ReferenceBackend> reference) {
+    Objects.requireNonNull(reference, "reference");
+    Optional<String> reason = NcclBackend.unusableReason();
+    if (reason.isEmpty()) {
+      return nccl();
+    }
+    Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
+    fallback.fallbackReason = reason.get();
+    return fallback;
   }
 
   /**
    * {@return the NCCL backend}
    *
    * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
-   *     later cannot be loaded
-   * @throws CudaException if there is no usable GPU
+   *     later cannot be loaded. The message names everything that is missing: either library, the
+   *     driver, a device
+   * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static Backend nccl() {
@@ -57,6 +87,14 @@ public abstract sealed class Backend implements AutoCloseable
    */
   public static Backend reference(int devices) {
     return ReferenceBackend.open(devices);
+  }
+
+  /**
+   * {@return why {@link #auto()} chose the reference, or nothing if this backend is NCCL or was not
+   * opened by {@code auto}} The text is meant for people and may have several lines.
+   */
+  public final Optional<String> fallbackReason() {
+    return Optional.ofNullable(fallbackReason);
   }
 
   /** {@return the backend's name: {@code nccl} or {@code reference}} */
@@ -90,8 +128,9 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * {@return a new id for one communicator} One rank calls this; all ranks need its result. C:
-   * {@code ncclGetUniqueId}.
+   * {@return a new id for one communicator} One rank calls this; all ranks need its result, and
+   * this backend: an id of the reference is refused by NCCL and the reverse. C: {@code
+   * ncclGetUniqueId}.
    *
    * @throws IllegalStateException if the backend is closed
    * @throws NcclException if the library failed
@@ -112,7 +151,8 @@ public abstract sealed class Backend implements AutoCloseable
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config timeouts, device and name
    * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
+   *     the id
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
    * @throws IllegalStateException if the backend is closed, this thread's group holds operations,
@@ -124,6 +164,7 @@ public abstract sealed class Backend implements AutoCloseable
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
     Objects.requireNonNull(id, "id");
     int device = deviceOf(worldSize, rank, config);
+    checkMaker(id);
     Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
     communicator.connectNowOrWithGroup(null);
     return communicator;
@@ -150,6 +191,37 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
+   * For the backends: throws unless this rank's backend is the one that made an id. NCCL would take
+   * an id of the reference for an address and fail with an error that says nothing of it.
+   *
+   * @param id the id of a communicator or of a grow
+   * @throws IllegalArgumentException if the other backend made the id, or it is damaged
+   */
+  protected final void checkMaker(UniqueId id) {
+    Optional<String> referenceProcess = ReferenceBackend.makerOf(id);
+    boolean onReference = platform() == Platform.HOST;
+    if (referenceProcess.isPresent() == onReference) {
+      return;
+    }
+    String maker =
+        referenceProcess.map(process -> "the reference backend in " + process).orElse("NCCL");
+    String reason =
+        onReference
+            ? fallbackReason().map(text -> "; it does not use NCCL because: " + text).orElse("")
+            : "; Backend.fallbackReason() in the process that made the id may say why it does not"
+                + " use NCCL";
+    throw new IllegalArgumentException(
+        id
+            + " was made by "
+            + maker
+            + ", but this rank uses "
+            + (onReference ? "the reference backend" : "NCCL")
+            + ". All ranks of a communicator need the same backend: open Backend.nccl() on every"
+            + " rank, or Backend.reference(n)"
+            + reason);
+  }
+
+  /**
    * Makes a new rank's end of a communicator that grows; the ranks that it has call {@link
    * Communicator#grow(int, UniqueId, CommunicatorConfig)}. It returns when all ranks have come,
    * within the configured timeout; called in a {@link Group}, it returns at once and the
@@ -161,7 +233,8 @@ public abstract sealed class Backend implements AutoCloseable
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config timeouts, device and name
    * @return the communicator, for the caller to close
-   * @throws IllegalArgumentException if an argument is out of its range
+   * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
+   *     the id
    * @throws NcclTimeoutException if not all ranks came in time
    * @throws NcclException if the library failed
    * @throws UnsupportedNcclVersionException if the library is too old
@@ -173,6 +246,7 @@ public abstract sealed class Backend implements AutoCloseable
       UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
     Objects.requireNonNull(growId, "growId");
     int device = deviceOf(newSize, rank, config);
+    checkMaker(growId);
     Communicator communicator = newJoining(growId, newSize, rank, device, config);
     communicator.connectNowOrWithGroup(null);
     return communicator;

@@ -3,8 +3,9 @@ package io.nccl4j;
 import java.util.List;
 
 /**
- * A native library could not be loaded, or only one that is too old. The message lists every name
- * and path that was tried, why each failed, and the remedy.
+ * A native library could not be loaded, or only a version that is too old. The message lists every
+ * name and path that was tried, why each failed, and what to do. Where more is missing, such as the
+ * other library or the GPU driver, the message names that too.
  */
 public class LibraryNotFoundException extends RuntimeException {
   private static final long serialVersionUID = 1;
@@ -42,6 +43,18 @@ public class LibraryNotFoundException extends RuntimeException {
     this.attempts = List.copyOf(attempts);
   }
 
+  /**
+   * Describes one search that found nothing, on a machine that lacks other things as well.
+   *
+   * @param search the search that found nothing
+   * @param others what else is missing, at least one line of text each
+   */
+  public LibraryNotFoundException(LibraryNotFoundException search, List<String> others) {
+    super(search.getMessage() + "\nAlso:\n" + String.join("\n", others), search);
+    this.library = search.library;
+    this.attempts = search.attempts;
+  }
+
   private static String message(String library, List<Attempt> attempts, String remedy) {
     StringBuilder text =
         new StringBuilder(
@@ -53,12 +66,12 @@ public class LibraryNotFoundException extends RuntimeException {
     return text.toString();
   }
 
-  /** {@return the library's short name, {@code nccl} or {@code cudart}} */
+  /** {@return the library's short name, {@code nccl} or {@code cudart}; the first if both lack} */
   public String library() {
     return library;
   }
 
-  /** {@return everything that was tried, in order} */
+  /** {@return everything that was tried for {@link #library}, in order} */
   public List<Attempt> attempts() {
     return attempts;
   }

@@ -7,12 +7,13 @@ import java.util.HexFormat;
 import java.util.Objects;
 
 /**
- * What all ranks of one communicator share before it exists: one rank makes it with {@link
- * Backend#newUniqueId}, every rank gets a copy (see {@code io.nccl4j.rendezvous}) and hands it to
- * {@link Backend#communicator}.
+ * The id that all ranks of one communicator share before it exists: one rank makes it with {@link
+ * Backend#newUniqueId}, every rank gets a copy (see {@code io.nccl4j.rendezvous}) and passes it to
+ * {@link Backend#communicator}. An id says which backend made it: a rank on the other backend is
+ * refused.
  *
- * <p>Immutable. Who knows the bytes can join the communicator, so {@link #toString} shows only a
- * short fingerprint.
+ * <p>Immutable. Anyone who knows the bytes can join the communicator, so {@link #toString} shows
+ * only a short fingerprint.
  *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/types.html#ncclUniqueId">ncclUniqueId</a>

@@ -36,7 +36,12 @@ public final class CudaDevices {
     NativeLibrary.CUDART.load();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
-      CudaResults.check(cudart_h.cudaGetDeviceCount(count), "cudaGetDeviceCount");
+      int result = cudart_h.cudaGetDeviceCount(count);
+      if (result == cudart_h.cudaErrorInsufficientDriver() && driverVersion() == 0) {
+        // The runtime calls a driver that is absent one that is too old.
+        throw CudaResults.failure(result, "cudaGetDeviceCount", "no NVIDIA driver is installed");
+      }
+      CudaResults.check(result, "cudaGetDeviceCount");
       return count.get(ValueLayout.JAVA_INT, 0);
     }
   }

@@ -18,6 +18,11 @@ public final class CudaResults {
    * Returns the exception for a result that is not {@code cudaSuccess}, with the runtime's texts.
    */
   public static CudaException failure(int result, String function) {
+    return failure(result, function, "");
+  }
+
+  /** Returns such an exception, with a note that explains the runtime's text; may be empty. */
+  public static CudaException failure(int result, String function, String note) {
     // The runtime also keeps the code for whoever asks next; it has been reported here, so it is
     // taken back.
     int pending = cudart_h.cudaGetLastError();
@@ -25,6 +30,9 @@ public final class CudaResults {
     String name = cudart_h.cudaGetErrorName(result).getString(0);
     if (pending != 0 && pending != result) {
       text += ", after " + cudart_h.cudaGetErrorName(pending).getString(0);
+    }
+    if (!note.isEmpty()) {
+      text = note + ": " + text;
     }
     return new CudaException(function, result, name, text);
   }

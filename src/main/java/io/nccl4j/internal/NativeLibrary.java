@@ -124,10 +124,7 @@ public final class NativeLibrary {
     }
   }
 
-  /**
-   * Returns whether the user has named this library's file, so that looking for it makes sense even
-   * with no GPU in sight.
-   */
+  /** Returns whether a system property or environment variable names this library's file. */
   public boolean named() {
     return set(System.getProperty(property())) || set(System.getenv(variable()));
   }

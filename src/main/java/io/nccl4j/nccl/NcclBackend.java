@@ -31,6 +31,7 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -38,6 +39,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
+import java.util.function.Supplier;
 import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -45,6 +47,11 @@ import org.apache.logging.log4j.Logger;
 /** The backend over {@code libnccl} and {@code libcudart}. */
 public final class NcclBackend extends Backend {
   private static final Logger LOG = LogManager.getLogger(NcclBackend.class);
+
+  private static final List<String> DRIVER_FILES =
+      List.of("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg");
+  private static final String NO_DRIVER =
+      "no NVIDIA driver is installed: neither " + String.join(" nor ", DRIVER_FILES) + " exists";
 
   private final NativeLibrary.Loaded nccl;
   private final NativeLibrary.Loaded cudart;
@@ -67,46 +74,76 @@ public final class NcclBackend extends Backend {
    *
    * @return the backend
    * @throws LibraryNotFoundException if {@code libnccl} 2.18 or later or {@code libcudart} 12 or
-   *     later cannot be loaded
-   * @throws CudaException if there is no driver, no device, or they do not work
+   *     later cannot be loaded. The message names everything that is missing: either library, the
+   *     driver, a device
+   * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static NcclBackend open() {
-    NativeLibrary.Loaded cudart = NativeLibrary.CUDART.load();
-    if (NativeLibrary.NCCL.named()) {
-      // Whoever names a library wants to hear that it is not there, also where there is no GPU.
-      NativeLibrary.NCCL.load();
+    List<RuntimeException> missing = new ArrayList<>();
+    NativeLibrary.Loaded cudart = orMissing(NativeLibrary.CUDART::load, missing);
+    NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
+    List<Device> devices = cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
+    if (missing.isEmpty()) {
+      return new NcclBackend(nccl, cudart, devices);
     }
-    List<Device> devices = CudaDevices.list();
-    return new NcclBackend(NativeLibrary.NCCL.load(), cudart, devices);
+    RuntimeException first = missing.removeFirst();
+    List<String> others =
+        new ArrayList<>(missing.stream().map(RuntimeException::getMessage).toList());
+    if (cudart == null && !driverInstalled()) {
+      // libcudart would say so, but it is missing itself.
+      others.add(NO_DRIVER);
+    }
+    throw first instanceof LibraryNotFoundException search && !others.isEmpty()
+        ? new LibraryNotFoundException(search, others)
+        : first;
+  }
+
+  /** Returns what the call returns; or null, and then keeps what it threw. */
+  private static <T> T orMissing(Supplier<T> call, List<RuntimeException> missing) {
+    try {
+      return call.get();
+    } catch (LibraryNotFoundException | CudaException e) {
+      missing.add(e);
+      return null;
+    }
   }
 
   /**
-   * {@return the NCCL backend if a GPU is usable, else nothing, and why it is not is logged}
+   * {@return why this process cannot use NCCL, or nothing if it can} Where no driver is installed
+   * and no library was named, nothing is loaded. The reason is logged.
    *
-   * @throws IllegalCallerException if a driver is in sight, or a library was named, but nccl4j has
+   * @throws LibraryNotFoundException if a system property or environment variable names a library
+   *     that cannot be loaded
+   * @throws IllegalCallerException if a driver is installed or a library was named, but nccl4j has
    *     no native access
    */
-  public static Optional<Backend> ifUsable() {
-    if (!driverInSight() && !NativeLibrary.NCCL.named() && !NativeLibrary.CUDART.named()) {
-      LOG.info("no NVIDIA driver in sight: the reference backend is used");
-      return Optional.empty();
+  public static Optional<String> unusableReason() {
+    boolean named = false;
+    for (NativeLibrary library : List.of(NativeLibrary.NCCL, NativeLibrary.CUDART)) {
+      if (library.named()) {
+        library.load();
+        named = true;
+      }
     }
-    try {
-      return Optional.of(open());
-    } catch (CudaException | LibraryNotFoundException e) {
-      LOG.warn("NCCL is not usable: the reference backend is used. {}", e.getMessage());
+    if (!named && !driverInstalled()) {
+      LOG.info("NCCL cannot be used: {}", NO_DRIVER);
+      return Optional.of(NO_DRIVER);
+    }
+    try (NcclBackend usable = open()) {
+      LOG.debug("NCCL can be used: {}", usable);
       return Optional.empty();
+    } catch (CudaException | LibraryNotFoundException e) {
+      LOG.warn("NCCL cannot be used: {}", e.getMessage());
+      return Optional.of(e.getMessage());
     }
   }
 
   /**
    * Looks for the driver's own files, which takes no native call and no time where there is no GPU.
    */
-  private static boolean driverInSight() {
-    return Files.exists(Path.of("/dev/nvidiactl"))
-        || Files.exists(Path.of("/proc/driver/nvidia/version"))
-        || Files.exists(Path.of("/dev/dxg"));
+  private static boolean driverInstalled() {
+    return DRIVER_FILES.stream().anyMatch(file -> Files.exists(Path.of(file)));
   }
 
   @Override
@@ -242,7 +279,8 @@ public final class NcclBackend extends Backend {
    */
   public NcclCommunicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(new Making.Init(id, worldSize, rank), worldSize, rank, config).connected(null);
+    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
+        .connected(null);
   }
 
   /**
@@ -262,7 +300,7 @@ public final class NcclBackend extends Backend {
    */
   public NcclCommunicator communicator(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
+    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
   }
 
   /**
@@ -281,7 +319,8 @@ public final class NcclBackend extends Backend {
   public CompletionStage<NcclCommunicator> communicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(new Making.Init(id, worldSize, rank), worldSize, rank, config).connectedAsync();
+    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
+        .connectedAsync();
   }
 
   /**
@@ -300,7 +339,7 @@ public final class NcclBackend extends Backend {
    */
   public CompletionStage<NcclCommunicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
+    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
   }
 
   /**
@@ -317,7 +356,8 @@ public final class NcclBackend extends Backend {
    */
   public NcclCommunicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(new Making.Join(growId, newSize, rank), newSize, rank, config).connected(null);
+    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
+        .connected(null);
   }
 
   /**
@@ -336,7 +376,8 @@ public final class NcclBackend extends Backend {
   public CompletionStage<NcclCommunicator> joinAsync(
       UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(new Making.Join(growId, newSize, rank), newSize, rank, config).connectedAsync();
+    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
+        .connectedAsync();
   }
 
   private static Making scalable(List<UniqueId> ids, int worldSize, int rank) {
@@ -354,9 +395,11 @@ public final class NcclBackend extends Backend {
     return new Making.InitScalable(copy, worldSize, rank);
   }
 
-  private NcclCommunicator of(Making making, int worldSize, int rank, NcclConfig config) {
+  private NcclCommunicator of(
+      List<UniqueId> ids, Making making, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
     int device = deviceOf(worldSize, rank, config.common());
+    ids.forEach(this::checkMaker);
     NativeConfig.checkName(config, version);
     return new NcclCommunicator(this, config, device, rank, worldSize, making);
   }

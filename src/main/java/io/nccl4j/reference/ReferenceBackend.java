@@ -19,6 +19,7 @@ import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
@@ -102,6 +103,19 @@ public final class ReferenceBackend extends Backend {
     }
   }
 
+  /**
+   * {@return the process that made an id, such as {@code process 4711 on host a}, if the reference
+   * backend made it; nothing if NCCL did} Ranks on NCCL ask it before they use an id.
+   *
+   * @param id an id of either backend
+   * @throws IllegalArgumentException if the reference backend made the id, but it is damaged
+   */
+  public static Optional<String> makerOf(UniqueId id) {
+    return ReferenceId.madeHere(id)
+        ? Optional.of(ReferenceId.of(id).maker().toString())
+        : Optional.empty();
+  }
+
   /** {@return the options of this backend's communicators} */
   public ReferenceOptions options() {
     return options;
@@ -153,7 +167,6 @@ public final class ReferenceBackend extends Backend {
   @Override
   protected Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
-    ReferenceId.of(id);
     checkMost(worldSize, "worldSize");
     return new ReferenceCommunicator(this, sites.apply(rank), id, worldSize, rank, device, config);
   }
@@ -161,7 +174,6 @@ public final class ReferenceBackend extends Backend {
   @Override
   protected Communicator newJoining(
       UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
-    ReferenceId.of(growId);
     return ReferenceCommunicator.joining(
         this, sites.apply(rank), growId, newSize, rank, device, config);
   }

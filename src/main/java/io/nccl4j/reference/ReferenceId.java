@@ -24,22 +24,19 @@ record ReferenceId(Location maker, Secret secret) {
   private static final int MOST_ADDRESS_BYTES = 16;
   private static final int MOST_NAME_BYTES = 30;
 
+  /** Returns whether the reference backend made an id. */
+  static boolean madeHere(UniqueId id) {
+    return Arrays.equals(PREFIX, Arrays.copyOf(id.toBytes(), PREFIX.length));
+  }
+
   /**
-   * Reads an id.
+   * Reads an id that the reference backend made.
    *
-   * @throws IllegalArgumentException if another backend has made it
+   * @throws IllegalArgumentException if it is damaged
    */
   static ReferenceId of(UniqueId id) {
-    byte[] bytes = id.toBytes();
-    if (!Arrays.equals(PREFIX, Arrays.copyOf(bytes, PREFIX.length))) {
-      throw new IllegalArgumentException(
-          "id is "
-              + id
-              + ", which another backend made; the reference backend needs an id of its own"
-              + " newUniqueId");
-    }
     try {
-      return read(new DataInputStream(new ByteArrayInputStream(bytes)));
+      return read(new DataInputStream(new ByteArrayInputStream(id.toBytes())));
     } catch (IOException e) {
       throw new IllegalArgumentException(
           "id is " + id + ", which is damaged: " + e.getMessage(), e);

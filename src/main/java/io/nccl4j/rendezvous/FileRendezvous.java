@@ -20,10 +20,11 @@ import java.util.Optional;
  * system.
  *
  * <p><b>Protocol.</b> In each round, every rank announces itself with a random token of this one
- * attempt, and touches the file now and then while it waits. When all have, rank 0 publishes the id
- * in one file, together with all those tokens and a random token of its own. A rank takes an id
- * only from a file that holds the token that it has just drawn, and confirms with rank 0's. Rank 0
- * returns when all have confirmed its own token, and removes the files.
+ * attempt and its backend, and touches the file now and then while it waits. When all have, rank 0
+ * publishes the id in one file, or that a rank which is alive uses another backend, together with
+ * all those tokens and a random token of its own. A rank takes an id only from a file that holds
+ * the token that it has just drawn, and confirms with rank 0's. Rank 0 returns when all have
+ * confirmed its own token, and removes the files.
  *
  * <p><b>What is guaranteed.</b> Files that an earlier run left, crashed or not, never give an id: a
  * rank returns only an id that a rank 0 published after it had read this very attempt's
@@ -87,14 +88,18 @@ public final class FileRendezvous extends OrderedRendezvous {
   }
 
   @Override
-  UniqueId follow(int round, Deadline deadline) throws InterruptedException {
+  UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
     RoundFiles files = new RoundFiles(directory, member(), round);
     Token attempt = Token.random();
     boolean taken = false;
     try {
-      RoundFiles.Publication publication = awaitAnswer(files, attempt, round, deadline);
-      files.write(new RoundFiles.Announcement(attempt, publication.session()));
+      Place place = new Place(files, attempt, backend);
+      RoundFiles.Publication publication = awaitAnswer(files, place, round, deadline);
+      files.write(new RoundFiles.Announcement(attempt, publication.session(), backend));
       taken = true;
+      if (publication.mismatch().isPresent()) {
+        throw publication.mismatch().get().failure();
+      }
       return publication.id();
     } finally {
       if (!taken) {
@@ -104,44 +109,60 @@ public final class FileRendezvous extends OrderedRendezvous {
   }
 
   private RoundFiles.Publication awaitAnswer(
-      RoundFiles files, Token attempt, int round, Deadline deadline) throws InterruptedException {
+      RoundFiles files, Place place, int round, Deadline deadline) throws InterruptedException {
     Pause pause = Pause.betweenLooks(deadline);
-    Place place = new Place(files, attempt);
     while (true) {
       Optional<RoundFiles.Publication> answer =
-          files.publication().filter(found -> found.attempts().get(rank() - 1).equals(attempt));
+          files
+              .publication()
+              .filter(found -> found.attempts().get(rank() - 1).equals(place.attempt));
       if (answer.isPresent()) {
         return answer.get();
       }
       place.hold();
       checkStillOpen();
       if (deadline.passed()) {
-        throw late(files.problems(), "rank 0 has not published round " + round + " in ", deadline);
+        String what = "rank 0 has not published round " + round + notAnnounced(files) + " in ";
+        throw late(files.problems(), what, deadline);
       }
       pause.make();
     }
   }
 
+  /** Returns the ranks without an announcement, to be read after what was waited for. */
+  private String notAnnounced(RoundFiles files) throws InterruptedException {
+    BitSet absent = new BitSet();
+    for (int rank = 0; rank < size(); rank++) {
+      if (files.announcement(rank).isEmpty()) {
+        absent.set(rank);
+      }
+    }
+    return absent.isEmpty() ? "" : " (no announcement of " + Ranks.text(absent) + ")";
+  }
+
   @Override
-  void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
+  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException {
     RoundFiles files = new RoundFiles(directory, member(), round);
-    Publisher publisher = new Publisher(files, id);
+    Publisher publisher = new Publisher(files, id, backend);
     boolean served = false;
     try {
       Pause pause = Pause.betweenLooks(deadline);
-      Place place = new Place(files, publisher.session);
+      Place place = new Place(files, publisher.session, backend);
       while (!publisher.step()) {
         if (!publisher.published) {
           place.hold();
         }
         checkStillOpen();
         if (deadline.passed()) {
+          publisher.checkMismatch();
           throw late(
               files.problems(), publisher.missing() + " in round " + round + " in ", deadline);
         }
         pause.make();
       }
       served = true;
+      publisher.checkMismatch();
     } finally {
       if (served) {
         files.sweep();
@@ -198,12 +219,14 @@ public final class FileRendezvous extends OrderedRendezvous {
   private final class Place {
     private final RoundFiles files;
     private final Token attempt;
+    private final RankBackend backend;
     private boolean announced;
     private Deadline untilSign = Deadline.after(SIGN_OF_LIFE);
 
-    private Place(RoundFiles files, Token attempt) {
+    private Place(RoundFiles files, Token attempt, RankBackend backend) {
       this.files = files;
       this.attempt = attempt;
+      this.backend = backend;
     }
 
     /** Keeps it in its place and gives a sign of life; throws if another process has taken it. */
@@ -220,7 +243,7 @@ public final class FileRendezvous extends OrderedRendezvous {
       announced = true;
       if (!ours) {
         // Not there yet, or swept away with the files of an earlier run, or by somebody else.
-        files.write(new RoundFiles.Announcement(attempt, Token.NONE));
+        files.write(new RoundFiles.Announcement(attempt, Token.NONE, backend));
       } else if (untilSign.passed()) {
         files.touch();
         untilSign = Deadline.after(SIGN_OF_LIFE);
@@ -234,35 +257,48 @@ public final class FileRendezvous extends OrderedRendezvous {
     private final UniqueId id;
     private final Token session = Token.random();
     private final Token[] seen = new Token[size()];
+    private final RankBackend[] backends = new RankBackend[size()];
     private final FileTime[] signs = new FileTime[size()];
     private final BitSet absentOnce = new BitSet();
     private final BitSet alive = new BitSet();
     private final BitSet confirmed = new BitSet();
     private boolean published;
+    private boolean outdated;
 
-    private Publisher(RoundFiles files, UniqueId id) {
+    private Publisher(RoundFiles files, UniqueId id, RankBackend backend) {
       this.files = files;
       this.id = id;
+      backends[0] = backend;
     }
 
     /** Looks at every file once and answers what is new; returns whether all have confirmed. */
     private boolean step() throws InterruptedException {
-      boolean news = false;
       for (int rank = 1; rank < size(); rank++) {
         if (!confirmed.get(rank)) {
-          news |= look(rank);
+          outdated |= look(rank);
         }
       }
       if (confirmed.cardinality() == size() - 1) {
         return true;
       }
       boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
-      if (all && (!stillPublished() || news)) {
-        files.write(
-            new RoundFiles.Publication(session, id, List.of(Arrays.copyOfRange(seen, 1, size()))));
+      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
+      // What an earlier run left says nothing of the backend that the rank has now.
+      boolean sure = mismatch.isEmpty() || alive.get(mismatch.get().rank());
+      if (all && sure && (!stillPublished() || outdated)) {
+        List<Token> attempts = List.of(Arrays.copyOfRange(seen, 1, size()));
+        files.write(new RoundFiles.Publication(session, id, mismatch, attempts));
         published = true;
+        outdated = false;
       }
       return false;
+    }
+
+    private void checkMismatch() {
+      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
+      if (published && mismatch.isPresent()) {
+        throw mismatch.get().failure();
+      }
     }
 
     /** Returns whether the rank has announced itself anew. */
@@ -280,6 +316,7 @@ public final class FileRendezvous extends OrderedRendezvous {
       }
       boolean changed = !attempt.equals(seen[rank]);
       seen[rank] = attempt;
+      backends[rank] = found.get().backend();
       return changed;
     }
 

@@ -3,6 +3,7 @@ package io.nccl4j.rendezvous;
 import io.nccl4j.UniqueId;
 import java.util.List;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Matcher;
@@ -18,9 +19,9 @@ import java.util.regex.Pattern;
  * }
  *
  * <p>Each exchange is one gathering, to which every rank brings a short text of printable ASCII:
- * rank 0 the id, or why it has none, the others that they wait for it. All texts say whose they are
- * and of which round, so ranks that are out of step, or in another order, are told apart. If rank 0
- * cannot make an id, the others learn so at once.
+ * rank 0 the id, or why it has none, the others that they wait for it. Each text names its rank,
+ * its round and its backend, so all ranks see at once that one is out of step, in another place, or
+ * on another backend. If rank 0 cannot make an id, the others fail at once.
  *
  * <p>How long an exchange takes, and who may read it, is the framework's to say: {@link
  * Member#timeout} is not looked at, and {@link #close} does not end a gathering under way. On rank
@@ -30,7 +31,8 @@ import java.util.regex.Pattern;
 public final class GatherRendezvous extends OrderedRendezvous {
   private static final Pattern TEXT =
       Pattern.compile(
-          "nccl4j rank (\\d+) of (\\d+) round (\\d+) (id|failed|waits) ?(.*)", Pattern.DOTALL);
+          "nccl4j rank (\\d+) of (\\d+) round (\\d+) (id|failed|waits) ([0-9]) ?(.*)",
+          Pattern.DOTALL);
 
   private final Function<String, List<String>> gather;
 
@@ -66,26 +68,26 @@ public final class GatherRendezvous extends OrderedRendezvous {
 
   private void tell(int round, Throwable failure) {
     try {
-      gather(round, "failed", printable(failure.toString()));
+      gather(round, "failed", RankBackend.UNKNOWN.code() + " " + printable(failure.toString()));
     } catch (RuntimeException | Error e) {
       failure.addSuppressed(e);
     }
   }
 
   @Override
-  void publish(int round, UniqueId id, Deadline deadline) {
-    gather(round, "id", id.toHex());
+  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline) {
+    gather(round, "id", backend.code() + " " + id.toHex());
   }
 
   @Override
-  UniqueId follow(int round, Deadline deadline) {
-    Matcher first = gather(round, "waits", "");
+  UniqueId follow(int round, RankBackend backend, Deadline deadline) {
+    Matcher first = gather(round, "waits", backend.code() + "");
     String what = first.group(4);
     if (what.equals("failed")) {
-      throw new RendezvousException("rank 0 failed in round " + round + ": " + first.group(5));
+      throw new RendezvousException("rank 0 failed in round " + round + ": " + first.group(6));
     }
     try {
-      return UniqueId.fromHex(first.group(5));
+      return UniqueId.fromHex(first.group(6));
     } catch (IllegalArgumentException e) {
       throw new RendezvousException("rank 0 sent no unique id in round " + round, e);
     }
@@ -101,11 +103,21 @@ public final class GatherRendezvous extends OrderedRendezvous {
       throw new RendezvousException(
           "gather returned " + texts.size() + " texts; there are " + size() + " ranks");
     }
+    RankBackend[] backends = new RankBackend[size()];
     Matcher first = textOf(0, round, texts.getFirst());
+    backends[0] = backendIn(first);
     for (int rank = 1; rank < size(); rank++) {
-      textOf(rank, round, texts.get(rank));
+      backends[rank] = backendIn(textOf(rank, round, texts.get(rank)));
+    }
+    Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
+    if (mismatch.isPresent()) {
+      throw mismatch.get().failure();
     }
     return first;
+  }
+
+  private static RankBackend backendIn(Matcher text) {
+    return RankBackend.ofCode(Integer.parseInt(text.group(5)));
   }
 
   private Matcher textOf(int rank, int round, String text) {

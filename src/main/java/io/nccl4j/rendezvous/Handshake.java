@@ -23,10 +23,10 @@ final class Handshake {
   static final int GREETING_BYTES = Long.BYTES + Integer.BYTES + Handshake.NONCE_BYTES;
   static final int PROOF_BYTES = 32;
   static final int CLAIM_BYTES =
-      Long.BYTES + 4 * Integer.BYTES + 2 * Token.BYTES + Handshake.NONCE_BYTES + PROOF_BYTES;
+      Long.BYTES + 5 * Integer.BYTES + 2 * Token.BYTES + Handshake.NONCE_BYTES + PROOF_BYTES;
 
   private static final long MAGIC = 0x4e43434c344a5256L; // NCCL4JRV
-  private static final int VERSION = 1;
+  private static final int VERSION = 2;
   private static final int NONCE_BYTES = 32;
   private static final int CLIENT_KEY_BYTES = 32;
 
@@ -47,10 +47,11 @@ final class Handshake {
    * @param rank the rank it takes part as
    * @param size its world size
    * @param round the round it is in
+   * @param backend the backend that it will use the id with
    * @param run stands for its run
-   * @param instance stands for its one attempt: who comes again with the same is no other
+   * @param instance stands for its one attempt: a connection with the same one is no other process
    */
-  record Claim(int rank, int size, int round, Token run, Token instance) {}
+  record Claim(int rank, int size, int round, RankBackend backend, Token run, Token instance) {}
 
   /** Returns a fresh greeting of rank 0. */
   static byte[] greeting() {
@@ -67,6 +68,7 @@ final class Handshake {
     ByteBuffer bytes = ByteBuffer.allocate(CLAIM_BYTES - PROOF_BYTES);
     bytes.putLong(MAGIC).putInt(VERSION);
     bytes.putInt(claim.rank()).putInt(claim.size()).putInt(claim.round());
+    bytes.putInt(claim.backend().code());
     claim.run().write(bytes);
     claim.instance().write(bytes);
     bytes.put(Token.randomBytes(NONCE_BYTES));
@@ -114,7 +116,12 @@ final class Handshake {
     ByteBuffer bytes = ByteBuffer.wrap(transcript);
     bytes.position(GREETING_BYTES + Long.BYTES + Integer.BYTES);
     return new Claim(
-        bytes.getInt(), bytes.getInt(), bytes.getInt(), Token.read(bytes), Token.read(bytes));
+        bytes.getInt(),
+        bytes.getInt(),
+        bytes.getInt(),
+        RankBackend.ofCode(bytes.getInt()),
+        Token.read(bytes),
+        Token.read(bytes));
   }
 
   private byte[] proof() {

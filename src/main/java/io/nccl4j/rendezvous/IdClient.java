@@ -39,10 +39,15 @@ final class IdClient implements Closeable {
   }
 
   /** Returns the id of a round. */
-  UniqueId receive(int round, Deadline deadline) throws InterruptedException {
+  UniqueId receive(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
     Handshake.Claim claim =
         new Handshake.Claim(
-            member.rank(), member.size(), round, Token.ofText(member.run()), Token.random());
+            member.rank(),
+            member.size(),
+            round,
+            backend,
+            Token.ofText(member.run()),
+            Token.random());
     Pause pause = Pause.betweenAttempts(deadline);
     String lastly = "";
     while (true) {
@@ -150,6 +155,9 @@ final class IdClient implements Closeable {
   }
 
   private String described(RefusedException refused) {
+    if (refused.refusal() == Refusal.ROUND_FAILED) {
+      return "rank 0 at " + place() + " has ended the exchange: " + refused.detail();
+    }
     String detail = refused.detail().isEmpty() ? "" : " (" + refused.detail() + ")";
     String who = "rank 0 at " + place() + " refused rank " + member.rank() + ", which ";
     return who + refused.refusal().text() + detail;

@@ -18,6 +18,7 @@ import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
@@ -35,6 +36,13 @@ final class IdServer implements Closeable {
 
   private static final int BACKLOG = 1024;
   private static final int MOST_NOTED = 100;
+
+  /** Fits with all else into the longest answer that a client takes. */
+  private static final int MOST_DETAIL_BYTES = 900;
+
+  /** How long ranks that have come may take to hear that rank 0 has given up. */
+  private static final Duration LONGEST_FAREWELL = Duration.ofSeconds(1);
+
   private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
   private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);
 
@@ -86,15 +94,52 @@ final class IdServer implements Closeable {
     }
   }
 
-  private static final class Round {
+  private final class Round {
     private final UniqueId id;
     private final Map<Integer, Token> instances = new HashMap<>();
+    private final RankBackend[] backends = new RankBackend[member.size()];
     private final BitSet confirmed = new BitSet();
+    private final BitSet told = new BitSet();
+    private String failure;
 
-    private Round(UniqueId id) {
+    private Round(UniqueId id, RankBackend backend) {
       this.id = id;
+      backends[0] = backend;
+    }
+
+    private boolean decided() {
+      return failure != null || instances.size() == member.size() - 1;
+    }
+
+    private boolean endedFor(int ranks) {
+      return confirmed.cardinality() + told.cardinality() >= ranks;
+    }
+
+    private BitSet come() {
+      BitSet come = new BitSet();
+      instances.keySet().forEach(come::set);
+      return come;
+    }
+
+    /** Returns the ranks that have not come or, if all have, those that do not have the id. */
+    private BitSet missing() {
+      BitSet come = come();
+      boolean all = come.cardinality() == member.size() - 1;
+      return Ranks.missing(all ? confirmed : come, member.size());
+    }
+
+    private String missingText() {
+      return "missing " + Ranks.text(missing()) + " of " + member.size();
     }
   }
+
+  /**
+   * How a round ended on rank 0.
+   *
+   * @param missing the ranks that have not come or, if all have, those that do not have the id
+   * @param mismatch why no rank may have it, if ranks use different backends
+   */
+  record Outcome(BitSet missing, Optional<RankBackend.Mismatch> mismatch) {}
 
   IdServer(InetSocketAddress address, Member member, Secret secret, Limits limits) {
     this.member = member;
@@ -146,24 +191,48 @@ final class IdServer implements Closeable {
   }
 
   /**
-   * Serves one round until all ranks have confirmed or the deadline passes.
-   *
-   * @return the ranks that have confirmed
+   * Serves one round until each rank has confirmed that it has the id, or has been told why it gets
+   * none, or the deadline passes. Then the ranks that have come are told which are missing.
    */
-  BitSet serve(int number, UniqueId id, Deadline deadline) throws InterruptedException {
+  Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException {
     lock.lockInterruptibly();
     try {
-      Round round = new Round(id);
+      Round round = new Round(id, backend);
       roundNumber = number;
       current = round;
-      while (round.confirmed.cardinality() < member.size() - 1 && !closed && !deadline.passed()) {
-        changed.awaitNanos(deadline.remainingNanos());
+      awaitEnd(round, member.size() - 1, deadline);
+      if (!round.decided()) {
+        round.failure = "it gave up after " + seconds(deadline) + "; " + round.missingText();
+        changed.signalAll();
+        awaitEnd(round, round.instances.size(), Deadline.after(LONGEST_FAREWELL));
       }
-      return (BitSet) round.confirmed.clone();
+      return new Outcome(round.missing(), RankBackend.mismatch(round.backends));
     } finally {
       current = null;
+      changed.signalAll();
       lock.unlock();
     }
+  }
+
+  /** Returns the ranks that have come in the current round. */
+  BitSet come() {
+    lock.lock();
+    try {
+      return current == null ? new BitSet() : current.come();
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void awaitEnd(Round round, int ranks, Deadline deadline) throws InterruptedException {
+    while (!round.endedFor(ranks) && !closed && !deadline.passed()) {
+      changed.awaitNanos(deadline.remainingNanos());
+    }
+  }
+
+  private static String seconds(Deadline deadline) {
+    return deadline.timeout().toMillis() / 1000.0 + " s";
   }
 
   /** Tells of the clients turned away since the last time, and forgets them. */
@@ -279,6 +348,9 @@ final class IdServer implements Closeable {
       round = grant(claim);
     } catch (RefusedException e) {
       answerRefused(client, frames, handshake, e);
+      if (e.refusal() == Refusal.ROUND_FAILED) {
+        told(claim.rank());
+      }
       return;
     }
     ByteBuffer answer = ByteBuffer.allocate(1 + UniqueId.BYTES);
@@ -294,14 +366,15 @@ final class IdServer implements Closeable {
 
   private void answerRefused(
       SocketChannel client, Frames frames, Handshake handshake, RefusedException refused) {
-    if (refused.refusal() != Refusal.ROUND_TO_COME) {
+    if (!refused.refusal().blameless()) {
       note(name(client), refused.refusal(), refused.detail());
     }
     byte[] detail = refused.detail().getBytes(StandardCharsets.UTF_8);
+    int length = Math.min(detail.length, MOST_DETAIL_BYTES);
     byte[] answer =
-        ByteBuffer.allocate(1 + detail.length)
+        ByteBuffer.allocate(1 + length)
             .put((byte) refused.refusal().code())
-            .put(detail)
+            .put(detail, 0, length)
             .array();
     sayLast(frames, name(client), prefixed(handshake.seal(answer)));
   }
@@ -319,7 +392,7 @@ final class IdServer implements Closeable {
     return ByteBuffer.allocate(1 + sealed.length).put((byte) SEALED).put(sealed).array();
   }
 
-  /** Returns the round whose id the client may have. */
+  /** Returns the round whose id the client may have, when all ranks have come. */
   private Round grant(Handshake.Claim claim) throws RefusedException {
     lock.lock();
     try {
@@ -339,9 +412,33 @@ final class IdServer implements Closeable {
         throw new RefusedException(
             Refusal.DUPLICATE_RANK, "rank " + claim.rank() + " has come before");
       }
+      round.backends[claim.rank()] = claim.backend();
+      if (round.failure == null) {
+        round.failure = RankBackend.mismatch(round.backends).map(Object::toString).orElse(null);
+      }
+      changed.signalAll();
+      awaitDecision(round);
       return round;
     } finally {
       lock.unlock();
+    }
+  }
+
+  /** Holds a client for a while; after that it comes again, so that no connection lasts long. */
+  private void awaitDecision(Round round) throws RefusedException {
+    Deadline turn = Deadline.after(limits.handshake().dividedBy(4));
+    try {
+      while (!round.decided() && current == round && !closed && !turn.passed()) {
+        changed.awaitNanos(turn.remainingNanos());
+      }
+    } catch (InterruptedException e) {
+      throw new IllegalStateException("nobody interrupts the thread of a client", e);
+    }
+    if (round.failure != null) {
+      throw new RefusedException(Refusal.ROUND_FAILED, round.failure);
+    }
+    if (!round.decided()) {
+      throw new RefusedException(Refusal.OTHERS_MISSING, round.missingText());
     }
   }
 
@@ -366,6 +463,18 @@ final class IdServer implements Closeable {
     lock.lock();
     try {
       unproved.remove(client);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  private void told(int rank) {
+    lock.lock();
+    try {
+      if (current != null) {
+        current.told.set(rank);
+        changed.signalAll();
+      }
     } finally {
       lock.unlock();
     }
@@ -424,7 +533,9 @@ final class IdServer implements Closeable {
     }
   }
 
-  /** Stops listening, drops who has not proved itself, and wakes the waiting rank 0. */
+  /**
+   * Stops listening, drops clients that have not proved themselves, and wakes the waiting rank 0.
+   */
   @Override
   public void close() throws IOException {
     lock.lock();

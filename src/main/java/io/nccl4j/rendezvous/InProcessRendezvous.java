@@ -7,6 +7,7 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -16,8 +17,8 @@ import java.util.stream.IntStream;
 /**
  * A rendezvous of threads of one process, one per rank.
  *
- * <p>If rank 0 cannot make an id or gives up, the ranks that wait, and those that come later, learn
- * so at once and do not wait for their deadline.
+ * <p>If rank 0 cannot make an id, gives up, or finds that a rank uses another backend, the ranks
+ * that wait, and those that come later, fail at once with its reason.
  */
 public final class InProcessRendezvous extends OrderedRendezvous {
   private final Meeting meeting;
@@ -37,7 +38,7 @@ public final class InProcessRendezvous extends OrderedRendezvous {
    */
   public static List<InProcessRendezvous> of(int size, Duration timeout) {
     Member first = Member.of(0, size).withTimeout(timeout);
-    Meeting meeting = new Meeting();
+    Meeting meeting = new Meeting(size);
     return IntStream.range(0, size)
         .mapToObj(rank -> Member.of(rank, size).withTimeout(first.timeout()))
         .map(member -> new InProcessRendezvous(meeting, member))
@@ -55,27 +56,36 @@ public final class InProcessRendezvous extends OrderedRendezvous {
   }
 
   @Override
-  void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
-    // Not interruptibly: who is interrupted before it begins has to tell the others too.
+  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException {
+    // Not interruptibly: also a rank that is interrupted before it begins must notify the others.
     meeting.lock.lock();
     try {
       Round table = meeting.round(round);
+      table.backends[0] = backend;
+      awaitAll(table.arrived, round, deadline);
+      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(table.backends);
+      if (mismatch.isPresent()) {
+        throw mismatch.get().failure();
+      }
       table.id = id;
       meeting.changed.signalAll();
-      awaitServed(table, round, deadline);
+      awaitAll(table.served, round, deadline);
       meeting.rounds.remove(round);
     } catch (RuntimeException | InterruptedException e) {
-      // Who comes later must not take an id that rank 0 has given up.
+      // A rank that comes later must not take an id that rank 0 has given up.
       meeting.round(round).fail(e);
+      meeting.changed.signalAll();
       throw e;
     } finally {
       meeting.lock.unlock();
     }
   }
 
-  private void awaitServed(Round table, int round, Deadline deadline) throws InterruptedException {
-    if (!await(() -> table.served.cardinality() == size() - 1, deadline)) {
-      String missing = Ranks.text(Ranks.missing(table.served, size()));
+  /** Waits until every rank but 0 is in a set. */
+  private void awaitAll(BitSet ranks, int round, Deadline deadline) throws InterruptedException {
+    if (!await(() -> ranks.cardinality() == size() - 1, deadline)) {
+      String missing = Ranks.text(Ranks.missing(ranks, size()));
       throw new NcclTimeoutException(
           "InProcessRendezvous.exchange",
           deadline.timeout(),
@@ -84,10 +94,13 @@ public final class InProcessRendezvous extends OrderedRendezvous {
   }
 
   @Override
-  UniqueId follow(int round, Deadline deadline) throws InterruptedException {
+  UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
     meeting.lock.lockInterruptibly();
     try {
       Round table = meeting.round(round);
+      table.backends[rank()] = backend;
+      table.arrived.set(rank());
+      meeting.changed.signalAll();
       if (!await(() -> table.id != null || table.failure != null, deadline)) {
         throw new NcclTimeoutException(
             "InProcessRendezvous.exchange",
@@ -133,9 +146,14 @@ public final class InProcessRendezvous extends OrderedRendezvous {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private final Map<Integer, Round> rounds = new HashMap<>();
+    private final int size;
+
+    private Meeting(int size) {
+      this.size = size;
+    }
 
     private Round round(int number) {
-      return rounds.computeIfAbsent(number, absent -> new Round());
+      return rounds.computeIfAbsent(number, absent -> new Round(size));
     }
 
     private void change(Runnable what) {
@@ -153,7 +171,13 @@ public final class InProcessRendezvous extends OrderedRendezvous {
   private static final class Round {
     private UniqueId id;
     private Throwable failure;
+    private final RankBackend[] backends;
+    private final BitSet arrived = new BitSet();
     private final BitSet served = new BitSet();
+
+    private Round(int size) {
+      backends = new RankBackend[size];
+    }
 
     private void fail(Throwable cause) {
       id = null;

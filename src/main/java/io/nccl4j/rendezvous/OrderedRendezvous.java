@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
 import java.util.Objects;
 import java.util.OptionalInt;
@@ -47,18 +48,27 @@ abstract sealed class OrderedRendezvous implements Rendezvous
 
   @Override
   public final UniqueId exchange(Supplier<UniqueId> maker) {
+    return exchange(maker, RankBackend.UNKNOWN);
+  }
+
+  @Override
+  public final UniqueId exchange(Backend backend) {
+    return exchange(backend::newUniqueId, RankBackend.of(backend));
+  }
+
+  final UniqueId exchange(Supplier<UniqueId> maker, RankBackend backend) {
     Objects.requireNonNull(maker, "maker");
     if (inUse.isHeldByCurrentThread() || !inUse.tryLock()) {
       throw new IllegalStateException(this + " is in another exchange; they come one at a time");
     }
     try {
-      return nextRound(maker);
+      return nextRound(maker, backend);
     } finally {
       inUse.unlock();
     }
   }
 
-  private UniqueId nextRound(Supplier<UniqueId> maker) {
+  private UniqueId nextRound(Supplier<UniqueId> maker, RankBackend backend) {
     if (closed) {
       throw new IllegalStateException(this + " is closed");
     }
@@ -70,7 +80,10 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     rounds++;
     Deadline deadline = Deadline.after(member.timeout());
     try {
-      UniqueId id = member.rank() == 0 ? lead(rounds, maker, deadline) : follow(rounds, deadline);
+      UniqueId id =
+          member.rank() == 0
+              ? lead(rounds, maker, backend, deadline)
+              : follow(rounds, backend, deadline);
       failed = false;
       return id;
     } catch (InterruptedException e) {
@@ -79,11 +92,11 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     }
   }
 
-  private UniqueId lead(int round, Supplier<UniqueId> maker, Deadline deadline)
+  private UniqueId lead(int round, Supplier<UniqueId> maker, RankBackend backend, Deadline deadline)
       throws InterruptedException {
     UniqueId id = make(round, maker);
     if (member.size() > 1) {
-      publish(round, id, deadline);
+      publish(round, id, backend, deadline);
     }
     return id;
   }
@@ -100,11 +113,18 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     }
   }
 
-  /** Hands the id to all other ranks and returns when they have it; called on rank 0. */
-  abstract void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException;
+  /**
+   * Waits until all other ranks have come, hands them the id and returns when they have it; called
+   * on rank 0.
+   *
+   * @throws RendezvousException if a rank uses another backend; every rank gets one then
+   */
+  abstract void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException;
 
   /** Returns the id that rank 0 published; called on the other ranks. */
-  abstract UniqueId follow(int round, Deadline deadline) throws InterruptedException;
+  abstract UniqueId follow(int round, RankBackend backend, Deadline deadline)
+      throws InterruptedException;
 
   @Override
   public final void close() {

@@ -19,7 +19,9 @@ enum Refusal {
   ROUND_TO_COME(11, true, "is ahead: rank 0 has not come to its round"),
   ROUND_PAST(12, false, "is behind: rank 0 has left its round"),
   /** Only noted by rank 0, never sent. */
-  LEFT(13, true, "closed or broke the connection");
+  LEFT(13, true, "closed or broke the connection"),
+  OTHERS_MISSING(14, true, "came before other ranks"),
+  ROUND_FAILED(15, false, "is in a round that has failed");
 
   private final int code;
   private final boolean worthRetrying;
@@ -42,6 +44,11 @@ enum Refusal {
   /** Returns whether the same client may be served later. */
   boolean worthRetrying() {
     return worthRetrying;
+  }
+
+  /** Returns whether clients that do nothing wrong get this answer. */
+  boolean blameless() {
+    return this == ROUND_TO_COME || this == OTHERS_MISSING || this == ROUND_FAILED;
   }
 
   /** Returns what the client did, to be read after its name. */

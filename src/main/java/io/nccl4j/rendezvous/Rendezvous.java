@@ -21,10 +21,10 @@ import java.util.function.Supplier;
  * }
  * }
  *
- * <p>Each call of {@link #exchange} is one round. Every rank makes the same number of calls, and
- * the n-th call of each rank gives the same id, another one each round; so several communicators
- * are made one after the other. After a round that failed the ranks may stand in different rounds:
- * the rendezvous then refuses further calls, and all ranks make a new one.
+ * <p>Each call of {@code exchange} is one round. Every rank makes the same number of calls, and the
+ * n-th call of each rank gives the same id, another one each round; so several communicators are
+ * made one after the other. After a round that failed the ranks may stand in different rounds: the
+ * rendezvous then refuses further calls, and all ranks make a new one.
  *
  * <p>A rank's calls come one at a time, from any thread. {@link GatherRendezvous} makes one of what
  * a framework already has, such as a barrier that gathers a text from each task; programs may also
@@ -46,8 +46,8 @@ public interface Rendezvous extends AutoCloseable {
   }
 
   /**
-   * Shares one id. On rank 0 it returns when all other ranks are known to have the id, on the
-   * others when they have it.
+   * Shares one id. No rank gets it before all have come. On rank 0 this method returns when all
+   * other ranks are known to have the id, on the others when they have it.
    *
    * @param maker makes the id, such as {@code backend::newUniqueId}. It is called on rank 0 only,
    *     once, in the calling thread; what it throws comes out unchanged
@@ -63,6 +63,24 @@ public interface Rendezvous extends AutoCloseable {
   UniqueId exchange(Supplier<UniqueId> maker);
 
   /**
+   * Shares one id as {@link #exchange(Supplier)} does, for communicators of a backend. Every
+   * rendezvous of this package compares the backends of all ranks first: if they are not the same,
+   * every rank that has come gets an exception that names the first rank which differs from rank 0,
+   * and both backends. An implementation that does not override this method leaves that to {@link
+   * Backend#communicator}, which refuses an id of the other backend on the rank that differs.
+   *
+   * @param backend makes the id, on rank 0; the backend that this rank uses it with
+   * @return the id that all ranks get
+   * @throws io.nccl4j.NcclTimeoutException as {@link #exchange(Supplier)} does
+   * @throws RendezvousException as {@link #exchange(Supplier)} does, and if ranks use different
+   *     backends
+   * @throws IllegalStateException as {@link #exchange(Supplier)} does
+   */
+  default UniqueId exchange(Backend backend) {
+    return exchange(backend::newUniqueId);
+  }
+
+  /**
    * Exchanges an id and makes this rank's end of a communicator with it. The device is the one that
    * {@code config} names, else {@code localRank % deviceCount} where the local rank is known: the
    * rank alone does not tell which GPU of its host is still free. A process that sees one GPU,
@@ -73,8 +91,10 @@ public interface Rendezvous extends AutoCloseable {
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
    * @throws io.nccl4j.NcclException if the library failed
-   * @throws RendezvousException as {@link #exchange} does
-   * @throws IllegalStateException as {@link #exchange} does
+   * @throws RendezvousException as {@link #exchange(Backend)} does
+   * @throws IllegalArgumentException if another backend made the id, where the rendezvous has not
+   *     compared them
+   * @throws IllegalStateException as {@link #exchange(Supplier)} does
    */
   default Communicator communicator(Backend backend, CommunicatorConfig config) {
     Objects.requireNonNull(backend, "backend");
@@ -84,7 +104,7 @@ public interface Rendezvous extends AutoCloseable {
         config.device().isEmpty() && localRank().isPresent()
             ? config.withDevice(localRank().getAsInt() % devices)
             : config;
-    return backend.communicator(exchange(backend::newUniqueId), size(), rank(), placed);
+    return backend.communicator(exchange(backend), size(), rank(), placed);
   }
 
   /**

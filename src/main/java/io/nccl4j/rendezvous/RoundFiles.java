@@ -41,7 +41,7 @@ final class RoundFiles {
   private static final Logger LOG = LogManager.getLogger(RoundFiles.class);
 
   private static final long MAGIC = 0x4e43434c344a5246L; // NCCL4JRF
-  private static final int VERSION = 1;
+  private static final int VERSION = 2;
   private static final int DIGEST_BYTES = 32;
   private static final int HEADER_BYTES = Long.BYTES + 5 * Integer.BYTES;
   private static final int WRITE_ATTEMPTS = 5;
@@ -67,17 +67,20 @@ final class RoundFiles {
    *
    * @param attempt stands for this one wait of that rank; on rank 0, its session
    * @param session the session of rank 0 whose id it has taken, or {@link Token#NONE}
+   * @param backend the backend that it will use the id with
    */
-  record Announcement(Token attempt, Token session) {}
+  record Announcement(Token attempt, Token session, RankBackend backend) {}
 
   /**
    * What rank 0 wrote.
    *
    * @param session stands for this one publishing
    * @param id what is published
+   * @param mismatch why no rank may use the id, if ranks have different backends
    * @param attempts the attempt of each other rank that it answers, that of rank 1 first
    */
-  record Publication(Token session, UniqueId id, List<Token> attempts) {}
+  record Publication(
+      Token session, UniqueId id, Optional<RankBackend.Mismatch> mismatch, List<Token> attempts) {}
 
   Path idFile() {
     return directory.resolve(prefix + "id");
@@ -96,6 +99,7 @@ final class RoundFiles {
     ByteBuffer bytes = start(member.rank(), announcementBytes());
     announcement.attempt().write(bytes);
     announcement.session().write(bytes);
+    bytes.putInt(announcement.backend().code());
     replace(rankFile(member.rank()), bytes);
   }
 
@@ -103,13 +107,17 @@ final class RoundFiles {
     ByteBuffer bytes = start(0, publicationBytes());
     publication.session().write(bytes);
     bytes.put(publication.id().toBytes());
+    RankBackend.Mismatch.write(publication.mismatch(), bytes);
     publication.attempts().forEach(attempt -> attempt.write(bytes));
     replace(idFile(), bytes);
   }
 
   Optional<Announcement> announcement(int rank) throws InterruptedException {
     return read(rankFile(rank), rank, announcementBytes())
-        .map(bytes -> new Announcement(Token.read(bytes), Token.read(bytes)));
+        .map(
+            bytes ->
+                new Announcement(
+                    Token.read(bytes), Token.read(bytes), RankBackend.ofCode(bytes.getInt())));
   }
 
   Optional<Publication> publication() throws InterruptedException {
@@ -120,10 +128,11 @@ final class RoundFiles {
     Token session = Token.read(bytes);
     byte[] id = new byte[UniqueId.BYTES];
     bytes.get(id);
+    Optional<RankBackend.Mismatch> mismatch = RankBackend.Mismatch.read(bytes);
     Token[] attempts = new Token[member.size() - 1];
     Arrays.setAll(attempts, rank -> Token.read(bytes));
     try {
-      return Optional.of(new Publication(session, UniqueId.of(id), List.of(attempts)));
+      return Optional.of(new Publication(session, UniqueId.of(id), mismatch, List.of(attempts)));
     } catch (IllegalArgumentException e) {
       problem(idFile(), "holds no unique id: " + e.getMessage());
       return Optional.empty();
@@ -131,12 +140,12 @@ final class RoundFiles {
   }
 
   private int announcementBytes() {
-    return HEADER_BYTES + 2 * Token.BYTES + DIGEST_BYTES;
+    return HEADER_BYTES + 2 * Token.BYTES + Integer.BYTES + DIGEST_BYTES;
   }
 
   private int publicationBytes() {
     return Math.addExact(
-        HEADER_BYTES + UniqueId.BYTES + DIGEST_BYTES,
+        HEADER_BYTES + UniqueId.BYTES + RankBackend.Mismatch.BYTES + DIGEST_BYTES,
         Math.multiplyExact(member.size(), Token.BYTES));
   }
 

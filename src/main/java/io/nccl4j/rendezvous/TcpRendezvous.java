@@ -12,7 +12,9 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A rendezvous over TCP: rank 0 listens, the other ranks connect, and try again until it does.
+ * A rendezvous over TCP: rank 0 listens, the other ranks connect, and try again until it does. Rank
+ * 0 hands out the id when all have come. If a rank uses another backend, or rank 0 gives up because
+ * ranks are missing, the ranks that have come fail within a second, with the reason.
  *
  * <p><b>What the secret protects.</b> Both sides prove that they know it, by HMAC-SHA256 over
  * random numbers that both have just drawn, without ever sending it; so neither a stranger nor a
@@ -145,14 +147,24 @@ public final class TcpRendezvous extends OrderedRendezvous {
     return port;
   }
 
+  /** Returns the ranks that have come in the current round; on rank 0. */
+  BitSet come() {
+    return server.come();
+  }
+
   /** Returns the clients turned away in the current round; on rank 0. */
   List<IdServer.TurnedAway> turnedAway() {
     return server.turnedAway();
   }
 
   @Override
-  void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
-    BitSet missing = Ranks.missing(server.serve(round, id, deadline), size());
+  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException {
+    IdServer.Outcome outcome = server.serve(round, id, backend, deadline);
+    if (outcome.mismatch().isPresent()) {
+      throw outcome.mismatch().get().failure();
+    }
+    BitSet missing = outcome.missing();
     String report = server.report();
     if (missing.isEmpty()) {
       LOG.info("{} served round {} to {} ranks; {}", this, round, size() - 1, report);
@@ -175,8 +187,8 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   @Override
-  UniqueId follow(int round, Deadline deadline) throws InterruptedException {
-    return client.receive(round, deadline);
+  UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
+    return client.receive(round, backend, deadline);
   }
 
   @Override

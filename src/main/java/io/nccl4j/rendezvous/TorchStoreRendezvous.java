@@ -19,11 +19,12 @@ import javax.crypto.AEADBadTagException;
  * are clients of it; nothing is listened to.
  *
  * <p><b>Protocol.</b> In each round, every rank but 0 announces itself with a random token of this
- * one attempt, and waits for a value whose name has that token. Rank 0 answers every announcement
- * that it finds, also a later one of the same rank, with the id, and returns when each rank's last
- * one has a receipt. What was left in the store by ranks that were restarted, under whatever number
- * of restarts, so never gives an id. What a round leaves is an empty value for each rank; if it
- * fails, what it wrote.
+ * one attempt and its backend, and waits for a value whose name has that token. When all have, rank
+ * 0 answers every announcement, also a later one of the same rank, with the id, and returns when
+ * each rank's last one has a receipt. If a rank uses another backend, and has sent a receipt of the
+ * answer that says so, every rank gets that answer instead. What was left in the store by ranks
+ * that were restarted, under whatever number of restarts, so never gives an id. What a round leaves
+ * is an empty value for each rank; if it fails, what it wrote.
  *
  * <p><b>Who may read along.</b> The store asks nobody who they are: as for PyTorch itself, whoever
  * reaches its port can disturb a run and, without a secret, read its ids or pass others. With a
@@ -35,6 +36,8 @@ import javax.crypto.AEADBadTagException;
 public final class TorchStoreRendezvous extends OrderedRendezvous {
   private static final int HIGHEST_PORT = 65535;
   private static final byte[] NOTHING = {};
+  private static final int ANNOUNCEMENT_BYTES = Token.BYTES + Integer.BYTES;
+  private static final int BODY_BYTES = UniqueId.BYTES + RankBackend.Mismatch.BYTES;
 
   private final String host;
   private final int port;
@@ -85,32 +88,40 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
   }
 
   @Override
-  void publish(int round, UniqueId id, Deadline deadline) throws InterruptedException {
-    Publisher publisher = new Publisher(round, id);
+  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException {
+    Publisher publisher = new Publisher(round, id, backend);
     converse(
         deadline,
         connected -> {
           publisher.serve(connected, deadline);
+          publisher.checkMismatch();
           return id;
         },
         publisher::missing);
   }
 
   @Override
-  UniqueId follow(int round, Deadline deadline) throws InterruptedException {
+  UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
     Names names = new Names(round);
     Token attempt = Token.random();
     return converse(
         deadline,
         connected -> {
-          connected.set(names.announcement(rank()), bytes(attempt));
+          connected.set(names.announcement(rank()), announcement(attempt, backend));
           connected.await(names.answer(attempt));
-          UniqueId id = opened(names, attempt, connected.get(names.answer(attempt)));
+          ByteBuffer answer = opened(names, attempt, connected.get(names.answer(attempt)));
+          byte[] id = new byte[UniqueId.BYTES];
+          answer.get(id);
+          Optional<RankBackend.Mismatch> mismatch = RankBackend.Mismatch.read(answer);
           connected.set(names.receipt(attempt), bytes(attempt));
           // Not deleted: rank 0 may be about to get it, and not every store bears that.
           connected.set(names.announcement(rank()), NOTHING);
           connected.ping();
-          return id;
+          if (mismatch.isPresent()) {
+            throw mismatch.get().failure();
+          }
+          return UniqueId.of(id);
         },
         () -> "rank 0 has not published round " + round + " in " + place());
   }
@@ -123,6 +134,12 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     ByteBuffer bytes = ByteBuffer.allocate(Token.BYTES);
     token.write(bytes);
     return bytes.array();
+  }
+
+  private static byte[] announcement(Token attempt, RankBackend backend) {
+    ByteBuffer bytes = ByteBuffer.allocate(ANNOUNCEMENT_BYTES);
+    attempt.write(bytes);
+    return bytes.putInt(backend.code()).array();
   }
 
   @FunctionalInterface
@@ -159,19 +176,25 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     return interrupt;
   }
 
-  /** Returns an answer to one attempt: rank 0's token of this answer, and the id. */
-  private byte[] closed(Names names, Token attempt, UniqueId id) {
+  /**
+   * Returns an answer to one attempt: rank 0's token of this answer, the id, and why no rank may
+   * use it, if ranks have different backends.
+   */
+  private byte[] closed(
+      Names names, Token attempt, UniqueId id, Optional<RankBackend.Mismatch> mismatch) {
     Token answer = Token.random();
+    ByteBuffer plain = ByteBuffer.allocate(BODY_BYTES).put(id.toBytes());
+    RankBackend.Mismatch.write(mismatch, plain);
     byte[] body =
         secret
-            .map(known -> seal(known, names, attempt, answer).close(id.toBytes()))
-            .orElseGet(id::toBytes);
+            .map(known -> seal(known, names, attempt, answer).close(plain.array()))
+            .orElseGet(plain::array);
     return ByteBuffer.allocate(Token.BYTES + body.length).put(bytes(answer)).put(body).array();
   }
 
-  private UniqueId opened(Names names, Token attempt, byte[] answered) {
-    boolean sealed = answered.length > Token.BYTES + UniqueId.BYTES;
-    if (answered.length < Token.BYTES + UniqueId.BYTES || sealed != secret.isPresent()) {
+  private ByteBuffer opened(Names names, Token attempt, byte[] answered) {
+    boolean sealed = answered.length > Token.BYTES + BODY_BYTES;
+    if (answered.length < Token.BYTES + BODY_BYTES || sealed != secret.isPresent()) {
       throw new RendezvousException(
           "rank 0 has put %d bytes into %s, which %s: is %s the same on all ranks?"
               .formatted(
@@ -181,7 +204,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
                   Secret.VARIABLE));
     }
     byte[] body = Arrays.copyOfRange(answered, Token.BYTES, answered.length);
-    return UniqueId.of(
+    return ByteBuffer.wrap(
         secret
             .map(
                 known -> unseal(known, names, attempt, Token.read(ByteBuffer.wrap(answered)), body))
@@ -257,12 +280,15 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     private final UniqueId id;
     private final int round;
     private final Token[] seen = new Token[size()];
+    private final Token[] answered = new Token[size()];
+    private final RankBackend[] backends = new RankBackend[size()];
     private final BitSet confirmed = new BitSet();
 
-    private Publisher(int round, UniqueId id) {
+    private Publisher(int round, UniqueId id, RankBackend backend) {
       this.names = new Names(round);
       this.id = id;
       this.round = round;
+      backends[0] = backend;
     }
 
     private void serve(TorchStore connected, Deadline deadline)
@@ -270,50 +296,71 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       Pause pause = Pause.betweenLooks(deadline);
       while (!look(connected)) {
         if (deadline.passed()) {
+          checkMismatch();
           throw new SocketTimeoutException(missing());
         }
         pause.make();
       }
     }
 
-    /** Looks once at every rank that is missing; returns whether none is. */
+    /** Looks once at every rank that is missing, and answers; returns whether none is missing. */
     private boolean look(TorchStore connected) throws IOException {
       for (int rank = 1; rank < size(); rank++) {
         if (!confirmed.get(rank)) {
           look(connected, rank);
         }
       }
+      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
+      boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
+      // What a restarted rank left says nothing of the backend that it has now: its receipt does.
+      boolean sure = mismatch.isEmpty() ? all : confirmed.get(mismatch.get().rank());
+      for (int rank = 1; rank < size(); rank++) {
+        if (sure || (mismatch.isPresent() && mismatch.get().rank() == rank)) {
+          answer(connected, rank, mismatch);
+        }
+      }
       return confirmed.cardinality() == size() - 1;
     }
 
     private void look(TorchStore connected, int rank) throws IOException {
-      Token answered = seen[rank];
-      if (answered != null && connected.has(names.receipt(answered))) {
-        connected.delete(names.receipt(answered));
-        connected.delete(names.answer(answered));
+      if (answered[rank] != null && connected.has(names.receipt(answered[rank]))) {
+        connected.delete(names.receipt(answered[rank]));
+        connected.delete(names.answer(answered[rank]));
         confirmed.set(rank);
       } else if (connected.has(names.announcement(rank))) {
-        answer(connected, rank);
+        byte[] announced = connected.get(names.announcement(rank));
+        if (announced.length == ANNOUNCEMENT_BYTES) {
+          ByteBuffer bytes = ByteBuffer.wrap(announced);
+          seen[rank] = Token.read(bytes);
+          backends[rank] = RankBackend.ofCode(bytes.getInt());
+        }
       }
     }
 
-    private void answer(TorchStore connected, int rank) throws IOException {
-      byte[] announced = connected.get(names.announcement(rank));
-      if (announced.length != Token.BYTES) {
-        return;
+    private void answer(TorchStore connected, int rank, Optional<RankBackend.Mismatch> mismatch)
+        throws IOException {
+      Token attempt = seen[rank];
+      if (attempt != null && !confirmed.get(rank) && !attempt.equals(answered[rank])) {
+        answered[rank] = attempt;
+        connected.set(names.answer(attempt), closed(names, attempt, id, mismatch));
       }
-      Token attempt = Token.read(ByteBuffer.wrap(announced));
-      if (!attempt.equals(seen[rank])) {
-        seen[rank] = attempt;
-        connected.set(names.answer(attempt), closed(names, attempt, id));
+    }
+
+    private void checkMismatch() {
+      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
+      if (mismatch.isPresent() && confirmed.get(mismatch.get().rank())) {
+        throw mismatch.get().failure();
       }
     }
 
     private String missing() {
-      BitSet missing = Ranks.missing(confirmed, size());
+      BitSet unconfirmed = Ranks.missing(confirmed, size());
       BitSet announced = new BitSet();
-      missing.stream().filter(rank -> seen[rank] != null).forEach(announced::set);
-      String text = "missing " + Ranks.text(missing) + " of " + size();
+      unconfirmed.stream().filter(rank -> seen[rank] != null).forEach(announced::set);
+      BitSet absent = (BitSet) unconfirmed.clone();
+      absent.andNot(announced);
+      String text =
+          "missing " + Ranks.text(absent.isEmpty() ? unconfirmed : absent) + " of " + size();
       return text
           + (announced.isEmpty() ? "" : " (" + Ranks.text(announced) + " announced, not confirmed)")
           + " in round "

@@ -3,6 +3,7 @@ package io.nccl4j.natives;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
@@ -13,9 +14,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /**
  * Where the libraries are looked for, in which order, and what is said when they are not found;
@@ -88,6 +92,78 @@ class LibrarySearchTest {
     assertTrue(said.startsWith("no nccl\n"), said);
     assertTrue(said.contains("environment variable NCCL4J_NCCL_LIBRARY"), said);
     assertTrue(said.contains("/no/such/libnccl.so: cannot open shared object file"), said);
+  }
+
+  private static boolean containsAll(String text, String... parts) {
+    return Stream.of(parts).allMatch(text::contains);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"nccl", "cudart"})
+  void autoNamedLibraryMissingThrows(String label) throws Exception {
+    environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    options.add("-Dio.nccl4j." + label + ".library=/no/such/lib.so");
+    String said = run("auto");
+    assertTrue(said.startsWith("no " + label + "\n"), said);
+    assertTrue(
+        containsAll(said, "system property io.nccl4j." + label + ".library", "/no/such/lib.so"),
+        said);
+  }
+
+  @Test
+  void autoNamedLibraryMissingAndNoDeviceThrows() throws Exception {
+    environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    assertTrue(run("auto").startsWith("no nccl\n"));
+  }
+
+  @Test
+  void autoNoDeviceReturnsReferenceWithReason() throws Exception {
+    environment.put("NCCL4J_NCCL_LIBRARY", nccl.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    String said = run("auto");
+    assertTrue(said.startsWith("reference because "), said);
+    assertTrue(
+        containsAll(said, "no NVIDIA driver is installed", "cudaErrorInsufficientDriver"), said);
+  }
+
+  @Test
+  void autoNoDriverAndNothingNamedReturnsReferenceWithReason() throws Exception {
+    assumeFalse(Driver.present(), "there is a driver");
+    assertEquals(
+        "reference because no NVIDIA driver is installed: neither /dev/nvidiactl nor"
+            + " /proc/driver/nvidia/version nor /dev/dxg exists\n",
+        run("auto"));
+  }
+
+  @Test
+  void ncclLibraryAndDeviceMissingNamesBoth() throws Exception {
+    environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
+    environment.put("NCCL4J_CUDART_LIBRARY", cudart.toString());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    String said = run();
+    assertTrue(said.startsWith("no nccl\n"), said);
+    assertTrue(containsAll(said, "/no/such/libnccl.so", "cudaErrorInsufficientDriver"), said);
+  }
+
+  @Test
+  void ncclBothLibrariesAndDriverMissingNamesAll() throws Exception {
+    assumeFalse(Driver.present(), "there is a driver");
+    environment.put("NCCL4J_NCCL_LIBRARY", "/no/such/libnccl.so");
+    environment.put("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so");
+    String said = run();
+    assertTrue(said.startsWith("no cudart\n"), said);
+    assertTrue(
+        containsAll(
+            said,
+            "/no/such/libcudart.so",
+            "the native library 'nccl' could not be loaded",
+            "/no/such/libnccl.so",
+            "no NVIDIA driver is installed"),
+        said);
   }
 
   @Test
@@ -221,7 +297,7 @@ class LibrarySearchTest {
   }
 
   /** Runs {@link LibraryUser} and returns what it prints. */
-  private String run() throws Exception {
+  private String run(String... arguments) throws Exception {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
     command.addAll(options);
@@ -229,6 +305,7 @@ class LibrarySearchTest {
     command.add(
         System.getProperty("java.class.path") + ":" + System.getProperty("jdk.module.path", ""));
     command.add(LibraryUser.class.getName());
+    command.addAll(List.of(arguments));
     ProcessBuilder builder =
         new ProcessBuilder(command).redirectError(temp.resolve("errors").toFile());
     builder.environment().clear();

@@ -4,18 +4,27 @@ import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
 
-/** A program of its own for {@link LibrarySearchTest}: says what was loaded, or why nothing was. */
+/**
+ * A program of its own for {@link LibrarySearchTest}: prints what was loaded, or why nothing was.
+ */
 public final class LibraryUser {
   private LibraryUser() {}
 
-  /** Opens the NCCL backend. */
+  /** Opens the NCCL backend, or with the argument {@code auto} the one that suits the machine. */
   public static void main(String[] arguments) {
-    try (Backend backend = Backend.nccl()) {
+    boolean auto = arguments.length > 0 && arguments[0].equals("auto");
+    try (Backend backend = auto ? Backend.auto() : Backend.nccl()) {
+      if (backend.name().equals("reference")) {
+        System.out.println("reference because " + backend.fallbackReason().orElse("?"));
+        return;
+      }
       System.out.println("nccl from " + backend.versions().get("nccl library"));
       System.out.println("cudart from " + backend.versions().get("cuda runtime library"));
     } catch (LibraryNotFoundException e) {
       System.out.println("no " + e.library() + "\n" + e.getMessage());
-    } catch (CudaException | IllegalCallerException e) {
+    } catch (CudaException e) {
+      System.out.println("no device\n" + e.getMessage());
+    } catch (IllegalCallerException e) {
       System.out.println(e.getMessage());
     }
   }

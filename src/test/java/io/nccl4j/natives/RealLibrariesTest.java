@@ -225,6 +225,7 @@ class RealLibrariesTest {
     try (Backend backend = Backend.auto()) {
       assertEquals("reference", backend.name());
       assertTrue(backend.devices().size() >= 2);
+      assertEquals(thrown.getMessage(), backend.fallbackReason().orElseThrow());
     }
   }
 

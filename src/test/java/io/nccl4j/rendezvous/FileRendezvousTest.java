@@ -18,6 +18,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Optional;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -103,7 +104,7 @@ class FileRendezvousTest {
 
   @Test
   void filesAreForTheirOwnerOnly() throws Exception {
-    files(1, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    files(1, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     assertEquals(
         PosixFilePermissions.fromString("rw-------"),
         Files.getPosixFilePermissions(files(1, 3).rankFile(1)));
@@ -115,7 +116,7 @@ class FileRendezvousTest {
     FutureTask<UniqueId> second =
         RankThreads.start(() -> place(2, 5, longer).exchange(RankThreads::newId));
     awaitFile(files(2, 5).rankFile(2));
-    files(4, 5).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    files(4, 5).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     NcclTimeoutException timeout =
         assertThrows(
             NcclTimeoutException.class,
@@ -125,17 +126,46 @@ class FileRendezvousTest {
     assertTrue(timeout.getMessage().contains("(rank 4 left an announcement"), timeout.getMessage());
     Files.delete(files(4, 5).rankFile(4));
     NcclTimeoutException other = RankThreads.failure(NcclTimeoutException.class, second);
-    assertTrue(other.getMessage().contains("rank 0 has not published"), other.getMessage());
+    assertTrue(
+        other
+            .getMessage()
+            .contains("rank 0 has not published round 1 (no announcement of ranks 0-1, 3-4) in "),
+        other.getMessage());
     assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void fileDifferentBackendsFailOnEveryRank() throws Exception {
+    RankThreads.assertMixed(
+        "rank 1 uses the reference backend and rank 0 NCCL;",
+        List.of(RankBackend.NCCL, RankBackend.REFERENCE, RankBackend.NCCL),
+        rank -> place(rank, 3, LONG));
+    assertEquals(List.of(), leftovers());
+  }
+
+  @Test
+  void fileBackendOfAnEarlierRunIsNotCounted() throws Exception {
+    Token old = Token.random();
+    files(1, 2).write(new RoundFiles.Announcement(old, Token.NONE, RankBackend.REFERENCE));
+    FutureTask<UniqueId> zero =
+        RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL));
+    awaitFile(files(0, 2).rankFile(0));
+    Thread.sleep(500);
+    assertFalse(zero.isDone());
+    assertEquals(
+        place(1, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL), RankThreads.join(zero));
   }
 
   @Test
   void whatAnEarlierRunLeftGivesNoId() throws Exception {
     UniqueId old = RankThreads.newId();
     Token[] attempts = {Token.random(), Token.random()};
-    files(0, 3).write(new RoundFiles.Publication(Token.random(), old, List.of(attempts)));
+    files(0, 3)
+        .write(
+            new RoundFiles.Publication(Token.random(), old, Optional.empty(), List.of(attempts)));
     for (int rank = 1; rank < 3; rank++) {
-      files(rank, 3).write(new RoundFiles.Announcement(attempts[rank - 1], Token.NONE));
+      files(rank, 3)
+          .write(new RoundFiles.Announcement(attempts[rank - 1], Token.NONE, RankBackend.UNKNOWN));
     }
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
     for (int rank = 2; rank >= 0; rank--) {
@@ -156,7 +186,8 @@ class FileRendezvousTest {
 
   @Test
   void rankZeroIsNotDeceivedByAnOldAnnouncement() throws Exception {
-    files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.random()));
+    files(1, 2)
+        .write(new RoundFiles.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
     FutureTask<UniqueId> zero =
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).idFile());
@@ -171,7 +202,8 @@ class FileRendezvousTest {
     FutureTask<UniqueId> zero =
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
     for (int crash = 0; crash < 5; crash++) {
-      files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+      files(1, 2)
+          .write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
       Thread.sleep(20);
     }
     assertEquals(
@@ -207,14 +239,14 @@ class FileRendezvousTest {
 
   @Test
   void aSecondRankZeroIsNoticed() throws Exception {
-    files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     FutureTask<UniqueId> first =
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).idFile());
     files(0, 2)
         .write(
             new RoundFiles.Publication(
-                Token.random(), RankThreads.newId(), List.of(Token.random())));
+                Token.random(), RankThreads.newId(), Optional.empty(), List.of(Token.random())));
     RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
         noticed.getMessage().contains("another process takes part as rank 0"),
@@ -241,7 +273,8 @@ class FileRendezvousTest {
   void aDamagedOrForeignFileIsNamedAtTheDeadline() throws Exception {
     RoundFiles files = files(0, 2);
     files.write(
-        new RoundFiles.Publication(Token.random(), RankThreads.newId(), List.of(Token.random())));
+        new RoundFiles.Publication(
+            Token.random(), RankThreads.newId(), Optional.empty(), List.of(Token.random())));
     byte[] whole = Files.readAllBytes(files.idFile());
     byte[] flipped = whole.clone();
     flipped[RankThreads.RANDOM.nextInt(28, whole.length)] ^= 1;
@@ -250,11 +283,11 @@ class FileRendezvousTest {
     byte[] otherWorld = whole.clone();
     otherWorld[15] = 9;
     assertNamed(new byte[0], "is damaged: it has only 0 bytes");
-    assertNamed(Arrays.copyOf(whole, 100), "is damaged: it has 100 bytes; it should have 220");
+    assertNamed(Arrays.copyOf(whole, 100), "is damaged: it has 100 bytes; it should have 232");
     assertNamed(new byte[1 << 20], "is damaged, or is not nccl4j's");
-    assertNamed(Arrays.copyOf(whole, 5000), "is damaged: it has more than 220 bytes");
+    assertNamed(Arrays.copyOf(whole, 5000), "is damaged: it has more than 232 bytes");
     assertNamed(flipped, "is damaged");
-    assertNamed(otherVersion, "has version 2; this nccl4j writes version 1");
+    assertNamed(otherVersion, "has version 3; this nccl4j writes version 2");
     assertNamed(otherWorld, "is of a world of 9 ranks; this one has 2");
   }
 
@@ -271,7 +304,7 @@ class FileRendezvousTest {
   @Test
   void noChangedByteOfAFileIsAccepted() throws Exception {
     RoundFiles files = files(1, 2);
-    files.write(new RoundFiles.Announcement(Token.random(), Token.random()));
+    files.write(new RoundFiles.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
     byte[] whole = Files.readAllBytes(files.rankFile(1));
     for (int position = 0; position < whole.length; position++) {
       byte[] changed = whole.clone();
@@ -355,7 +388,7 @@ class FileRendezvousTest {
   void processesMeetAfterAnEarlierRunWasKilled() throws Exception {
     // Rank 2 of the first run never comes; an old announcement makes its rank 0 publish all the
     // same.
-    files(2, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE));
+    files(2, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     List<Process> killed = List.of(launch(0, 3), launch(1, 3));
     awaitFile(files(0, 3).idFile());
     UniqueId old = files(0, 3).publication().orElseThrow().id();

@@ -32,7 +32,7 @@ class GatherRendezvousTest {
       barrier = new CyclicBarrier(size);
     }
 
-    private Rendezvous place(int rank) {
+    private OrderedRendezvous place(int rank) {
       return GatherRendezvous.over(Member.of(rank, texts.length), text -> gather(rank, text));
     }
 
@@ -88,8 +88,8 @@ class GatherRendezvousTest {
     Collections.sort(sent);
     assertEquals(
         List.of(
-            "nccl4j rank 0 of 2 round 1 failed java.lang.IllegalStateException: no network  ber all",
-            "nccl4j rank 1 of 2 round 1 waits"),
+            "nccl4j rank 0 of 2 round 1 failed 0 java.lang.IllegalStateException: no network  ber all",
+            "nccl4j rank 1 of 2 round 1 waits 0"),
         sent);
   }
 
@@ -115,6 +115,14 @@ class GatherRendezvousTest {
   }
 
   @Test
+  void gatherDifferentBackendsFailOnEveryRank() throws Exception {
+    RankThreads.assertMixed(
+        "rank 2 uses NCCL and rank 0 the reference backend;",
+        List.of(RankBackend.REFERENCE, RankBackend.REFERENCE, RankBackend.NCCL),
+        new Framework(3)::place);
+  }
+
+  @Test
   void whatTheFrameworkThrowsComesOutUnchanged() {
     IllegalArgumentException killed = new IllegalArgumentException("task was killed");
     Rendezvous place =
@@ -132,8 +140,8 @@ class GatherRendezvousTest {
 
   @Test
   void textsThatAreNoneOfThisRoundAreRefused() {
-    String id = "nccl4j rank 0 of 2 round 1 id " + RankThreads.newId().toHex();
-    String waits = "nccl4j rank 1 of 2 round 1 waits";
+    String id = "nccl4j rank 0 of 2 round 1 id 0 " + RankThreads.newId().toHex();
+    String waits = "nccl4j rank 1 of 2 round 1 waits 0";
     assertEquals("gather returned 1 texts; there are 2 ranks", refusal(id));
     String swapped = refusal(waits, id);
     assertTrue(
@@ -151,15 +159,15 @@ class GatherRendezvousTest {
         refusal(id, null));
     assertEquals(
         "rank 0 of 2 in round 1 sent 'waits'; rank 0 alone has the id",
-        refusal("nccl4j rank 0 of 2 round 1 waits", waits));
+        refusal("nccl4j rank 0 of 2 round 1 waits 0", waits));
     assertEquals(
-        "rank 0 sent no unique id in round 1", refusal(id.replace(" id ", " id 0"), waits));
+        "rank 0 sent no unique id in round 1", refusal(id.replace(" id 0 ", " id 0 0"), waits));
   }
 
   @Test
   void noRefusalShowsAnId() {
     String hex = RankThreads.newId().toHex();
-    String message = refusal("nccl4j rank 0 of 2 round 2 id " + hex, "");
+    String message = refusal("nccl4j rank 0 of 2 round 2 id 0 " + hex, "");
     assertFalse(message.contains(hex.substring(0, 8)), message);
   }
 

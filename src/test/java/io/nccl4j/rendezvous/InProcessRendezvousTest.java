@@ -2,7 +2,6 @@ package io.nccl4j.rendezvous;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
-import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -36,7 +35,17 @@ class InProcessRendezvousTest {
     NcclTimeoutException timeout =
         assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
-    assertNotNull(second.get(10, TimeUnit.SECONDS));
+    RendezvousException told = RankThreads.failure(RendezvousException.class, second);
+    assertTrue(told.getMessage().contains("missing ranks 1, 3-5 of 6"), told.getMessage());
+  }
+
+  @Test
+  void inProcessDifferentBackendsFailOnEveryRank() throws Exception {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(3, LONG);
+    RankThreads.assertMixed(
+        "rank 1 uses NCCL and rank 0 the reference backend;",
+        List.of(RankBackend.REFERENCE, RankBackend.NCCL, RankBackend.REFERENCE),
+        places::get);
   }
 
   @Test

@@ -1,8 +1,10 @@
 package io.nccl4j.rendezvous;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.UniqueId;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -56,6 +58,25 @@ final class RankThreads {
       }
       return type.cast(e.getCause());
     }
+  }
+
+  /** Has ranks with different backends exchange an id, and checks that each fails at once. */
+  static void assertMixed(
+      String expected, List<RankBackend> backends, IntFunction<OrderedRendezvous> places)
+      throws Exception {
+    long start = System.nanoTime();
+    List<FutureTask<UniqueId>> ranks = new ArrayList<>();
+    for (int rank = 0; rank < backends.size(); rank++) {
+      OrderedRendezvous place = places.apply(rank);
+      RankBackend backend = backends.get(rank);
+      ranks.add(start(() -> place.exchange(RankThreads::newId, backend)));
+    }
+    for (FutureTask<UniqueId> rank : ranks) {
+      RendezvousException refused = failure(RendezvousException.class, rank);
+      assertTrue(refused.getMessage().contains(expected), refused.getMessage());
+    }
+    Duration took = Duration.ofNanos(System.nanoTime() - start);
+    assertTrue(took.compareTo(Duration.ofSeconds(10)) < 0, () -> "only after " + took);
   }
 
   /** Has all ranks exchange ids in so many rounds and checks that all get the made ones. */

@@ -93,7 +93,8 @@ class TcpRendezvousTest {
   }
 
   private static Handshake.Claim claim(int rank, int size) {
-    return new Handshake.Claim(rank, size, 1, Token.ofText(""), Token.random());
+    return new Handshake.Claim(
+        rank, size, 1, RankBackend.UNKNOWN, Token.ofText(""), Token.random());
   }
 
   /** A connection that has come as far as rank 0's answer, and has not confirmed it. */
@@ -131,8 +132,9 @@ class TcpRendezvousTest {
   private Asked ask(TcpRendezvous server, Handshake.Claim claim) throws Exception {
     while (true) {
       Asked asked = new Asked(connect(server), claim);
-      if (asked.opened()[0] != Refusal.ROUND_TO_COME.code()) {
-        assertEquals(IdServer.GRANTED, asked.opened()[0]);
+      int answer = asked.opened()[0];
+      if (answer != Refusal.ROUND_TO_COME.code() && answer != Refusal.OTHERS_MISSING.code()) {
+        assertEquals(IdServer.GRANTED, answer);
         return asked;
       }
       Thread.sleep(5);
@@ -232,7 +234,59 @@ class TcpRendezvousTest {
             .getMessage()
             .contains("turned away 1 clients: " + who + " does not speak the protocol of nccl4j"),
         timeout.getMessage());
-    assertEquals(UniqueId.BYTES, RankThreads.join(two).toBytes().length);
+    assertEquals(
+        "rank 0 at %s:%d has ended the exchange: it gave up after 1.5 s; missing ranks 1, 3-5 of 6"
+            .formatted(HOST, server.port()),
+        RankThreads.failure(RendezvousException.class, two).getMessage());
+  }
+
+  private static void awaitClaim(TcpRendezvous server, int rank) throws Exception {
+    Deadline deadline = Deadline.after(Duration.ofSeconds(10));
+    while (!server.come().get(rank)) {
+      assertFalse(deadline.passed(), () -> "rank " + rank + " has not come");
+      Thread.sleep(5);
+    }
+  }
+
+  @Test
+  void tcpOthersMissingIsNamedByTheRanksThatWait() throws Exception {
+    TcpRendezvous server = server(4, LONG);
+    FutureTask<UniqueId> zero = exchange(server);
+    NcclTimeoutException late =
+        assertThrows(
+            NcclTimeoutException.class,
+            () -> client(server, 2, SHORT).exchange(RankThreads::newId));
+    assertTrue(late.getMessage().contains("(missing ranks 1, 3 of 4)"), late.getMessage());
+    assertFalse(zero.isDone());
+  }
+
+  @Test
+  void tcpDifferentBackendsFailOnEveryRank() throws Exception {
+    TcpRendezvous server = server(4, LONG);
+    List<RankBackend> backends =
+        List.of(RankBackend.NCCL, RankBackend.NCCL, RankBackend.REFERENCE, RankBackend.UNKNOWN);
+    RankThreads.assertMixed(
+        "rank 2 uses the reference backend and rank 0 NCCL;",
+        backends,
+        rank -> rank == 0 ? server : client(server, rank, LONG));
+  }
+
+  @Test
+  void tcpRankThatComesAfterTheRefusalIsRefusedToo() throws Exception {
+    TcpRendezvous server = server(3, LONG);
+    FutureTask<UniqueId> zero =
+        RankThreads.start(() -> server.exchange(RankThreads::newId, RankBackend.REFERENCE));
+    TcpRendezvous one = client(server, 1, LONG);
+    assertThrows(
+        RendezvousException.class, () -> one.exchange(RankThreads::newId, RankBackend.NCCL));
+    Thread.sleep(300);
+    TcpRendezvous two = client(server, 2, LONG);
+    RendezvousException refused =
+        assertThrows(
+            RendezvousException.class,
+            () -> two.exchange(RankThreads::newId, RankBackend.REFERENCE));
+    assertTrue(refused.getMessage().contains("rank 1 uses NCCL"), refused.getMessage());
+    RankThreads.failure(RendezvousException.class, zero);
   }
 
   @Test
@@ -377,13 +431,20 @@ class TcpRendezvousTest {
   void aSecondClaimantOfARankIsRefusedAndHindersNobody() throws Exception {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    UniqueId first = client(server, 1, LONG).exchange(RankThreads::newId);
+    Handshake.Claim claim = claim(1, 3);
+    FutureTask<Asked> first = RankThreads.start(() -> ask(server, claim));
+    awaitClaim(server, 1);
     RendezvousException refused =
         assertThrows(
             RendezvousException.class, () -> client(server, 1, LONG).exchange(RankThreads::newId));
     assertTrue(refused.getMessage().contains("rank 1 has come before"), refused.getMessage());
-    assertEquals(first, client(server, 2, LONG).exchange(RankThreads::newId));
-    assertEquals(first, RankThreads.join(zero));
+    FutureTask<UniqueId> two = exchange(client(server, 2, LONG));
+    Asked asked = RankThreads.join(first);
+    writeFrame(asked.socket, asked.receipt());
+    byte[] opened = asked.opened();
+    UniqueId id = UniqueId.of(Arrays.copyOfRange(opened, 1, opened.length));
+    assertEquals(id, RankThreads.join(two));
+    assertEquals(id, RankThreads.join(zero));
   }
 
   @Test

@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import static java.util.stream.Collectors.toSet;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -16,6 +17,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
@@ -89,6 +91,12 @@ class TorchStoreRendezvousTest {
     }
   }
 
+  /** Returns the token of the one announcement in a store, as it is in the names of values. */
+  private static String announcedToken(StoreStandIn store) {
+    byte[] announced = store.values().values().iterator().next();
+    return HexFormat.of().formatHex(announced, 0, Token.BYTES);
+  }
+
   @Test
   void aRankThatIsStartedAgainIsAnsweredAnew() throws Exception {
     try (StoreStandIn store = new StoreStandIn();
@@ -100,9 +108,9 @@ class TorchStoreRendezvousTest {
       store.awaitName("rank 1");
       thread.interrupt();
       RankThreads.failure(RendezvousException.class, killed);
-      String token = HexFormat.of().formatHex(store.values().values().iterator().next());
+      String announced = announcedToken(store);
       FutureTask<UniqueId> made = exchange(zero);
-      store.awaitName("answer to " + token);
+      store.awaitName("answer to " + announced);
       assertEquals(again.exchange(RankThreads::newId), RankThreads.join(made));
     }
   }
@@ -139,12 +147,46 @@ class TorchStoreRendezvousTest {
       NcclTimeoutException late =
           assertThrows(NcclTimeoutException.class, () -> zero.exchange(RankThreads::newId));
       String missing =
-          "missing ranks 2-3 of 4 in round 1 at the store at " + HOST + ":" + store.port();
+          "missing ranks 2-3 of 4 (rank 1 announced, not confirmed) in round 1 at the store at "
+              + HOST
+              + ":"
+              + store.port();
       assertTrue(late.getMessage().contains(missing), late.getMessage());
-      RankThreads.join(one);
+      assertFalse(one.isDone(), "no rank gets the id before all have come");
       IllegalStateException used =
           assertThrows(IllegalStateException.class, () -> zero.exchange(RankThreads::newId));
       assertTrue(used.getMessage().contains("all ranks must make a new one"), used.getMessage());
+    }
+  }
+
+  @Test
+  void torchStoreDifferentBackendsFailOnEveryRank() throws Exception {
+    try (StoreStandIn store = new StoreStandIn()) {
+      RankThreads.assertMixed(
+          "rank 2 uses the reference backend and rank 0 NCCL;",
+          List.of(RankBackend.NCCL, RankBackend.NCCL, RankBackend.REFERENCE),
+          rank -> place(store.port(), rank, 3, LONG));
+      RankThreads.exchange(3, 1, rank -> place(store.port(), rank, 3, LONG));
+    }
+  }
+
+  @Test
+  void torchStoreBackendOfARestartedRankIsNotCounted() throws Exception {
+    try (StoreStandIn store = new StoreStandIn();
+        TorchStoreRendezvous zero = place(store.port(), 0, 2, LONG);
+        TorchStoreRendezvous dead = place(store.port(), 1, 2, LONG);
+        TorchStoreRendezvous again = place(store.port(), 1, 2, LONG)) {
+      FutureTask<UniqueId> killed =
+          new FutureTask<>(() -> dead.exchange(RankThreads::newId, RankBackend.REFERENCE));
+      Thread thread = RankThreads.startThread(killed);
+      store.awaitName("rank 1");
+      thread.interrupt();
+      RankThreads.failure(RendezvousException.class, killed);
+      String announced = announcedToken(store);
+      FutureTask<UniqueId> made =
+          RankThreads.start(() -> zero.exchange(RankThreads::newId, RankBackend.NCCL));
+      store.awaitName("answer to " + announced);
+      assertEquals(again.exchange(RankThreads::newId, RankBackend.NCCL), RankThreads.join(made));
     }
   }
 

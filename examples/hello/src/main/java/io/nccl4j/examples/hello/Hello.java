@@ -4,7 +4,9 @@ import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
+import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
@@ -33,14 +35,18 @@ public final class Hello {
 
   private Hello() {}
 
-  /** Runs the ranks of this process; what its user can mend is told in one line. */
+  /** Runs the ranks of this process. What the user can correct is printed without a stack trace. */
   public static void main(String[] args) throws InterruptedException, ExecutionException {
     try {
       run();
     } catch (IllegalArgumentException e) {
       System.err.println("hello: " + e.getMessage());
       System.exit(2);
-    } catch (IOException | NcclException | RendezvousException e) {
+    } catch (IOException
+        | NcclException
+        | CudaException
+        | LibraryNotFoundException
+        | RendezvousException e) {
       System.err.println("hello: " + e.getMessage());
       System.exit(1);
     }
@@ -50,6 +56,9 @@ public final class Hello {
   private static void run() throws InterruptedException, ExecutionException, IOException {
     Launch launch = Launch.current();
     try (Backend backend = Backend.auto()) {
+      backend
+          .fallbackReason()
+          .ifPresent(reason -> System.err.println("hello: NCCL is not used: " + reason));
       if (launch.launcher() == Launcher.NONE) {
         oneRankPerDevice(backend);
       } else {

@@ -85,17 +85,25 @@ class HelloTest {
             .start();
     assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running");
     assertEquals(1, process.exitValue());
-    assertEquals("hello: the results cannot be written to stdout\n", errors());
+    assertTrue(errors().endsWith("hello: the results cannot be written to stdout\n"), errors());
   }
 
   @Test
-  void whyNcclIsNotUsedIsSaid() throws IOException, InterruptedException {
-    List<String> out = hello(Map.of("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so"));
-    assertEquals(lines("reference", out.size()), out);
+  void helloNamedLibraryMissingFails() throws IOException, InterruptedException {
+    assertEquals(1, status(Map.of("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so")), this::errors);
     assertTrue(
-        errors().startsWith("WARN NcclBackend: NCCL is not usable: the reference backend is used."),
-        errors());
+        errors().startsWith("hello: the native library 'nccl' could not be loaded."), errors());
     assertTrue(errors().contains("/missing/libnccl.so"), errors());
+  }
+
+  @Test
+  void helloOnTheReferencePrintsWhy() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    List<String> out = hello(environment);
+    assertEquals(lines("reference", out.size()), out);
+    assertTrue(errors().startsWith("hello: NCCL is not used: cudaGetDeviceCount: "), errors());
+    assertEquals(1, errors().lines().count(), errors());
   }
 
   private int status(Map<String, String> environment) throws IOException, InterruptedException {

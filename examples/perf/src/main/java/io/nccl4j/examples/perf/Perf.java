@@ -9,7 +9,6 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.examples.perf.report.Measured;
 import io.nccl4j.examples.perf.report.RunReport;
 import io.nccl4j.examples.processes.Processes;
-import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
@@ -233,15 +232,23 @@ public final class Perf {
     }
   }
 
+  private static Backend automatic(Flags flags, Job job) {
+    try {
+      return Backend.auto(() -> reference(flags, job));
+    } catch (LibraryNotFoundException e) {
+      throw new NoBackend(e);
+    }
+  }
+
   private static Backend open(Flags flags, Job job) {
     return switch (flags.backend) {
       case NCCL -> nccl();
       case REFERENCE -> reference(flags, job);
-      case AUTO -> NcclBackend.ifUsable().orElseGet(() -> reference(flags, job));
+      case AUTO -> automatic(flags, job);
     };
   }
 
-  private static Backend reference(Flags flags, Job job) {
+  private static ReferenceBackend reference(Flags flags, Job job) {
     int asked = flags.ranksAskedFor() * job.localProcesses();
     int processors = Runtime.getRuntime().availableProcessors();
     if (asked > RANKS_PER_PROCESSOR * processors) {
@@ -327,6 +334,10 @@ public final class Perf {
     }
 
     private void header() {
+      settings
+          .backend()
+          .fallbackReason()
+          .ifPresent(reason -> ("NCCL is not used: " + reason).lines().forEach(table::note));
       table.header(settings, version(), flags.minBytes, flags.maxBytes, places);
     }
 

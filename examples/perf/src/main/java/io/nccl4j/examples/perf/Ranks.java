@@ -68,7 +68,7 @@ final class Ranks implements AutoCloseable {
       return backend.newUniqueId();
     }
     try (Rendezvous rendezvous = settings.job().rendezvous()) {
-      return rendezvous.exchange(backend::newUniqueId);
+      return rendezvous.exchange(backend);
     }
   }
 

@@ -219,6 +219,28 @@ class ProcessTest {
   }
 
   @Test
+  void perfFallbackIsExplainedInTheHeader() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    Ended ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    assertEquals(0, ended.status(), ended.err());
+    assertTrue(
+        ended.out().contains("# NCCL is not used: cudaGetDeviceCount: no NVIDIA driver"),
+        ended.out());
+    assertTrue(ended.out().contains(", backend reference;"), ended.out());
+  }
+
+  @Test
+  void perfNamedLibraryMissingFails() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so");
+    Ended ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().contains("/missing/libnccl.so"), ended.err());
+    assertEquals("", ended.out());
+  }
+
+  @Test
   void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
     Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
