@@ -285,6 +285,7 @@ static void a_group_has_no_order(struct rank *r) {
   OK(cudaMallocHost((void **)&values, 8));
   OK(cudaMallocHost((void **)&sent, 8));
   OK(cudaMallocHost((void **)&received, 8));
+  pthread_barrier_wait(r->barrier); /* pinning memory waits for every device */
   values[0] = me, values[1] = 1;
   OK(ncclGroupStart());
   OK(ncclAllReduce(values, values, 2, ncclInt32, ncclMax, r->comm, r->stream));
@@ -308,6 +309,7 @@ static void a_group_has_no_order(struct rank *r) {
   OK(ncclGroupEnd());
   OK(cudaStreamSynchronize(r->stream));
   SAME(10 * ((me + n - 1) % n), received[0]); /* the first message came last */
+  pthread_barrier_wait(r->barrier);
   OK(cudaFreeHost(values));
   OK(cudaFreeHost(sent));
   OK(cudaFreeHost(received));
