@@ -1160,7 +1160,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (size > 1) {
       siblings =
           madeTogether.stream()
-              .filter(other -> other != this && other.size > 1 && other.world().equals(world()))
+              .filter(other -> other != this && other.identity.equals(identity))
               .toArray(Communicator[]::new);
     }
   }

@@ -29,8 +29,7 @@ final class GroupMemory {
    *
    * @param number the operation's place in the group, from 1
    */
-  private record Use(
-      int number, GroupCall call, Buffer buffer, String argument, boolean written) {
+  private record Use(int number, GroupCall call, Buffer buffer, String argument, boolean written) {
     boolean conflictsWith(Use other) {
       return (written || other.written) && sharedBytes(other) > 0;
     }

@@ -115,8 +115,7 @@ class GroupMemoryTest {
         calls.add(randomCall(random));
       }
       boolean expected = conflict(calls);
-      assertEquals(
-          expected, refused(checked, calls), () -> described(calls) + Seed.hint());
+      assertEquals(expected, refused(checked, calls), () -> described(calls) + Seed.hint());
       found[expected ? 1 : 0]++;
     }
     assertTrue(Math.min(found[0], found[1]) > 1000, found[0] + " accepted, " + found[1]);
