@@ -68,8 +68,8 @@ public final class NcclCommunicator extends Communicator {
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
   static final int FLOAT8_COMPUTE_CAPABILITY = 90;
 
-  // How long a close waits for a call in flight before it refuses, and an abort before it leaves
-  // the freeing to that call's thread.
+  // How long a close waits for a call in flight before it refuses, and an abort before it ends that
+  // call, and after that before it leaves the freeing to the call's thread.
   private static final Duration PATIENCE = Duration.ofMillis(200);
   // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
   private static final Duration GRACE = Duration.ofSeconds(1);
@@ -598,7 +598,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   /**
-   * Does inside this communicator what may wait for the peers for ever; in a thread of its own,
+   * Does inside this communicator what may wait for the peers indefinitely; in a thread of its own,
    * with a deadline.
    */
   void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
