@@ -408,8 +408,7 @@ class LaunchTest {
   @Test
   void ranksOfMpichOnTwoHostsAreOfOneRun() {
     String variables = " PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
-    Launch first =
-        Launch.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
+    Launch first = Launch.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
     Launch second =
         Launch.from(environment("PMI_RANK=1" + variables), () -> Optional.of("proxy 2"));
     assertEquals(first.run(), second.run());

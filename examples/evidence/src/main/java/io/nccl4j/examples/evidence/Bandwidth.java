@@ -61,7 +61,9 @@ final class Bandwidth {
         if (writes(child)) {
           child.table(table(collective, table));
         }
-        best = best.isEmpty() ? best(collective, table) : best;
+        if (collective.equals("all_reduce") && !alone(child)) {
+          best = best(table);
+        }
         if (!table.ended().isEmpty()) {
           failed.add(collective);
           child.note(collective + ": " + table.ended());
@@ -99,14 +101,14 @@ final class Bandwidth {
     return child.layout != Layout.LAUNCHED || child.rank == 0;
   }
 
-  private static String best(String collective, PerfTable table) {
+  private static String best(PerfTable table) {
     return table.rows().stream()
         .filter(row -> row.busbw() > 0)
         .max(Comparator.comparingDouble(PerfTable.Row::busbw))
         .map(
             row ->
-                "%s has up to %s GB/s of bus bandwidth; "
-                    .formatted(collective, Table.rounded(row.busbw(), 2)))
+                "all_reduce has up to %s GB/s of bus bandwidth; "
+                    .formatted(Table.rounded(row.busbw(), 2)))
         .orElse("");
   }
 

@@ -37,9 +37,9 @@ import picocli.CommandLine.Parameters;
     },
     footer = {
       "",
-      "Each step is a process with a deadline; one that fails, crashes or hangs is reported, and the rest goes on.",
-      "Started by a launcher (mpirun, torchrun --no-python, srun) once for each GPU, also of several hosts, it",
-      "runs device and bandwidth-launched; rank 0 writes OUT. See examples/launch/README.md.",
+      "Each step is a process with a deadline; one that fails, crashes or hangs is reported, and the",
+      "rest goes on. Started by a launcher (mpirun, torchrun --no-python, srun), also on several hosts,",
+      "it runs device and bandwidth-launched, and rank 0 writes OUT: see launch/README.md.",
       "The libraries are found as always (NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY name others).",
       "NCCL_TESTS_DIR names a folder with the programs of nccl-tests, or its checkout, to run beside ours.",
       "Exit status: 0 every step passed or is not possible here, 1 a step failed, 2 bad arguments."

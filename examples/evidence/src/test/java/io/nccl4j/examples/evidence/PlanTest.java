@@ -15,6 +15,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
@@ -60,6 +61,31 @@ class PlanTest {
       steps.add(plan.first());
       long seconds = steps.stream().mapToLong(step -> step.deadline().toSeconds()).sum();
       assertTrue(seconds <= 470, nccl + " takes up to " + seconds + " s");
+    }
+  }
+
+  /** As docs/evidence/README.md shows them. */
+  @Test
+  void threeRunsOfSeveralGpusFitEightMinutesEach() throws IOException {
+    Map<String, String> environment = Map.of("PATH", mpirun(), "NCCL_TESTS_DIR", "/tests");
+    Plan plan = new Plan(Path.of("/work"), false, environment);
+    List<List<String>> runs = new ArrayList<>();
+    for (String line : Files.readAllLines(StandIn.ROOT.resolve("docs/evidence/README.md"))) {
+      if (line.contains("gpu-evidence --steps ")) {
+        runs.add(List.of(line.strip().split(" ", -1)[2].split(",", -1)));
+      }
+    }
+    assertEquals(
+        Set.copyOf(Plan.GROUPS),
+        Stream.concat(Stream.of("device"), runs.stream().flatMap(List::stream))
+            .collect(Collectors.toSet()));
+    for (List<String> run : runs) {
+      long seconds =
+          Stream.concat(Stream.of(plan.first()), plan.rest(gpu("2.30.7", 8)).stream())
+              .filter(step -> step.name().equals("device") || Plan.selects(run, step.name()))
+              .mapToLong(step -> step.deadline().toSeconds())
+              .sum();
+      assertTrue(seconds <= 470, run + " takes up to " + seconds + " s");
     }
   }
 

@@ -198,6 +198,14 @@ class ProgramsTest {
     assertEquals(1, outcome.report().notes().stream().filter(n -> n.contains("each GPU")).count());
   }
 
+  @Test
+  void oneRankHasNoBusBandwidth() {
+    Outcome outcome = run("bandwidth", "--quick");
+    assertPassed(outcome);
+    assertEquals("0 wrong elements", outcome.report().summary());
+    assertTrue(outcome.report().notes().getFirst().contains("bus bandwidth says nothing"));
+  }
+
   private static void assertBandwidth(Outcome outcome) {
     assertPassed(outcome);
     assertEquals(2, outcome.report().tables().size());
