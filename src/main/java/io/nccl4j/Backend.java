@@ -141,7 +141,7 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * Makes one rank's end of a communicator. It returns when all ranks have come, within the
+   * Makes one rank's end of a communicator. It returns when all ranks have joined, within the
    * configured timeout; called in a {@link Group}, it returns at once and the communicator is
    * usable when the group has ended. C: {@code ncclCommInitRankConfig}, which does what the older
    * {@code ncclCommInitRank} does.
@@ -153,7 +153,7 @@ public abstract sealed class Backend implements AutoCloseable
    * @return the communicator, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
    *     the id
-   * @throws NcclTimeoutException if not all ranks came in time
+   * @throws NcclTimeoutException if not all ranks joined in time
    * @throws NcclException if the library failed
    * @throws IllegalStateException if the backend is closed, this thread's group holds operations,
    *     or this thread is capturing a graph
@@ -223,19 +223,19 @@ public abstract sealed class Backend implements AutoCloseable
 
   /**
    * Makes a new rank's end of a communicator that grows; the ranks that it has call {@link
-   * Communicator#grow(int, UniqueId, CommunicatorConfig)}. It returns when all ranks have come,
+   * Communicator#grow(int, UniqueId, CommunicatorConfig)}. It returns when all ranks have joined,
    * within the configured timeout; called in a {@link Group}, it returns at once and the
    * communicator is usable when the group has ended. C: {@code ncclCommGrow} without a
    * communicator, from NCCL 2.29.2 on.
    *
-   * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
+   * @param growId the id that {@link Communicator#newGrowId} returned on a rank of the communicator
    * @param newSize the number of ranks, old and new
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config timeouts, device and name
    * @return the communicator, for the caller to close
    * @throws IllegalArgumentException if an argument is out of its range, or the other backend made
    *     the id
-   * @throws NcclTimeoutException if not all ranks came in time
+   * @throws NcclTimeoutException if not all ranks joined in time
    * @throws NcclException if the library failed
    * @throws UnsupportedNcclVersionException if the library is too old
    * @throws IllegalStateException if the backend is closed, or this thread's group holds operations
@@ -363,7 +363,7 @@ public abstract sealed class Backend implements AutoCloseable
 
   /**
    * Closes the backend: it makes nothing more, also not for its communicators ({@link
-   * Communicator#newStream} and the like). What it has made lives on until its owners close it.
+   * Communicator#newStream} and the like). The objects that it has made stay usable until they are closed.
    * Idempotent.
    */
   @Override

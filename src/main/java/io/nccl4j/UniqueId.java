@@ -52,7 +52,7 @@ public final class UniqueId implements Serializable {
   }
 
   /**
-   * Makes an id from the text that {@link #toHex} gave.
+   * Makes an id from the text that {@link #toHex} returned.
    *
    * @param hex {@code 2 * BYTES} hexadecimal digits
    * @return the id

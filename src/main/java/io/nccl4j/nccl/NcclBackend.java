@@ -184,7 +184,7 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * {@return which versions have come together} {@link VersionReport#load} tells it without a GPU.
+   * {@return the versions of all parts that work together} {@link VersionReport#load} needs no GPU.
    *
    * @throws java.io.UncheckedIOException if NCCL's file cannot be read
    */
@@ -252,7 +252,7 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * Makes NCCL read {@code NCCL_DEBUG} and its kin again. C: {@code ncclResetDebugInit}, from NCCL
+   * Makes NCCL read {@code NCCL_DEBUG} and similar variables again. C: {@code ncclResetDebugInit}, from NCCL
    * 2.24 on.
    *
    * @throws UnsupportedNcclVersionException if NCCL is older
@@ -266,8 +266,8 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link Backend#communicator} does, with what only
-   * NCCL can be told, and with what that throws. C: {@code ncclCommInitRankConfig}, from NCCL 2.14
+   * Makes one rank's end of a communicator as {@link Backend#communicator} does, with
+   * settings that only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14
    * on.
    *
    * @param id the id that all ranks share
@@ -311,7 +311,7 @@ public final class NcclBackend extends Backend {
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
-   * @return a stage that completes with the communicator, for whoever takes it to close, or fails
+   * @return a stage that completes with the communicator, for the caller to close, or fails
    *     as {@code communicator} does, after the configured timeout at the latest
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
@@ -332,7 +332,7 @@ public final class NcclBackend extends Backend {
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
-   * @return a stage that completes with the communicator, for whoever takes it to close, or fails
+   * @return a stage that completes with the communicator, for the caller to close, or fails
    *     as {@code communicator} does, after the configured timeout at the latest
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
@@ -343,8 +343,8 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * Makes a new rank's end of a communicator that grows as {@link Backend#join} does, with what
-   * only NCCL can be told, and with what that throws. C: {@code ncclCommGrow} without a
+   * Makes a new rank's end of a communicator that grows as {@link Backend#join} does, with settings
+   * that only NCCL has. C: {@code ncclCommGrow} without a
    * communicator, from NCCL 2.29.2 on.
    *
    * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
@@ -368,7 +368,7 @@ public final class NcclBackend extends Backend {
    * @param newSize the number of ranks, old and new
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config the configuration
-   * @return a stage that completes with the communicator, for whoever takes it to close, or fails
+   * @return a stage that completes with the communicator, for the caller to close, or fails
    *     as {@code join} does, after the configured timeout at the latest
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open

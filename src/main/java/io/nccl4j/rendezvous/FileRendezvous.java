@@ -283,7 +283,7 @@ public final class FileRendezvous extends OrderedRendezvous {
       }
       boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
-      // What an earlier run left says nothing of the backend that the rank has now.
+      // An announcement of an earlier run does not say which backend the rank has now.
       boolean sure = mismatch.isEmpty() || alive.get(mismatch.get().rank());
       if (all && sure && (!stillPublished() || outdated)) {
         List<Token> attempts = List.of(Arrays.copyOfRange(seen, 1, size()));

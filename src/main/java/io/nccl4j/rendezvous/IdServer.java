@@ -23,6 +23,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -40,8 +41,8 @@ final class IdServer implements Closeable {
   /** Fits with all else into the longest answer that a client takes. */
   private static final int MOST_DETAIL_BYTES = 900;
 
-  /** How long ranks that have come may take to hear that rank 0 has given up. */
-  private static final Duration LONGEST_FAREWELL = Duration.ofSeconds(1);
+  /** How long rank 0 goes on answering ranks with the reason why a round failed. */
+  private static final Duration LONGEST_FAREWELL = Duration.ofSeconds(5);
 
   private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
   private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);
@@ -99,7 +100,7 @@ final class IdServer implements Closeable {
     private final Map<Integer, Token> instances = new HashMap<>();
     private final RankBackend[] backends = new RankBackend[member.size()];
     private final BitSet confirmed = new BitSet();
-    private final BitSet told = new BitSet();
+    private final BitSet notified = new BitSet();
     private String failure;
 
     private Round(UniqueId id, RankBackend backend) {
@@ -112,7 +113,7 @@ final class IdServer implements Closeable {
     }
 
     private boolean endedFor(int ranks) {
-      return confirmed.cardinality() + told.cardinality() >= ranks;
+      return confirmed.cardinality() + notified.cardinality() >= ranks;
     }
 
     private BitSet come() {
@@ -191,8 +192,9 @@ final class IdServer implements Closeable {
   }
 
   /**
-   * Serves one round until each rank has confirmed that it has the id, or has been told why it gets
-   * none, or the deadline passes. Then the ranks that have come are told which are missing.
+   * Serves one round until each rank has confirmed that it has the id, or the deadline passes, or
+   * ranks turn out to use different backends. If the round fails, the answer to each
+   * rank says why: to those that have come and, if backends differ, to those that come soon.
    */
   Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException {
@@ -201,18 +203,33 @@ final class IdServer implements Closeable {
       Round round = new Round(id, backend);
       roundNumber = number;
       current = round;
-      awaitEnd(round, member.size() - 1, deadline);
+      await(deadline, () -> round.failure != null || round.endedFor(member.size() - 1));
+      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(round.backends);
       if (!round.decided()) {
         round.failure = "it gave up after " + seconds(deadline) + "; " + round.missingText();
         changed.signalAll();
-        awaitEnd(round, round.instances.size(), Deadline.after(LONGEST_FAREWELL));
       }
-      return new Outcome(round.missing(), RankBackend.mismatch(round.backends));
+      if (round.failure != null) {
+        int ranks = mismatch.isPresent() ? member.size() - 1 : round.instances.size();
+        await(Deadline.after(LONGEST_FAREWELL), () -> round.endedFor(ranks));
+      }
+      return new Outcome(round.missing(), mismatch);
     } finally {
       current = null;
       changed.signalAll();
       lock.unlock();
     }
+  }
+
+  /** Waits, with the lock held, until something has happened, the deadline passes, or the close. */
+  private void await(Deadline deadline, BooleanSupplier happened) throws InterruptedException {
+    while (!happened.getAsBoolean() && !closed && !deadline.passed()) {
+      changed.awaitNanos(deadline.remainingNanos());
+    }
+  }
+
+  private static String seconds(Deadline deadline) {
+    return deadline.timeout().toMillis() / 1000.0 + " s";
   }
 
   /** Returns the ranks that have come in the current round. */
@@ -223,16 +240,6 @@ final class IdServer implements Closeable {
     } finally {
       lock.unlock();
     }
-  }
-
-  private void awaitEnd(Round round, int ranks, Deadline deadline) throws InterruptedException {
-    while (!round.endedFor(ranks) && !closed && !deadline.passed()) {
-      changed.awaitNanos(deadline.remainingNanos());
-    }
-  }
-
-  private static String seconds(Deadline deadline) {
-    return deadline.timeout().toMillis() / 1000.0 + " s";
   }
 
   /** Tells of the clients turned away since the last time, and forgets them. */
@@ -349,7 +356,7 @@ final class IdServer implements Closeable {
     } catch (RefusedException e) {
       answerRefused(client, frames, handshake, e);
       if (e.refusal() == Refusal.ROUND_FAILED) {
-        told(claim.rank());
+        notified(claim.rank());
       }
       return;
     }
@@ -428,9 +435,7 @@ final class IdServer implements Closeable {
   private void awaitDecision(Round round) throws RefusedException {
     Deadline turn = Deadline.after(limits.handshake().dividedBy(4));
     try {
-      while (!round.decided() && current == round && !closed && !turn.passed()) {
-        changed.awaitNanos(turn.remainingNanos());
-      }
+      await(turn, () -> round.decided() || current != round);
     } catch (InterruptedException e) {
       throw new IllegalStateException("nobody interrupts the thread of a client", e);
     }
@@ -468,11 +473,11 @@ final class IdServer implements Closeable {
     }
   }
 
-  private void told(int rank) {
+  private void notified(int rank) {
     lock.lock();
     try {
       if (current != null) {
-        current.told.set(rank);
+        current.notified.set(rank);
         changed.signalAll();
       }
     } finally {

@@ -8,8 +8,8 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 
 /**
- * What every rendezvous here has in common: rounds are counted, come one at a time, and end for
- * good with the first that fails.
+ * The base of every rendezvous here: it counts rounds, allows one at a time, and refuses more after
+ * the first that fails.
  */
 abstract sealed class OrderedRendezvous implements Rendezvous
     permits InProcessRendezvous,

@@ -92,8 +92,8 @@ public interface Rendezvous extends AutoCloseable {
    * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
    * @throws io.nccl4j.NcclException if the library failed
    * @throws RendezvousException as {@link #exchange(Backend)} does
-   * @throws IllegalArgumentException if another backend made the id, where the rendezvous has not
-   *     compared them
+   * @throws IllegalArgumentException if the other backend made the id, and the rendezvous has not
+   *     compared the ranks' backends
    * @throws IllegalStateException as {@link #exchange(Supplier)} does
    */
   default Communicator communicator(Backend backend, CommunicatorConfig config) {

@@ -312,7 +312,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       }
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
       boolean all = Arrays.stream(seen).skip(1).allMatch(Objects::nonNull);
-      // What a restarted rank left says nothing of the backend that it has now: its receipt does.
+      // An announcement may be of a rank that was restarted since; a receipt shows that it is not.
       boolean sure = mismatch.isEmpty() ? all : confirmed.get(mismatch.get().rank());
       for (int rank = 1; rank < size(); rank++) {
         if (sure || (mismatch.isPresent() && mismatch.get().rank() == rank)) {
