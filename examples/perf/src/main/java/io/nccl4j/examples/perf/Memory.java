@@ -4,7 +4,9 @@ import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.Stream;
+import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.examples.perf.TestData.Span;
+import io.nccl4j.nccl.NcclBackend;
 
 /**
  * One rank's two buffers, and how the host writes and checks them: directly where it can address
@@ -21,12 +23,25 @@ final class Memory implements AutoCloseable {
   /** Allocates the buffers of one rank, in elements. */
   Memory(Backend backend, int device, Stream stream, DataType type, long count) {
     this.stream = stream;
-    this.send = backend.allocate(device, type, count);
-    this.recv = backend.allocate(device, type, count);
+    this.send = allocate(backend, device, type, count);
+    this.recv = allocate(backend, device, type, count);
     this.staging =
         send.space() == Buffer.Space.DEVICE
             ? backend.allocatePinned(type, Math.min(count, PIECE_BYTES / type.bytes()))
             : null;
+  }
+
+  /** Takes the memory that nccl-tests takes: some transports of NCCL register no other. */
+  private static Buffer allocate(Backend backend, int device, DataType type, long count) {
+    if (backend instanceof NcclBackend nccl) {
+      try {
+        return nccl.allocateRegistrable(device, type, count);
+      } catch (UnsupportedNcclVersionException older) {
+        // nccl-tests takes memory of CUDA then.
+        return nccl.allocate(device, type, count);
+      }
+    }
+    return backend.allocate(device, type, count);
   }
 
   /** Returns the buffer that out-of-place operations send from. */

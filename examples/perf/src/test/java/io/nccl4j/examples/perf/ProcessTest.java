@@ -221,6 +221,16 @@ class ProcessTest {
   @Test
   void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
     Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().startsWith("all_reduce_perf: ncclMemAlloc: "), ended.err());
+    assertTrue(ended.err().endsWith("; a smaller -e needs less memory\n"), ended.err());
+  }
+
+  @Test
+  void olderNcclWithTooLittleMemorySaysSo() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(PerfProgram.standIn("2.18"));
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
     Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
     assertEquals(1, ended.status());
