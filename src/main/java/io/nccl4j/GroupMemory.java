@@ -58,7 +58,6 @@ final class GroupMemory {
   }
 
   private long[] events = new long[64];
-  private long[] merged = new long[64];
   private int count;
 
   /**
@@ -68,19 +67,16 @@ final class GroupMemory {
    * @throws IllegalArgumentException if so, which names both
    */
   void check(List<GroupCall> calls) {
-    // Reads first, then writes: calls that go through two buffers make two ascending runs.
+    // By index: an iterator would be an object.
     for (int i = 0; i < calls.size(); i++) {
       addReads(calls.get(i));
-    }
-    for (int i = 0; i < calls.size(); i++) {
       addRange(calls.get(i).writes(), WRITE_BEGINS, WRITE_ENDS);
     }
-    sort();
+    Arrays.sort(events, 0, count);
     boolean shared = sharesWhatIsWritten();
     count = 0;
     if (events.length > MOST_KEPT) {
       events = new long[MOST_KEPT];
-      merged = new long[MOST_KEPT];
     }
     if (shared) {
       throwFirst(calls);
@@ -115,7 +111,6 @@ final class GroupMemory {
     }
     if (count + 2 > events.length) {
       events = Arrays.copyOf(events, 2 * events.length);
-      merged = new long[events.length];
     }
     events[count++] = start << KIND_BITS | begins;
     events[count++] = end << KIND_BITS | ends;
@@ -123,43 +118,6 @@ final class GroupMemory {
 
   private static boolean overlap(Buffer one, Buffer other) {
     return one.overlaps(one.byteSize(), other, other.byteSize());
-  }
-
-  /**
-   * Sorts by merging neighbouring runs, of which there are few: calls mostly come in the order of
-   * their memory. (The JDK's sort allocates where it finds runs.)
-   */
-  private void sort() {
-    int runs;
-    do {
-      runs = 0;
-      for (int from = 0; from < count; runs++) {
-        int middle = endOfRun(from);
-        int end = endOfRun(middle);
-        merge(from, middle, end);
-        from = end;
-      }
-      long[] sorted = merged;
-      merged = events;
-      events = sorted;
-    } while (runs > 1);
-  }
-
-  private int endOfRun(int from) {
-    int end = from + 1;
-    while (end < count && events[end - 1] <= events[end]) {
-      end++;
-    }
-    return Math.min(end, count);
-  }
-
-  private void merge(int from, int middle, int end) {
-    int left = from;
-    int right = middle;
-    for (int to = from; to < end; to++) {
-      boolean takesLeft = right == end || (left < middle && events[left] <= events[right]);
-      merged[to] = takesLeft ? events[left++] : events[right++];
-    }
   }
 
   private boolean sharesWhatIsWritten() {

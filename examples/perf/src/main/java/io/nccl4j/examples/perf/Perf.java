@@ -43,6 +43,8 @@ public final class Perf {
   /** What the driver says to an allocation that it has no memory for. */
   private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
 
+  private static final String LESS_MEMORY = "; a smaller -e needs less memory";
+
   /** How long other processes may take to end by themselves, and to say why, once one has. */
   private static final Duration GRACE = Duration.ofSeconds(15);
 
@@ -130,12 +132,13 @@ public final class Perf {
     } catch (NoBackend e) {
       return fail(flags, e.getCause(), e.getMessage() + remedy(), ExitStatus.FAILED);
     } catch (CudaException e) {
-      String less = e.errorName().equals(NO_MEMORY) ? "; a smaller -e needs less memory" : "";
-      return fail(flags, e, e.getMessage() + less, ExitStatus.FAILED);
+      String remedy = e.errorName().equals(NO_MEMORY) ? LESS_MEMORY : "";
+      return fail(flags, e, e.getMessage() + remedy, ExitStatus.FAILED);
     } catch (NcclException e) {
-      return fail(flags, e, e.getMessage(), ExitStatus.FAILED);
+      String remedy = e.function().equals("ncclMemAlloc") ? LESS_MEMORY : "";
+      return fail(flags, e, e.getMessage() + remedy, ExitStatus.FAILED);
     } catch (OutOfMemoryError e) {
-      return fail(flags, e, e.getMessage() + "; a smaller -e needs less memory", ExitStatus.FAILED);
+      return fail(flags, e, e.getMessage() + LESS_MEMORY, ExitStatus.FAILED);
     } catch (RuntimeException | IOException e) {
       String message = e.getMessage() == null ? e.toString() : e.getMessage();
       return fail(flags, e, message, ExitStatus.FAILED);

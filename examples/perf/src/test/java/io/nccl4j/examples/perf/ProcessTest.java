@@ -150,6 +150,45 @@ class ProcessTest {
   }
 
   @Test
+  void rowsOfSeveralPiecesCheckClean() throws IOException, InterruptedException {
+    Ended ended =
+        perf(
+            standIn(),
+            "all_gather",
+            "--backend",
+            "nccl",
+            "-g",
+            "2",
+            "-b",
+            "20M",
+            "-e",
+            "36M",
+            "-i",
+            "16M",
+            "-d",
+            "int8",
+            "-u",
+            "3",
+            "-n",
+            "1",
+            "-w",
+            "0");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(2, rows(ended).size());
+  }
+
+  @Test
+  void everyPieceOfARowIsChecked() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_NOOP", "1");
+    String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
+    Ended ended = perf(environment, arguments);
+    assertEquals(ExitStatus.WRONG_DATA, ended.status(), ended.err());
+    // Nothing was received: all of 5242880 elements are wrong.
+    assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
+  }
+
+  @Test
   void silentRankOnTheStandInTimesOut() throws IOException, InterruptedException {
     Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
@@ -243,6 +282,16 @@ class ProcessTest {
   @Test
   void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
     Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().startsWith("all_reduce_perf: ncclMemAlloc: "), ended.err());
+    assertTrue(ended.err().endsWith("; a smaller -e needs less memory\n"), ended.err());
+  }
+
+  @Test
+  void olderNcclWithTooLittleMemorySaysSo() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(PerfProgram.standIn("2.18"));
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
     Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
     assertEquals(1, ended.status());
