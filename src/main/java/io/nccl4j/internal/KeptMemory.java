@@ -11,6 +11,7 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -32,6 +33,7 @@ public abstract class KeptMemory {
   private final boolean perDevice;
   private final BooleanSupplier keeps;
   private final Duration timeout;
+  private final AtomicInteger alive = new AtomicInteger();
   private final Map<Size, Deque<Piece>> kept = new HashMap<>();
 
   /** What must be equal for a piece to be reused. */
@@ -103,14 +105,19 @@ public abstract class KeptMemory {
   private Piece allocateNow(int device, long bytes) {
     enter(device);
     try {
-      return new Piece(device, allocate(bytes), bytes);
+      return counted(new Piece(device, allocate(bytes), bytes));
     } catch (CudaException | NcclException failure) {
       if (!freedKept(failure)) {
         throw failure;
       }
       enter(device);
-      return new Piece(device, allocate(bytes), bytes);
+      return counted(new Piece(device, allocate(bytes), bytes));
     }
+  }
+
+  private Piece counted(Piece piece) {
+    alive.incrementAndGet();
+    return piece;
   }
 
   /** Frees what is kept after an allocation has failed; returns whether there was anything. */
@@ -138,9 +145,12 @@ public abstract class KeptMemory {
         frees, timeout, workOn(piece.device()), () -> freeAll(List.of(piece)));
   }
 
-  /** Allocates pieces to be kept, for a time when allocating would wait. */
-  public void reserve(int device, long bytes, int pieces) {
-    for (int i = 0; i < pieces; i++) {
+  /**
+   * Allocates pieces to be kept, for a time when allocating would wait, until there are so many,
+   * those in use included.
+   */
+  void reserve(int device, long bytes, int pieces) {
+    while (alive.get() < pieces) {
       Piece piece = allocated(device, bytes);
       synchronized (this) {
         keep(piece);
@@ -182,6 +192,7 @@ public abstract class KeptMemory {
   }
 
   private void freeNow(Piece piece) {
+    alive.decrementAndGet();
     enter(piece.device());
     free(piece.memory());
   }

@@ -47,8 +47,13 @@ public final class OpenRanks {
   }
 
   /** Returns whether two ranks that may wait for each other are open here. */
-  public static synchronized boolean several() {
-    return OPEN.values().stream().anyMatch(ranks -> ranks.size() > 1);
+  public static boolean several() {
+    return mostTogether() > 1;
+  }
+
+  /** Returns how many ranks that may wait for each other are open here at most. */
+  static synchronized int mostTogether() {
+    return OPEN.values().stream().mapToInt(Set::size).max().orElse(0);
   }
 
   /** Returns whether any rank is open here. */

@@ -20,18 +20,22 @@ public final class PinnedMemory extends KeptMemory {
   /** The size of a chunk. */
   public static final long CHUNK_BYTES = 1 << 20;
 
-  private static final int CHUNKS_OF_A_STREAM = 2;
+  // For four streams that copy: a stream uses two.
+  private static final int CHUNKS_OF_A_RANK = 8;
 
   private PinnedMemory(BooleanSupplier keeps) {
     super("cudaHostAlloc", "cudaFreeHost", false, keeps);
   }
 
   /**
-   * Allocates the chunks of a new rank's stream before a peer's kernel can make that wait: the
-   * kernel would wait for this rank.
+   * Allocates chunks for the streams of this process's ranks where there are several, before they
+   * connect: later that could wait for a peer's kernel, which would wait for this rank.
    */
-  public static void reserveForRank(int device) {
-    CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_OF_A_STREAM);
+  public static void reserveForRanks(int device) {
+    int together = OpenRanks.mostTogether();
+    if (together > 1) {
+      CHUNKS.reserve(device, CHUNK_BYTES, CHUNKS_OF_A_RANK * together);
+    }
   }
 
   @Override

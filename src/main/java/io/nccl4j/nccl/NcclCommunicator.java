@@ -449,7 +449,7 @@ public final class NcclCommunicator extends Communicator {
     making.prepare();
     OpenRanks.opened(cohort, this);
     if (making.parent() == null) {
-      PinnedMemory.reserveForRank(device());
+      PinnedMemory.reserveForRanks(device());
     }
     Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);
   }

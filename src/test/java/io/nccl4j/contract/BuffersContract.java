@@ -99,8 +99,9 @@ abstract class BuffersContract {
   @Test
   void theSourceMayBeChangedAsSoonAsCopyFromReturns() {
     int count = 300_000;
-    try (StuckCollective stuck = StuckCollective.start(underTest());
+    try (StuckCollective stuck = StuckCollective.prepare(underTest());
         Buffer buffer = stuck.comm().allocate(DataType.INT32, count)) {
+      stuck.begin();
       int[] source = new int[count];
       Arrays.fill(source, 7);
       buffer.copyFrom(MemorySegment.ofArray(source), stuck.stream());

@@ -34,7 +34,7 @@ abstract class ReducerOrderContract {
   }
 
   private void withGate(Body body) {
-    try (StuckCollective gate = StuckCollective.start(underTest());
+    try (StuckCollective gate = StuckCollective.prepare(underTest());
         Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(rank -> body.run(rank, gate));
     }
@@ -42,6 +42,7 @@ abstract class ReducerOrderContract {
 
   /** Makes a stream stand still until the gate is opened. */
   private static void hold(Stream stream, StuckCollective gate) {
+    gate.begin();
     try (Event opened = gate.comm().newEvent()) {
       gate.stream().record(opened);
       stream.waitFor(opened);

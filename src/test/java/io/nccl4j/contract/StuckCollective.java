@@ -8,6 +8,8 @@ import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.util.ArrayList;
+import java.util.List;
 
 /**
  * A stream that stands still: rank 0 of two has enqueued a collective that rank 1 does not join.
@@ -17,12 +19,17 @@ final class StuckCollective implements AutoCloseable {
   private final Ranks ranks;
   private final Stream stream;
   private final Buffer value;
+  private boolean begun;
 
   private StuckCollective(Ranks ranks) {
     this.ranks = ranks;
     this.stream = rank().comm().newStream();
     this.value = rank().comm().allocate(DataType.INT32, 4);
-    rank().comm().allReduce(value, value, ReduceOp.SUM, stream);
+  }
+
+  /** Makes the two ranks and whatever they need; {@link #begin} then enqueues the collective. */
+  static StuckCollective prepare(BackendUnderTest underTest) {
+    return prepare(underTest, "");
   }
 
   static StuckCollective start(BackendUnderTest underTest) {
@@ -31,6 +38,13 @@ final class StuckCollective implements AutoCloseable {
 
   /** Starts one whose communicator has a name. */
   static StuckCollective start(BackendUnderTest underTest, String name) {
+    StuckCollective made = prepare(underTest, name);
+    made.keepMemory();
+    made.begin();
+    return made;
+  }
+
+  private static StuckCollective prepare(BackendUnderTest underTest, String name) {
     assumeTrue(underTest.maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest, 2, underTest.config().withBlocking(false).withName(name));
     ranks.each(
@@ -39,6 +53,26 @@ final class StuckCollective implements AutoCloseable {
           rank.comm().allReduce(warm, warm, ReduceOp.SUM, rank.stream());
         });
     return new StuckCollective(ranks);
+  }
+
+  /**
+   * Leaves memory of the sizes that tests allocate for them to reuse: while the collective runs, an
+   * allocation on a GPU may wait for it.
+   */
+  private void keepMemory() {
+    List<Buffer> spare = new ArrayList<>();
+    for (int bytes : new int[] {4, 4, 10, 16, 16, 16, 16, 16, 16, 32, 100}) {
+      spare.add(rank().comm().allocate(DataType.UINT8, bytes));
+    }
+    spare.forEach(Buffer::close);
+  }
+
+  /** Enqueues the collective of rank 0, once. */
+  void begin() {
+    if (!begun) {
+      begun = true;
+      rank().comm().allReduce(value, value, ReduceOp.SUM, stream);
+    }
   }
 
   /** The rank that waits. */

@@ -3,6 +3,7 @@ package io.nccl4j.natives;
 import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.internal.NativeLibrary;
 
 /**
  * A program of its own for {@link LibrarySearchTest}: prints what was loaded, or why nothing was.
@@ -10,10 +11,17 @@ import io.nccl4j.LibraryNotFoundException;
 public final class LibraryUser {
   private LibraryUser() {}
 
-  /** Opens the NCCL backend, or with the argument {@code auto} the one that suits the machine. */
+  /**
+   * Opens the NCCL backend; with the argument {@code auto} the one that suits the machine, with
+   * {@code cudart} loads the CUDA runtime only.
+   */
   public static void main(String[] arguments) {
-    boolean auto = arguments.length > 0 && arguments[0].equals("auto");
-    try (Backend backend = auto ? Backend.auto() : Backend.nccl()) {
+    String mode = arguments.length > 0 ? arguments[0] : "nccl";
+    if (mode.equals("cudart")) {
+      System.out.println("cudart from " + NativeLibrary.CUDART.load().path());
+      return;
+    }
+    try (Backend backend = mode.equals("auto") ? Backend.auto() : Backend.nccl()) {
       if (backend.name().equals("reference")) {
         System.out.println("reference because " + backend.fallbackReason().orElse("?"));
         return;
