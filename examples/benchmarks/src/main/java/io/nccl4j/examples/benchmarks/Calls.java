@@ -26,7 +26,7 @@ import org.openjdk.jmh.runner.options.VerboseMode;
  * the result the median of the rounds.
  */
 public final class Calls {
-  private static final int CALLS = ContractCalls.GROUP;
+  private static final int CALLS = FirstRank.GROUP;
 
   /** One way of calling: its benchmark and what it is called in the table. */
   private record Way(String benchmark, String label) {}

@@ -20,6 +20,9 @@ import org.openjdk.jmh.annotations.TearDown;
  */
 @State(Scope.Thread)
 public abstract class FirstRank {
+  /** How many all-reduces a group holds, as when a framework flushes its gradient buckets. */
+  static final int GROUP = 64;
+
   /** Elements of an all-reduce; a library that does nothing takes as long for any number. */
   static final long COUNT = 1024;
 
@@ -34,6 +37,9 @@ public abstract class FirstRank {
   Stream stream;
   Buffer send;
   Buffer recv;
+  // The same memory, cut up: operations of one group do not share what one of them writes.
+  final Buffer[] sends = new Buffer[GROUP];
+  final Buffer[] recvs = new Buffer[GROUP];
 
   /** Makes the communicators. */
   @Setup
@@ -45,6 +51,11 @@ public abstract class FirstRank {
     stream = communicator.newStream();
     send = communicator.allocate(DataType.FLOAT32, COUNT);
     recv = communicator.allocate(DataType.FLOAT32, COUNT);
+    long part = COUNT / GROUP;
+    for (int i = 0; i < GROUP; i++) {
+      sends[i] = send.slice(i * part, part);
+      recvs[i] = recv.slice(i * part, part);
+    }
   }
 
   /** Closes them. */

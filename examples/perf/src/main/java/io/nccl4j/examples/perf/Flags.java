@@ -166,7 +166,8 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "1",
       converter = OptionValue.Whole.class,
-      description = "operations of one iteration, launched as one group; default 1")
+      description =
+          "operations of one iteration, launched as one group, each in memory of its own; default 1")
   int aggregated;
 
   @Option(
