@@ -1118,7 +1118,6 @@ public final class NcclCommunicator extends Communicator {
           timeout(),
           "NCCL to end " + function + " of " + this,
           () -> revoke(comm));
-      handle.awaitNobody(PATIENCE);
     } catch (NcclException failure) {
       LOG.warn(
           "{}: NCCL did not end {}; its thread frees the communicator when it returns",
@@ -1134,6 +1133,9 @@ public final class NcclCommunicator extends Communicator {
       NcclResults.check(
           nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
     } finally {
+      // The other thread leaves first, and need not wait for the freeing: it may have a capture to
+      // drop, which NCCL waits for then.
+      handle.awaitNobody(PATIENCE);
       handle.release();
     }
   }

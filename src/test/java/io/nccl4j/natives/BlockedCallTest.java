@@ -167,6 +167,35 @@ class BlockedCallTest {
   }
 
   @Test
+  void capturedSendAfterCollective_timesOut() {
+    try (Pair pair = new Pair(CONFIG)) {
+      List<Buffer> values = pair.registrable(DataType.INT32, 4);
+      Communicator comm = pair.rank(0);
+      Stream stream = pair.stream(0);
+      Group.run(
+          () -> {
+            sum(comm, values.get(0), stream);
+            sum(pair.rank(1), values.get(1), pair.stream(1));
+          });
+      pair.stream(1).synchronize();
+      stream.synchronize();
+      long graphs = StandIn.live("graph");
+      Runnable body =
+          () -> {
+            sum(comm, values.get(0), stream);
+            comm.send(values.get(0), 1, stream);
+          };
+      Call capture = new Call(() -> Graph.capture(List.of(stream), body));
+      assertTimedOut(capture.failure(), "ncclSend", comm);
+      await(() -> communicators.made() == 1);
+      assertEquals(graphs, StandIn.live("graph"));
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      pair.abort();
+      values.forEach(Buffer::close);
+    }
+  }
+
+  @Test
   void interruptedCaller_staysUntilTheTimeout() {
     try (Pair pair = new Pair(CONFIG);
         Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {

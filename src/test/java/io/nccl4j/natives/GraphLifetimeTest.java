@@ -42,7 +42,7 @@ class GraphLifetimeTest {
 
   @Test
   void abortDuringLaunch_endsGraphAndCommunicator() {
-    try (Pair pair = new Pair(CONFIG);
+    try (Pair pair = connected();
         Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
       graph.launch(pair.stream(0));
@@ -60,8 +60,8 @@ class GraphLifetimeTest {
 
   @Test
   void graphOfTwoCommunicators_endsWithTheFirst() {
-    try (Pair one = new Pair(CONFIG);
-        Pair two = new Pair(CONFIG);
+    try (Pair one = connected();
+        Pair two = connected();
         Buffer value = one.rank(0).allocate(DataType.INT32, 4)) {
       Stream stream = one.stream(0);
       Runnable both =
@@ -82,7 +82,7 @@ class GraphLifetimeTest {
 
   @Test
   void abortDuringCapture_endsGraphThatIsMade() {
-    try (Pair pair = new Pair(CONFIG);
+    try (Pair pair = connected();
         Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
       Stream stream = pair.stream(0);
       Thread[] aborter = new Thread[1];
@@ -107,7 +107,7 @@ class GraphLifetimeTest {
 
   @Test
   void revokedCommunicator_hasNoGraphs() {
-    try (Pair pair = new Pair(CONFIG);
+    try (Pair pair = connected();
         Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
       pair.rank(0).revoke();
@@ -120,7 +120,7 @@ class GraphLifetimeTest {
 
   @Test
   void graphsOfOneCapture_endEachWithItsRank() {
-    try (Pair pair = new Pair(CONFIG);
+    try (Pair pair = connected();
         Buffer zero = pair.rank(0).allocate(DataType.INT32, 1);
         Buffer one = pair.rank(1).allocate(DataType.INT32, 1)) {
       pair.upload(0, zero, 1);
@@ -147,6 +147,21 @@ class GraphLifetimeTest {
       both.get(0).close();
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
     }
+  }
+
+  /** Returns two ranks that have had a collective together, after which calls do not connect. */
+  private static Pair connected() {
+    Pair pair = new Pair(CONFIG);
+    List<Buffer> values = pair.registrable(DataType.INT32, 1);
+    Group.run(
+        () -> {
+          sum(pair.rank(0), values.get(0), pair.stream(0));
+          sum(pair.rank(1), values.get(1), pair.stream(1));
+        });
+    pair.stream(0).synchronize();
+    pair.stream(1).synchronize();
+    values.forEach(Buffer::close);
+    return pair;
   }
 
   private static Graph capture(Stream stream, Runnable body) {
