@@ -23,7 +23,7 @@ import java.util.stream.IntStream;
  * <p>CUDA may wait for the kernels of the device before it allocates or frees, and a kernel of
  * NCCL's waits for its peers. So while two ranks of one communicator are open in this process,
  * memory that is closed is kept: an allocation of exactly the same size uses it again, and the rest
- * is freed when the last rank has closed, or when memory is short. What other libraries do with the
+ * is freed when these ranks have closed, or when memory is short. What other libraries do with the
  * memory must be over before it is closed. Ranks that share a device allocate before any of them
  * communicates, or wait for each other in between.
  */

@@ -17,15 +17,12 @@ import java.util.function.Supplier;
 public final class CaptureMode {
   private CaptureMode() {}
 
-  /** Makes this thread relaxed for good; for threads of our own. C: the function below. */
+  /** Makes this thread relaxed for good; for threads of our own. */
   public static void relax() {
     exchange(cudart_h.cudaStreamCaptureModeRelaxed());
   }
 
-  /**
-   * Runs a call in relaxed mode, and sets the mode back. C: {@code
-   * cudaThreadExchangeStreamCaptureMode}.
-   */
+  /** Runs a call in relaxed mode, and sets the mode back. */
   public static <T> T relaxed(Supplier<T> call) {
     int before = exchange(cudart_h.cudaStreamCaptureModeRelaxed());
     try {

@@ -19,7 +19,7 @@ import org.apache.logging.log4j.Logger;
 /**
  * Memory of one kind, which is kept for reuse instead of freed while freeing might wait for a rank
  * of this process. Kept memory serves the next allocation of exactly the same size. It is freed
- * when the last rank has closed, or when an allocation fails.
+ * when the ranks that may wait for each other have closed, or when an allocation fails.
  *
  * <p>Allocating and freeing wait for the device, so each native call has a deadline; it runs in a
  * thread of its own, whose current device and capture mode nobody else depends on.
@@ -56,7 +56,7 @@ public abstract class KeptMemory {
    */
   protected KeptMemory(String allocates, String frees, boolean perDevice, BooleanSupplier keeps) {
     this(allocates, frees, perDevice, keeps, TIMEOUT);
-    OpenRanks.whenNone(this::freeKept);
+    OpenRanks.whenAlone(this::freeKept);
   }
 
   /** For tests: the same with another deadline, and freed on request only. */
@@ -134,7 +134,7 @@ public abstract class KeptMemory {
 
   /** Keeps or frees a piece that nothing uses any more. */
   public void put(Piece piece) {
-    // Under the lock: the last rank that closes frees whatever was kept before.
+    // Under the lock: the rank that closes last frees whatever was kept before.
     synchronized (this) {
       if (keeps.getAsBoolean()) {
         keep(piece);

@@ -14,7 +14,7 @@ import java.util.Set;
  */
 public final class OpenRanks {
   private static final Map<Object, Set<Object>> OPEN = new HashMap<>();
-  private static final List<Runnable> WHEN_NONE = new ArrayList<>();
+  private static final List<Runnable> WHEN_ALONE = new ArrayList<>();
 
   private OpenRanks() {}
 
@@ -29,7 +29,9 @@ public final class OpenRanks {
   }
 
   /**
-   * Notes that a rank's communicator is gone, and runs what waited for the last one. Idempotent.
+   * Notes that a rank's communicator is gone. If that was the last one of its cohort, and no other
+   * ranks may wait for each other, runs what waited for that. Not earlier: the others of the cohort
+   * may be stuck until this thread has ended them too. Idempotent.
    */
   public static void closed(Object cohort, Object rank) {
     List<Runnable> steps;
@@ -38,10 +40,11 @@ public final class OpenRanks {
       if (ranks == null || !ranks.remove(rank)) {
         return;
       }
-      if (ranks.isEmpty()) {
-        OPEN.remove(cohort);
+      if (!ranks.isEmpty()) {
+        return;
       }
-      steps = any() ? List.of() : List.copyOf(WHEN_NONE);
+      OPEN.remove(cohort);
+      steps = several() ? List.of() : List.copyOf(WHEN_ALONE);
     }
     Steps.all(steps);
   }
@@ -56,13 +59,8 @@ public final class OpenRanks {
     return OPEN.values().stream().mapToInt(Set::size).max().orElse(0);
   }
 
-  /** Returns whether any rank is open here. */
-  public static synchronized boolean any() {
-    return !OPEN.isEmpty();
-  }
-
-  /** Adds a step that runs each time that no rank is open any more. */
-  static synchronized void whenNone(Runnable step) {
-    WHEN_NONE.add(step);
+  /** Adds a step for the end of a cohort after which no ranks may wait for each other. */
+  static synchronized void whenAlone(Runnable step) {
+    WHEN_ALONE.add(step);
   }
 }

@@ -4,7 +4,6 @@ import io.nccl4j.bindings.cudart.cudart_h;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.util.function.BooleanSupplier;
 
 /**
  * Page-locked host memory that every device can address. Allocating and freeing it may wait for all
@@ -12,10 +11,10 @@ import java.util.function.BooleanSupplier;
  */
 public final class PinnedMemory extends KeptMemory {
   /** The memory of buffers. */
-  public static final PinnedMemory BUFFERS = new PinnedMemory(OpenRanks::several);
+  public static final PinnedMemory BUFFERS = new PinnedMemory();
 
-  /** Chunks of {@link #CHUNK_BYTES}, through which streams copy; freed with the last rank. */
-  public static final PinnedMemory CHUNKS = new PinnedMemory(OpenRanks::any);
+  /** Chunks of {@link #CHUNK_BYTES}, through which streams copy; counted apart, to reserve some. */
+  public static final PinnedMemory CHUNKS = new PinnedMemory();
 
   /** The size of a chunk. */
   public static final long CHUNK_BYTES = 1 << 20;
@@ -23,8 +22,8 @@ public final class PinnedMemory extends KeptMemory {
   // For four streams that copy: a stream uses two.
   private static final int CHUNKS_OF_A_RANK = 8;
 
-  private PinnedMemory(BooleanSupplier keeps) {
-    super("cudaHostAlloc", "cudaFreeHost", false, keeps);
+  private PinnedMemory() {
+    super("cudaHostAlloc", "cudaFreeHost", false, OpenRanks::several);
   }
 
   /**

@@ -22,6 +22,8 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.util.Arrays;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -227,10 +229,16 @@ abstract class BuffersContract {
 
   @Test
   void pinnedMemoryIsReachableByHostAndDevice() {
-    try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+    int size = Math.min(2, underTest().maxRanks());
+    try (Ranks ranks = Ranks.of(underTest(), size)) {
+      // Before any rank communicates: pinning memory may wait for the kernels of all ranks.
+      Queue<Buffer> allocated = new ConcurrentLinkedQueue<>();
+      for (int i = 0; i < size; i++) {
+        allocated.add(ranks.backend().allocatePinned(DataType.INT32, 3));
+      }
       ranks.each(
           rank -> {
-            try (Buffer pinned = ranks.backend().allocatePinned(DataType.INT32, 3)) {
+            try (Buffer pinned = allocated.remove()) {
               assertEquals(Buffer.ANY_DEVICE, pinned.device());
               assertEquals(12, pinned.segment().byteSize());
               pinned.segment().copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3}));

@@ -140,16 +140,19 @@ class KeptMemoryTest {
     Object otherWorld = new Object();
     OpenRanks.opened(world, first);
     OpenRanks.opened(otherWorld, first);
-    assertTrue(OpenRanks.any());
+    AtomicInteger alone = new AtomicInteger();
+    OpenRanks.whenAlone(alone::incrementAndGet);
     assertFalse(OpenRanks.several());
     OpenRanks.opened(world, second);
     assertTrue(OpenRanks.several());
     OpenRanks.closed(world, first);
     OpenRanks.closed(world, first);
     assertFalse(OpenRanks.several());
+    assertEquals(0, alone.get(), "the second rank may be stuck");
     OpenRanks.closed(world, second);
+    assertEquals(1, alone.get());
     OpenRanks.closed(otherWorld, first);
-    assertFalse(OpenRanks.any());
+    assertEquals(2, alone.get());
   }
 
   private static void awaitAllocations(Numbers memory, int count) throws InterruptedException {
