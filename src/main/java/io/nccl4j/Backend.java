@@ -358,8 +358,8 @@ public abstract sealed class Backend implements AutoCloseable
 
   /**
    * Closes the backend: it makes nothing more, also not for its communicators ({@link
-   * Communicator#newStream} and the like). The objects that it has made stay usable until they are closed.
-   * Idempotent.
+   * Communicator#newStream} and the like). The objects that it has made stay usable until they are
+   * closed. Idempotent.
    */
   @Override
   public final void close() {

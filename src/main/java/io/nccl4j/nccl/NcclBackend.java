@@ -252,8 +252,8 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * Makes NCCL read {@code NCCL_DEBUG} and similar variables again. C: {@code ncclResetDebugInit}, from NCCL
-   * 2.24 on.
+   * Makes NCCL read {@code NCCL_DEBUG} and similar variables again. C: {@code ncclResetDebugInit},
+   * from NCCL 2.24 on.
    *
    * @throws UnsupportedNcclVersionException if NCCL is older
    * @deprecated NCCL calls this function no supported part of its interface, which will go; it is
@@ -266,9 +266,8 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link Backend#communicator} does, with
-   * settings that only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14
-   * on.
+   * Makes one rank's end of a communicator as {@link Backend#communicator} does, with settings that
+   * only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14 on.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
@@ -311,8 +310,8 @@ public final class NcclBackend extends Backend {
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
-   * @return a stage that completes with the communicator, for the caller to close, or fails
-   *     as {@code communicator} does, after the configured timeout at the latest
+   * @return a stage that completes with the communicator, for the caller to close, or fails as
+   *     {@code communicator} does, after the configured timeout at the latest
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
@@ -332,8 +331,8 @@ public final class NcclBackend extends Backend {
    * @param worldSize the number of ranks; 1 or more
    * @param rank this rank, from 0 to {@code worldSize - 1}
    * @param config the configuration
-   * @return a stage that completes with the communicator, for the caller to close, or fails
-   *     as {@code communicator} does, after the configured timeout at the latest
+   * @return a stage that completes with the communicator, for the caller to close, or fails as
+   *     {@code communicator} does, after the configured timeout at the latest
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
@@ -344,8 +343,7 @@ public final class NcclBackend extends Backend {
 
   /**
    * Makes a new rank's end of a communicator that grows as {@link Backend#join} does, with settings
-   * that only NCCL has. C: {@code ncclCommGrow} without a
-   * communicator, from NCCL 2.29.2 on.
+   * that only NCCL has. C: {@code ncclCommGrow} without a communicator, from NCCL 2.29.2 on.
    *
    * @param growId what {@link Communicator#newGrowId} gave on a rank of the communicator
    * @param newSize the number of ranks, old and new
@@ -368,8 +366,8 @@ public final class NcclBackend extends Backend {
    * @param newSize the number of ranks, old and new
    * @param rank this rank, from the old number of ranks to {@code newSize - 1}
    * @param config the configuration
-   * @return a stage that completes with the communicator, for the caller to close, or fails
-   *     as {@code join} does, after the configured timeout at the latest
+   * @return a stage that completes with the communicator, for the caller to close, or fails as
+   *     {@code join} does, after the configured timeout at the latest
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */

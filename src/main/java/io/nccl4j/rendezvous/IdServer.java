@@ -193,8 +193,8 @@ final class IdServer implements Closeable {
 
   /**
    * Serves one round until each rank has confirmed that it has the id, or the deadline passes, or
-   * ranks turn out to use different backends. If the round fails, the answer to each
-   * rank says why: to those that have come and, if backends differ, to those that come soon.
+   * ranks turn out to use different backends. If the round fails, the answer to each rank says why:
+   * to those that have come and, if backends differ, to those that come soon.
    */
   Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException {
