@@ -207,9 +207,9 @@ public abstract sealed class Backend implements AutoCloseable
         referenceProcess.map(process -> "the reference backend in " + process).orElse("NCCL");
     String reason =
         onReference
-            ? fallbackReason().map(text -> "; it does not use NCCL because: " + text).orElse("")
-            : "; Backend.fallbackReason() in the process that made the id may say why it does not"
-                + " use NCCL";
+            ? fallbackReason().map(text -> ". This rank does not use NCCL: " + text).orElse("")
+            : ". Backend.fallbackReason() in the process that made the id may say why that process does"
+                + " not use NCCL";
     throw new IllegalArgumentException(
         id
             + " was made by "

@@ -105,7 +105,7 @@ public final class InProcessRendezvous extends OrderedRendezvous {
         throw new NcclTimeoutException(
             "InProcessRendezvous.exchange",
             deadline.timeout(),
-            "rank 0 has not published the id of round " + round);
+            "rank 0 has not published the id of round " + round + others(table));
       }
       if (table.failure != null) {
         throw new RendezvousException(
@@ -117,6 +117,12 @@ public final class InProcessRendezvous extends OrderedRendezvous {
     } finally {
       meeting.lock.unlock();
     }
+  }
+
+  /** Returns the ranks but 0 that have not come, to be read after what was waited for. */
+  private String others(Round table) {
+    BitSet missing = Ranks.missing(table.arrived, size());
+    return missing.isEmpty() ? "" : "; missing " + Ranks.text(missing) + " of " + size();
   }
 
   /** Waits, with the lock held, and returns false if the deadline came first. */

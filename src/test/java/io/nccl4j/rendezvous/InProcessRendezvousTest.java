@@ -35,8 +35,9 @@ class InProcessRendezvousTest {
     NcclTimeoutException timeout =
         assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
-    RendezvousException told = RankThreads.failure(RendezvousException.class, second);
-    assertTrue(told.getMessage().contains("missing ranks 1, 3-5 of 6"), told.getMessage());
+    // Its own time-out, or rank 0's if that comes first.
+    RuntimeException other = RankThreads.failure(RuntimeException.class, second);
+    assertTrue(other.getMessage().contains("missing ranks 1, 3-5 of 6"), other.getMessage());
   }
 
   @Test
