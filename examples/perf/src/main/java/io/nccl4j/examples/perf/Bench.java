@@ -18,7 +18,10 @@ import java.util.stream.IntStream;
 
 /** Runs all rows of a table and measures and checks each. */
 final class Bench implements AutoCloseable {
-  /** How long operations run for the JVM to compile them, and the most where times still fall. */
+  /**
+   * How long the first operations run for the JVM to compile them, and the most of any where times
+   * still fall.
+   */
   private static final double LEAST_COMPILING_SECONDS = 0.4;
 
   private static final double MOST_COMPILING_SECONDS = 0.8;
@@ -185,8 +188,10 @@ final class Bench implements AutoCloseable {
       if (settings.warmup() == 0) {
         return;
       }
-      if (settings.jitWarmup() && compiled.add(element.label() + op.label())) {
-        compile();
+      boolean first = compiled.isEmpty();
+      String kind = settings.collective().reduces() ? element.label() + op : element.label();
+      if (settings.jitWarmup() && compiled.add(kind)) {
+        compile(first ? LEAST_COMPILING_SECONDS : 0);
       }
       Settings.Sizes sizes = settings.sizes();
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
@@ -199,7 +204,7 @@ final class Bench implements AutoCloseable {
      * before: else the first rows would show what the JVM has not compiled yet. All processes see
      * the same times, so they agree on how many operations there are.
      */
-    private void compile() {
+    private void compile(double least) {
       long small = settings.sizes().min();
       long medium = Math.clamp(64 << 10, small, settings.sizes().max());
       List<Burst> bursts = new ArrayList<>();
@@ -212,7 +217,7 @@ final class Bench implements AutoCloseable {
       long start = System.nanoTime();
       double passed = 0;
       double lastFall = 0;
-      while (passed < LEAST_COMPILING_SECONDS
+      while (passed < least
           || (passed < lastFall + CALM_SECONDS && passed < MOST_COMPILING_SECONDS)) {
         boolean fell = false;
         for (Burst burst : bursts) {
