@@ -18,10 +18,16 @@ import java.util.stream.IntStream;
 
 /** Runs all rows of a table and measures and checks each. */
 final class Bench implements AutoCloseable {
-  /** How long operations run for the JVM to compile them; the most where times still fall. */
-  private static final double LEAST_COMPILING_SECONDS = 0.3;
+  /**
+   * How long the first operations run for the JVM to compile them, and the most of any where times
+   * still fall.
+   */
+  private static final double LEAST_COMPILING_SECONDS = 0.4;
 
-  private static final double MOST_COMPILING_SECONDS = 0.6;
+  private static final double MOST_COMPILING_SECONDS = 0.8;
+
+  /** What the JVM compiles next may take so long. */
+  private static final double CALM_SECONDS = 0.15;
 
   /** How long the single operations of a row that are timed may take together. */
   private static final double LATENCY_SECONDS = 1;
@@ -182,8 +188,10 @@ final class Bench implements AutoCloseable {
       if (settings.warmup() == 0) {
         return;
       }
-      if (settings.jitWarmup() && compiled.add(element.label() + op.label())) {
-        compile();
+      boolean first = compiled.isEmpty();
+      String kind = settings.collective().reduces() ? element.label() + op : element.label();
+      if (settings.jitWarmup() && compiled.add(kind)) {
+        compile(first ? LEAST_COMPILING_SECONDS : 0);
       }
       Settings.Sizes sizes = settings.sizes();
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
@@ -196,7 +204,7 @@ final class Bench implements AutoCloseable {
      * before: else the first rows would show what the JVM has not compiled yet. All processes see
      * the same times, so they agree on how many operations there are.
      */
-    private void compile() {
+    private void compile(double least) {
       long small = settings.sizes().min();
       long medium = Math.clamp(64 << 10, small, settings.sizes().max());
       List<Burst> bursts = new ArrayList<>();
@@ -207,20 +215,22 @@ final class Bench implements AutoCloseable {
         }
       }
       long start = System.nanoTime();
-      double passed;
-      boolean faster;
-      do {
-        faster = false;
+      double passed = 0;
+      double lastFall = 0;
+      while (passed < least
+          || (passed < lastFall + CALM_SECONDS && passed < MOST_COMPILING_SECONDS)) {
+        boolean fell = false;
         for (Burst burst : bursts) {
-          faster |= burst.run();
+          fell |= burst.run();
         }
         passed = tally.most(new double[] {(System.nanoTime() - start) / 1e9})[0];
-      } while (passed < LEAST_COMPILING_SECONDS || (faster && passed < MOST_COMPILING_SECONDS));
+        lastFall = fell ? passed : lastFall;
+      }
     }
 
     /** An operation as it will be timed, but as often as takes some milliseconds. */
     private final class Burst {
-      private static final double SECONDS = 0.01;
+      private static final double SECONDS = 0.005;
       private static final int MOST_ITERATIONS = 1000;
 
       /** What takes no less than this share of the time before counts as equal. */

@@ -41,6 +41,10 @@ final class Table {
     settings = measured;
     Settings.Sizes sizes = settings.sizes();
     print("# %s%n", version);
+    if (settings.jitWarmup()) {
+      print(
+          "# JIT warm-up: before each type and operator, until times are stable (--no-jit-warmup)%n");
+    }
     print("# Collective test starting: %s%n", settings.collective().program());
     print(
         "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d%n",
@@ -57,10 +61,6 @@ final class Table {
         settings.graphLaunches(),
         settings.unalign());
     modes();
-    if (settings.jitWarmup()) {
-      print(
-          "# JIT warm-up: before each type and operator, until times are stable (--no-jit-warmup) %n");
-    }
     print("#%n# Using devices%n");
     for (int rank = 0; rank < places.size(); rank++) {
       Place place = places.get(rank);
