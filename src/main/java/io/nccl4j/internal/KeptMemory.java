@@ -17,9 +17,9 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * Memory of one kind, which is kept for reuse instead of freed while freeing might wait for a rank
- * of this process. Kept memory serves the next allocation of exactly the same size. It is freed
- * when the ranks that may wait for each other have closed, or when an allocation fails.
+ * Memory of one kind, kept for reuse instead of freed while freeing might wait for a rank of this
+ * process. Kept memory serves the next allocation of exactly the same size. It is freed when the
+ * ranks that may wait for each other have closed, or when an allocation fails.
  *
  * <p>Allocating and freeing wait for the device, so each native call has a deadline; it runs in a
  * thread of its own, whose current device and capture mode nobody else depends on.

@@ -38,7 +38,7 @@ public final class PinnedMemory extends KeptMemory {
   }
 
   @Override
-  @SuppressWarnings("restricted") // The runtime has just told that so many bytes lie there.
+  @SuppressWarnings("restricted") // The runtime has just allocated that many bytes.
   protected MemorySegment allocate(long bytes) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
