@@ -17,6 +17,7 @@ class BrokenLinkTest {
   @Test
   @Timeout(60)
   void aSenderGoesOnTillItIsKnownWhyTheConnectionBroke() {
+    CountDownLatch reduced = new CountDownLatch(2);
     CountDownLatch sent = new CountDownLatch(1);
     Ranks.run(
         2,
@@ -26,6 +27,9 @@ class BrokenLinkTest {
           try (Buffer data = comm.allocate(DataType.INT8, SLICE_BYTES)) {
             comm.allReduce(data, data, ReduceOp.MAX, stream);
             stream.synchronize();
+            // A rank that still waits would learn of the abort below.
+            reduced.countDown();
+            reduced.await();
             if (comm.rank() == 0) {
               World world = ((ReferenceCommunicator) comm).member().world();
               TcpSendLink link =
