@@ -448,7 +448,7 @@ public final class NcclCommunicator extends Communicator {
   protected void connect() {
     making.prepare();
     OpenRanks.opened(cohort, this);
-    if (making.parent() == null) {
+    if (making.parent() == null || cohort == Making.GROWN) {
       PinnedMemory.reserveForRanks(device());
     }
     Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);

@@ -131,15 +131,16 @@ class ContextsTest {
       List<Communicator> ranks = twoRanks(backend);
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       List<Buffer> values = ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
-      onNewThread(
-          () -> {
-            CudaDevices.use(NEXT_DEVICE);
-            for (int r = 0; r < 2; r++) {
-              Buffer value = values.get(r);
-              ranks.get(r).allReduce(value, value, ReduceOp.SUM, streams.get(r));
+      for (int r = 0; r < 2; r++) {
+        int rank = r;
+        onNewThread(
+            () -> {
+              CudaDevices.use(NEXT_DEVICE);
+              Buffer value = values.get(rank);
+              ranks.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
               assertEquals(NEXT_DEVICE, CudaDevices.current());
-            }
-          });
+            });
+      }
       streams.forEach(Stream::synchronize);
       close(values, ranks, streams);
     }

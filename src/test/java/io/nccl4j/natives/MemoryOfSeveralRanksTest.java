@@ -129,7 +129,7 @@ class MemoryOfSeveralRanksTest {
     }
   }
 
-  /** Two ranks on one device, driven by one thread, each with a stream and a value. */
+  /** Two ranks on one device, each with a stream and a value. */
   private static final class Sharing implements AutoCloseable {
     private final NcclBackend backend = NcclBackend.open();
     private final List<Communicator> ranks =
@@ -146,7 +146,8 @@ class MemoryOfSeveralRanksTest {
 
     void allReduceOf(int rank) {
       Buffer value = values.get(rank);
-      ranks.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
+      Pair.onOwnThread(
+          () -> ranks.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank)));
     }
 
     void checkSum() {
@@ -159,9 +160,9 @@ class MemoryOfSeveralRanksTest {
 
     @Override
     public void close() {
-      values.forEach(Buffer::close);
       ranks.forEach(Communicator::close);
       streams.forEach(Stream::close);
+      values.forEach(Buffer::close);
       backend.close();
     }
   }

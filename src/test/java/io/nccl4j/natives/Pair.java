@@ -12,6 +12,7 @@ import io.nccl4j.nccl.WindowOption;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -62,6 +63,14 @@ final class Pair implements AutoCloseable {
       stages.add(ranks.get(rank).registerWindowAsync(buffers.get(rank), options));
     }
     return stages.stream().map(Pair::await).toList();
+  }
+
+  /**
+   * Calls something in a thread of its own and waits for it: outside a group, a thread has one
+   * rank.
+   */
+  static void onOwnThread(Runnable call) {
+    CompletableFuture.runAsync(call, task -> Thread.ofPlatform().start(task)).join();
   }
 
   /** Waits for a stage; rethrows what it has failed with. */
