@@ -11,6 +11,7 @@ import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
@@ -27,6 +28,8 @@ import org.apache.logging.log4j.Logger;
 public abstract class KeptMemory {
   private static final Logger LOG = LogManager.getLogger(KeptMemory.class);
   private static final Duration TIMEOUT = Duration.ofSeconds(30);
+
+  private static final List<KeptMemory> KINDS = new CopyOnWriteArrayList<>();
 
   private final String allocates;
   private final String frees;
@@ -56,6 +59,7 @@ public abstract class KeptMemory {
    */
   protected KeptMemory(String allocates, String frees, boolean perDevice, BooleanSupplier keeps) {
     this(allocates, frees, perDevice, keeps, TIMEOUT);
+    KINDS.add(this);
     OpenRanks.whenAlone(this::freeKept);
   }
 
@@ -120,15 +124,18 @@ public abstract class KeptMemory {
     return piece;
   }
 
-  /** Frees what is kept after an allocation has failed; returns whether there was anything. */
+  /** Frees what is kept of every kind after an allocation has failed; returns whether any was. */
   private boolean freedKept(RuntimeException failure) {
-    List<Piece> pieces = takeAll();
-    try {
-      freeAll(pieces);
-    } catch (RuntimeException another) {
-      failure.addSuppressed(another);
-      return false;
+    boolean any = freedOwn(failure);
+    for (KeptMemory other : KINDS) {
+      any |= other != this && other.freedOwn(failure);
     }
+    return any;
+  }
+
+  private boolean freedOwn(RuntimeException failure) {
+    List<Piece> pieces = takeAll();
+    Steps.after(failure, () -> freeAll(pieces));
     return !pieces.isEmpty();
   }
 

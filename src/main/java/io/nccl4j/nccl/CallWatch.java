@@ -58,7 +58,7 @@ final class CallWatch {
     if (last.overdue() || lasts < communicator.config().timeout().toNanos()) {
       return last;
     }
-    communicator.endOverdueCall();
+    communicator.endOverdueCall(call);
     return new Seen(call, last.since(), true);
   }
 }

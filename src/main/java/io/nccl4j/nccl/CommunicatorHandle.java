@@ -284,7 +284,7 @@ final class CommunicatorHandle extends Entrance {
     }
   }
 
-  boolean occupied() {
+  private boolean occupied() {
     return ((int) INSIDE.getAcquire(this) & WHAT) != NOBODY;
   }
 

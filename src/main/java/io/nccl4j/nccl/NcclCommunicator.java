@@ -24,6 +24,7 @@ import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
+import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -89,6 +90,8 @@ public final class NcclCommunicator extends Communicator {
   private final Suspension suspension = new Suspension(this);
   private volatile boolean revokedByNccl;
   private volatile boolean overdue;
+  // Whether ncclCommDestroy has freed the communicator.
+  private volatile boolean freed;
   // As NCCL has it; what the configuration says may not be what it is.
   private boolean blocking;
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
@@ -451,7 +454,16 @@ public final class NcclCommunicator extends Communicator {
     if (making.parent() == null || cohort == Making.GROWN) {
       PinnedMemory.reserveForRanks(device());
     }
-    Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);
+    boolean made = false;
+    try {
+      Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);
+      // A split that leaves this rank out makes nothing, and nobody will close it.
+      made = handle.made();
+    } finally {
+      if (!made) {
+        gone();
+      }
+    }
   }
 
   private Duration limit() {
@@ -459,8 +471,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private void make() {
-    CudaDevices.use(device());
-    CaptureMode.relax();
+    useDevice();
     handle.enterForLong(making.function());
     try (Arena arena = Arena.ofConfined()) {
       making.make(this, NativeConfig.of(settings, backend.version(), arena), arena);
@@ -482,6 +493,17 @@ public final class NcclCommunicator extends Communicator {
     } finally {
       handle.leave();
     }
+  }
+
+  /** Prepares a thread of ours for calls of NCCL's. */
+  private void useDevice() {
+    CudaDevices.use(device());
+    CaptureMode.relax();
+  }
+
+  /** Reports that no kernel of this communicator can run here any more. Idempotent. */
+  private void gone() {
+    OpenRanks.closed(cohort, this);
   }
 
   private void checkDevice(int nativeDevice) {
@@ -612,8 +634,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private void runInside(String function, Consumer<MemorySegment> work) {
-    CudaDevices.use(device());
-    CaptureMode.relax();
+    useDevice();
     MemorySegment comm = handle.enterForLong(function);
     try {
       work.accept(comm);
@@ -1059,8 +1080,12 @@ public final class NcclCommunicator extends Communicator {
     return !blocking() || backend.version().has(FirstRelease.REVOKE);
   }
 
-  /** Does what can be done about a call that has lasted for the timeout. */
-  void endOverdueCall() {
+  /**
+   * Does what can be done about a call that has lasted for the timeout.
+   *
+   * @param call the handle's number of it
+   */
+  void endOverdueCall(int call) {
     if (!abortEndsCalls()) {
       LOG.warn(
           "{}: {} has been inside NCCL for {} s; NCCL {} has no function that ends such a call, while {} has one and non-blocking communicators need none",
@@ -1071,11 +1096,21 @@ public final class NcclCommunicator extends Communicator {
           FirstRelease.REVOKE.version());
       return;
     }
-    overdue = true;
-    Deadline.start("abort", this::abortLogged);
+    Deadline.start("abort", () -> abortOverdue(call));
   }
 
-  private void abortLogged() {
+  private void abortOverdue(int call) {
+    String function = handle.enqueuingFunction();
+    if (handle.enqueuing() != call) {
+      // It has returned after all.
+      return;
+    }
+    overdue = true;
+    LOG.warn(
+        "{}: {} has been inside NCCL for {} s; the communicator is aborted",
+        this,
+        function,
+        timeout().toMillis() / MILLIS_PER_SECOND);
     try {
       abort();
     } catch (RuntimeException failure) {
@@ -1129,7 +1164,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void revoke(MemorySegment comm) {
     try {
-      CudaDevices.use(device());
+      useDevice();
       NcclResults.check(
           nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
     } finally {
@@ -1143,14 +1178,8 @@ public final class NcclCommunicator extends Communicator {
   /** Aborts the ended communicator unless a thread is inside, which then does so when it leaves. */
   void freeIfNobodyInside() {
     MemorySegment comm = handle.take();
-    try {
-      if (comm != null) {
-        abort(comm);
-      }
-    } finally {
-      if (!handle.occupied()) {
-        OpenRanks.closed(cohort, this);
-      }
+    if (comm != null) {
+      abort(comm);
     }
   }
 
@@ -1161,12 +1190,14 @@ public final class NcclCommunicator extends Communicator {
           timeout(),
           "NCCL to free " + this,
           () -> {
-            CudaDevices.use(device());
-            CaptureMode.relax();
+            useDevice();
             int result = nccl_h.ncclCommAbort(comm);
             registrations.forgetAll();
-            NcclResults.check(result, "ncclCommAbort");
-            children.freeLate();
+            Steps.all(
+                List.of(
+                    this::gone,
+                    () -> NcclResults.check(result, "ncclCommAbort"),
+                    children::freeLate));
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
@@ -1197,6 +1228,10 @@ public final class NcclCommunicator extends Communicator {
     } catch (RuntimeException failure) {
       abortAfter(failure);
       throw failure;
+    } finally {
+      if (freed) {
+        gone();
+      }
     }
   }
 
@@ -1224,8 +1259,7 @@ public final class NcclCommunicator extends Communicator {
    * wait for. A revoked one must not be finalized.
    */
   private void finalizeAndDestroy() {
-    CudaDevices.use(device());
-    CaptureMode.relax();
+    useDevice();
     MemorySegment comm = handle.enterToEnd("ncclCommFinalize", PATIENCE);
     int result;
     try {
@@ -1246,6 +1280,11 @@ public final class NcclCommunicator extends Communicator {
     // A CUDA failure can come after NCCL has freed the communicator, from making the thread's
     // device current again: an abort could be of memory that is others' by now. Nothing uses what
     // the communicator knew, since it has been finalized or revoked.
+    freed = true;
+    if (aborted()) {
+      // The caller has given up waiting, or will not look.
+      gone();
+    }
     registrations.forgetAll();
     children.freeLate();
     NcclResults.check(result, "ncclCommDestroy");

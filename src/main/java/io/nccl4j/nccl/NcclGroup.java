@@ -61,12 +61,19 @@ final class NcclGroup {
       if (ended == null) {
         settle(communicators, result);
       }
-    } finally {
-      communicators.forEach(NcclCommunicator::leave);
+    } catch (Throwable failure) {
+      communicators.forEach(communicator -> Steps.after(failure, communicator::leave));
+      throw failure;
     }
+    leaveAll(communicators);
     if (ended != null) {
       throw abortedTogether(communicators, ended.endedDuring("ncclGroupEnd"));
     }
+  }
+
+  /** Leaves every communicator: leaving one that has ended frees it, which can fail. */
+  private static void leaveAll(Set<NcclCommunicator> communicators) {
+    Steps.all(communicators.stream().<Runnable>map(communicator -> communicator::leave).toList());
   }
 
   private static NcclCommunicator ended(Set<NcclCommunicator> communicators) {

@@ -24,6 +24,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
@@ -194,14 +195,20 @@ abstract class ReducerArgumentsContract {
   @Test
   void aBufferOrStreamOfAnotherDeviceIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+      int devices = ranks.backend().devices().size();
+      assumeTrue(devices > 1, "needs two devices");
+      // Before any rank communicates: allocating can wait for what the device has to do.
+      Map<Integer, Buffer> memory = new ConcurrentHashMap<>();
       ranks.each(
           rank -> {
-            int devices = ranks.backend().devices().size();
-            assumeTrue(devices > 1, "needs two devices");
+            int next = (rank.comm().device() + 1) % devices;
+            memory.put(rank.comm().rank(), ranks.backend().allocate(next, DataType.FLOAT32, 4));
+          });
+      ranks.each(
+          rank -> {
             int here = rank.comm().device();
             Parameter w = parameter(rank, "w", 4);
-            try (Buffer elsewhere =
-                    ranks.backend().allocate((here + 1) % devices, DataType.FLOAT32, 4);
+            try (Buffer elsewhere = memory.get(rank.comm().rank());
                 Stream stream = ranks.backend().newStream((here + 1) % devices);
                 GradientReducer reducer = open(rank, w)) {
               String rule =

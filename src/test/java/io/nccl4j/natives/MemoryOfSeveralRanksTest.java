@@ -8,6 +8,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.nccl.NcclBackend;
@@ -95,6 +96,29 @@ class MemoryOfSeveralRanksTest {
         assertEquals(2 << 20, other.byteSize());
       }
     }
+  }
+
+  @Test
+  void keptMemoryOfAnotherKindIsFreedWhenMemoryIsShort() {
+    try (Sharing two = new Sharing()) {
+      two.backend.allocateRegistrable(DEVICE, DataType.INT8, 3 << 20).close();
+      StandIn.setMemory(4 << 20);
+      try (Buffer other = two.backend.allocate(DEVICE, DataType.INT8, 2 << 20)) {
+        assertEquals(2 << 20, other.byteSize());
+      }
+    }
+  }
+
+  @Test
+  void ranksThatASplitLeavesOutKeepNoMemory() {
+    long before = StandIn.live("memory");
+    try (Sharing two = new Sharing()) {
+      Group.run(() -> two.ranks.forEach(Communicator::splitWithoutColor));
+    }
+    try (NcclBackend backend = NcclBackend.open()) {
+      backend.allocate(DEVICE, DataType.INT32, 1000).close();
+    }
+    assertEquals(before, StandIn.live("memory"));
   }
 
   @Test
