@@ -124,6 +124,44 @@ class VirtualThreadsTest {
   }
 
   @Test
+  void streamWithPendingWorkRefusesItsCloseOnAVirtualThread() throws Exception {
+    long streams = StandIn.live("stream");
+    Pair pair = new Pair(CommunicatorConfig.defaults());
+    List<Buffer> values = pair.registrable(DataType.INT32, 1);
+    sumTogether(pair, values);
+    Buffer value = values.get(0);
+    pair.rank(0).allReduce(value, value, ReduceOp.SUM, pair.stream(0));
+    RuntimeException refusal = failureOnVirtualThread(pair.stream(0)::close);
+    assertEquals(IllegalStateException.class, refusal == null ? null : refusal.getClass());
+    assertTrue(refusal.getMessage().contains("is pending on it"), refusal.getMessage());
+    assertEquals(streams + 2, StandIn.live("stream"));
+    Buffer other = values.get(1);
+    Pair.onOwnThread(() -> pair.rank(1).allReduce(other, other, ReduceOp.SUM, pair.stream(1)));
+    onVirtualThread(pair.rank(0)::close);
+    assertEquals(streams + 1, StandIn.live("stream"));
+    pair.close();
+    values.forEach(Buffer::close);
+    assertEquals(streams, StandIn.live("stream"));
+  }
+
+  @Test
+  void interruptedVirtualThreadClosesAndStaysInterrupted() throws Exception {
+    long streams = StandIn.live("stream");
+    try (NcclBackend backend = NcclBackend.open();
+        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+      Stream stream = backend.newStream(0);
+      value.fill((byte) 1, stream);
+      onVirtualThread(
+          () -> {
+            Thread.currentThread().interrupt();
+            stream.close();
+            assertTrue(Thread.currentThread().isInterrupted(), "the interrupt is kept");
+          });
+      assertEquals(streams, StandIn.live("stream"));
+    }
+  }
+
+  @Test
   void eventClosedOnAVirtualThreadIsDestroyed() throws Exception {
     long events = StandIn.live("event");
     try (NcclBackend backend = NcclBackend.open()) {
@@ -251,6 +289,9 @@ class VirtualThreadsTest {
                 answer.complete(null);
               } catch (RuntimeException failure) {
                 answer.complete(failure);
+              } catch (Error failure) {
+                answer.completeExceptionally(failure);
+                throw failure;
               }
             });
     return answer.get(20, TimeUnit.SECONDS);
