@@ -847,14 +847,15 @@ public abstract sealed class Communicator implements AutoCloseable
    * For the backends: ends every graph of this communicator's operations; none is launched any
    * more.
    *
-   * @throws CudaException if the runtime refuses to destroy one, after the others
+   * @throws CudaException if the runtime refuses to destroy one, after the others; what more fails
+   *     is suppressed in it
    */
   protected final void endGraphs() {
-    CudaException first = null;
+    RuntimeException first = null;
     for (Graph graph : graphs) {
       try {
         graph.end();
-      } catch (CudaException failure) {
+      } catch (RuntimeException failure) {
         if (first == null) {
           first = failure;
         } else {

@@ -8,6 +8,7 @@ import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.PlatformThreads;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -139,8 +140,9 @@ public final class CudaEvent extends Event {
   public synchronized void close() {
     if (!closed) {
       closed = true;
-      CudaDevices.run(
-          device(), () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), "cudaEventDestroy"));
+      String function = "cudaEventDestroy";
+      Runnable destroy = () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), function);
+      PlatformThreads.run(function, () -> CudaDevices.run(device(), destroy));
     }
   }
 

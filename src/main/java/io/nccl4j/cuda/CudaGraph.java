@@ -6,6 +6,7 @@ import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -75,8 +76,8 @@ public final class CudaGraph extends Graph {
 
   @Override
   protected void release() {
-    CudaDevices.run(
-        device,
-        () -> CudaResults.check(cudart_h.cudaGraphExecDestroy(handle), "cudaGraphExecDestroy"));
+    String function = "cudaGraphExecDestroy";
+    Runnable destroy = () -> CudaResults.check(cudart_h.cudaGraphExecDestroy(handle), function);
+    PlatformThreads.run(function, () -> CudaDevices.run(device, destroy));
   }
 }

@@ -9,6 +9,7 @@ import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
+import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -101,8 +102,8 @@ public final class CudaMemory {
 
   /**
    * Allocates page-locked host memory that every device can address, for the caller to close. It
-   * uses the context of this thread's device, or that of another device if only that has one. C:
-   * {@code cudaHostAlloc}, {@code cudaFreeHost}.
+   * uses the context of this thread's device (device 0 in a virtual thread), or that of another
+   * device if only that has one. C: {@code cudaHostAlloc}, {@code cudaFreeHost}.
    *
    * @param type the type of the elements
    * @param count how many elements; 0 or more
@@ -117,7 +118,8 @@ public final class CudaMemory {
     if (bytes == 0) {
       return Buffer.ofPinnedSegment(MemorySegment.NULL, type, 0, () -> {});
     }
-    KeptMemory.Piece piece = PinnedMemory.BUFFERS.take(deviceInUse(), bytes);
+    int device = PlatformThreads.call("cudaGetDevice", CudaMemory::deviceInUse);
+    KeptMemory.Piece piece = PinnedMemory.BUFFERS.take(device, bytes);
     return Buffer.ofPinnedSegment(
         piece.memory(), type, count, () -> PinnedMemory.BUFFERS.put(piece));
   }

@@ -16,6 +16,7 @@ import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.Deadline;
+import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -161,7 +162,10 @@ public final class CudaStream extends Stream {
 
   @Override
   protected void drain(Duration timeout) {
-    Deadline.uninterrupted(timeout, left -> await(this::ended, left, "cudaStreamQuery", false));
+    String function = "cudaStreamQuery";
+    PlatformThreads.run(
+        function,
+        () -> Deadline.uninterrupted(timeout, left -> await(this::ended, left, function, false)));
   }
 
   @Override
@@ -178,7 +182,7 @@ public final class CudaStream extends Stream {
 
   @Override
   protected boolean idle() {
-    return relaxed(this::ended);
+    return PlatformThreads.call("cudaStreamQuery", () -> relaxed(this::ended));
   }
 
   /** Asks something of the device without a part in captures, this thread's own included. */
@@ -395,6 +399,10 @@ public final class CudaStream extends Stream {
 
   @Override
   protected void release() {
+    PlatformThreads.run("cudaStreamDestroy", this::finishAndDestroy);
+  }
+
+  private void finishAndDestroy() {
     RuntimeException stuck = finish();
     if (stuck != null) {
       tellUsersOfStuckWork();

@@ -152,7 +152,7 @@ public final class Deadline {
     return new CancellationException("interrupted while waiting for " + function);
   }
 
-  private static RuntimeException rethrown(Throwable cause) {
+  static RuntimeException rethrown(Throwable cause) {
     if (cause instanceof Error error) {
       throw error;
     }

@@ -1,6 +1,13 @@
 package io.nccl4j.internal;
 
-/** Refuses virtual threads for calls whose effect belongs to a thread of the operating system. */
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.function.Supplier;
+
+/**
+ * Keeps virtual threads out of calls whose effect belongs to a thread of the operating system:
+ * refuses them, or, where something ends or is freed, makes the call in a platform thread.
+ */
 public final class PlatformThreads {
   private PlatformThreads() {}
 
@@ -17,5 +24,34 @@ public final class PlatformThreads {
               + " was called in a virtual thread; CUDA and NCCL keep state for each thread of the"
               + " operating system, so use a platform thread");
     }
+  }
+
+  /**
+   * Makes a call that must not be left half-way: in this thread, or for a virtual thread in a new
+   * platform thread. This wait for that thread has no deadline; the call keeps its own. An
+   * interrupt is kept for later.
+   *
+   * @param function what is called, which names the new thread
+   * @return what the call returned; what it throws comes out unchanged
+   */
+  public static <T> T call(String function, Supplier<T> call) {
+    if (!Thread.currentThread().isVirtual()) {
+      return call.get();
+    }
+    try {
+      return CompletableFuture.supplyAsync(call, work -> Deadline.start(function, work)).join();
+    } catch (CompletionException failure) {
+      throw Deadline.rethrown(failure.getCause());
+    }
+  }
+
+  /** Makes a call as {@link #call} does, for its effect. */
+  public static void run(String function, Runnable call) {
+    call(
+        function,
+        () -> {
+          call.run();
+          return null;
+        });
   }
 }

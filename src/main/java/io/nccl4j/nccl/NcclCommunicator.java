@@ -24,6 +24,7 @@ import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
+import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -1047,6 +1048,10 @@ public final class NcclCommunicator extends Communicator {
     if (!open()) {
       return;
     }
+    PlatformThreads.run("ncclRedOpDestroy", () -> destroyInside(code));
+  }
+
+  private void destroyInside(int code) {
     MemorySegment comm = handle.enter("ncclRedOpDestroy");
     try {
       NcclResults.check(guarded(() -> nccl_h.ncclRedOpDestroy(code, comm)), "ncclRedOpDestroy");
