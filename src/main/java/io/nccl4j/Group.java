@@ -23,10 +23,11 @@ import java.util.RandomAccess;
  * also those of one stream. So an operation must not write memory that another one of the group
  * reads or writes, whatever their communicators, ranks and streams; that is refused when the group
  * ends. Only memory that this rank's part of an operation uses counts, an operation may be in
- * place, and several may read the same memory. Sends to one peer still meet its receives in the
- * order of the calls, and collectives of one communicator those of its other ranks. Operations that
- * depend on each other belong into two groups, or outside any group on one stream. What puts from
- * other ranks write is not known here and not checked.
+ * place, and several may read the same memory. A rank's receive from itself of the memory that it
+ * sends to itself does nothing. Sends to one peer still meet its receives in the order of the
+ * calls, and collectives of one communicator those of its other ranks. Operations that depend on
+ * each other belong into two groups, or outside any group on one stream. What puts from other ranks
+ * write is not known here and not checked.
  *
  * <p>Only operations are kept. Copies and events are enqueued at once, before them. What waits (a
  * completion and a copy to the host too) is refused on a stream that the group has operations for.
