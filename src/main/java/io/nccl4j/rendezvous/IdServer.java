@@ -42,7 +42,7 @@ final class IdServer implements Closeable {
   private static final int MOST_DETAIL_BYTES = 900;
 
   /** How long rank 0 goes on answering ranks with the reason why a round failed. */
-  private static final Duration LONGEST_FAREWELL = Duration.ofSeconds(5);
+  static final Duration LONGEST_FAREWELL = Duration.ofSeconds(5);
 
   private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
   private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);

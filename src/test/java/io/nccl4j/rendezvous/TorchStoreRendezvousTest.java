@@ -94,7 +94,7 @@ class TorchStoreRendezvousTest {
   /** Returns the token of the one announcement in a store, as it is in the names of values. */
   private static String announcedToken(StoreStandIn store) {
     byte[] announced = store.values().values().iterator().next();
-    return HexFormat.of().formatHex(announced, 0, Token.BYTES);
+    return HexFormat.of().formatHex(announced, Integer.BYTES, Integer.BYTES + Token.BYTES);
   }
 
   @Test
