@@ -91,7 +91,8 @@ public final class Group {
    *
    * @param body enqueues operations, or makes communicators, from this thread; what it throws comes
    *     out
-   * @throws NcclException if launching failed; no operation of the group may be taken for done
+   * @throws NcclException if launching failed; none of the group's operations is guaranteed to have
+   *     been launched
    * @throws IllegalStateException if operations and the making of communicators meet in one group,
    *     if a communicator is split twice in it, or if something it uses was closed before its end
    * @throws IllegalArgumentException if one of its operations writes what another one uses, if two
@@ -398,7 +399,7 @@ public final class Group {
                   + other.communicator
                   + " and of "
                   + way.communicator
-                  + ", two ranks that need each other, on one stream, where the first would wait for the second for ever; each rank needs a stream of its own: "
+                  + ", two ranks that need each other, on one stream, where the first would wait for the second indefinitely; each rank needs a stream of its own: "
                   + way.stream);
         }
       }
@@ -413,7 +414,7 @@ public final class Group {
     }
   }
 
-  /** Tells a stream whose calls come; returns whether it is being captured. */
+  /** Notes on a stream which communicator calls on it; returns whether it is being captured. */
   private static boolean prepare(Communicator communicator, Stream stream) {
     stream.usedBy(communicator);
     if (stream.captured()) {
