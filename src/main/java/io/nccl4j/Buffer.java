@@ -703,11 +703,11 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * Ends this buffer and its slices, and gives the memory back if it owns it; does nothing on a
-   * slice or when called again. Copies that use the memory are waited for. If a collective is
-   * pending that uses it, or that such a copy waits for, the buffer is closed all the same, that is
-   * told, and the memory is given back when nccl4j next sees that the stream has passed: at its
-   * {@link Stream#synchronize}, say, or its close. C: {@code cudaFree}, {@code cudaFreeHost}.
+   * Ends this buffer and its slices, and frees the memory if it owns it; does nothing on a slice or
+   * when called again. Copies that use the memory are waited for. If a collective is pending that
+   * uses it, or that such a copy waits for, the buffer is still closed and an exception says so;
+   * the memory is freed when nccl4j next sees that the stream has passed, for example at its {@link
+   * Stream#synchronize} or its close. C: {@code cudaFree}, {@code cudaFreeHost}.
    *
    * @throws IllegalStateException if a collective is pending that uses the memory; or, and nothing
    *     is done then, if this thread is capturing a graph, or the memory is held by what must be

@@ -829,7 +829,7 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /** Learns of a graph of this communicator's operations, which is not to outlive it. */
+  /** Registers a graph of this communicator's operations, which must not outlive it. */
   final void capturedBy(Graph graph) {
     graphs.add(graph);
     State now = state;

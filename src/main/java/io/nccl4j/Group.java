@@ -23,10 +23,11 @@ import java.util.RandomAccess;
  * also those of one stream. So an operation must not write memory that another one of the group
  * reads or writes, whatever their communicators, ranks and streams; that is refused when the group
  * ends. Only memory that this rank's part of an operation uses counts, an operation may be in
- * place, and several may read the same memory. Sends to one peer still meet its receives in the
- * order of the calls, and collectives of one communicator those of its other ranks. Operations that
- * depend on each other belong into two groups, or outside any group on one stream. What puts from
- * other ranks write is not known here and not checked.
+ * place, and several may read the same memory. A rank's receive from itself of the memory that it
+ * sends to itself does nothing. Sends to one peer still meet its receives in the order of the
+ * calls, and collectives of one communicator those of its other ranks. Operations that depend on
+ * each other belong into two groups, or outside any group on one stream. What puts from other ranks
+ * write is not known here and not checked.
  *
  * <p>Only operations are kept. Copies and events are enqueued at once, before them. What waits (a
  * completion and a copy to the host too) is refused on a stream that the group has operations for.
@@ -90,7 +91,8 @@ public final class Group {
    *
    * @param body enqueues operations, or makes communicators, from this thread; what it throws comes
    *     out
-   * @throws NcclException if launching failed; no operation of the group may be taken for done
+   * @throws NcclException if launching failed; none of the group's operations is guaranteed to have
+   *     been launched
    * @throws IllegalStateException if operations and the making of communicators meet in one group,
    *     if a communicator is split twice in it, or if something it uses was closed before its end
    * @throws IllegalArgumentException if one of its operations writes what another one uses, if two
@@ -397,7 +399,7 @@ public final class Group {
                   + other.communicator
                   + " and of "
                   + way.communicator
-                  + ", two ranks that need each other, on one stream, where the first would wait for the second for ever; each rank needs a stream of its own: "
+                  + ", two ranks that need each other, on one stream, where the first would wait for the second indefinitely; each rank needs a stream of its own: "
                   + way.stream);
         }
       }
@@ -412,7 +414,7 @@ public final class Group {
     }
   }
 
-  /** Tells a stream whose calls come; returns whether it is being captured. */
+  /** Notes on a stream which communicator calls on it; returns whether it is being captured. */
   private static boolean prepare(Communicator communicator, Stream stream) {
     stream.usedBy(communicator);
     if (stream.captured()) {

@@ -70,7 +70,7 @@ final class GroupMemory {
     // By index: an iterator would be an object.
     for (int i = 0; i < calls.size(); i++) {
       addReads(calls.get(i));
-      addRange(calls.get(i).writes(), WRITE_BEGINS, WRITE_ENDS);
+      addRange(written(calls, i), WRITE_BEGINS, WRITE_ENDS);
     }
     Arrays.sort(events, 0, count);
     boolean shared = sharesWhatIsWritten();
@@ -81,6 +81,37 @@ final class GroupMemory {
     if (shared) {
       throwFirst(calls);
     }
+  }
+
+  /**
+   * Returns what a call writes, or null: a receive from the rank itself whose send has the same
+   * memory moves nothing.
+   */
+  private static Buffer written(List<GroupCall> calls, int index) {
+    Buffer written = calls.get(index).writes();
+    Communicator communicator = calls.get(index).communicator();
+    if (!isWithItself(calls.get(index), Operation.RECV, communicator)) {
+      return written;
+    }
+    // Both meet in the order of the calls.
+    int before = 0;
+    for (int i = 0; i < index; i++) {
+      before += isWithItself(calls.get(i), Operation.RECV, communicator) ? 1 : 0;
+    }
+    for (int i = 0; i < calls.size(); i++) {
+      if (isWithItself(calls.get(i), Operation.SEND, communicator) && before-- == 0) {
+        return same(calls.get(i).reads(), written) ? null : written;
+      }
+    }
+    return written;
+  }
+
+  private static boolean isWithItself(GroupCall call, Operation what, Communicator communicator) {
+    return call instanceof OperationCall operation && operation.isWithItself(what, communicator);
+  }
+
+  private static boolean same(Buffer one, Buffer other) {
+    return one.pointerAddress() == other.pointerAddress() && one.byteSize() == other.byteSize();
   }
 
   /** Adds what a call reads and does not write itself: an operation in place has one owner. */
@@ -140,7 +171,7 @@ final class GroupMemory {
   private static void throwFirst(List<GroupCall> calls) {
     List<Use> earlier = new ArrayList<>();
     for (int i = 0; i < calls.size(); i++) {
-      List<Use> uses = uses(i + 1, calls.get(i));
+      List<Use> uses = uses(calls, i);
       for (Use one : earlier) {
         for (Use other : uses) {
           if (one.conflictsWith(other)) {
@@ -154,10 +185,13 @@ final class GroupMemory {
     }
   }
 
-  private static List<Use> uses(int number, GroupCall call) {
+  private static List<Use> uses(List<GroupCall> calls, int index) {
+    int number = index + 1;
+    GroupCall call = calls.get(index);
     List<Use> uses = new ArrayList<>();
-    if (call.writes() != null) {
-      uses.add(new Use(number, call, call.writes(), "recv", true));
+    Buffer written = written(calls, index);
+    if (written != null) {
+      uses.add(new Use(number, call, written, "recv", true));
     }
     if (call.reads() != null) {
       String argument = call instanceof OperationCall ? "send" : "source";

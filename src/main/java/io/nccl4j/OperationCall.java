@@ -8,7 +8,7 @@ import java.util.Objects;
  *
  * <p>A program makes the same calls step after step, so calls are remembered: an all-reduce by its
  * send buffer, those of a group by the thread. What the checks have found of types, counts and
- * memory holds for ever; for what may be closed, a call knows at which of the {@link Changes} it
+ * memory holds for good; for what may be closed, a call knows at which of the {@link Changes} it
  * was checked.
  */
 public final class OperationCall implements GroupCall {
@@ -118,6 +118,11 @@ public final class OperationCall implements GroupCall {
 
   private boolean ofRoot() {
     return peer == communicator.rank();
+  }
+
+  /** Returns whether it is this operation of the communicator's rank with itself as the peer. */
+  boolean isWithItself(Operation what, Communicator caller) {
+    return operation == what && communicator == caller && ofRoot();
   }
 
   /** Returns whether both buffers share memory, which the checks allow in place alone. */

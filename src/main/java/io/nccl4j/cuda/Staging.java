@@ -61,7 +61,7 @@ final class Staging {
       flyingOffset = offset;
     }
     write(flying, target, flyingOffset);
-    // Tells the failure of a collective before the copy, and waits even where there was nothing to
+    // Throws if a collective before the copy has failed, and waits even where there was nothing to
     // copy.
     stream.synchronize();
   }

@@ -106,9 +106,9 @@ public final class Deadline {
   }
 
   /**
-   * Makes a wait that an interrupt ends go on all the same; the interrupt is kept for later.
+   * Repeats a wait that an interrupt ends until the time is up; the interrupt is kept for later.
    *
-   * @param wait waits for at most as long as it is told to
+   * @param wait waits for at most the duration that it gets
    */
   public static void uninterrupted(Duration timeout, Consumer<Duration> wait) {
     boolean interrupted = Thread.interrupted();

@@ -76,7 +76,7 @@ public final class Watcher {
     }
   }
 
-  /** Returns whether nothing is left, and whoever comes next is to start another thread. */
+  /** Returns whether nothing is left; the next caller then starts another thread. */
   private boolean over() {
     if (!nothingLeft.getAsBoolean()) {
       return false;

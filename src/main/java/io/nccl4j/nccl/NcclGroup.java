@@ -45,8 +45,9 @@ final class NcclGroup {
   private NcclGroup() {}
 
   /**
-   * Launches the calls together. If one is refused, {@code ncclGroupEnd} is called all the same: it
-   * takes the group back, which a refused call has poisoned, and this thread's group depth with it.
+   * Launches the calls together. If one is refused, {@code ncclGroupEnd} is still called: it
+   * discards the group, which the refused call has made invalid, and resets this thread's group
+   * depth.
    */
   static void launch(List<GroupCall> calls) {
     checkOneKind(calls);

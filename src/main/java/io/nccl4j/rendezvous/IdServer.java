@@ -42,7 +42,7 @@ final class IdServer implements Closeable {
   private static final int MOST_DETAIL_BYTES = 900;
 
   /** How long rank 0 goes on answering ranks with the reason why a round failed. */
-  private static final Duration LONGEST_FAREWELL = Duration.ofSeconds(5);
+  static final Duration LONGEST_FAREWELL = Duration.ofSeconds(5);
 
   private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
   private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);
@@ -242,7 +242,7 @@ final class IdServer implements Closeable {
     }
   }
 
-  /** Tells of the clients turned away since the last time, and forgets them. */
+  /** Describes the clients turned away since the last call, and forgets them. */
   String report() {
     lock.lock();
     try {
@@ -386,7 +386,7 @@ final class IdServer implements Closeable {
     sayLast(frames, name(client), prefixed(handshake.seal(answer)));
   }
 
-  /** Tells a client why it is turned away; that it is has been noted, whether it listens or not. */
+  /** Sends a client the reason why it is turned away, which has been noted already. */
   private static void sayLast(Frames frames, String client, byte[] message) {
     try {
       frames.writeLast(message);

@@ -36,7 +36,11 @@ import javax.crypto.AEADBadTagException;
 public final class TorchStoreRendezvous extends OrderedRendezvous {
   private static final int HIGHEST_PORT = 65535;
   private static final byte[] NOTHING = {};
-  private static final int ANNOUNCEMENT_BYTES = Token.BYTES + Integer.BYTES;
+
+  /** Of the protocol; an announcement begins with it. */
+  private static final int VERSION = 2;
+
+  private static final int ANNOUNCEMENT_BYTES = Integer.BYTES + Token.BYTES + Integer.BYTES;
   private static final int BODY_BYTES = UniqueId.BYTES + RankBackend.Mismatch.BYTES;
 
   private final String host;
@@ -137,7 +141,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
   }
 
   private static byte[] announcement(Token attempt, RankBackend backend) {
-    ByteBuffer bytes = ByteBuffer.allocate(ANNOUNCEMENT_BYTES);
+    ByteBuffer bytes = ByteBuffer.allocate(ANNOUNCEMENT_BYTES).putInt(VERSION);
     attempt.write(bytes);
     return bytes.putInt(backend.code()).array();
   }
@@ -283,6 +287,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     private final Token[] answered = new Token[size()];
     private final RankBackend[] backends = new RankBackend[size()];
     private final BitSet confirmed = new BitSet();
+    private final BitSet otherForms = new BitSet();
 
     private Publisher(int round, UniqueId id, RankBackend backend) {
       this.names = new Names(round);
@@ -294,9 +299,17 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     private void serve(TorchStore connected, Deadline deadline)
         throws IOException, InterruptedException {
       Pause pause = Pause.betweenLooks(deadline);
+      Deadline end = deadline;
+      Optional<RankBackend.Mismatch> mismatch = Optional.empty();
       while (!look(connected)) {
-        if (deadline.passed()) {
-          checkMismatch();
+        if (mismatch.isEmpty()) {
+          mismatch = confirmedMismatch();
+          end = mismatch.isPresent() ? deadline.orAfter(IdServer.LONGEST_FAREWELL) : deadline;
+        }
+        if (end.passed()) {
+          if (mismatch.isPresent()) {
+            throw mismatch.get().failure();
+          }
           throw new SocketTimeoutException(missing());
         }
         pause.make();
@@ -329,8 +342,12 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
         confirmed.set(rank);
       } else if (connected.has(names.announcement(rank))) {
         byte[] announced = connected.get(names.announcement(rank));
-        if (announced.length == ANNOUNCEMENT_BYTES) {
-          ByteBuffer bytes = ByteBuffer.wrap(announced);
+        ByteBuffer bytes = ByteBuffer.wrap(announced);
+        boolean known = announced.length == ANNOUNCEMENT_BYTES && bytes.getInt() == VERSION;
+        // What an exchange that has ended left is empty. Another form may be of a rank that was restarted
+        // since, so it is named only when the time is up.
+        otherForms.set(rank, announced.length > 0 && !known);
+        if (known) {
           seen[rank] = Token.read(bytes);
           backends[rank] = RankBackend.ofCode(bytes.getInt());
         }
@@ -346,9 +363,13 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       }
     }
 
+    private Optional<RankBackend.Mismatch> confirmedMismatch() {
+      return RankBackend.mismatch(backends).filter(found -> confirmed.get(found.rank()));
+    }
+
     private void checkMismatch() {
-      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
-      if (mismatch.isPresent() && confirmed.get(mismatch.get().rank())) {
+      Optional<RankBackend.Mismatch> mismatch = confirmedMismatch();
+      if (mismatch.isPresent()) {
         throw mismatch.get().failure();
       }
     }
@@ -363,6 +384,11 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
           "missing " + Ranks.text(absent.isEmpty() ? unconfirmed : absent) + " of " + size();
       return text
           + (announced.isEmpty() ? "" : " (" + Ranks.text(announced) + " announced, not confirmed)")
+          + (otherForms.isEmpty()
+              ? ""
+              : " ("
+                  + Ranks.text(otherForms)
+                  + " announced in the form of another version of nccl4j)")
           + " in round "
           + round
           + " at "

@@ -500,6 +500,69 @@ abstract class GroupMemoryContract {
   }
 
   @Test
+  void selfSendAndReceiveInPlaceAreAccepted() {
+    try (Ranks ranks = Ranks.of(underTest(), few())) {
+      ranks.each(
+          rank -> {
+            int n = rank.size();
+            Buffer gathered = rank.ints(filled(2 * n, 10 + rank.rank()));
+            Buffer sum = rank.ints(0);
+            Group.run(
+                () -> {
+                  for (int half = 0; half < 2; half++) {
+                    Buffer mine = gathered.slice(half * n + rank.rank(), 1);
+                    for (int peer = 0; peer < n; peer++) {
+                      rank.comm().send(mine, peer, rank.stream());
+                      rank.comm().recv(gathered.slice(half * n + peer, 1), peer, rank.stream());
+                    }
+                  }
+                  Buffer mine = gathered.slice(rank.rank(), 1);
+                  rank.comm().allReduce(mine, sum, ReduceOp.MAX, rank.stream());
+                });
+            assertArrayEquals(
+                IntStream.range(0, 2 * n).map(i -> 10 + i % n).toArray(),
+                rank.downloadInts(gathered));
+            assertArrayEquals(new int[] {9 + n}, rank.downloadInts(sum));
+          });
+    }
+  }
+
+  @Test
+  void selfSendAndReceiveThatOverlapAreRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), few())) {
+      ranks.each(
+          rank -> {
+            Communicator comm = rank.comm();
+            int me = rank.rank();
+            Buffer value = rank.ints(1, 2, 3);
+            Buffer head = value.slice(0, 2);
+            Buffer tail = value.slice(1, 2);
+            assertNames(
+                refusal(
+                    () -> {
+                      comm.send(head, me, rank.stream());
+                      comm.recv(tail, me, rank.stream());
+                    }),
+                "operation 1, send of " + comm,
+                "operation 2, recv of " + comm);
+            Buffer first = value.slice(0, 1);
+            Buffer second = value.slice(1, 1);
+            assertNames(
+                refusal(
+                    () -> {
+                      comm.send(first, me, rank.stream());
+                      comm.send(second, me, rank.stream());
+                      comm.recv(second, me, rank.stream());
+                      comm.recv(first, me, rank.stream());
+                    }),
+                "operation 2, send of " + comm,
+                "operation 3, recv of " + comm);
+            assertArrayEquals(new int[] {1, 2, 3}, rank.downloadInts(value));
+          });
+    }
+  }
+
+  @Test
   void emptyOperationsConflictWithNothing() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(

@@ -78,7 +78,7 @@ class SharedStreamTest {
               + ranks.get(0)
               + " and of "
               + ranks.get(1)
-              + ", two ranks that need each other, on one stream, where the first would wait for the second for ever; each rank needs a stream of its own: "
+              + ", two ranks that need each other, on one stream, where the first would wait for the second indefinitely; each rank needs a stream of its own: "
               + shared,
           refused.getMessage());
       Group.run(

@@ -135,7 +135,7 @@ final class StoreStandIn implements AutoCloseable {
     out.write(spoilt.getOrDefault(request, answer));
   }
 
-  private void set(String name, byte[] value) {
+  void set(String name, byte[] value) {
     synchronized (values) {
       values.put(name, value);
       values.notifyAll();

@@ -94,7 +94,7 @@ class TorchStoreRendezvousTest {
   /** Returns the token of the one announcement in a store, as it is in the names of values. */
   private static String announcedToken(StoreStandIn store) {
     byte[] announced = store.values().values().iterator().next();
-    return HexFormat.of().formatHex(announced, 0, Token.BYTES);
+    return HexFormat.of().formatHex(announced, Integer.BYTES, Integer.BYTES + Token.BYTES);
   }
 
   @Test
@@ -167,6 +167,46 @@ class TorchStoreRendezvousTest {
           List.of(RankBackend.NCCL, RankBackend.NCCL, RankBackend.REFERENCE),
           rank -> place(store.port(), rank, 3, LONG));
       RankThreads.exchange(3, 1, rank -> place(store.port(), rank, 3, LONG));
+    }
+  }
+
+  @Test
+  void torchStoreMismatchIsNotHeldUpByMissingRanks() throws Exception {
+    try (StoreStandIn store = new StoreStandIn()) {
+      FutureTask<UniqueId> one =
+          RankThreads.start(
+              () ->
+                  place(store.port(), 1, 3, LONG)
+                      .exchange(RankThreads::newId, RankBackend.REFERENCE));
+      long start = System.nanoTime();
+      try (TorchStoreRendezvous zero = place(store.port(), 0, 3, Duration.ofSeconds(40))) {
+        RendezvousException mixed =
+            assertThrows(
+                RendezvousException.class,
+                () -> zero.exchange(RankThreads::newId, RankBackend.NCCL));
+        String expected = "rank 1 uses the reference backend and rank 0 NCCL;";
+        assertTrue(mixed.getMessage().contains(expected), mixed.getMessage());
+      }
+      Duration took = Duration.ofNanos(System.nanoTime() - start);
+      assertTrue(took.compareTo(Duration.ofSeconds(20)) < 0, () -> "only after " + took);
+      RankThreads.failure(RendezvousException.class, one);
+    }
+  }
+
+  /** What a round leaves, two forms without a version, and one as long as today's. */
+  @ParameterizedTest
+  @ValueSource(ints = {0, 16, 20, 24})
+  void announcementOfAnotherVersionIsNamed(int length) throws Exception {
+    try (StoreStandIn store = new StoreStandIn();
+        Rendezvous zero = place(store.port(), 0, 2, SHORT)) {
+      String name = "nccl4j/" + Token.ofText("").toHex() + "/2 ranks/round 1/rank 1";
+      store.set(name, new byte[length]);
+      NcclTimeoutException late =
+          assertThrows(NcclTimeoutException.class, () -> zero.exchange(RankThreads::newId));
+      String version =
+          length == 0 ? "" : " (rank 1 announced in the form of another version of nccl4j)";
+      String missing = "missing rank 1 of 2" + version + " in round 1 at the store";
+      assertTrue(late.getMessage().contains(missing), late.getMessage());
     }
   }
 

@@ -126,9 +126,6 @@ public final class Evidence {
             commandLine, "--steps has " + step + "; there are " + String.join(", ", names));
       }
     }
-    if (Files.exists(folder) && !Files.isDirectory(folder)) {
-      throw new ParameterException(commandLine, "OUT is " + folder + ", which is no folder");
-    }
   }
 
   private int collect(CommandLine commandLine) throws IOException {
@@ -136,19 +133,15 @@ public final class Evidence {
     if (launch.rank() > 0) {
       return follow(launch);
     }
+    Run.Earlier earlier;
     try {
-      Files.createDirectories(folder);
-    } catch (IOException e) {
-      throw new ParameterException(
-          commandLine, "OUT is " + folder + ", which cannot be made: " + e, e);
-    }
-    Run.Earlier earlier = Run.Earlier.NONE;
-    if (!steps.isEmpty() || launch.size() > 1) {
-      earlier = earlier();
-    } else {
-      for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
-        Files.deleteIfExists(folder.resolve(name));
+      earlier = prepareFolder(commandLine, launch);
+    } catch (ParameterException | IOException e) {
+      if (launch.size() > 1) {
+        // The other ranks would wait for this one until their deadline.
+        follow(launch);
       }
+      throw e;
     }
     Path work = Files.createTempDirectory("nccl4j-evidence");
     try (StepRunner runner = new StepRunner(work, folder.resolve("evidence.log"))) {
@@ -157,6 +150,26 @@ public final class Evidence {
     } finally {
       clear(work);
     }
+  }
+
+  /** Makes OUT where it is missing, and returns what is to be kept of an earlier run. */
+  private Run.Earlier prepareFolder(CommandLine commandLine, Launch launch) throws IOException {
+    if (Files.exists(folder) && !Files.isDirectory(folder)) {
+      throw new ParameterException(commandLine, "OUT is " + folder + ", which is no folder");
+    }
+    try {
+      Files.createDirectories(folder);
+    } catch (IOException e) {
+      throw new ParameterException(
+          commandLine, "OUT is " + folder + ", which cannot be made: " + e, e);
+    }
+    if (!steps.isEmpty() || launch.size() > 1) {
+      return earlier();
+    }
+    for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
+      Files.deleteIfExists(folder.resolve(name));
+    }
+    return Run.Earlier.NONE;
   }
 
   private Launch launch(CommandLine commandLine) {
@@ -182,7 +195,7 @@ public final class Evidence {
     return Files.exists(json) ? Run.Earlier.read(json) : Run.Earlier.NONE;
   }
 
-  /** Takes part in what rank 0 writes down. */
+  /** Takes part in the launched step, and writes nothing. */
   private int follow(Launch launch) throws IOException {
     Path work = Files.createTempDirectory("nccl4j-evidence");
     try (StepRunner runner = new StepRunner(work, work.resolve("evidence.log"))) {
@@ -226,6 +239,10 @@ public final class Evidence {
     List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, origin)));
     String difference = earlier.difference(new Run(origin, quick, machine, recorded));
     if (!difference.isEmpty()) {
+      if (launch.size() > 1) {
+        // The other ranks would wait for this one until their deadline.
+        run(runner, plan.launched(machine, launch));
+      }
       err.println("gpu-evidence: " + difference);
       return FAILED;
     }

@@ -48,10 +48,7 @@ record PerfTable(List<Row> rows, String ended) {
       Process process = builder.start();
       boolean late = !process.waitFor(Math.max(1, limit.toMillis()), TimeUnit.MILLISECONDS);
       if (late) {
-        List<ProcessHandle> below = process.descendants().toList();
-        process.destroyForcibly();
-        below.forEach(ProcessHandle::destroyForcibly);
-        process.waitFor();
+        StepRunner.kill(process);
       }
       String text = Files.readString(output, StandardCharsets.ISO_8859_1);
       System.out.print(text);

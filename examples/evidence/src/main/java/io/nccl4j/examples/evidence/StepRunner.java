@@ -380,7 +380,7 @@ final class StepRunner implements AutoCloseable {
   }
 
   /** Ends a process and all that it has started. */
-  private static void kill(Process process) {
+  static void kill(Process process) {
     // First those below it: when it is gone, nobody knows any more whose they were.
     Stream.concat(process.descendants().toList().stream(), Stream.of(process.toHandle()))
         .forEach(ProcessHandle::destroyForcibly);

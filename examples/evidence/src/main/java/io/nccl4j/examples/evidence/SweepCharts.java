@@ -21,13 +21,9 @@ final class SweepCharts {
   static void run(Child child) throws IOException, InterruptedException {
     Path json = child.report.resolveSibling("sweep.measured.json");
     Duration limit = child.left();
-    Process process = start(child, json, limit.dividedBy(CHOICES + 1));
-    if (!process.waitFor(limit.toMillis(), TimeUnit.MILLISECONDS)) {
-      process.destroyForcibly();
-      throw new IOException("no end within " + limit.toSeconds() + " s");
-    }
-    if (process.exitValue() != 0 || !Files.exists(json)) {
-      throw new IOException("ended with status " + process.exitValue());
+    int status = await(start(child, json, limit.dividedBy(CHOICES + 1)), limit);
+    if (status != 0 || !Files.exists(json)) {
+      throw new IOException("ended with status " + status);
     }
     Map<?, ?> measured = (Map<?, ?>) Json.parse(Files.readString(json));
     List<String> choices = new ArrayList<>();
@@ -45,6 +41,15 @@ final class SweepCharts {
     child.end(
         Report.Verdict.PASSED,
         "%d sizes, %d choices".formatted(rows(measured).size(), choices.size()));
+  }
+
+  /** Returns the exit status; a process that is late is killed with all that it has started. */
+  static int await(Process process, Duration limit) throws IOException, InterruptedException {
+    if (!process.waitFor(limit.toMillis(), TimeUnit.MILLISECONDS)) {
+      StepRunner.kill(process);
+      throw new IOException("no end within " + limit.toSeconds() + " s");
+    }
+    return process.exitValue();
   }
 
   private static Process start(Child child, Path json, Duration limit) throws IOException {

@@ -96,6 +96,38 @@ class EvidenceTest {
     assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
   }
 
+  private static Map<String, String> launched(int devices) {
+    return Map.of(
+        "RANK", "0",
+        "WORLD_SIZE", "2",
+        "MASTER_ADDR", "127.0.0.1",
+        "MASTER_PORT", "29500",
+        "NCCL4J_STANDIN_DEVICES", "" + devices);
+  }
+
+  @Test
+  void rankZeroTakesPartThoughOutIsOfAnotherMachine() throws IOException, InterruptedException {
+    Ended first = run(launched(2));
+    assertEquals(0, first.status(), first.output());
+    String kept = Files.readString(folder.resolve("out/evidence.json"));
+    Ended other = run(launched(3));
+    assertEquals(1, other.status(), other.output());
+    assertTrue(other.output().contains("\nbandwidth-launched "), other.output());
+    assertTrue(
+        other.output().contains("gpu-evidence: OUT has steps of a run where devices is 2, here"),
+        other.output());
+    assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
+  }
+
+  @Test
+  void rankZeroTakesPartThoughOutIsNoFolder() throws IOException, InterruptedException {
+    Files.writeString(folder.resolve("out"), "a file");
+    Ended ended = run(launched(2));
+    assertEquals(2, ended.status(), ended.output());
+    assertTrue(ended.output().contains("gpu-evidence: rank 0: "), ended.output());
+    assertTrue(ended.output().contains("which is no folder"), ended.output());
+  }
+
   @Test
   void namesOfStepsAreListedAndCheckedAgainst() throws IOException, InterruptedException {
     Ended help = run(Map.of(), "--help");

@@ -2,6 +2,7 @@ package io.nccl4j.examples.evidence;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
@@ -72,6 +73,22 @@ class StepRunnerTest {
     assertFalse(alive("parent"));
     assertFalse(alive("child"));
     assertEquals(Map.of("process", "hello"), outcome.tails());
+  }
+
+  @Test
+  void sweepThatIsLateIsKilledWithWhatItStarted() throws IOException, InterruptedException {
+    String script = "sleep 300 & echo $! > " + folder + "/child; wait";
+    Process sweep = new ProcessBuilder("sh", "-c", script).start();
+    IOException late =
+        assertThrows(IOException.class, () -> SweepCharts.await(sweep, Duration.ofSeconds(2)));
+    assertEquals("no end within 2 s", late.getMessage());
+    assertFalse(sweep.isAlive());
+    // Only the process itself is waited for.
+    long limit = System.nanoTime() + LONG.toNanos();
+    while (alive("child")) {
+      assertTrue(System.nanoTime() < limit, "what it started was not killed");
+      Thread.sleep(10);
+    }
   }
 
   @Test
