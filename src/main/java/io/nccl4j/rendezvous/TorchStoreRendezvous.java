@@ -344,8 +344,8 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
         byte[] announced = connected.get(names.announcement(rank));
         ByteBuffer bytes = ByteBuffer.wrap(announced);
         boolean known = announced.length == ANNOUNCEMENT_BYTES && bytes.getInt() == VERSION;
-        // What an exchange that has ended left is empty. Another form may be of a rank that was restarted
-        // since, so it is named only when the time is up.
+        // What an exchange that has ended left is empty. Another form may be of a rank that was
+        // restarted since, so it is named only when the time is up.
         otherForms.set(rank, announced.length > 0 && !known);
         if (known) {
           seen[rank] = Token.read(bytes);
