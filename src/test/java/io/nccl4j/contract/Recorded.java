@@ -8,6 +8,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Predicate;
 import jdk.jfr.Recording;
 import jdk.jfr.consumer.RecordedEvent;
 import jdk.jfr.consumer.RecordingFile;
@@ -41,13 +42,19 @@ public final class Recorded implements AutoCloseable {
 
   /** Returns events, when there are so many: a device may tell of its end a little later. */
   public List<RecordedEvent> events(String name, int count) {
+    return events(name, event -> true, count);
+  }
+
+  /** Returns those of the events that are wanted, when there are so many of them. */
+  public List<RecordedEvent> events(String name, Predicate<RecordedEvent> wanted, int count) {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
-    List<RecordedEvent> events = events(name);
-    while (events.size() < count && System.nanoTime() < end) {
+    while (true) {
+      List<RecordedEvent> events = events(name).stream().filter(wanted).toList();
+      if (events.size() >= count || System.nanoTime() >= end) {
+        return events;
+      }
       LockSupport.parkNanos(20_000_000);
-      events = events(name);
     }
-    return events;
   }
 
   @Override
