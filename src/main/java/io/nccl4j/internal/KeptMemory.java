@@ -124,11 +124,14 @@ public abstract class KeptMemory {
     return piece;
   }
 
-  /** Frees what is kept of every kind after an allocation has failed; returns whether any was. */
+  /**
+   * Frees what is kept after an allocation has failed, of device memory or of host memory, however
+   * it was allocated; returns whether there was anything.
+   */
   private boolean freedKept(RuntimeException failure) {
     boolean any = freedOwn(failure);
     for (KeptMemory other : KINDS) {
-      any |= other != this && other.freedOwn(failure);
+      any |= other != this && other.perDevice == perDevice && other.freedOwn(failure);
     }
     return any;
   }
