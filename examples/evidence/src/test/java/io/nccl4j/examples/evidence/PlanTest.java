@@ -32,7 +32,7 @@ class PlanTest {
   }
 
   private static Map<String, Step> steps(Machine machine, Map<String, String> environment) {
-    return new Plan(Path.of("/work"), false, environment)
+    return new Plan(Path.of("/out"), false, environment)
         .rest(machine).stream().collect(Collectors.toMap(Step::name, Function.identity()));
   }
 
@@ -43,7 +43,7 @@ class PlanTest {
   @Test
   void theNamesAreThoseOfTheSteps() {
     List<String> names = new ArrayList<>(List.of("device"));
-    new Plan(Path.of("/work"), false, Map.of())
+    new Plan(Path.of("/out"), false, Map.of())
         .rest(gpu("2.30.7", 1))
         .forEach(step -> names.add(step.name()));
     List<String> withoutALauncher = new ArrayList<>(Plan.NAMES);
@@ -55,7 +55,7 @@ class PlanTest {
   @Test
   void oneGpuFitsEightMinutes() {
     Map<String, String> environment = Map.of("PATH", "/bin:/usr/bin", "NCCL_TESTS_DIR", "/tests");
-    Plan plan = new Plan(Path.of("/work"), false, environment);
+    Plan plan = new Plan(Path.of("/out"), false, environment);
     for (String nccl : List.of("2.28.9", "2.30.7")) {
       List<Step> steps = new ArrayList<>(plan.rest(gpu(nccl, 1)));
       steps.add(plan.first());
@@ -68,7 +68,7 @@ class PlanTest {
   @Test
   void threeRunsOfSeveralGpusFitEightMinutesEach() throws IOException {
     Map<String, String> environment = Map.of("PATH", mpirun(), "NCCL_TESTS_DIR", "/tests");
-    Plan plan = new Plan(Path.of("/work"), false, environment);
+    Plan plan = new Plan(Path.of("/out"), false, environment);
     List<List<String>> runs = new ArrayList<>();
     for (String line : Files.readAllLines(StandIn.ROOT.resolve("docs/evidence/README.md"))) {
       if (line.contains("gpu-evidence --steps ")) {
@@ -196,7 +196,7 @@ class PlanTest {
     for (int i = 0; i < variables.length; i += 2) {
       environment.put(variables[i], variables[i + 1]);
     }
-    return new Plan(Path.of("/work"), false, environment)
+    return new Plan(Path.of("/out"), false, environment)
         .launched(gpu("2.28.9", devices), Launch.from(environment));
   }
 
@@ -279,7 +279,7 @@ class PlanTest {
     assertEquals("Tree", variables.get("NCCL_ALGO"));
     assertEquals("LL", variables.get("NCCL_PROTO"));
     assertEquals("1", variables.get("NCCL_MAX_CTAS"));
-    assertEquals("/work/prediction-tree-ll.nccl.%p", variables.get("NCCL_DEBUG_FILE"));
+    assertEquals("/out/prediction-tree-ll.nccl.%p", variables.get("NCCL_DEBUG_FILE"));
     Step own = steps(gpu("2.28.9", 4)).get("prediction-ring-simple");
     assertNull(own.commands().getFirst().environment().get("NCCL_MULTI_RANK_GPU_ENABLE"));
   }
