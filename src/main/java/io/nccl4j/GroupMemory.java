@@ -8,7 +8,7 @@ import java.util.List;
  * The memory that the operations of one group use. NCCL promises no order between them (it runs
  * them on different channels at the same time), so none may write what another one reads or writes.
  *
- * <p>The check sorts the ends of all ranges and looks at them once. It keeps its arrays for the
+ * <p>The check sorts the ends of all ranges and looks at them once. It keeps its array for the
  * thread's next group, and looks for the two operations only when it has found that there are some.
  */
 final class GroupMemory {
