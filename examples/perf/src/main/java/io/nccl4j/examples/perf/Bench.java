@@ -22,9 +22,9 @@ final class Bench implements AutoCloseable {
    * How long the first operations run for the JVM to compile them, and the most of any where times
    * still fall.
    */
-  private static final double LEAST_COMPILING_SECONDS = 0.4;
+  private static final double LEAST_COMPILING_SECONDS = 1.0;
 
-  private static final double MOST_COMPILING_SECONDS = 0.8;
+  private static final double MOST_COMPILING_SECONDS = 1.2;
 
   /** What the JVM compiles next may take so long. */
   private static final double CALM_SECONDS = 0.15;
