@@ -390,6 +390,8 @@ static void graphs(struct rank *r) {
   OK(cudaStreamDestroy(fork));
 }
 
+static int sum_of_ones(ncclComm_t comm, cudaStream_t stream);
+
 /* Rank 0's collective waits for a rank that never calls; abort lets the stream go on. */
 static void *stuck_main(void *argument) {
   struct rank *r = argument;
@@ -398,6 +400,7 @@ static void *stuck_main(void *argument) {
   OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
   OK(ncclCommInitRank(&r->comm, r->ranks, r->id, r->rank));
   OK(cudaMalloc((void **)&value, 4));
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream)); /* connects */
   if (r->rank == 0) {
     for (int i = 0; i < 3; i++) OK(ncclAllReduce(value, value, 1, ncclFloat32, ncclSum, r->comm, r->stream));
     usleep(20000);
@@ -590,19 +593,23 @@ static void a_rank_that_fails(void) {
   void *values[3];
   ncclResult_t state;
   OK(ncclCommInitAll(comms, 3, NULL));
-  OK(nccl4j_standin_rank_fails(comms[0], 2, ncclRemoteError));
-  for (int i = 0; i < 2; i++) {
+  OK(ncclGroupStart()); /* connects */
+  for (int i = 0; i < 3; i++) {
     OK(cudaSetDevice(i));
     OK(cudaStreamCreate(&streams[i]));
     OK(cudaMalloc(&values[i], 4));
     OK(ncclAllReduce(values[i], values[i], 1, ncclInt32, ncclSum, comms[i], streams[i]));
   }
+  OK(ncclGroupEnd());
+  for (int i = 0; i < 3; i++) OK(cudaStreamSynchronize(streams[i]));
+  OK(nccl4j_standin_rank_fails(comms[0], 2, ncclRemoteError));
+  for (int i = 0; i < 2; i++) OK(ncclAllReduce(values[i], values[i], 1, ncclInt32, ncclSum, comms[i], streams[i]));
   OK(ncclCommGetAsyncError(comms[2], &state));
   SAME(ncclRemoteError, state);
   usleep(20000);
   for (int i = 0; i < 2; i++) SAME(cudaErrorNotReady, cudaStreamQuery(streams[i]));
   for (int i = 0; i < 3; i++) OK(ncclCommAbort(comms[i]));
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 3; i++) {
     OK(cudaStreamSynchronize(streams[i]));
     OK(cudaStreamDestroy(streams[i]));
     OK(cudaFree(values[i]));
@@ -954,6 +961,7 @@ static void shrinks(struct rank *r) {
 static void shrink_of_the_stuck(struct rank *r) {
   ncclComm_t rest;
   int excluded[] = {0}, *value;
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream)); /* connects, or those below would wait for rank 0 in the call */
   if (r->rank > 0) {
     OK(cudaMalloc((void **)&value, 4));
     OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
@@ -1012,6 +1020,7 @@ static void *revoke_main(void *argument) {
   OK(cudaStreamCreateWithFlags(&r->stream, cudaStreamNonBlocking));
   OK(ncclCommInitRank(&r->comm, r->ranks, r->id, r->rank));
   OK(cudaMalloc((void **)&value, 4));
+  SAME(r->ranks, sum_of_ones(r->comm, r->stream)); /* connects */
   if (r->rank > 0) OK(ncclAllReduce(value, value, 1, ncclInt32, ncclSum, r->comm, r->stream));
   SAME(ncclInvalidArgument, ncclCommRevoke(r->comm, 1));
   OK(ncclCommRevoke(r->comm, NCCL_REVOKE_DEFAULT));
@@ -1407,7 +1416,6 @@ static void callers_free(struct caller callers[2]) {
 static void first_operations(void) {
   struct caller callers[2];
   pthread_t thread;
-  nccl4j_standin_connect(1);
   callers_new(callers);
   OK(pthread_create(&thread, NULL, caller_main, &callers[0]));
   usleep(50000);
@@ -1433,7 +1441,6 @@ static void first_operations(void) {
   OK(pthread_join(thread, NULL));
   SAME(ncclInternalError, atomic_load(&callers[0].result));
   callers_free(callers);
-  nccl4j_standin_connect(0);
 }
 
 /* In a process of its own, which the stand-in is to end. */
@@ -1444,7 +1451,6 @@ static void abort_during_a_call(void) {
     pthread_t thread;
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
     if (!freopen("/dev/null", "w", stderr)) _exit(2);
-    nccl4j_standin_connect(1);
     callers_new(callers);
     pthread_create(&thread, NULL, caller_main, &callers[0]);
     usleep(50000);

@@ -80,7 +80,7 @@ void nccl4j_standin_kernel_time(int64_t nanoseconds);
 void nccl4j_standin_absent(int rank);
 
 /* Whether the first operation of a communicator connects inside the call from now on, which so waits for its peers'
- * first; not at first. */
+ * first; so at first. */
 void nccl4j_standin_connect(int on);
 
 /* How many bytes of its thread's stack an initialisation needs from now on; 0 at first. */

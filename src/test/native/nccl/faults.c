@@ -22,7 +22,7 @@ static int from_environment(const char *name, int otherwise) {
 static void switches_reset(void) {
   atomic_store(&noop, from_environment("NCCL4J_STANDIN_NOOP", 0) != 0);
   atomic_store(&windows, true);
-  atomic_store(&connects, from_environment("NCCL4J_STANDIN_CONNECT", 0) != 0);
+  atomic_store(&connects, from_environment("NCCL4J_STANDIN_CONNECT", 1) != 0);
   atomic_store(&init_stack, from_environment("NCCL4J_STANDIN_INIT_STACK", 0));
   for (int i = 0; i < TRAPS; i++) atomic_store(&traps[i], false);
   const char *given = getenv("NCCL4J_STANDIN_TRAPS"); /* "3,8" */

@@ -47,8 +47,8 @@ class BlockedCallTest {
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
 
   @BeforeEach
-  void connectInCalls() {
-    StandIn.connect(true);
+  void reset() {
+    StandIn.reset();
   }
 
   /** A call in a thread of its own, and what it throws. */

@@ -151,6 +151,7 @@ class ContextsTest {
         backend.communicators(CommunicatorConfig.defaults(), DEVICE, NEXT_DEVICE);
     // NCCL and the tests' own thread may have used other devices; only what follows counts.
     StandIn.reset();
+    StandIn.connect(false); // The threads take turns.
     onNewThread(() -> CudaDevices.use(DEVICE));
     onNewThread(() -> CudaDevices.use(NEXT_DEVICE));
     return ranks;

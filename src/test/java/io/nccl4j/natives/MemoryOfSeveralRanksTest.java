@@ -30,6 +30,7 @@ class MemoryOfSeveralRanksTest {
   @BeforeEach
   void allowTwoRanksOnOneDevice() {
     StandIn.reset();
+    StandIn.connect(false); // A rank alone gets stuck in its stream.
     StandIn.setEnvironment("NCCL_MULTI_RANK_GPU_ENABLE", "1");
   }
 

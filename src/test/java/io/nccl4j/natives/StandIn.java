@@ -117,7 +117,10 @@ final class StandIn {
         supported ? 1 : 0);
   }
 
-  /** Says whether first operations connect inside the call, as NCCL's do. */
+  /**
+   * Says whether first operations connect inside the call, as NCCL's do unless {@code
+   * NCCL_RUNTIME_CONNECT} is 0; on after a reset.
+   */
   static void connect(boolean inCalls) {
     call(
         "nccl4j_standin_connect", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), inCalls ? 1 : 0);
