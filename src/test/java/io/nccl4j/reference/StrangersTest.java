@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.ThreadMXBean;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -13,10 +14,14 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.net.Socket;
+import java.net.SocketException;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
@@ -26,6 +31,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /** That whoever connects without the secret, or with nonsense, is sent away and harms nobody. */
 class StrangersTest {
+  private static final String LIMIT = "io.nccl4j.pendingConnections";
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
@@ -105,6 +111,121 @@ class StrangersTest {
             });
     Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
     return task;
+  }
+
+  @Test
+  void strangersHeaderAllocatesLittle() throws Exception {
+    Site site = new Site();
+    UniqueId id = newId(site);
+    // The first refusal loads classes and finds the logger.
+    connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
+    int connections = 16;
+    List<Socket> strangers = new ArrayList<>();
+    long before = allocatedBySites();
+    try {
+      for (int i = 0; i < connections; i++) {
+        Socket stranger = connect(id);
+        strangers.add(stranger);
+        send(stranger, header(Message.MAGIC, 1, 16 << 20));
+      }
+      awaitEnd(strangers.getLast(), Duration.ofSeconds(2));
+      long bytes = (allocatedBySites() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  private static long allocatedBySites() {
+    ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    return Thread.getAllStackTraces().keySet().stream()
+        .filter(thread -> thread.getName().startsWith("nccl4j-site"))
+        .mapToLong(thread -> threads.getThreadAllocatedBytes(thread.threadId()))
+        .sum();
+  }
+
+  @Test
+  void silentStrangersAboveTheLimitAreDropped() throws Exception {
+    System.setProperty(LIMIT, "8");
+    List<Socket> strangers = new ArrayList<>();
+    try {
+      UniqueId id = newId(new Site());
+      for (int i = 0; i < 12; i++) {
+        strangers.add(connect(id));
+      }
+      for (int i = 0; i < 4; i++) {
+        assertTrue(awaitEnd(strangers.get(i), Duration.ofSeconds(4)), "connection " + i + " ends");
+      }
+    } finally {
+      System.clearProperty(LIMIT);
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  @Test
+  void ranksMeetBehindMoreStrangersThanTheLimit() throws Exception {
+    System.setProperty(LIMIT, "8");
+    List<Socket> strangers = new ArrayList<>();
+    try {
+      List<Site> places = List.of(new Site(), new Site());
+      ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
+      UniqueId id = backend.newUniqueId();
+      for (int i = 0; i < 12; i++) {
+        strangers.add(connect(id));
+      }
+      FutureTask<Integer> first = rank(backend, id, 0);
+      FutureTask<Integer> second = rank(backend, id, 1);
+      assertEquals(3, first.get(40, TimeUnit.SECONDS));
+      assertEquals(3, second.get(40, TimeUnit.SECONDS));
+    } finally {
+      System.clearProperty(LIMIT);
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  private static UniqueId newId(Site site) {
+    return SeparateSites.open(1, ReferenceOptions.defaults(), List.of(site)).newUniqueId();
+  }
+
+  private static Socket connect(UniqueId id) throws IOException {
+    Socket socket = new Socket();
+    socket.connect(ReferenceId.of(id).maker().address(), 10_000);
+    return socket;
+  }
+
+  private static void send(Socket socket, ByteBuffer bytes) throws IOException {
+    byte[] sent = new byte[bytes.remaining()];
+    bytes.get(sent);
+    socket.getOutputStream().write(sent);
+  }
+
+  private static void connectAndAwaitEnd(UniqueId id, ByteBuffer bytes) throws IOException {
+    try (Socket socket = connect(id)) {
+      send(socket, bytes);
+      assertTrue(awaitEnd(socket, Duration.ofSeconds(20)), "the connection ends");
+    }
+  }
+
+  /** Reads until the other side ends the connection; returns whether it has in time. */
+  private static boolean awaitEnd(Socket socket, Duration longest) throws IOException {
+    socket.setSoTimeout((int) longest.toMillis());
+    try {
+      while (socket.getInputStream().read() >= 0) {
+        // A greeting may come first.
+      }
+      return true;
+    } catch (SocketTimeoutException e) {
+      return false;
+    } catch (SocketException e) {
+      // Reset, since what was sent has not been read.
+      return true;
+    }
   }
 
   @Test

@@ -12,6 +12,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -238,6 +239,13 @@ class TcpRendezvousTest {
         "rank 0 at %s:%d has ended the exchange: it gave up after 1.5 s; missing ranks 1, 3-5 of 6"
             .formatted(HOST, server.port()),
         RankThreads.failure(RendezvousException.class, two).getMessage());
+  }
+
+  @Test
+  void failedExchangeStopsListening() throws Exception {
+    TcpRendezvous server = server(2, Duration.ofMillis(300));
+    assertThrows(NcclTimeoutException.class, () -> server.exchange(RankThreads::newId));
+    assertThrows(ConnectException.class, () -> connect(server));
   }
 
   private static void awaitClaim(TcpRendezvous server, int rank) throws Exception {
