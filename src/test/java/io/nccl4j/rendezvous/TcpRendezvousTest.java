@@ -48,7 +48,7 @@ class TcpRendezvousTest {
   }
 
   private TcpRendezvous server(int size, Duration timeout) {
-    return server(size, timeout, new IdServer.Limits(HANDSHAKE, 64));
+    return server(size, timeout, new IdServer.Limits(HANDSHAKE, 64, Duration.ZERO));
   }
 
   private TcpRendezvous server(int size, Duration timeout, IdServer.Limits limits) {
@@ -594,7 +594,8 @@ class TcpRendezvousTest {
 
   @Test
   void moreStrangersThanRankZeroTakesHinderNobody() throws Exception {
-    TcpRendezvous server = server(4, LONG, new IdServer.Limits(Duration.ofSeconds(20), 4));
+    TcpRendezvous server =
+        server(4, LONG, new IdServer.Limits(Duration.ofSeconds(20), 4, Duration.ZERO));
     FutureTask<UniqueId> zero = exchange(server);
     for (int i = 0; i < 40; i++) {
       connect(server);
