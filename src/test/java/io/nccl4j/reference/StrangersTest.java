@@ -23,6 +23,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -52,9 +53,14 @@ class StrangersTest {
         new Greeting("a kind that is none", header(Message.MAGIC, 99, 0)),
         new Greeting("a message that begins nothing", hello(Message.Kind.ASK, Message.VERSION)),
         new Greeting("another version", hello(Message.Kind.JOIN, 99)),
-        new Greeting("to a gathering without the secret", hello(Message.Kind.JOIN, 1)),
-        new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, 1)),
-        new Greeting("to a link without the secret", hello(Message.Kind.LINK, 1)),
+        new Greeting(
+            "to a gathering without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
+        new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, Message.VERSION)),
+        new Greeting("to a link without the secret", hello(Message.Kind.LINK, Message.VERSION)),
+        new Greeting("to a watch without the secret", hello(Message.Kind.WATCH, Message.VERSION)),
+        new Greeting(
+            "to another process", claim(Message.Kind.JOIN, Message.VERSION, UUID.randomUUID())),
+        new Greeting("a claim that is too large", header(Message.MAGIC, 1, 257)),
         new Greeting("too little", Message.of(Message.Kind.JOIN, out -> {})));
   }
 
@@ -63,12 +69,19 @@ class StrangersTest {
   }
 
   private static ByteBuffer hello(Message.Kind kind, int version) {
+    return claim(kind, version, Site.ofThisProcess().process());
+  }
+
+  private static ByteBuffer claim(Message.Kind kind, int version, UUID process) {
     return Message.of(
         kind,
         out -> {
           out.writeInt(version);
-          Secret.random().write(out);
+          Location.writeUuid(out, Secret.random().name());
+          Location.writeUuid(out, process);
+          out.write(Secret.randomBytes(32));
           out.writeLong(1);
+          out.write(Secret.randomBytes(32));
         });
   }
 
@@ -78,21 +91,18 @@ class StrangersTest {
     ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
     UniqueId id = backend.newUniqueId();
     FutureTask<Integer> first = rank(backend, id, 0);
-    assertEquals(-1, answer(id, greeting.bytes), "nothing but the end is answered");
+    int answered = answer(id, greeting.bytes);
+    assertEquals(Handshake.GREETING_BYTES, answered, "nothing but the greeting is answered");
     FutureTask<Integer> second = rank(backend, id, 1);
     assertEquals(3, first.get(40, TimeUnit.SECONDS));
     assertEquals(3, second.get(40, TimeUnit.SECONDS));
   }
 
-  /** Returns what the process that made an id answers to the first bytes of a connection. */
+  /** Returns how many bytes the process that made an id sends before it ends a connection. */
   private static int answer(UniqueId id, ByteBuffer bytes) throws IOException {
-    try (Socket socket = new Socket()) {
-      socket.connect(ReferenceId.of(id).maker().address(), 10_000);
-      socket.setSoTimeout(20_000);
-      byte[] first = new byte[bytes.remaining()];
-      bytes.duplicate().get(first);
-      socket.getOutputStream().write(first);
-      return socket.getInputStream().read();
+    try (Socket socket = connect(id)) {
+      send(socket, bytes.duplicate());
+      return bytesUntilEnd(socket, Duration.ofSeconds(20));
     }
   }
 
@@ -212,20 +222,26 @@ class StrangersTest {
     }
   }
 
-  /** Reads until the other side ends the connection; returns whether it has in time. */
   private static boolean awaitEnd(Socket socket, Duration longest) throws IOException {
+    return bytesUntilEnd(socket, longest) >= 0;
+  }
+
+  /**
+   * Reads until the other side ends the connection; returns how much came, or -1 if it does not.
+   */
+  private static int bytesUntilEnd(Socket socket, Duration longest) throws IOException {
     socket.setSoTimeout((int) longest.toMillis());
+    int count = 0;
     try {
       while (socket.getInputStream().read() >= 0) {
-        // A greeting may come first.
+        count++;
       }
-      return true;
     } catch (SocketTimeoutException e) {
-      return false;
+      return -1;
     } catch (SocketException e) {
       // Reset, since what was sent has not been read.
-      return true;
     }
+    return count;
   }
 
   @Test
