@@ -65,7 +65,7 @@ final class IdServer implements Closeable {
   private final ServerSocketChannel listener;
   private final int port;
   private final Thread acceptor;
-  private final RateLimitedWarning failedAccepts = new RateLimitedWarning();
+  private final RateLimitedWarning failedClients = new RateLimitedWarning();
 
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition changed = lock.newCondition();
@@ -302,10 +302,15 @@ final class IdServer implements Closeable {
     evictOldest();
     pauseAfterFailure();
     // Not before: a logger may need a file descriptor too.
-    failedAccepts.log(
+    warn("accept", failure);
+  }
+
+  private void warn(String what, Throwable failure) {
+    failedClients.log(
         failures ->
             LOG.warn(
-                "rank 0 could not accept a client: {} ({} failures since the last warning)",
+                "rank 0 could not {} a client: {} ({} failures since the last warning)",
+                what,
                 failure.toString(),
                 failures));
   }
@@ -362,6 +367,9 @@ final class IdServer implements Closeable {
       }
     } catch (IOException e) {
       noteLeft(client, name, e);
+    } catch (RuntimeException | Error e) {
+      // Such as no memory left; the client asks again.
+      warn("serve", e);
     } finally {
       forget(client);
     }
