@@ -175,15 +175,9 @@ final class EventLoop implements Runnable {
   }
 
   private void warnOfFailure() {
-    IOException failure = acceptFailure;
+    String failure = acceptFailure.getMessage();
     acceptFailure = null;
-    FAILED_ACCEPTS.log(
-        failures ->
-            Site.log()
-                .warn(
-                    "a connection could not be accepted: {} ({} failures since the last warning)",
-                    failure.getMessage(),
-                    failures));
+    FAILED_ACCEPTS.log(Site.log(), "a connection could not be accepted: " + failure);
   }
 
   private void greet(SocketChannel channel) {
@@ -204,14 +198,7 @@ final class EventLoop implements Runnable {
 
   /** Logs, once a minute, that a connection was refused. */
   void noteRefusal(Object from, String why) {
-    REFUSALS.log(
-        refusals ->
-            Site.log()
-                .warn(
-                    "refused a connection from {}: {} ({} refused since the last warning)",
-                    from,
-                    why,
-                    refusals));
+    REFUSALS.log(Site.log(), "refused a connection from " + from + ": " + why);
   }
 
   /** Keeps a connection whose other side has proved that it knows a secret of this process. */

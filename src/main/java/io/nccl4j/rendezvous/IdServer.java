@@ -306,13 +306,7 @@ final class IdServer implements Closeable {
   }
 
   private void warn(String what, Throwable failure) {
-    failedClients.log(
-        failures ->
-            LOG.warn(
-                "rank 0 could not {} a client: {} ({} failures since the last warning)",
-                what,
-                failure.toString(),
-                failures));
+    failedClients.log(LOG, "rank 0 could not " + what + " a client: " + failure);
   }
 
   private static void pauseAfterFailure() {

@@ -1,8 +1,8 @@
 package io.nccl4j.wire;
 
 import java.util.concurrent.TimeUnit;
-import java.util.function.LongConsumer;
 import java.util.function.LongSupplier;
+import org.apache.logging.log4j.Logger;
 
 /**
  * Counts events of one kind, which others can cause as often as they like, so that they are logged
@@ -26,21 +26,23 @@ public final class RateLimitedWarning {
   }
 
   /**
-   * Counts one event, and logs it unless the last warning is less than a minute old.
+   * Counts one event, and logs it with their number unless the last warning is less than a minute
+   * old.
    *
    * <p>A logger may fail too, for want of memory or of files to open. That must not end the thread
    * that listens, so the warning is then tried again with the next event.
    *
-   * @param warning is given how many events there were since the last warning, this one included
+   * @param text what happened; not a pattern, since the first pattern of a process makes Log4j open
+   *     files
    */
-  public synchronized void log(LongConsumer warning) {
+  public synchronized void log(Logger logger, String text) {
     unlogged++;
     long now = clock.getAsLong();
     if (loggedBefore && now - lastLogged < INTERVAL_NANOS) {
       return;
     }
     try {
-      warning.accept(unlogged);
+      logger.warn(unlogged == 1 ? text : text + " (" + unlogged + " such since the last warning)");
     } catch (RuntimeException | Error e) {
       return;
     }
