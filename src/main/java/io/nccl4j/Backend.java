@@ -141,6 +141,24 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
+   * Closes an id that will not be used, such as one whose exchange has failed. On the reference the
+   * process then no longer listens for the id's ranks; those that wait for others get an {@link
+   * NcclRemoteException}. NCCL cannot close an id: what listens for its ranks stays until they have
+   * come or the process ends, so nothing happens.
+   *
+   * <p>An id whose communicator has been made or has failed is closed already. It may be closed
+   * again, from any thread, and when the backend is closed.
+   *
+   * @param id what {@link #newUniqueId} returned in this process
+   * @throws IllegalArgumentException if the other backend or, on the reference, another process
+   *     made the id, or it is the id of a grow, which ends with its communicator
+   */
+  public final void closeUniqueId(UniqueId id) {
+    checkMaker(Objects.requireNonNull(id, "id"));
+    closeId(id);
+  }
+
+  /**
    * Makes one rank's end of a communicator. It returns when all ranks have joined, within the
    * configured timeout; called in a {@link Group}, it returns at once and the communicator is
    * usable when the group has ended. C: {@code ncclCommInitRankConfig}, which does what the older
@@ -411,6 +429,13 @@ public abstract sealed class Backend implements AutoCloseable
    * @return a new id
    */
   protected abstract UniqueId createUniqueId();
+
+  /**
+   * Does what {@link #closeUniqueId} promises.
+   *
+   * @param id an id that this backend has made
+   */
+  protected abstract void closeId(UniqueId id);
 
   /**
    * {@return an unconnected communicator; the arguments are checked}

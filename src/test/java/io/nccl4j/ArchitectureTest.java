@@ -20,8 +20,8 @@ import org.junit.jupiter.api.Test;
 
 /**
  * The rooms of the house and who may call whom: examples, {@code io.nccl4j}, ({@code nccl}, {@code
- * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j} and
- * {@code schedule} alone.
+ * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j},
+ * {@code schedule} and {@code wire} alone.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
@@ -31,6 +31,7 @@ class ArchitectureTest {
   private static final String SCHEDULE = "io.nccl4j.schedule..";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String TRAINING = "io.nccl4j.training..";
+  private static final String WIRE = "io.nccl4j.wire..";
   private static final String INTERNAL = "io.nccl4j.internal..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
@@ -56,8 +57,8 @@ class ArchitectureTest {
   }
 
   @Test
-  void theReferenceDependsOnTheContractAndTheSchedule() {
-    onlyDepends(REFERENCE, CONTRACT, REFERENCE, SCHEDULE);
+  void theReferenceDependsOnTheContractTheScheduleAndTheWire() {
+    onlyDepends(REFERENCE, CONTRACT, REFERENCE, SCHEDULE, WIRE);
     noClasses()
         .that()
         .resideInAPackage(REFERENCE)
@@ -72,8 +73,13 @@ class ArchitectureTest {
   }
 
   @Test
-  void theRendezvousDependsOnTheContractAlone() {
-    onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS);
+  void theRendezvousDependsOnTheContractAndTheWire() {
+    onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS, WIRE);
+  }
+
+  @Test
+  void theWireDependsOnNothing() {
+    onlyDepends(WIRE, WIRE);
   }
 
   @Test

@@ -421,6 +421,11 @@ public final class NcclBackend extends Backend {
   }
 
   @Override
+  protected void closeId(UniqueId id) {
+    // NCCL has no such call: its thread waits for the ranks as long as the process lives.
+  }
+
+  @Override
   protected Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
     Making making = new Making.Init(id, worldSize, rank);

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.wire.AeadCipher;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.UTFDataFormatException;
@@ -9,10 +10,14 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayDeque;
+import java.util.Arrays;
+import java.util.concurrent.TimeUnit;
+import javax.crypto.AEADBadTagException;
 
 /**
- * A connection to another process, for messages. The thread of the {@link Site} reads them; any
- * thread may send, and none ever waits.
+ * A connection to another process, for messages. The thread of the {@link EventLoop} reads them;
+ * any thread may send, and none ever waits. It begins with a {@link Handshake}; until that is done,
+ * what is sent waits, and what comes must be short.
  */
 final class Connection {
   /** Who is told what comes, in the thread of the site. */
@@ -33,29 +38,58 @@ final class Connection {
     void ended(Connection from, String why, boolean nonsense);
   }
 
+  /** How long a connection that is closed may take to send what is left. */
+  private static final long CLOSING_NANOS = TimeUnit.SECONDS.toNanos(10);
+
   private final SocketChannel channel;
   private final String peer;
   private final ByteBuffer header = ByteBuffer.allocate(Message.HEADER_BYTES);
+  // Guards what follows up to the key, and all that is sent.
   private final ArrayDeque<ByteBuffer> unsent = new ArrayDeque<>();
+  private final ArrayDeque<ByteBuffer> unsealed = new ArrayDeque<>();
+  private AeadCipher sealer;
+  private boolean closing;
+  private long closingSince;
+  private boolean ended;
   private SelectionKey key;
+  // What follows is for the thread of the loop alone.
+  private final Handshake.Opening opening;
+  private ByteBuffer greeting;
+  private AeadCipher opener;
   private Message incoming;
   private Receiver receiver;
   private boolean paused;
-  private boolean closing;
-  private boolean ended;
 
-  /** Takes a channel that is connected. */
-  Connection(SocketChannel channel, Receiver receiver) throws IOException {
+  private Connection(SocketChannel channel, Receiver receiver, Handshake.Opening opening)
+      throws IOException {
     this.channel = channel;
     this.receiver = receiver;
+    this.opening = opening;
     this.peer = String.valueOf(channel.getRemoteAddress());
     channel.configureBlocking(false);
+  }
+
+  /** Takes a channel that this process has connected; it claims what it wants when greeted. */
+  static Connection connected(SocketChannel channel, Receiver receiver, Handshake.Opening opening)
+      throws IOException {
+    Connection made = new Connection(channel, receiver, opening);
+    made.greeting = ByteBuffer.allocate(Handshake.GREETING_BYTES);
+    return made;
+  }
+
+  /** Takes a channel that this process has accepted; the other side is greeted. */
+  static Connection accepted(SocketChannel channel, Receiver receiver, byte[] greeting)
+      throws IOException {
+    Connection made = new Connection(channel, receiver, null);
+    made.unsent.add(ByteBuffer.wrap(greeting));
+    return made;
   }
 
   /** Begins to receive. */
   void register(Selector selector) throws IOException {
     synchronized (unsent) {
       key = channel.register(selector, interest(), this);
+      flush();
     }
     selector.wakeup();
   }
@@ -87,6 +121,21 @@ final class Connection {
     receiver = next;
   }
 
+  /**
+   * Seals what is sent from now on, and what has waited for that, and takes nothing that is not
+   * sealed; in the thread of the site.
+   */
+  void secure(AeadCipher outgoing, AeadCipher arriving) {
+    opener = arriving;
+    synchronized (unsent) {
+      sealer = outgoing;
+      while (!unsealed.isEmpty()) {
+        unsent.add(sealed(unsealed.remove()));
+      }
+      flush();
+    }
+  }
+
   /** Returns the channel to somebody who will read what follows the last message. */
   SocketChannel detach() {
     key.cancel();
@@ -99,9 +148,22 @@ final class Connection {
       if (closing || !channel.isOpen()) {
         return;
       }
-      unsent.add(message);
+      if (sealer == null) {
+        unsealed.add(message);
+        return;
+      }
+      unsent.add(sealed(message));
       flush();
     }
+  }
+
+  private ByteBuffer sealed(ByteBuffer message) {
+    byte[] whole = new byte[message.remaining()];
+    message.get(whole);
+    byte[] plain = Arrays.copyOfRange(whole, Message.HEADER_BYTES, whole.length);
+    byte[] head = Message.headerOf(whole, plain.length + AeadCipher.TAG_BYTES);
+    byte[] body = sealer.seal(plain, head);
+    return ByteBuffer.allocate(head.length + body.length).put(head).put(body).flip();
   }
 
   private void flush() {
@@ -114,14 +176,14 @@ final class Connection {
         unsent.remove();
       }
     } catch (IOException e) {
-      // Whoever reads finds the connection broken, and tells why.
+      // The thread that reads finds the connection broken, and reports why.
       unsent.clear();
     }
     if (key != null && key.isValid() && key.interestOps() != interest()) {
       key.interestOps(interest());
       key.selector().wakeup();
     }
-    if (closing && unsent.isEmpty()) {
+    if (closing && unsent.isEmpty() && unsealed.isEmpty()) {
       closeChannel();
     }
   }
@@ -129,7 +191,10 @@ final class Connection {
   /** Sends what is left, then closes; nobody is told anything any more. */
   void close() {
     synchronized (unsent) {
-      closing = true;
+      if (!closing) {
+        closing = true;
+        closingSince = System.nanoTime();
+      }
       flush();
     }
   }
@@ -139,7 +204,17 @@ final class Connection {
     synchronized (unsent) {
       closing = true;
       unsent.clear();
+      unsealed.clear();
       closeChannel();
+    }
+  }
+
+  /** Closes what was to be closed long ago, where the other process does not take what is left. */
+  void cutIfLate(long now) {
+    synchronized (unsent) {
+      if (closing && now - closingSince > CLOSING_NANOS) {
+        cut();
+      }
     }
   }
 
@@ -167,6 +242,8 @@ final class Connection {
       while (!paused && channel.isOpen() && key.isValid() && readMessage()) {
         // One message after the other.
       }
+    } catch (AEADBadTagException e) {
+      end("a message is not sealed with the secret", true);
     } catch (ProtocolException e) {
       end(e.getMessage(), true);
     } catch (EOFException | UTFDataFormatException e) {
@@ -176,26 +253,48 @@ final class Connection {
     }
   }
 
-  private boolean readMessage() throws IOException {
+  private boolean readMessage() throws IOException, AEADBadTagException {
+    if (greeting != null) {
+      return readGreeting();
+    }
     if (incoming == null) {
       if (!readInto(header)) {
         return false;
       }
-      incoming = Message.begin(header);
-      header.clear();
+      incoming = Message.begin(header, mostBytes());
     }
     if (!readInto(incoming.body())) {
       return false;
     }
     Message whole = incoming;
     incoming = null;
-    receiver.receive(this, whole);
+    header.clear();
+    receiver.receive(
+        this, opener == null ? whole : whole.with(opener.open(whole.bytes(), header.array())));
+    return true;
+  }
+
+  private int mostBytes() {
+    return opener == null ? Handshake.MOST_CLAIM_BYTES : Message.MOST_BYTES + AeadCipher.TAG_BYTES;
+  }
+
+  private boolean readGreeting() throws IOException {
+    if (!readInto(greeting)) {
+      return false;
+    }
+    Handshake.Answer answer = opening.answer(greeting.array());
+    greeting = null;
+    synchronized (unsent) {
+      unsent.add(answer.message());
+    }
+    secure(answer.keys().toAcceptor(), answer.keys().toConnector());
     return true;
   }
 
   private boolean readInto(ByteBuffer buffer) throws IOException {
     if (buffer.hasRemaining() && channel.read(buffer) < 0) {
-      boolean between = incoming == null && header.position() == 0;
+      boolean between =
+          greeting != null ? greeting.position() == 0 : incoming == null && header.position() == 0;
       end(between ? null : "it was closed in the middle of a message", false);
       return false;
     }
@@ -218,6 +317,11 @@ final class Connection {
   /** Ends a connection that nothing sensible came over; in the thread of the site. */
   void refuse(String why) {
     end(why, true);
+  }
+
+  /** Ends a connection for a reason of this process; in the thread of the site. */
+  void fail(String why) {
+    end(why, false);
   }
 
   @Override

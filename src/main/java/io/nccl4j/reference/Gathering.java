@@ -46,7 +46,7 @@ final class Gathering implements Doorway {
   private void over(boolean placed) {
     site.shut(id, this);
     // Ranks of this process keep the secret till they are connected, however long that takes.
-    if (placed && way == null && !hasOwn) {
+    if (way == null && !(placed && hasOwn)) {
       site.spend(ReferenceId.of(id).secret());
     }
     if (way != null) {
@@ -66,9 +66,28 @@ final class Gathering implements Doorway {
         }
         // Good enough for the ranks of this process, which may be all.
         Site.log().warn("ranks of other processes cannot come: {}", e.getMessage());
+        site.makeForOwn(secret);
       }
+    } else {
+      site.makeForOwn(secret);
     }
     return new ReferenceId(site.location(), secret).toUniqueId();
+  }
+
+  /** Closes an id that a site has made for a communicator, and fails those that wait there. */
+  static void closeId(Site site, UniqueId id) {
+    ReferenceId meaning = ReferenceId.of(id);
+    if (!meaning.maker().process().equals(site.process())) {
+      throw new IllegalArgumentException(
+          "id is " + id + ", which " + meaning.maker() + " made; only that process can close it");
+    }
+    switch (site.doorway(id)) {
+      case Growth growth ->
+          throw new IllegalArgumentException(
+              "id is " + id + ", the id of a grow, which is closed with its communicator");
+      case Gathering gathering -> gathering.meeting.fail(meaning.maker() + " closed " + id, null);
+      case null -> site.discard(meaning.secret());
+    }
   }
 
   /** Finds where the ranks of an id meet, or opens it. */
@@ -82,6 +101,13 @@ final class Gathering implements Doorway {
             function,
             Result.INVALID_USAGE.code(),
             id + " is not the id of a grow that is still to come; one is good once",
+            "");
+      }
+      if (doorway == null && here && !site.isGood(meaning.secret())) {
+        throw new NcclInvalidUsageException(
+            function,
+            Result.INVALID_USAGE.code(),
+            id + " is good no more: its ranks have come or have given up, or it was closed",
             "");
       }
       if (doorway instanceof Growth && function.equals(CONNECT)) {
@@ -164,7 +190,10 @@ final class Gathering implements Doorway {
       }
       site.hold(target.secret(), function);
       try {
-        connection = site.connect(target.maker(), this, deadline);
+        Handshake.Opening opening =
+            new Handshake.Opening(
+                Message.Kind.JOIN, target.secret(), target.maker().process(), 0, out -> {});
+        connection = site.connect(target.maker(), opening, this, deadline);
       } catch (IOException e) {
         site.release(target.secret());
         String text = target.maker() + " at " + target.maker().address() + ", which made the id";
@@ -185,8 +214,6 @@ final class Gathering implements Doorway {
           Message.of(
               Message.Kind.JOIN,
               out -> {
-                out.writeInt(Message.VERSION);
-                target.secret().write(out);
                 out.write(id.toBytes());
                 out.writeUTF(function);
                 out.writeInt(size);

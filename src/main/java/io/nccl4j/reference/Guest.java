@@ -11,13 +11,20 @@ import java.util.BitSet;
 final class Guest implements Connection.Receiver, Meeting.Audience {
   private final Site site;
   private final Connection connection;
+  private final Secret secret;
   private final BitSet ranks = new BitSet();
   private Doorway doorway;
   private Meeting meeting;
 
-  Guest(Site site, Connection connection) {
+  /**
+   * Takes a connection.
+   *
+   * @param secret what the other process has proved to know
+   */
+  Guest(Site site, Connection connection, Secret secret) {
     this.site = site;
     this.connection = connection;
+    this.secret = secret;
   }
 
   @Override
@@ -37,11 +44,9 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
   }
 
   private void join(DataInput in) throws IOException {
-    in.readInt();
-    Secret shown = Secret.read(in);
     byte[] bytes = new byte[UniqueId.BYTES];
     in.readFully(bytes);
-    UniqueId id = check(bytes, shown);
+    UniqueId id = check(bytes);
     String function = in.readUTF();
     int size = in.readInt();
     String options = in.readUTF();
@@ -62,11 +67,11 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
     }
   }
 
-  private UniqueId check(byte[] bytes, Secret shown) throws ProtocolException {
+  private UniqueId check(byte[] bytes) throws ProtocolException {
     try {
       UniqueId id = UniqueId.of(bytes);
       ReferenceId meaning = ReferenceId.of(id);
-      if (meaning.secret().equals(shown) && meaning.maker().process().equals(site.process())) {
+      if (meaning.secret().equals(secret) && meaning.maker().process().equals(site.process())) {
         return id;
       }
     } catch (IllegalArgumentException e) {

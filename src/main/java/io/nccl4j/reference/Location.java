@@ -12,7 +12,7 @@ import java.util.UUID;
  *
  * @param process a number that no other process has
  * @param host the same for processes that can share memory, and only for those
- * @param address where it listens
+ * @param address where it listens; null if it does not
  * @param pid its number on its host
  * @param hostName its host, for messages
  */
@@ -26,7 +26,7 @@ record Location(UUID process, UUID host, InetSocketAddress address, long pid, St
     return new Location(
         process,
         host,
-        new InetSocketAddress(InetAddress.getByAddress(address), port),
+        address.length == 0 ? null : new InetSocketAddress(InetAddress.getByAddress(address), port),
         in.readLong(),
         in.readUTF());
   }
@@ -34,10 +34,10 @@ record Location(UUID process, UUID host, InetSocketAddress address, long pid, St
   void write(DataOutput out) throws IOException {
     writeUuid(out, process);
     writeUuid(out, host);
-    byte[] bytes = address.getAddress().getAddress();
+    byte[] bytes = address == null ? new byte[0] : address.getAddress().getAddress();
     out.writeByte(bytes.length);
     out.write(bytes);
-    out.writeShort(address.getPort());
+    out.writeShort(address == null ? 0 : address.getPort());
     out.writeLong(pid);
     out.writeUTF(hostName);
   }

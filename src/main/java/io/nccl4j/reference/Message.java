@@ -17,9 +17,9 @@ import java.util.BitSet;
  * that follow, and those.
  */
 final class Message {
-  /** What a message is for. The first three and {@link #WATCH} open a connection, with a secret. */
+  /** What a message is for. */
   enum Kind {
-    /** A rank comes to where the ranks of an id meet. */
+    /** A rank comes to where the ranks of an id meet; {@link Handshake} says what comes before. */
     JOIN(1),
     /** The connection over which two processes of a world talk. */
     CONTROL(2),
@@ -54,6 +54,11 @@ final class Message {
       this.code = code;
     }
 
+    /** Returns whether a connection may begin with it. */
+    boolean opens() {
+      return this == JOIN || this == CONTROL || this == LINK || this == WATCH;
+    }
+
     private static Kind of(int code) throws ProtocolException {
       for (Kind kind : values()) {
         if (kind.code == code) {
@@ -70,19 +75,19 @@ final class Message {
   }
 
   static final int MAGIC = 0x4E43_344A;
-  static final int VERSION = 1;
+  static final int VERSION = 2;
   static final int HEADER_BYTES = 12;
 
   /** More than the plan of 32768 ranks in as many processes needs. */
-  private static final int MOST_BYTES = 16 << 20;
+  static final int MOST_BYTES = 16 << 20;
 
   private final Kind kind;
   private final byte[] content;
   private final ByteBuffer body;
 
-  private Message(Kind kind, int size) {
+  private Message(Kind kind, byte[] content) {
     this.kind = kind;
-    this.content = new byte[size];
+    this.content = content;
     this.body = ByteBuffer.wrap(content);
   }
 
@@ -103,8 +108,20 @@ final class Message {
     return message;
   }
 
-  /** Begins to read a message whose header has come. */
-  static Message begin(ByteBuffer header) throws ProtocolException {
+  /** Returns the header of a message whose body has another size on the wire. */
+  static byte[] headerOf(byte[] message, int size) {
+    return ByteBuffer.allocate(HEADER_BYTES)
+        .put(message, 0, HEADER_BYTES - Integer.BYTES)
+        .putInt(size)
+        .array();
+  }
+
+  /**
+   * Begins to read a message whose header has come.
+   *
+   * @param most how large its body may be
+   */
+  static Message begin(ByteBuffer header, int most) throws ProtocolException {
     int magic = header.getInt(0);
     if (magic != MAGIC) {
       throw new ProtocolException(
@@ -112,15 +129,25 @@ final class Message {
     }
     Kind kind = Kind.of(header.getInt(4));
     int size = header.getInt(8);
-    if (size < 0 || size > MOST_BYTES) {
+    if (size < 0 || size > most) {
       throw new ProtocolException(
-          "a " + kind + " message has size " + size + "; it must be from 0 to " + MOST_BYTES);
+          "a " + kind + " message has size " + size + "; it must be from 0 to " + most);
     }
-    return new Message(kind, size);
+    return new Message(kind, new byte[size]);
   }
 
   Kind kind() {
     return kind;
+  }
+
+  /** Returns a message of the same kind that says something else. */
+  Message with(byte[] plain) {
+    return new Message(kind, plain);
+  }
+
+  /** Returns what follows the header. */
+  byte[] bytes() {
+    return content;
   }
 
   /** Returns where what follows the header belongs. */

@@ -31,11 +31,19 @@ import java.util.stream.IntStream;
  * made by different backends of this class, if those have the same options. They meet at the
  * process that has made the id, which need not have a rank itself but has to live until all have
  * come. A process listens from the moment when it makes an id, or joins by that of another, until
- * its communicators with ranks elsewhere have ended. It does so at the first network interface that
- * is up and no loopback; the system property {@code io.nccl4j.reference.interface} or the
- * environment variable {@code NCCL4J_SOCKET_INTERFACE} names another, or {@code none}, which opens
- * no socket and leaves the process to itself. Who connects has to know the secret in the id; what
- * follows is not encrypted, so the network has to be one that is trusted.
+ * its communicators with ranks elsewhere have ended; an id that will not be used can be closed
+ * ({@link Backend#closeUniqueId}). It does so at the first network interface that is up and no
+ * loopback; the system property {@code io.nccl4j.reference.interface} or the environment variable
+ * {@code NCCL4J_SOCKET_INTERFACE} names another, or {@code none}, which opens no socket and leaves
+ * the process to itself.
+ *
+ * <p>A process that connects has to prove that it knows the secret in the id, without sending it;
+ * what was recorded on one connection is worth nothing on another. All messages that set up and
+ * control communicators are then encrypted and authenticated. The data of collectives is neither,
+ * so the network has to be one that is trusted. Until it has proved itself, a connection costs this
+ * process less than 4 KiB, and there are at most 64 of them; the system property {@code
+ * io.nccl4j.pendingConnections} or the environment variable {@code NCCL4J_PENDING_CONNECTIONS} sets
+ * another number.
  *
  * <p>When a process dies, stops answering or sends what makes no sense, every other rank gets an
  * exception that names its ranks: at once, or where nothing tells the process from a slow one,
@@ -162,6 +170,11 @@ public final class ReferenceBackend extends Backend {
   @Override
   protected UniqueId createUniqueId() {
     return Gathering.newId(sites.apply(0), Gathering.CONNECT);
+  }
+
+  @Override
+  protected void closeId(UniqueId id) {
+    Gathering.closeId(sites.apply(0), id);
   }
 
   @Override

@@ -52,7 +52,15 @@ final class Remote implements Connection.Receiver {
   /** Connects, where it is this process's turn. */
   void connect(String function, Deadline deadline) {
     try {
-      connection = world.site().connect(location(), this, deadline);
+      connection =
+          world
+              .site()
+              .connect(
+                  location(),
+                  opening(
+                      Message.Kind.CONTROL, out -> Location.writeUuid(out, world.site().process())),
+                  this,
+                  deadline);
     } catch (SocketTimeoutException e) {
       throw new NcclTimeoutException(
           function, deadline.timeout(), describe() + " did not accept a connection");
@@ -60,15 +68,12 @@ final class Remote implements Connection.Receiver {
       throw Fault.remote(
           function, describe() + " cannot be reached at " + location().address() + ": " + e);
     }
-    connection.send(
-        Message.of(
-            Message.Kind.CONTROL,
-            out -> {
-              out.writeInt(Message.VERSION);
-              world.plan().secret().write(out);
-              out.writeLong(world.id());
-              Location.writeUuid(out, world.site().process());
-            }));
+  }
+
+  /** Returns how a connection to the process begins. */
+  Handshake.Opening opening(Message.Kind kind, Message.Body detail) {
+    return new Handshake.Opening(
+        kind, world.plan().secret(), location().process(), world.id(), detail);
   }
 
   /** Site: takes the connection, where it is the other process's turn. */
@@ -111,15 +116,14 @@ final class Remote implements Connection.Receiver {
 
     void begin() {
       try {
-        open = world.site().connect(location(), this, Deadline.after(WATCH_LIMIT));
-        open.send(
-            Message.of(
-                Message.Kind.WATCH,
-                out -> {
-                  out.writeInt(Message.VERSION);
-                  world.plan().secret().write(out);
-                  out.writeLong(world.id());
-                }));
+        open =
+            world
+                .site()
+                .connect(
+                    location(),
+                    opening(Message.Kind.WATCH, out -> {}),
+                    this,
+                    Deadline.after(WATCH_LIMIT));
       } catch (SocketTimeoutException e) {
         Site.log().warn("{} does not accept connections; it is waited for", describe());
       } catch (IOException e) {
@@ -139,7 +143,7 @@ final class Remote implements Connection.Receiver {
 
     void end() {
       if (open != null) {
-        open.close();
+        open.cut();
       }
     }
 

@@ -1,16 +1,31 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.wire.SessionKeys;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
+import java.util.UUID;
 
 /**
- * What processes show each other to prove that they were given the same unique id. 128 random bits,
- * which nothing prints.
+ * What processes prove to each other to know, since they were given the same unique id. 128 random
+ * bits, which nothing prints, and which are sent only where they are sealed.
  */
-record Secret(long high, long low) {
+final class Secret {
   private static final SecureRandom RANDOM = new SecureRandom();
+  private static final byte[] NAME = "nccl4j secret name".getBytes(StandardCharsets.US_ASCII);
+
+  private final long high;
+  private final long low;
+  // Only processes that talk to others need it.
+  private volatile UUID name;
+
+  private Secret(long high, long low) {
+    this.high = high;
+    this.low = low;
+  }
 
   static Secret random() {
     return new Secret(RANDOM.nextLong(), RANDOM.nextLong());
@@ -21,6 +36,12 @@ record Secret(long high, long low) {
     return RANDOM.nextLong();
   }
 
+  static byte[] randomBytes(int count) {
+    byte[] bytes = new byte[count];
+    RANDOM.nextBytes(bytes);
+    return bytes;
+  }
+
   static Secret read(DataInput in) throws IOException {
     return new Secret(in.readLong(), in.readLong());
   }
@@ -28,6 +49,33 @@ record Secret(long high, long low) {
   void write(DataOutput out) throws IOException {
     out.writeLong(high);
     out.writeLong(low);
+  }
+
+  byte[] toBytes() {
+    return ByteBuffer.allocate(2 * Long.BYTES).putLong(high).putLong(low).array();
+  }
+
+  /** Returns what a process may say in clear to tell which secret it knows: a part of a digest. */
+  UUID name() {
+    UUID known = name;
+    if (known == null) {
+      byte[] bytes =
+          ByteBuffer.allocate(NAME.length + 2 * Long.BYTES).put(NAME).put(toBytes()).array();
+      ByteBuffer digest = ByteBuffer.wrap(SessionKeys.sha256(bytes));
+      known = new UUID(digest.getLong(), digest.getLong());
+      name = known;
+    }
+    return known;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Secret secret && high == secret.high && low == secret.low;
+  }
+
+  @Override
+  public int hashCode() {
+    return Long.hashCode(high);
   }
 
   @Override

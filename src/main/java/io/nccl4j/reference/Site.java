@@ -3,71 +3,50 @@ package io.nccl4j.reference;
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
-import java.io.DataInput;
 import java.io.IOException;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.net.ProtocolException;
 import java.net.StandardSocketOptions;
-import java.nio.channels.SelectionKey;
-import java.nio.channels.Selector;
-import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
-import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Predicate;
+import java.util.stream.Stream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
  * This process, as a place of ranks that those of other processes can reach. It listens while it
  * knows a secret: that of an id whose ranks have not all come, or of a world with ranks in other
- * processes. One daemon thread accepts connections and reads messages; it never waits for anything
- * else.
+ * processes. The thread of an {@link EventLoop} accepts connections and reads messages.
  *
- * <p>Whoever connects has to show a secret that is known here. Anything else is refused and logged,
- * and harms nobody.
+ * <p>A process that connects has to prove that it knows a secret that is known here. Anything else
+ * is refused and logged, and harms nobody.
  */
 final class Site {
   private static final UUID HOST = thisHost();
   private static final String HOST_NAME = hostName();
   private static final Site THIS_PROCESS = new Site();
-  private static final AtomicLong LOOPS = new AtomicLong();
-
-  /** How long a connection may take to say what it is for. */
-  private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(10);
 
   /** How long a secret that nobody holds any more is still known, and the socket open. */
   private static final long FADING_NANOS = TimeUnit.SECONDS.toNanos(5);
-
-  /** How long a connection to a world waits for its secret to be known here. */
-  private static final long STRANGE_NANOS = TimeUnit.SECONDS.toNanos(2);
-
-  private static final long LOOK_MILLIS = 500;
-  private static final String STRANGE =
-      "it does not know the secret of any communicator of this process";
 
   private final UUID process = UUID.randomUUID();
   private final Map<Secret, Integer> secrets = new HashMap<>();
   // Those that nobody needs any more, and since when: who was let in by one may still be on the
   // way.
   private final Map<Secret, Long> fading = new HashMap<>();
+  // Those of ids that this process has made and that are still good.
   private final Set<Secret> made = new HashSet<>();
   private final Map<Long, World> worlds = new HashMap<>();
   private final Map<UniqueId, Doorway> doorways = new HashMap<>();
-  private Loop loop;
+  private EventLoop loop;
 
   private final UUID host;
 
@@ -104,7 +83,7 @@ final class Site {
     return new Location(
         process,
         host,
-        loop == null ? null : loop.address,
+        loop == null ? null : loop.address(),
         ProcessHandle.current().pid(),
         HOST_NAME);
   }
@@ -134,16 +113,37 @@ final class Site {
     made.add(secret);
   }
 
+  /** Notes the secret of an id that only ranks of this process can come by. */
+  synchronized void makeForOwn(Secret secret) {
+    made.add(secret);
+  }
+
+  /** Returns whether an id that this process has made is still good. */
+  synchronized boolean isGood(Secret secret) {
+    return made.contains(secret);
+  }
+
   /** Releases the secret of an id that is good no more. */
   synchronized void spend(Secret secret) {
-    if (made.remove(secret)) {
+    if (made.remove(secret) && secrets.containsKey(secret)) {
       release(secret);
     }
   }
 
-  private Loop open(String function) {
+  /**
+   * Forgets the secret of an id that nobody has come by, and stops listening if that is the last.
+   */
+  synchronized void discard(Secret secret) {
+    spend(secret);
+    fading.remove(secret);
+    if (loop != null) {
+      loop.selector().wakeup();
+    }
+  }
+
+  private EventLoop open(String function) {
     try {
-      return new Loop(SocketAddresses.choose(SocketAddresses.setting()));
+      return new EventLoop(this, SocketAddresses.choose(SocketAddresses.setting()));
     } catch (IOException e) {
       NcclSystemException failure =
           new NcclSystemException(
@@ -161,8 +161,16 @@ final class Site {
     return !SocketAddresses.NONE.equals(SocketAddresses.setting());
   }
 
-  private synchronized boolean knows(Secret secret) {
+  synchronized boolean knows(Secret secret) {
     return secrets.containsKey(secret) || fading.containsKey(secret);
+  }
+
+  /** Returns the secret that another process names, or null if it is not known here. */
+  synchronized Secret secretNamed(UUID name) {
+    return Stream.concat(secrets.keySet().stream(), fading.keySet().stream())
+        .filter(secret -> secret.name().equals(name))
+        .findFirst()
+        .orElse(null);
   }
 
   /** Lets those in who come by an id. */
@@ -199,304 +207,80 @@ final class Site {
 
   /** Lets the other processes of a world find it. */
   void enroll(World world) {
-    Loop now;
+    EventLoop now;
     synchronized (this) {
       worlds.put(world.id(), world);
       now = loop;
     }
-    now.execute(now::admitParked);
+    if (now != null) {
+      now.execute(now::admitParked);
+    }
   }
 
   void dismiss(World world) {
-    Loop now;
+    EventLoop now;
     synchronized (this) {
       worlds.remove(world.id());
       now = loop;
     }
     if (now != null) {
-      now.execute(() -> now.endWatches(watcher -> watcher.world == world.id()));
+      now.execute(() -> now.endWatches(world.id()));
     }
   }
 
-  private synchronized World world(long id) {
+  synchronized World world(long id) {
     return worlds.get(id);
   }
 
   /** Connects to another process, within the time given. */
-  Connection connect(Location to, Connection.Receiver receiver, Deadline deadline)
+  Connection connect(
+      Location to, Handshake.Opening opening, Connection.Receiver receiver, Deadline deadline)
       throws IOException {
+    EventLoop now;
+    synchronized (this) {
+      now = loop;
+    }
+    if (now == null || to.address() == null) {
+      throw new IOException((now == null ? "this process" : "it") + " no longer hears others");
+    }
     SocketChannel channel = SocketChannel.open();
     try {
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
       channel.socket().connect(to.address(), (int) deadline.millisLeft(Integer.MAX_VALUE));
-      Connection connection = new Connection(channel, receiver);
-      Loop now;
-      synchronized (this) {
-        now = loop;
-      }
-      connection.register(now.selector);
+      Connection connection = Connection.connected(channel, receiver, opening);
+      connection.register(now.selector());
       return connection;
+    } catch (ClosedSelectorException e) {
+      channel.close();
+      throw new IOException("this process no longer hears others", e);
     } catch (IOException | RuntimeException e) {
       channel.close();
       throw e;
     }
   }
 
-  /** What comes over a connection that has not said yet what it is for. */
-  private final class Newcomer implements Connection.Receiver {
-    private final long since = System.nanoTime();
-    private final Connection connection;
-    private final Loop home;
-    private Secret secret;
-    private long wanted;
-    // Of a connection to a world; the world may not be here yet.
-    private Message first;
-
-    Newcomer(SocketChannel channel, Loop home) throws IOException {
-      this.connection = new Connection(channel, this);
-      this.home = home;
+  /** Returns whether a loop is to end, since nobody needs it; then it is forgotten. */
+  synchronized boolean endsIdle(EventLoop which) {
+    long now = System.nanoTime();
+    fading.values().removeIf(since -> now - since > FADING_NANOS);
+    boolean idle = secrets.isEmpty() && fading.isEmpty() && worlds.isEmpty() && which.idle();
+    if (idle) {
+      forget(which);
     }
+    return idle;
+  }
 
-    @Override
-    public void receive(Connection from, Message message) throws IOException {
-      DataInput in = message.content();
-      int version = in.readInt();
-      if (version != Message.VERSION) {
-        throw new ProtocolException(
-            "it speaks version " + version + "; this process speaks " + Message.VERSION);
-      }
-      secret = Secret.read(in);
-      switch (message.kind()) {
-        case JOIN -> join(message);
-        case WATCH -> {
-          home.newcomers.remove(this);
-          Watcher watcher = new Watcher(connection, home, secret, in.readLong());
-          home.watchers.add(watcher);
-          connection.tell(watcher);
-        }
-        case CONTROL, LINK -> {
-          wanted = in.readLong();
-          first = message;
-          if (!admitted()) {
-            connection.pause();
-          }
-        }
-        default -> throw new ProtocolException("it begins with a " + message.kind() + " message");
-      }
-    }
-
-    private void join(Message message) throws IOException {
-      if (!knows(secret)) {
-        throw new ProtocolException(STRANGE);
-      }
-      home.newcomers.remove(this);
-      Guest guest = new Guest(Site.this, connection);
-      connection.tell(guest);
-      guest.receive(connection, message);
-    }
-
-    /** Goes where it wants to go, if that is there; returns whether it is. */
-    boolean admitted() throws IOException {
-      World world = first == null || !knows(secret) ? null : world(wanted);
-      if (world == null) {
-        return false;
-      }
-      if (!world.plan().secret().equals(secret)) {
-        throw new ProtocolException(STRANGE);
-      }
-      home.newcomers.remove(this);
-      DataInput in = first.content();
-      in.skipBytes(3 * Long.BYTES + Integer.BYTES);
-      connection.resume();
-      if (first.kind() == Message.Kind.CONTROL) {
-        world.admitControl(connection, in);
-      } else {
-        world.admitLink(connection, in);
-      }
-      return true;
-    }
-
-    /** Returns why to wait no longer for what this wants, or null. */
-    String tooLate(long now) {
-      if (first == null) {
-        return now - since < PATIENCE_NANOS ? null : "it has not said what it wants";
-      }
-      // Ranks here that have not got ready yet fail by their own deadline, not by ours.
-      return knows(secret) || now - since < STRANGE_NANOS ? null : STRANGE;
-    }
-
-    @Override
-    public void ended(Connection from, String why, boolean nonsense) {
-      home.newcomers.remove(this);
-      log().warn("refused a connection from {}: {}", from, why == null ? "it said nothing" : why);
+  /** Has the next who needs a loop start another one. */
+  synchronized void forget(EventLoop which) {
+    if (loop == which) {
+      loop = null;
     }
   }
 
-  /** Another process that waits until a world is formed here, and wants to know if it never is. */
-  private final class Watcher implements Connection.Receiver {
-    private final long since = System.nanoTime();
-    private final Connection connection;
-    private final Loop home;
-    private final Secret secret;
-    private final long world;
-
-    Watcher(Connection connection, Loop home, Secret secret, long world) {
-      this.connection = connection;
-      this.home = home;
-      this.secret = secret;
-      this.world = world;
-    }
-
-    /** Returns whether the world can no longer come to be. */
-    boolean inVain(long now) {
-      return !knows(secret) && now - since > STRANGE_NANOS;
-    }
-
-    @Override
-    public void receive(Connection from, Message message) throws IOException {
-      throw new ProtocolException("it sent a " + message.kind() + " message");
-    }
-
-    @Override
-    public void ended(Connection from, String why, boolean nonsense) {
-      home.watchers.remove(this);
-    }
-  }
-
-  /** The listening socket and the thread that reads. */
-  private final class Loop implements Runnable {
-    private final Selector selector = Selector.open();
-    private final ServerSocketChannel server = ServerSocketChannel.open();
-    private final List<Newcomer> newcomers = new ArrayList<>();
-    private final List<Watcher> watchers = new ArrayList<>();
-    private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
-    private final InetSocketAddress address;
-
-    Loop(InetAddress at) throws IOException {
-      try {
-        server.bind(new InetSocketAddress(at, 0), 1024);
-        server.configureBlocking(false);
-        server.register(selector, SelectionKey.OP_ACCEPT);
-        address = (InetSocketAddress) server.getLocalAddress();
-      } catch (IOException e) {
-        close();
-        throw e;
-      }
-      Thread.ofPlatform().daemon().name("nccl4j-site-" + LOOPS.incrementAndGet()).start(this);
-    }
-
-    private void execute(Runnable errand) {
-      errands.add(errand);
-      selector.wakeup();
-    }
-
-    @Override
-    public void run() {
-      try {
-        do {
-          selector.select(this::proceed, LOOK_MILLIS);
-          for (Runnable errand = errands.poll(); errand != null; errand = errands.poll()) {
-            carryOut(errand);
-          }
-          refuseLate();
-          long now = System.nanoTime();
-          endWatches(watcher -> watcher.inVain(now));
-        } while (!endsIdle());
-      } catch (IOException | RuntimeException e) {
-        log().error("this process cannot hear others any more", e);
-        synchronized (Site.this) {
-          loop = null;
-        }
-      } finally {
-        close();
-      }
-    }
-
-    private void carryOut(Runnable errand) {
-      try {
-        errand.run();
-      } catch (RuntimeException e) {
-        log().error("an errand of this process's site could not be done", e);
-      }
-    }
-
-    private void proceed(SelectionKey key) {
-      if (key.attachment() instanceof Connection connection) {
-        try {
-          connection.proceed();
-        } catch (RuntimeException e) {
-          log().error("what came from {} could not be dealt with", connection, e);
-          connection.refuse("what it sent could not be dealt with: " + e);
-        }
-      } else {
-        accept();
-      }
-    }
-
-    private void accept() {
-      try {
-        SocketChannel channel = server.accept();
-        if (channel != null) {
-          channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-          Newcomer newcomer = new Newcomer(channel, this);
-          newcomers.add(newcomer);
-          newcomer.connection.register(selector);
-        }
-      } catch (IOException e) {
-        log().warn("a connection could not be accepted", e);
-      }
-    }
-
-    private void admitParked() {
-      for (Newcomer newcomer : List.copyOf(newcomers)) {
-        try {
-          newcomer.admitted();
-        } catch (IOException e) {
-          newcomer.connection.refuse(e.getMessage());
-        }
-      }
-    }
-
-    private void refuseLate() {
-      long now = System.nanoTime();
-      for (Newcomer newcomer : List.copyOf(newcomers)) {
-        String why = newcomer.tooLate(now);
-        if (why != null) {
-          newcomer.connection.refuse(why);
-        }
-      }
-    }
-
-    /** Lets those know who watch for a world that it will not be, or is no more. */
-    private void endWatches(Predicate<Watcher> which) {
-      watchers.stream().filter(which).forEach(watcher -> watcher.connection.close());
-      watchers.removeIf(which);
-    }
-
-    private boolean endsIdle() {
-      synchronized (Site.this) {
-        long now = System.nanoTime();
-        fading.values().removeIf(since -> now - since > FADING_NANOS);
-        boolean idle =
-            secrets.isEmpty() && fading.isEmpty() && worlds.isEmpty() && errands.isEmpty();
-        if (idle) {
-          loop = null;
-        }
-        return idle;
-      }
-    }
-
-    private void close() {
-      try {
-        server.close();
-        for (Iterator<SelectionKey> keys = selector.keys().iterator(); keys.hasNext(); ) {
-          keys.next().channel().close();
-        }
-        selector.close();
-      } catch (IOException e) {
-        log().warn("the listening socket could not be closed", e);
-      }
-    }
+  /** Forgets a loop that has failed; returns the worlds that it has heard for. */
+  synchronized List<World> forgetFailed(EventLoop which) {
+    forget(which);
+    return List.copyOf(worlds.values());
   }
 
   private static UUID thisHost() {

@@ -9,8 +9,9 @@ import java.nio.channels.SocketChannel;
 
 /**
  * The sending end of a link to another process, over a connection of its own, which is opened when
- * the first slice is to be sent. A slice is copied behind its header into memory of the link; what
- * the socket does not take at once follows when the sender looks again.
+ * the first slice is to be sent, and begins with a {@link Handshake}. A slice is copied behind its
+ * header into memory of the link; what the socket does not take at once follows when the sender
+ * looks again.
  *
  * <p>Nothing here waits. The sender's thread alone uses it, but for {@link #close} and {@link
  * #sent}.
@@ -26,6 +27,7 @@ final class TcpSendLink implements SendLink {
   private final ByteBuffer waiting;
   private final MemorySegment memory;
   private volatile SocketChannel channel;
+  private final ByteBuffer greeting = ByteBuffer.allocate(Handshake.GREETING_BYTES);
   private boolean connected;
   private volatile boolean closed;
   // What waits lies from flushed to end.
@@ -129,18 +131,18 @@ final class TcpSendLink implements SendLink {
     if (!channel.finishConnect()) {
       return false;
     }
+    if (greeting.hasRemaining() && channel.read(greeting) < 0) {
+      throw new IOException("it was closed before it was greeted");
+    }
+    if (greeting.hasRemaining()) {
+      return false;
+    }
+    Handshake.Opening opening =
+        world.remote(key.to()).opening(Message.Kind.LINK, out -> World.writeKey(out, key));
+    ByteBuffer claim = opening.answer(greeting.array()).message();
     connected = true;
-    ByteBuffer hello =
-        Message.of(
-            Message.Kind.LINK,
-            out -> {
-              out.writeInt(Message.VERSION);
-              world.plan().secret().write(out);
-              out.writeLong(world.id());
-              World.writeKey(out, key);
-            });
-    end = hello.limit();
-    waiting.put(0, hello, 0, end);
+    end = claim.limit();
+    waiting.put(0, claim, 0, end);
     return true;
   }
 

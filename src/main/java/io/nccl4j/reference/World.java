@@ -416,6 +416,15 @@ final class World {
     raiseAlarm();
   }
 
+  /** Tells all ranks that those of this process cannot go on. */
+  void failHere(String why) {
+    int rank = 0;
+    while (members[rank] == null) {
+      rank++;
+    }
+    raise(Fault.rankFailed(rank, why));
+  }
+
   /** Tells the other processes where the board of all ranks is. */
   void tellBoard(Path path) {
     for (Remote remote : remotes) {

@@ -16,10 +16,11 @@
  * looks for what could keep them waiting for ever: an abort, a rank that failed, left or calls
  * something else, a deadline.
  *
- * <p>A process is a {@code Site} to the others. Ranks that are to be together come to a {@code
- * Meeting}, which ends with a {@code Plan} of who is where; each process makes its {@code World} of
- * it, with a {@code Member} for each of its own ranks, a {@code Peer} for every rank, and a {@code
- * Remote} for each other process. {@code docs/architecture.md} says how they talk.
+ * <p>A process is a {@code Site} to the others, whose {@code EventLoop} hears them. Ranks that are
+ * to be together come to a {@code Meeting}, which ends with a {@code Plan} of who is where; each
+ * process makes its {@code World} of it, with a {@code Member} for each of its own ranks, a {@code
+ * Peer} for every rank, and a {@code Remote} for each other process. {@code docs/architecture.md}
+ * says how they talk.
  *
  * <p>{@code Arithmetic} and the {@code Kernel} of each type do what reductions do to elements,
  * rounding to the type at every step as NCCL does.

@@ -86,7 +86,7 @@ final class Frames implements Closeable {
   void writeLast(byte[] message) throws IOException {
     write(message);
     socket.shutdownOutput();
-    byte[] dropped = new byte[4096];
+    byte[] dropped = new byte[512];
     for (int total = 0; total < MOST_DRAINED_BYTES && !deadline.passed(); ) {
       int got = readSome(dropped, 0);
       if (got < 0) {

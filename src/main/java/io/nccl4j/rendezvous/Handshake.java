@@ -1,44 +1,38 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.wire.SessionKeys;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import java.security.GeneralSecurityException;
-import java.security.MessageDigest;
 import java.util.Arrays;
 import javax.crypto.AEADBadTagException;
-import javax.crypto.Mac;
-import javax.crypto.spec.SecretKeySpec;
 
 /**
  * What proves and protects one connection between rank 0 and a client.
  *
  * <p>Rank 0 greets with a random nonce; the client answers with its claim, a nonce of its own, and
  * an HMAC-SHA256 over both messages; rank 0 answers sealed with AES-256-GCM, bound to both
- * messages; the client confirms with an HMAC over all three. The keys come by HKDF-SHA256 from the
- * secret and both nonces, so they are new on every connection: nothing recorded on one means
- * anything on another, each key seals exactly one message, and each side has proved that it knows
- * the secret.
+ * messages; the client confirms with an HMAC over all three. The keys ({@link SessionKeys}) come
+ * from the secret and both nonces, so they are new on every connection: nothing recorded on one
+ * means anything on another, and each side has proved that it knows the secret.
  */
 final class Handshake {
   static final int GREETING_BYTES = Long.BYTES + Integer.BYTES + Handshake.NONCE_BYTES;
-  static final int PROOF_BYTES = 32;
+  static final int PROOF_BYTES = SessionKeys.PROOF_BYTES;
   static final int CLAIM_BYTES =
       Long.BYTES + 5 * Integer.BYTES + 2 * Token.BYTES + Handshake.NONCE_BYTES + PROOF_BYTES;
 
   private static final long MAGIC = 0x4e43434c344a5256L; // NCCL4JRV
   private static final int VERSION = 2;
   private static final int NONCE_BYTES = 32;
-  private static final int CLIENT_KEY_BYTES = 32;
+  private static final String CLAIM_LABEL = "claim";
+  private static final String RECEIPT_LABEL = "receipt";
+  private static final byte[] NOTHING = new byte[0];
 
   private final byte[] transcript;
-  private final SecretKeySpec clientKey;
-  private final Seal seal;
+  private final SessionKeys keys;
 
   private Handshake(Secret secret, byte[] greeting, byte[] claim) {
-    this.transcript = concatenate(greeting, claim);
-    byte[] keys = secret.derive(transcript, CLIENT_KEY_BYTES + Seal.KEY_BYTES);
-    this.clientKey = new SecretKeySpec(keys, 0, CLIENT_KEY_BYTES, "HmacSHA256");
-    this.seal = new Seal(keys, CLIENT_KEY_BYTES, transcript);
+    this.keys = secret.sessionKeys(greeting, claim);
+    this.transcript = keys.transcript();
   }
 
   /**
@@ -82,7 +76,7 @@ final class Handshake {
     byte[] claim = Arrays.copyOf(message, CLAIM_BYTES - PROOF_BYTES);
     Handshake handshake = new Handshake(secret, greeting, claim);
     byte[] proof = Arrays.copyOfRange(message, CLAIM_BYTES - PROOF_BYTES, CLAIM_BYTES);
-    if (!MessageDigest.isEqual(proof, handshake.proof())) {
+    if (!handshake.keys.isProof(proof, CLAIM_LABEL, NOTHING)) {
       throw new RefusedException(Refusal.NOT_AUTHENTIC, "its proof is wrong");
     }
     return handshake;
@@ -108,7 +102,10 @@ final class Handshake {
   /** Returns the client's first message. */
   byte[] claimMessage() {
     byte[] claim = Arrays.copyOfRange(transcript, GREETING_BYTES, transcript.length);
-    return concatenate(claim, proof());
+    return ByteBuffer.allocate(CLAIM_BYTES)
+        .put(claim)
+        .put(keys.proof(CLAIM_LABEL, NOTHING))
+        .array();
   }
 
   /** Returns what the client said of itself. */
@@ -124,49 +121,29 @@ final class Handshake {
         Token.read(bytes));
   }
 
-  private byte[] proof() {
-    return mac("claim", new byte[0]);
-  }
-
   /** Returns what the client ends with, when it has got this sealed answer. */
   byte[] receipt(byte[] sealed) {
-    return mac("receipt", sealed);
+    return keys.proof(RECEIPT_LABEL, sealed);
   }
 
   boolean isReceipt(byte[] message, byte[] sealed) {
-    return MessageDigest.isEqual(message, receipt(sealed));
-  }
-
-  private byte[] mac(String label, byte[] more) {
-    try {
-      Mac mac = Mac.getInstance("HmacSHA256");
-      mac.init(clientKey);
-      mac.update(label.getBytes(StandardCharsets.US_ASCII));
-      mac.update(transcript);
-      return mac.doFinal(more);
-    } catch (GeneralSecurityException e) {
-      throw Secret.missing(e);
-    }
+    return keys.isProof(message, RECEIPT_LABEL, sealed);
   }
 
   /** Seals rank 0's one answer. */
   byte[] seal(byte[] answer) {
-    return seal.close(answer);
+    return keys.toConnector().seal(answer, transcript);
   }
 
   /** Opens rank 0's one answer. */
   byte[] open(byte[] sealed) throws RefusedException {
     try {
-      return seal.open(sealed);
+      return keys.toConnector().open(sealed, transcript);
     } catch (AEADBadTagException e) {
       RefusedException refused =
           new RefusedException(Refusal.NOT_AUTHENTIC, "its answer is not sealed with the secret");
       refused.initCause(e);
       throw refused;
     }
-  }
-
-  private static byte[] concatenate(byte[] first, byte[] second) {
-    return ByteBuffer.allocate(first.length + second.length).put(first).put(second).array();
   }
 }

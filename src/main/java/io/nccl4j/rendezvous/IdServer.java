@@ -1,6 +1,8 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.wire.PendingConnections;
+import io.nccl4j.wire.RateLimitedWarning;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -15,7 +17,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.HashMap;
-import java.util.LinkedHashSet;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -29,8 +31,8 @@ import org.apache.logging.log4j.Logger;
 
 /**
  * Rank 0's side over TCP. It listens from its making to its close; each client has a virtual thread
- * and a deadline of its own, so none waits for another. When too many wait to prove themselves, the
- * one that has waited longest is dropped: an honest client needs one round trip.
+ * and a deadline of its own, so none waits for another. {@link PendingConnections} bounds how many
+ * there are that have not proved themselves: an honest client needs one round trip for that.
  */
 final class IdServer implements Closeable {
   private static final Logger LOG = LogManager.getLogger(IdServer.class);
@@ -63,12 +65,13 @@ final class IdServer implements Closeable {
   private final ServerSocketChannel listener;
   private final int port;
   private final Thread acceptor;
+  private final RateLimitedWarning failedClients = new RateLimitedWarning();
 
   private final ReentrantLock lock = new ReentrantLock();
   private final Condition changed = lock.newCondition();
   // All below is guarded by the lock.
-  private final Set<SocketChannel> unproved = new LinkedHashSet<>();
-  private final Set<SocketChannel> evicted = new LinkedHashSet<>();
+  private final PendingConnections<SocketChannel> unproved;
+  private final Set<SocketChannel> evicted = new HashSet<>();
   private final List<TurnedAway> turnedAway = new ArrayList<>();
   private long turnedAwayCount;
   private int roundNumber;
@@ -80,10 +83,12 @@ final class IdServer implements Closeable {
    *
    * @param handshake the longest that one connection may last
    * @param unproved how many clients at most may be connected before they have proved themselves
+   * @param grace how long each of those is safe from being dropped for another
    */
-  record Limits(Duration handshake, int unproved) {
-    static Limits of(int size) {
-      return new Limits(Duration.ofSeconds(5), Math.max(256, 2 * size));
+  record Limits(Duration handshake, int unproved, Duration grace) {
+    static Limits standard() {
+      return new Limits(
+          Duration.ofSeconds(5), PendingConnections.limit(), PendingConnections.GRACE);
     }
   }
 
@@ -147,6 +152,7 @@ final class IdServer implements Closeable {
     this.run = Token.ofText(member.run());
     this.secret = secret;
     this.limits = limits;
+    this.unproved = new PendingConnections<>(limits.unproved(), limits.grace());
     this.listener = listen(address);
     this.port = listener.socket().getLocalPort();
     this.acceptor = Thread.ofVirtual().name("nccl4j-rendezvous-accept").unstarted(this::acceptAll);
@@ -263,19 +269,44 @@ final class IdServer implements Closeable {
   }
 
   private void acceptAll() {
-    while (true) {
+    while (listener.isOpen()) {
       try {
+        awaitRoom();
         admit(listener.accept());
-      } catch (IOException e) {
-        if (!listener.isOpen()) {
-          return;
+      } catch (Throwable e) {
+        // The other ranks depend on this thread, whatever has failed for one client.
+        if (listener.isOpen()) {
+          survive(e);
         }
-        // Such as no file descriptors left: those of the oldest client may be had back.
-        LOG.warn("rank 0 could not accept a client: {}", e.toString());
-        evictOldest();
-        pauseAfterFailure();
       }
     }
+  }
+
+  private void awaitRoom() {
+    lock.lock();
+    try {
+      long nanos = unproved.nanosUntilRoom();
+      while (nanos > 0 && !closed) {
+        changed.awaitNanos(nanos);
+        nanos = unproved.nanosUntilRoom();
+      }
+    } catch (InterruptedException e) {
+      throw new IllegalStateException("nobody interrupts the accepting thread", e);
+    } finally {
+      lock.unlock();
+    }
+  }
+
+  /** Goes on after a failure, such as no file descriptors left: the oldest client's is freed. */
+  private void survive(Throwable failure) {
+    evictOldest();
+    pauseAfterFailure();
+    // Not before: a logger may need a file descriptor too.
+    warn("accept", failure);
+  }
+
+  private void warn(String what, Throwable failure) {
+    failedClients.log(LOG, "rank 0 could not " + what + " a client: " + failure);
   }
 
   private static void pauseAfterFailure() {
@@ -289,7 +320,7 @@ final class IdServer implements Closeable {
   private void admit(SocketChannel client) {
     lock.lock();
     try {
-      if (unproved.size() >= limits.unproved()) {
+      if (unproved.full()) {
         evictOldest();
       }
       unproved.add(client);
@@ -302,9 +333,8 @@ final class IdServer implements Closeable {
   private void evictOldest() {
     lock.lock();
     try {
-      if (!unproved.isEmpty()) {
-        SocketChannel oldest = unproved.iterator().next();
-        unproved.remove(oldest);
+      SocketChannel oldest = unproved.removeOldest();
+      if (oldest != null) {
         evicted.add(oldest);
         oldest.close();
       }
@@ -331,6 +361,9 @@ final class IdServer implements Closeable {
       }
     } catch (IOException e) {
       noteLeft(client, name, e);
+    } catch (RuntimeException | Error e) {
+      // Such as no memory left; the client asks again.
+      warn("serve", e);
     } finally {
       forget(client);
     }
@@ -468,6 +501,7 @@ final class IdServer implements Closeable {
     lock.lock();
     try {
       unproved.remove(client);
+      changed.signalAll();
     } finally {
       lock.unlock();
     }
@@ -530,6 +564,7 @@ final class IdServer implements Closeable {
     try {
       unproved.remove(client);
       evicted.remove(client);
+      changed.signalAll();
       client.close();
     } catch (IOException e) {
       LOG.warn("rank 0 could not close a client's connection: {}", e.toString());
@@ -548,7 +583,7 @@ final class IdServer implements Closeable {
       closed = true;
       changed.signalAll();
       listener.close();
-      for (SocketChannel client : List.copyOf(unproved)) {
+      for (SocketChannel client : unproved.all()) {
         client.close();
       }
     } finally {

@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
 import java.util.Objects;
 import java.util.OptionalInt;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
 
@@ -53,7 +54,22 @@ abstract sealed class OrderedRendezvous implements Rendezvous
 
   @Override
   public final UniqueId exchange(Backend backend) {
-    return exchange(backend::newUniqueId, RankBackend.of(backend));
+    AtomicReference<UniqueId> made = new AtomicReference<>();
+    try {
+      return exchange(() -> newId(backend, made), RankBackend.of(backend));
+    } catch (RuntimeException | Error e) {
+      UniqueId unused = made.get();
+      if (unused != null) {
+        backend.closeUniqueId(unused);
+      }
+      throw e;
+    }
+  }
+
+  private static UniqueId newId(Backend backend, AtomicReference<UniqueId> made) {
+    UniqueId id = backend.newUniqueId();
+    made.set(id);
+    return id;
   }
 
   final UniqueId exchange(Supplier<UniqueId> maker, RankBackend backend) {
@@ -88,7 +104,22 @@ abstract sealed class OrderedRendezvous implements Rendezvous
       return id;
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new RendezvousException(this + " was interrupted in round " + rounds, e);
+      RendezvousException interrupted =
+          new RendezvousException(this + " was interrupted in round " + rounds, e);
+      releaseAfter(interrupted);
+      throw interrupted;
+    } catch (RuntimeException | Error e) {
+      releaseAfter(e);
+      throw e;
+    }
+  }
+
+  /** Releases what is held, since no further exchange is allowed. */
+  private void releaseAfter(Throwable failure) {
+    try {
+      release();
+    } catch (RuntimeException e) {
+      failure.addSuppressed(e);
     }
   }
 

@@ -24,7 +24,7 @@ import java.util.function.Supplier;
  * <p>Each call of {@code exchange} is one round. Every rank makes the same number of calls, and the
  * n-th call of each rank gives the same id, another one each round; so several communicators are
  * made one after the other. After a round that failed the ranks may stand in different rounds: the
- * rendezvous then refuses further calls, and all ranks make a new one.
+ * rendezvous then refuses further calls and listens no longer, and all ranks make a new one.
  *
  * <p>A rank's calls come one at a time, from any thread. {@link GatherRendezvous} makes one of what
  * a framework already has, such as a barrier that gathers a text from each task; programs may also
@@ -47,7 +47,8 @@ public interface Rendezvous extends AutoCloseable {
 
   /**
    * Shares one id. No rank gets it before all have come. On rank 0 this method returns when all
-   * other ranks are known to have the id, on the others when they have it.
+   * other ranks are known to have the id, on the others when they have it. If it throws, the id of
+   * {@code maker} is left to the caller, who may close it ({@link Backend#closeUniqueId}).
    *
    * @param maker makes the id, such as {@code backend::newUniqueId}. It is called on rank 0 only,
    *     once, in the calling thread; what it throws comes out unchanged
@@ -67,7 +68,8 @@ public interface Rendezvous extends AutoCloseable {
    * rendezvous of this package compares the backends of all ranks first: if they are not the same,
    * every rank that has come gets an exception that names the first rank which differs from rank 0,
    * and both backends. An implementation that does not override this method leaves that to {@link
-   * Backend#communicator}, which refuses an id of the other backend on the rank that differs.
+   * Backend#communicator}, which refuses an id of the other backend on the rank that differs. If an
+   * exchange of this package fails, rank 0 closes the id ({@link Backend#closeUniqueId}).
    *
    * @param backend makes the id, on rank 0; the backend that this rank uses it with
    * @return the id that all ranks get

@@ -1,11 +1,10 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.wire.AeadCipher;
+import io.nccl4j.wire.SessionKeys;
 import java.nio.charset.StandardCharsets;
-import java.security.GeneralSecurityException;
 import java.util.Map;
 import java.util.Optional;
-import javax.crypto.KDF;
-import javax.crypto.spec.HKDFParameterSpec;
 
 /**
  * What the ranks of a run know and nobody else. It is never sent and never shown: {@link #toString}
@@ -20,6 +19,8 @@ public final class Secret {
 
   /** The shortest secret, in bytes, that is accepted. */
   public static final int MIN_BYTES = 16;
+
+  private static final String PROTOCOL = "nccl4j rendezvous";
 
   private final byte[] bytes;
 
@@ -78,24 +79,14 @@ public final class Secret {
     return new Secret("nccl4j without a secret".getBytes(StandardCharsets.US_ASCII));
   }
 
-  /** Returns the bytes of keys that are for one context and no other, by HKDF-SHA256. */
-  byte[] derive(byte[] context, int length) {
-    try {
-      return KDF.getInstance("HKDF-SHA256")
-          .deriveData(
-              HKDFParameterSpec.ofExtract()
-                  .addIKM(bytes)
-                  .addSalt("nccl4j rendezvous".getBytes(StandardCharsets.US_ASCII))
-                  .thenExpand(Token.sha256(context), length));
-    } catch (GeneralSecurityException e) {
-      throw missing(e);
-    }
+  /** Returns the keys of one connection to rank 0. */
+  SessionKeys sessionKeys(byte[] greeting, byte[] claim) {
+    return new SessionKeys(bytes, PROTOCOL, greeting, claim);
   }
 
-  /** Describes a Java platform that cannot do what a secret is for. */
-  static IllegalStateException missing(GeneralSecurityException cause) {
-    return new IllegalStateException(
-        "this Java platform lacks HMAC-SHA256, HKDF-SHA256 or AES-GCM", cause);
+  /** Returns a cipher for the one message of a context. */
+  AeadCipher cipher(byte[] context) {
+    return new AeadCipher(SessionKeys.derive(bytes, PROTOCOL, context, AeadCipher.KEY_BYTES), 0);
   }
 
   @Override

@@ -32,9 +32,11 @@ import org.apache.logging.log4j.Logger;
  *
  * <p>Rank 0 attends to each client in a thread of its own and gives it five seconds in all; clients
  * that are malformed, oversized, slow, silent, of another run, size or round, or claim a rank that
- * another has, are answered with a code or dropped, and hinder nobody. Rank 0 logs at the end of
- * each round how many were turned away, and who and why, without secrets; if ranks are missing, its
- * exception says so too.
+ * another has, are answered with a code or dropped, and hinder nobody. At most 64 clients at a time
+ * may be connected that have not proved that they know the secret; the system property {@code
+ * io.nccl4j.pendingConnections} or the environment variable {@code NCCL4J_PENDING_CONNECTIONS} sets
+ * another number. Rank 0 logs at the end of each round how many were turned away, and who and why,
+ * without secrets; if ranks are missing, its exception says so too.
  *
  * <p>A rank counts as served when its receipt has come. A rank whose receipt is lost has the id,
  * while rank 0 times out and names it.
@@ -63,8 +65,9 @@ public final class TcpRendezvous extends OrderedRendezvous {
 
   /**
    * {@return a rank's place at rank 0's port} On rank 0 the port is listened to from now until
-   * {@link #close}: on the loopback interface if the host is one of its names, else on all
-   * interfaces, because the name by which others reach this host need not be one that it knows.
+   * {@link #close}, or until an exchange fails: on the loopback interface if the host is one of its
+   * names, else on all interfaces, because the name by which others reach this host need not be one
+   * that it knows.
    *
    * @param host the name or address of rank 0's host, the same on every rank
    * @param port 1 to 65535, the same on every rank; rank 0 may give 0 for any free one, which
@@ -78,7 +81,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
     Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
     Objects.requireNonNull(member, "member");
-    return at(host, port, secret, member, IdServer.Limits.of(member.size()));
+    return at(host, port, secret, member, IdServer.Limits.standard());
   }
 
   static TcpRendezvous at(

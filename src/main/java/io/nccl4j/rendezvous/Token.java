@@ -1,9 +1,8 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.wire.SessionKeys;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.security.SecureRandom;
 import java.util.HexFormat;
 
@@ -44,10 +43,6 @@ record Token(long high, long low) {
   }
 
   static byte[] sha256(byte[] bytes) {
-    try {
-      return MessageDigest.getInstance("SHA-256").digest(bytes);
-    } catch (NoSuchAlgorithmException e) {
-      throw new IllegalStateException("every Java platform has SHA-256, this one has not", e);
-    }
+    return SessionKeys.sha256(bytes);
   }
 }

@@ -191,7 +191,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     RankBackend.Mismatch.write(mismatch, plain);
     byte[] body =
         secret
-            .map(known -> seal(known, names, attempt, answer).close(plain.array()))
+            .map(known -> seal(known, context(names, attempt, answer), plain.array()))
             .orElseGet(plain::array);
     return ByteBuffer.allocate(Token.BYTES + body.length).put(bytes(answer)).put(body).array();
   }
@@ -216,18 +216,21 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
   }
 
   private byte[] unseal(Secret known, Names names, Token attempt, Token answer, byte[] body) {
+    byte[] context = context(names, attempt, answer);
     try {
-      return seal(known, names, attempt, answer).open(body);
+      return known.cipher(context).open(body, context);
     } catch (AEADBadTagException e) {
       throw new RendezvousException(
           "what is in " + place() + " was not sealed with the secret of rank " + rank(), e);
     }
   }
 
-  private static Seal seal(Secret secret, Names names, Token attempt, Token answer) {
-    byte[] context =
-        (names.answer(attempt) + " " + answer.toHex()).getBytes(StandardCharsets.US_ASCII);
-    return new Seal(secret.derive(context, Seal.KEY_BYTES), 0, context);
+  private static byte[] seal(Secret known, byte[] context, byte[] body) {
+    return known.cipher(context).seal(body, context);
+  }
+
+  private static byte[] context(Names names, Token attempt, Token answer) {
+    return (names.answer(attempt) + " " + answer.toHex()).getBytes(StandardCharsets.US_ASCII);
   }
 
   @Override

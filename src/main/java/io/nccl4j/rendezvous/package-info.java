@@ -11,6 +11,7 @@
  * programs want.
  *
  * <p>Here belongs what happens before a communicator exists, and nothing after it. The package
- * depends on {@code io.nccl4j} alone and calls no native code.
+ * depends on {@code io.nccl4j}, and for what its listener shares with the reference on {@code
+ * io.nccl4j.wire}, and calls no native code.
  */
 package io.nccl4j.rendezvous;

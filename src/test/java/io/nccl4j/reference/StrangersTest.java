@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.sun.management.ThreadMXBean;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -13,11 +14,16 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.io.IOException;
+import java.lang.management.ManagementFactory;
 import java.net.Socket;
+import java.net.SocketException;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -26,6 +32,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /** That whoever connects without the secret, or with nonsense, is sent away and harms nobody. */
 class StrangersTest {
+  private static final String LIMIT = "io.nccl4j.pendingConnections";
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
@@ -46,9 +53,14 @@ class StrangersTest {
         new Greeting("a kind that is none", header(Message.MAGIC, 99, 0)),
         new Greeting("a message that begins nothing", hello(Message.Kind.ASK, Message.VERSION)),
         new Greeting("another version", hello(Message.Kind.JOIN, 99)),
-        new Greeting("to a gathering without the secret", hello(Message.Kind.JOIN, 1)),
-        new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, 1)),
-        new Greeting("to a link without the secret", hello(Message.Kind.LINK, 1)),
+        new Greeting(
+            "to a gathering without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
+        new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, Message.VERSION)),
+        new Greeting("to a link without the secret", hello(Message.Kind.LINK, Message.VERSION)),
+        new Greeting("to a watch without the secret", hello(Message.Kind.WATCH, Message.VERSION)),
+        new Greeting(
+            "to another process", claim(Message.Kind.JOIN, Message.VERSION, UUID.randomUUID())),
+        new Greeting("a claim that is too large", header(Message.MAGIC, 1, 257)),
         new Greeting("too little", Message.of(Message.Kind.JOIN, out -> {})));
   }
 
@@ -57,12 +69,19 @@ class StrangersTest {
   }
 
   private static ByteBuffer hello(Message.Kind kind, int version) {
+    return claim(kind, version, Site.ofThisProcess().process());
+  }
+
+  private static ByteBuffer claim(Message.Kind kind, int version, UUID process) {
     return Message.of(
         kind,
         out -> {
           out.writeInt(version);
-          Secret.random().write(out);
+          Location.writeUuid(out, Secret.random().name());
+          Location.writeUuid(out, process);
+          out.write(Secret.randomBytes(32));
           out.writeLong(1);
+          out.write(Secret.randomBytes(32));
         });
   }
 
@@ -72,21 +91,18 @@ class StrangersTest {
     ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
     UniqueId id = backend.newUniqueId();
     FutureTask<Integer> first = rank(backend, id, 0);
-    assertEquals(-1, answer(id, greeting.bytes), "nothing but the end is answered");
+    int answered = answer(id, greeting.bytes);
+    assertEquals(Handshake.GREETING_BYTES, answered, "nothing but the greeting is answered");
     FutureTask<Integer> second = rank(backend, id, 1);
     assertEquals(3, first.get(40, TimeUnit.SECONDS));
     assertEquals(3, second.get(40, TimeUnit.SECONDS));
   }
 
-  /** Returns what the process that made an id answers to the first bytes of a connection. */
+  /** Returns how many bytes the process that made an id sends before it ends a connection. */
   private static int answer(UniqueId id, ByteBuffer bytes) throws IOException {
-    try (Socket socket = new Socket()) {
-      socket.connect(ReferenceId.of(id).maker().address(), 10_000);
-      socket.setSoTimeout(20_000);
-      byte[] first = new byte[bytes.remaining()];
-      bytes.duplicate().get(first);
-      socket.getOutputStream().write(first);
-      return socket.getInputStream().read();
+    try (Socket socket = connect(id)) {
+      send(socket, bytes.duplicate());
+      return bytesUntilEnd(socket, Duration.ofSeconds(20));
     }
   }
 
@@ -105,6 +121,127 @@ class StrangersTest {
             });
     Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
     return task;
+  }
+
+  @Test
+  void strangersHeaderAllocatesLittle() throws Exception {
+    Site site = new Site();
+    UniqueId id = newId(site);
+    // The first refusal loads classes and finds the logger.
+    connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
+    int connections = 16;
+    List<Socket> strangers = new ArrayList<>();
+    long before = allocatedBySites();
+    try {
+      for (int i = 0; i < connections; i++) {
+        Socket stranger = connect(id);
+        strangers.add(stranger);
+        send(stranger, header(Message.MAGIC, 1, 16 << 20));
+      }
+      awaitEnd(strangers.getLast(), Duration.ofSeconds(2));
+      long bytes = (allocatedBySites() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  private static long allocatedBySites() {
+    ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    return Thread.getAllStackTraces().keySet().stream()
+        .filter(thread -> thread.getName().startsWith("nccl4j-site"))
+        .mapToLong(thread -> threads.getThreadAllocatedBytes(thread.threadId()))
+        .sum();
+  }
+
+  @Test
+  void silentStrangersAboveTheLimitAreDropped() throws Exception {
+    System.setProperty(LIMIT, "8");
+    List<Socket> strangers = new ArrayList<>();
+    try {
+      UniqueId id = newId(new Site());
+      for (int i = 0; i < 12; i++) {
+        strangers.add(connect(id));
+      }
+      for (int i = 0; i < 4; i++) {
+        assertTrue(awaitEnd(strangers.get(i), Duration.ofSeconds(4)), "connection " + i + " ends");
+      }
+    } finally {
+      System.clearProperty(LIMIT);
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  @Test
+  void ranksMeetBehindMoreStrangersThanTheLimit() throws Exception {
+    System.setProperty(LIMIT, "8");
+    List<Socket> strangers = new ArrayList<>();
+    try {
+      List<Site> places = List.of(new Site(), new Site());
+      ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
+      UniqueId id = backend.newUniqueId();
+      for (int i = 0; i < 12; i++) {
+        strangers.add(connect(id));
+      }
+      FutureTask<Integer> first = rank(backend, id, 0);
+      FutureTask<Integer> second = rank(backend, id, 1);
+      assertEquals(3, first.get(40, TimeUnit.SECONDS));
+      assertEquals(3, second.get(40, TimeUnit.SECONDS));
+    } finally {
+      System.clearProperty(LIMIT);
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  private static UniqueId newId(Site site) {
+    return SeparateSites.open(1, ReferenceOptions.defaults(), List.of(site)).newUniqueId();
+  }
+
+  private static Socket connect(UniqueId id) throws IOException {
+    Socket socket = new Socket();
+    socket.connect(ReferenceId.of(id).maker().address(), 10_000);
+    return socket;
+  }
+
+  private static void send(Socket socket, ByteBuffer bytes) throws IOException {
+    byte[] sent = new byte[bytes.remaining()];
+    bytes.get(sent);
+    socket.getOutputStream().write(sent);
+  }
+
+  private static void connectAndAwaitEnd(UniqueId id, ByteBuffer bytes) throws IOException {
+    try (Socket socket = connect(id)) {
+      send(socket, bytes);
+      assertTrue(awaitEnd(socket, Duration.ofSeconds(20)), "the connection ends");
+    }
+  }
+
+  private static boolean awaitEnd(Socket socket, Duration longest) throws IOException {
+    return bytesUntilEnd(socket, longest) >= 0;
+  }
+
+  /**
+   * Reads until the other side ends the connection; returns how much came, or -1 if it does not.
+   */
+  private static int bytesUntilEnd(Socket socket, Duration longest) throws IOException {
+    socket.setSoTimeout((int) longest.toMillis());
+    int count = 0;
+    try {
+      while (socket.getInputStream().read() >= 0) {
+        count++;
+      }
+    } catch (SocketTimeoutException e) {
+      return -1;
+    } catch (SocketException e) {
+      // Reset, since what was sent has not been read.
+    }
+    return count;
   }
 
   @Test

@@ -12,6 +12,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.net.ConnectException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
@@ -47,7 +48,7 @@ class TcpRendezvousTest {
   }
 
   private TcpRendezvous server(int size, Duration timeout) {
-    return server(size, timeout, new IdServer.Limits(HANDSHAKE, 64));
+    return server(size, timeout, new IdServer.Limits(HANDSHAKE, 64, Duration.ZERO));
   }
 
   private TcpRendezvous server(int size, Duration timeout, IdServer.Limits limits) {
@@ -238,6 +239,13 @@ class TcpRendezvousTest {
         "rank 0 at %s:%d has ended the exchange: it gave up after 1.5 s; missing ranks 1, 3-5 of 6"
             .formatted(HOST, server.port()),
         RankThreads.failure(RendezvousException.class, two).getMessage());
+  }
+
+  @Test
+  void failedExchangeStopsListening() throws Exception {
+    TcpRendezvous server = server(2, Duration.ofMillis(300));
+    assertThrows(NcclTimeoutException.class, () -> server.exchange(RankThreads::newId));
+    assertThrows(ConnectException.class, () -> connect(server));
   }
 
   private static void awaitClaim(TcpRendezvous server, int rank) throws Exception {
@@ -586,7 +594,8 @@ class TcpRendezvousTest {
 
   @Test
   void moreStrangersThanRankZeroTakesHinderNobody() throws Exception {
-    TcpRendezvous server = server(4, LONG, new IdServer.Limits(Duration.ofSeconds(20), 4));
+    TcpRendezvous server =
+        server(4, LONG, new IdServer.Limits(Duration.ofSeconds(20), 4, Duration.ZERO));
     FutureTask<UniqueId> zero = exchange(server);
     for (int i = 0; i < 40; i++) {
       connect(server);

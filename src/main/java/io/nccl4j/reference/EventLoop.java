@@ -1,0 +1,333 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.wire.PendingConnections;
+import io.nccl4j.wire.RateLimitedWarning;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ProtocolException;
+import java.net.StandardSocketOptions;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Predicate;
+
+/**
+ * The listening socket of a {@link Site} and the one daemon thread that accepts connections and
+ * reads messages; it never waits for anything else. It ends when the site needs it no more. An
+ * error that it cannot go on after ends it too, with all its connections; the site then starts
+ * another one when it has to.
+ */
+final class EventLoop implements Runnable {
+  private static final AtomicLong LOOPS = new AtomicLong();
+
+  /** Says that connections were refused; strangers decide how often. */
+  private static final RateLimitedWarning REFUSALS = new RateLimitedWarning();
+
+  private static final RateLimitedWarning FAILED_ACCEPTS = new RateLimitedWarning();
+
+  private static final int BACKLOG = 1024;
+  private static final long LOOK_MILLIS = 500;
+  private static final long AFTER_FAILED_ACCEPT_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
+
+  private final Site site;
+  private final Selector selector;
+  private final ServerSocketChannel server;
+  private final SelectionKey acceptKey;
+  private final InetSocketAddress address;
+  private final PendingConnections<PendingConnection> pending;
+  // Those that know a secret of this process, but whose world is not here yet.
+  private final List<PendingConnection> parked = new ArrayList<>();
+  private final List<Watcher> watchers = new ArrayList<>();
+  private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
+  private long acceptAt = System.nanoTime();
+  private IOException acceptFailure;
+  private long lookedAt = System.nanoTime();
+
+  /** Begins to listen. */
+  EventLoop(Site site, InetAddress at) throws IOException {
+    this.site = site;
+    this.pending = new PendingConnections<>(PendingConnections.limit(), PendingConnections.GRACE);
+    this.selector = Selector.open();
+    ServerSocketChannel opened = null;
+    boolean started = false;
+    try {
+      opened = ServerSocketChannel.open();
+      server = opened;
+      server.bind(new InetSocketAddress(at, 0), BACKLOG);
+      server.configureBlocking(false);
+      acceptKey = server.register(selector, SelectionKey.OP_ACCEPT);
+      address = (InetSocketAddress) server.getLocalAddress();
+      Thread.ofPlatform().daemon().name("nccl4j-site-" + LOOPS.incrementAndGet()).start(this);
+      started = true;
+    } finally {
+      if (!started) {
+        closeSockets(opened);
+      }
+    }
+  }
+
+  InetSocketAddress address() {
+    return address;
+  }
+
+  Selector selector() {
+    return selector;
+  }
+
+  /** Has this thread do something. */
+  void execute(Runnable errand) {
+    errands.add(errand);
+    selector.wakeup();
+  }
+
+  boolean idle() {
+    return errands.isEmpty();
+  }
+
+  @Override
+  public void run() {
+    try {
+      do {
+        selector.select(this::proceed, awaitAccept());
+        for (Runnable errand = errands.poll(); errand != null; errand = errands.poll()) {
+          carryOut(errand);
+        }
+        long now = System.nanoTime();
+        if (now - lookedAt >= TimeUnit.MILLISECONDS.toNanos(LOOK_MILLIS)) {
+          lookedAt = now;
+          look(now);
+        }
+      } while (!site.endsIdle(this));
+      closeSockets(server);
+    } catch (Throwable e) {
+      // Whatever it is: a process that listens and does not hear would keep its ranks waiting.
+      end(e);
+    }
+  }
+
+  /** Accepts connections while there is room; returns how long to wait, in milliseconds. */
+  private long awaitAccept() {
+    long failed = acceptAt - System.nanoTime();
+    if (acceptFailure != null && failed <= 0) {
+      warnOfFailure();
+    }
+    long nanos = Math.max(failed, pending.nanosUntilRoom());
+    acceptKey.interestOps(nanos > 0 ? 0 : SelectionKey.OP_ACCEPT);
+    long millis = TimeUnit.NANOSECONDS.toMillis(nanos) + 1;
+    return nanos > 0 ? Math.min(millis, LOOK_MILLIS) : LOOK_MILLIS;
+  }
+
+  private void carryOut(Runnable errand) {
+    try {
+      errand.run();
+    } catch (RuntimeException e) {
+      Site.log().error("an errand of this process's site could not be done", e);
+    }
+  }
+
+  private void proceed(SelectionKey key) {
+    if (key.attachment() instanceof Connection connection) {
+      try {
+        connection.proceed();
+      } catch (RuntimeException e) {
+        Site.log().error("what came from {} could not be dealt with", connection, e);
+        connection.refuse("what it sent could not be dealt with: " + e);
+      }
+    } else {
+      accept();
+    }
+  }
+
+  private void accept() {
+    if (pending.full()) {
+      refuse(pending.removeOldest(), "others wait to prove that they know a secret");
+    }
+    SocketChannel channel;
+    try {
+      channel = server.accept();
+    } catch (IOException e) {
+      survive(e);
+      return;
+    }
+    if (channel != null) {
+      greet(channel);
+    }
+  }
+
+  /**
+   * Goes on after a failure, such as no file descriptors left: the oldest stranger's is freed. The
+   * warning waits until it is, since a logger may need one.
+   */
+  private void survive(IOException failure) {
+    PendingConnection oldest = pending.removeOldest();
+    if (oldest != null) {
+      oldest.connection().cut();
+    }
+    acceptFailure = failure;
+    acceptAt = System.nanoTime() + AFTER_FAILED_ACCEPT_NANOS;
+  }
+
+  private void warnOfFailure() {
+    String failure = acceptFailure.getMessage();
+    acceptFailure = null;
+    FAILED_ACCEPTS.log(Site.log(), "a connection could not be accepted: " + failure);
+  }
+
+  private void greet(SocketChannel channel) {
+    try {
+      channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      PendingConnection stranger = new PendingConnection(site, this, channel);
+      pending.add(stranger);
+      stranger.connection().register(selector);
+    } catch (IOException e) {
+      noteRefusal("a connection", e.getMessage());
+      TcpBreak.close(channel);
+    }
+  }
+
+  private static void refuse(PendingConnection stranger, String why) {
+    stranger.connection().refuse(why);
+  }
+
+  /** Logs, once a minute, that a connection was refused. */
+  void noteRefusal(Object from, String why) {
+    REFUSALS.log(Site.log(), "refused a connection from " + from + ": " + why);
+  }
+
+  /** Keeps a connection whose other side has proved that it knows a secret of this process. */
+  void park(PendingConnection known) {
+    pending.remove(known);
+    parked.add(known);
+  }
+
+  /** Forgets a connection that has gone where it wanted to go, or has ended. */
+  void forget(PendingConnection connection) {
+    pending.remove(connection);
+    parked.remove(connection);
+  }
+
+  /** Closes a connection once a world turns out not to be formed here. */
+  void watch(Connection connection, Secret secret, long world) {
+    Watcher watcher = new Watcher(connection, secret, world);
+    watchers.add(watcher);
+    connection.tell(watcher);
+  }
+
+  /** Lets in those whose world or secret has become known. */
+  void admitParked() {
+    waiting().forEach(PendingConnection::proceed);
+  }
+
+  private List<PendingConnection> waiting() {
+    List<PendingConnection> all = new ArrayList<>(parked);
+    all.addAll(pending.all());
+    return all;
+  }
+
+  private void look(long now) {
+    for (PendingConnection connection : waiting()) {
+      String why = connection.tooLate(now);
+      if (why != null) {
+        refuse(connection, why);
+      }
+    }
+    endWatches(watcher -> watcher.inVain(now));
+    for (SelectionKey key : selector.keys()) {
+      if (key.attachment() instanceof Connection connection) {
+        connection.cutIfLate(now);
+      }
+    }
+  }
+
+  /** Lets those know who watch for a world that it is no more. */
+  void endWatches(long world) {
+    endWatches(watcher -> watcher.world == world);
+  }
+
+  private void endWatches(Predicate<Watcher> which) {
+    watchers.stream().filter(which).forEach(watcher -> watcher.connection.close());
+    watchers.removeIf(which);
+  }
+
+  /** Ends after an error: the site forgets this loop, then all who depend on it hear why. */
+  private void end(Throwable failure) {
+    attempt(failure, () -> failWorlds(failure));
+    attempt(failure, () -> failConnections(failure));
+    attempt(failure, () -> closeSockets(server));
+    Site.log().error("this process no longer hears others", failure);
+  }
+
+  private void failWorlds(Throwable failure) {
+    for (World world : site.forgetFailed(this)) {
+      attempt(
+          failure,
+          () -> world.failHere("its process no longer hears others, because of " + failure));
+    }
+  }
+
+  private void failConnections(Throwable failure) {
+    for (SelectionKey key : List.copyOf(selector.keys())) {
+      if (key.attachment() instanceof Connection connection) {
+        attempt(failure, () -> connection.fail("this process no longer hears others: " + failure));
+      }
+    }
+  }
+
+  private static void attempt(Throwable failure, Runnable step) {
+    try {
+      step.run();
+    } catch (RuntimeException | Error e) {
+      failure.addSuppressed(e);
+    }
+  }
+
+  private void closeSockets(ServerSocketChannel listener) {
+    try {
+      if (listener != null) {
+        listener.close();
+      }
+      for (SelectionKey key : selector.keys()) {
+        key.channel().close();
+      }
+      selector.close();
+    } catch (IOException e) {
+      Site.log().warn("the listening socket could not be closed", e);
+    }
+  }
+
+  /** Another process that waits until a world is formed here, and wants to know if it never is. */
+  private final class Watcher implements Connection.Receiver {
+    private final long since = System.nanoTime();
+    private final Connection connection;
+    private final Secret secret;
+    private final long world;
+
+    Watcher(Connection connection, Secret secret, long world) {
+      this.connection = connection;
+      this.secret = secret;
+      this.world = world;
+    }
+
+    /** Returns whether the world can no longer come to be. */
+    boolean inVain(long now) {
+      return !site.knows(secret) && now - since > PendingConnection.STRANGE_NANOS;
+    }
+
+    @Override
+    public void receive(Connection from, Message message) throws IOException {
+      throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+
+    @Override
+    public void ended(Connection from, String why, boolean nonsense) {
+      watchers.remove(this);
+    }
+  }
+}

@@ -1,0 +1,71 @@
+package io.nccl4j.wire;
+
+import java.nio.ByteBuffer;
+import java.security.GeneralSecurityException;
+import javax.crypto.AEADBadTagException;
+import javax.crypto.Cipher;
+import javax.crypto.spec.GCMParameterSpec;
+import javax.crypto.spec.SecretKeySpec;
+
+/**
+ * AES-256-GCM for the messages of one sender under one key. Each message has its number as its
+ * nonce, so none can be left out, repeated or moved. Not thread-safe.
+ */
+public final class AeadCipher {
+  /** The size of a key in bytes. */
+  public static final int KEY_BYTES = 32;
+
+  /** How much longer a sealed message is than its plain text, in bytes. */
+  public static final int TAG_BYTES = 16;
+
+  private static final int NONCE_BYTES = 12;
+
+  private final SecretKeySpec key;
+  private long messages;
+
+  /**
+   * Makes a cipher that has sealed or opened nothing yet.
+   *
+   * @param keys holds the key from an offset on
+   */
+  public AeadCipher(byte[] keys, int offset) {
+    this.key = new SecretKeySpec(keys, offset, KEY_BYTES, "AES");
+  }
+
+  /**
+   * Seals the next message.
+   *
+   * @param context what is not sealed, but must be the same on both sides
+   */
+  public byte[] seal(byte[] message, byte[] context) {
+    try {
+      return cipher(Cipher.ENCRYPT_MODE, context).doFinal(message);
+    } catch (GeneralSecurityException e) {
+      throw SessionKeys.missing(e);
+    }
+  }
+
+  /**
+   * Opens the next message.
+   *
+   * @throws AEADBadTagException if it is not the next message that was sealed with this key and
+   *     context
+   */
+  public byte[] open(byte[] sealed, byte[] context) throws AEADBadTagException {
+    try {
+      return cipher(Cipher.DECRYPT_MODE, context).doFinal(sealed);
+    } catch (AEADBadTagException e) {
+      throw e;
+    } catch (GeneralSecurityException e) {
+      throw SessionKeys.missing(e);
+    }
+  }
+
+  private Cipher cipher(int mode, byte[] context) throws GeneralSecurityException {
+    byte[] nonce = ByteBuffer.allocate(NONCE_BYTES).putLong(Integer.BYTES, messages++).array();
+    Cipher cipher = Cipher.getInstance("AES/GCM/NoPadding");
+    cipher.init(mode, key, new GCMParameterSpec(TAG_BYTES * Byte.SIZE, nonce));
+    cipher.updateAAD(context);
+    return cipher;
+  }
+}

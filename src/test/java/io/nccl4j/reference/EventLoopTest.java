@@ -1,0 +1,116 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** The thread that hears other processes: how it ends, and that another can follow. */
+class EventLoopTest {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+
+  /** Ends the thread of the site that tells it something. */
+  private static final class FailingAudience implements Meeting.Audience {
+    @Override
+    public void told(int expected, Message.Body state) {
+      throw new OutOfMemoryError("thrown by a test");
+    }
+
+    @Override
+    public void refused(int rank, String text) {
+      throw new OutOfMemoryError("thrown by a test");
+    }
+  }
+
+  private final List<Site> places = List.of(new Site(), new Site());
+  private final ReferenceBackend backend =
+      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+
+  @Test
+  void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {
+    failLoop();
+    assertEquals(3, sum());
+    assertEquals(3, sum());
+  }
+
+  @Test
+  void errorIsReportedToAllRanksOfOpenCommunicators() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, CONFIG));
+    try (Communicator one = backend.communicator(id, 2, 1, CONFIG);
+        Communicator zero = first.get(30, TimeUnit.SECONDS);
+        Stream stream = one.newStream();
+        Stream other = zero.newStream();
+        Buffer value = one.allocate(DataType.INT32, 1);
+        Buffer values = zero.allocate(DataType.INT32, 1)) {
+      failLoop();
+      long start = System.nanoTime();
+      one.allReduce(value, value, ReduceOp.SUM, stream);
+      zero.allReduce(values, values, ReduceOp.SUM, other);
+      String text = assertThrows(NcclRemoteException.class, stream::synchronize).getMessage();
+      assertTrue(text.contains("rank 0 failed"), text);
+      assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
+      String own = assertThrows(NcclRemoteException.class, other::synchronize).getMessage();
+      assertTrue(own.contains("java.lang.OutOfMemoryError: thrown by a test"), own);
+      long took = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
+      assertTrue(took < 10, () -> "only after " + took + " s");
+      one.abort();
+      zero.abort();
+    }
+  }
+
+  /** Has the loop of the first place throw; the ranks that were waiting there fail soon. */
+  private void failLoop() {
+    UniqueId id = backend.newUniqueId();
+    String options = ReferenceOptions.defaults().toString();
+    Doorway.Visitor first = new Doorway.Visitor(2, 0, options, null);
+    Gathering.of(places.getFirst(), id, Gathering.CONNECT, first)
+        .attend(first, new FailingAudience());
+    long start = System.nanoTime();
+    String text =
+        assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, CONFIG))
+            .getMessage();
+    assertTrue(text.contains("which made the id, ended the connection"), text);
+    long took = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
+    assertTrue(took < 10, () -> "only after " + took + " s");
+  }
+
+  private int sum() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Integer> first = start(() -> sum(id, 0));
+    int sum = sum(id, 1);
+    assertEquals(sum, first.get(30, TimeUnit.SECONDS));
+    return sum;
+  }
+
+  private int sum(UniqueId id, int rank) {
+    try (Communicator comm = backend.communicator(id, 2, rank, CONFIG);
+        Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      DataType.INT32.setLong(value.segment(), 0, rank + 1);
+      comm.allReduce(value, value, ReduceOp.SUM, stream);
+      stream.synchronize();
+      return (int) DataType.INT32.getLong(value.segment(), 0);
+    }
+  }
+
+  private static <T> FutureTask<T> start(java.util.concurrent.Callable<T> work) {
+    FutureTask<T> task = new FutureTask<>(work);
+    Thread.ofPlatform().daemon().start(task);
+    return task;
+  }
+}

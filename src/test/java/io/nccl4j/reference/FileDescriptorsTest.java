@@ -1,0 +1,89 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.LogManager;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A process that runs out of file descriptors because of strangers. */
+class FileDescriptorsTest {
+  private static final int FILES = 96;
+  private static final Duration WATCHED = Duration.ofSeconds(3);
+
+  @ParameterizedTest
+  @ValueSource(strings = {"ranks", "rendezvous"})
+  void warnsOnceAndDoesNotSpin(String kind, @TempDir Path directory) throws Exception {
+    Path errors = directory.resolve("errors");
+    Process process = start(kind, errors);
+    List<Socket> strangers = new ArrayList<>();
+    try (BufferedReader output = process.inputReader()) {
+      String[] address = output.readLine().split(" ", -1);
+      InetSocketAddress at = new InetSocketAddress(address[0], Integer.parseInt(address[1]));
+      for (int i = 0; i < 2 * FILES; i++) {
+        Socket stranger = new Socket();
+        stranger.connect(at, 10_000);
+        strangers.add(stranger);
+      }
+      Duration before = cpu(process);
+      Thread.sleep(WATCHED);
+      Duration used = cpu(process).minus(before);
+      List<String> lines = Files.readAllLines(errors);
+      assertEquals(
+          1,
+          lines.stream().filter(line -> line.contains("Too many open files")).count(),
+          lines::toString);
+      assertEquals(List.of(), lines.stream().filter(line -> line.startsWith("\tat ")).toList());
+      assertTrue(used.compareTo(WATCHED.dividedBy(2)) < 0, () -> "it used " + used);
+      assertTrue(process.isAlive());
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+      process.getOutputStream().close();
+      process.destroy();
+      assertTrue(process.waitFor(20, TimeUnit.SECONDS), "the process ends");
+    }
+  }
+
+  private static Duration cpu(Process process) {
+    return process.info().totalCpuDuration().orElseThrow();
+  }
+
+  private static Process start(String kind, Path errors) throws IOException {
+    String classPath =
+        String.join(
+            ":",
+            RankProcesses.location(Gathering.class),
+            RankProcesses.location(ListeningProcess.class),
+            RankProcesses.location(LogManager.class));
+    return new ProcessBuilder(
+            "bash",
+            "-c",
+            "ulimit -n " + FILES + "; exec \"$@\"",
+            "bash",
+            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+            "-XX:TieredStopAtLevel=1",
+            "-Xmx64m",
+            "-Dlog4j2.simplelogLevel=WARN",
+            "-Dio.nccl4j.pendingConnections=1000",
+            "-cp",
+            classPath,
+            ListeningProcess.class.getName(),
+            kind)
+        .redirectError(errors.toFile())
+        .start();
+  }
+}

@@ -1,0 +1,253 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.wire.AeadCipher;
+import java.io.ByteArrayOutputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.net.Socket;
+import java.net.SocketException;
+import java.net.SocketTimeoutException;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** What somebody between two processes can learn and do. */
+class HandshakeTest {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+  private static final CommunicatorConfig SOON =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2));
+
+  private final List<Site> places = List.of(new Site(), new Site());
+  private final ReferenceBackend backend =
+      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+
+  @Test
+  void joinDoesNotShowTheSecret() throws Exception {
+    UniqueId made = backend.newUniqueId();
+    try (Relay relay = new Relay(made)) {
+      UniqueId id = relay.redirect(made);
+      relay.passOn();
+      FutureTask<Integer> first = connect(id, 0, CONFIG);
+      FutureTask<Integer> second = connect(id, 1, CONFIG);
+      assertEquals(2, first.get(30, TimeUnit.SECONDS));
+      assertEquals(2, second.get(30, TimeUnit.SECONDS));
+      String heard = HexFormat.of().formatHex(relay.heard());
+      assertFalse(heard.isEmpty());
+      for (String half : halves(ReferenceId.of(id).secret())) {
+        assertFalse(heard.contains(half), "the secret was sent in clear");
+      }
+      assertFalse(heard.contains(id.toHex()), "the id was sent in clear");
+    }
+  }
+
+  private static List<String> halves(Secret secret) throws IOException {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    secret.write(new DataOutputStream(bytes));
+    byte[] whole = bytes.toByteArray();
+    return List.of(
+        HexFormat.of().formatHex(Arrays.copyOf(whole, 8)),
+        HexFormat.of().formatHex(Arrays.copyOfRange(whole, 8, 16)));
+  }
+
+  @Test
+  void joinThatIsRelayedOverAnotherConnectionIsRefused() throws Exception {
+    UniqueId made = backend.newUniqueId();
+    try (Relay relay = new Relay(made)) {
+      UniqueId id = relay.redirect(made);
+      try (Socket relayed = relay.crossOver()) {
+        FutureTask<Integer> first = connect(id, 0, SOON);
+        FutureTask<Integer> second = connect(id, 1, SOON);
+        NcclTimeoutException alone = failure(NcclTimeoutException.class, first);
+        assertTrue(alone.getMessage().contains("rank 1 of 2 did not come"), alone::toString);
+        failure(NcclException.class, second);
+        relayed.setSoTimeout(10_000);
+        assertTrue(relayed.getInputStream().readAllBytes().length < 100, "nothing was answered");
+      }
+    }
+  }
+
+  @Test
+  void claimWithAChangedBitIsRefused() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    int length = Claimant.answer(id, Handshake.greeting()).message().limit();
+    for (int position = Message.HEADER_BYTES; position < length; position++) {
+      try (Claimant claimant = new Claimant(id)) {
+        byte[] claim = claimant.claim();
+        claim[position] ^= (byte) (1 << (position % 8));
+        claimant.send(claim);
+        assertTrue(claimant.awaitEnd(20_000), "changed byte " + position);
+      }
+    }
+  }
+
+  @Test
+  void claimIsWorthNothingOnAnotherConnection() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    try (Claimant first = new Claimant(id);
+        Claimant second = new Claimant(id)) {
+      byte[] claim = first.claim();
+      second.claim();
+      second.send(claim);
+      assertTrue(second.awaitEnd(20_000));
+      first.send(claim);
+      assertFalse(first.awaitEnd(300));
+    }
+  }
+
+  @Test
+  void sealedMessageThatIsRepeatedIsRefused() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    try (Claimant claimant = new Claimant(id)) {
+      claimant.send(claimant.claim());
+      byte[] sealed = claimant.sealed(giveUp());
+      claimant.send(sealed);
+      assertFalse(claimant.awaitEnd(300), "it is taken once");
+      claimant.send(sealed);
+      assertTrue(claimant.awaitEnd(20_000));
+    }
+  }
+
+  @Test
+  void sealedMessageThatIsChangedIsRefused() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    int length = Message.HEADER_BYTES + giveUp().length + AeadCipher.TAG_BYTES;
+    for (int position = 0; position < length; position++) {
+      if (position >= 8 && position < 11) {
+        // The upper bytes of the size: too large, or waited for.
+        continue;
+      }
+      try (Claimant claimant = new Claimant(id)) {
+        claimant.send(claimant.claim());
+        byte[] sealed = claimant.sealed(giveUp());
+        sealed[position] ^= (byte) (position == 11 ? 1 : 1 << (position % 8));
+        claimant.send(sealed);
+        // One byte more, where the size has grown.
+        claimant.send(new byte[1]);
+        assertTrue(claimant.awaitEnd(20_000), "changed byte " + position);
+      }
+    }
+  }
+
+  @Test
+  void unsealedMessageIsRefused() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    try (Claimant claimant = new Claimant(id)) {
+      claimant.send(claimant.claim());
+      claimant.send(Message.of(Message.Kind.GIVE_UP, out -> out.write(giveUp())).array());
+      assertTrue(claimant.awaitEnd(20_000));
+    }
+  }
+
+  private static byte[] giveUp() {
+    return Arrays.copyOfRange(
+        Message.of(
+                Message.Kind.GIVE_UP,
+                out -> {
+                  out.writeUTF("a test");
+                  Message.writeBits(out, null);
+                })
+            .array(),
+        Message.HEADER_BYTES,
+        Message.HEADER_BYTES + 9);
+  }
+
+  /** A process that joins by an id, byte by byte. */
+  private static final class Claimant implements AutoCloseable {
+    private final UniqueId id;
+    private final Socket socket;
+    private Handshake.Answer answer;
+
+    Claimant(UniqueId id) throws IOException {
+      this.id = id;
+      this.socket = new Socket();
+      socket.connect(ReferenceId.of(id).maker().address(), 10_000);
+    }
+
+    /** Returns the claim that answers the greeting. */
+    byte[] claim() throws IOException {
+      socket.setSoTimeout(20_000);
+      answer = answer(id, socket.getInputStream().readNBytes(Handshake.GREETING_BYTES));
+      return answer.message().array();
+    }
+
+    private static Handshake.Answer answer(UniqueId id, byte[] greeting) throws IOException {
+      ReferenceId meaning = ReferenceId.of(id);
+      return new Handshake.Opening(
+              Message.Kind.JOIN, meaning.secret(), meaning.maker().process(), 0, out -> {})
+          .answer(greeting);
+    }
+
+    /** Returns a GIVE_UP message, sealed as the first one of the connection. */
+    byte[] sealed(byte[] body) {
+      byte[] plain = Message.of(Message.Kind.GIVE_UP, out -> out.write(body)).array();
+      byte[] header = Message.headerOf(plain, body.length + AeadCipher.TAG_BYTES);
+      ByteArrayOutputStream sealed = new ByteArrayOutputStream();
+      sealed.writeBytes(header);
+      sealed.writeBytes(answer.keys().toAcceptor().seal(body, header));
+      return sealed.toByteArray();
+    }
+
+    void send(byte[] bytes) throws IOException {
+      try {
+        socket.getOutputStream().write(bytes);
+      } catch (SocketException e) {
+        // The other side has ended the connection; reading shows it.
+      }
+    }
+
+    /** Returns whether the other side ends the connection in time, without an answer. */
+    boolean awaitEnd(int millis) throws IOException {
+      socket.setSoTimeout(millis);
+      try {
+        assertEquals(-1, socket.getInputStream().read());
+        return true;
+      } catch (SocketTimeoutException e) {
+        return false;
+      } catch (SocketException e) {
+        // Reset, since what was sent has not been read.
+        return true;
+      }
+    }
+
+    @Override
+    public void close() throws IOException {
+      socket.close();
+    }
+  }
+
+  private FutureTask<Integer> connect(UniqueId id, int rank, CommunicatorConfig config) {
+    FutureTask<Integer> task =
+        new FutureTask<>(
+            () -> {
+              try (Communicator comm = backend.communicator(id, 2, rank, config)) {
+                return comm.size();
+              }
+            });
+    Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
+    return task;
+  }
+
+  private static <E extends Throwable> E failure(Class<E> type, FutureTask<?> task)
+      throws Exception {
+    try {
+      throw new AssertionError("expected a failure, but got " + task.get(30, TimeUnit.SECONDS));
+    } catch (ExecutionException e) {
+      return type.cast(e.getCause());
+    }
+  }
+}

@@ -1,0 +1,38 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.UniqueId;
+import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.Secret;
+import io.nccl4j.rendezvous.TcpRendezvous;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+
+/** A process of its own for {@link FileDescriptorsTest}: listens until its input ends. */
+public final class ListeningProcess {
+  private ListeningProcess() {}
+
+  /** Listens for ranks, or for a rendezvous; prints the address. */
+  public static void main(String[] arguments) throws IOException {
+    switch (arguments[0]) {
+      case "ranks" -> {
+        InetSocketAddress address =
+            ReferenceId.of(ReferenceBackend.open(1).newUniqueId()).maker().address();
+        System.out.println(address.getAddress().getHostAddress() + " " + address.getPort());
+      }
+      case "rendezvous" -> {
+        TcpRendezvous place =
+            TcpRendezvous.at(
+                "127.0.0.1", 0, Secret.of("a secret of a test that is long"), Member.of(0, 2));
+        System.out.println("127.0.0.1 " + place.port());
+        Thread.ofPlatform()
+            .daemon()
+            .start(() -> place.exchange(() -> UniqueId.fromHex("01".repeat(UniqueId.BYTES))));
+      }
+      default -> throw new IllegalArgumentException(arguments[0]);
+    }
+    while (System.in.read() >= 0) {
+      // Until the end.
+    }
+    System.exit(0);
+  }
+}

@@ -1,0 +1,105 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.Secret;
+import io.nccl4j.rendezvous.TcpRendezvous;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** When a process stops listening for the ranks of an id that no communicator came of. */
+class UnusedIdTest {
+  private static final CommunicatorConfig PATIENT =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
+
+  private final Site site = new Site();
+  private final ReferenceBackend backend =
+      SeparateSites.open(1, ReferenceOptions.defaults(), List.of(site));
+
+  @Test
+  void failedRendezvousClosesItsId() throws Exception {
+    Secret secret = Secret.of("a secret of a test that is long");
+    Member member = Member.of(0, 2).withTimeout(Duration.ofMillis(300));
+    try (TcpRendezvous place = TcpRendezvous.at("127.0.0.1", 0, secret, member)) {
+      assertThrows(NcclTimeoutException.class, () -> place.exchange(backend));
+      awaitDeaf(Duration.ofSeconds(3));
+    }
+  }
+
+  @Test
+  void failedCommunicatorClosesItsId() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    assertNotNull(site.location().address());
+    CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
+    assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, soon));
+    // Ranks that were under way still hear why they came in vain.
+    awaitDeaf(Duration.ofSeconds(10));
+  }
+
+  @Test
+  void closedIdIsListenedForNoLonger() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    UniqueId other = backend.newUniqueId();
+    assertNotNull(site.location().address());
+    backend.closeUniqueId(id);
+    backend.closeUniqueId(id);
+    Thread.sleep(700);
+    assertNotNull(site.location().address(), "another id needs it");
+    backend.closeUniqueId(other);
+    awaitDeaf(Duration.ofSeconds(3));
+    String text =
+        assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
+            .getMessage();
+    assertTrue(text.contains("is good no more"), text);
+  }
+
+  @Test
+  void closingAnIdFailsTheRanksThatWait() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Communicator> waiting =
+        new FutureTask<>(() -> backend.communicator(id, 2, 0, PATIENT));
+    Thread.ofPlatform().daemon().start(waiting);
+    Deadline deadline = Deadline.after(Duration.ofSeconds(20));
+    while (site.doorway(id) == null) {
+      assertTrue(!deadline.passed(), "the rank does not come");
+      Thread.sleep(5);
+    }
+    backend.closeUniqueId(id);
+    ExecutionException failed =
+        assertThrows(ExecutionException.class, () -> waiting.get(20, TimeUnit.SECONDS));
+    assertInstanceOf(NcclRemoteException.class, failed.getCause());
+    assertTrue(failed.getCause().getMessage().contains("closed " + id), failed::toString);
+  }
+
+  @Test
+  void onlyTheMakerOfAnIdMayCloseIt() {
+    UniqueId id = Backend.reference(1).newUniqueId();
+    String text =
+        assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(id)).getMessage();
+    assertTrue(text.contains("only that process can close it"), text);
+    Backend.reference(1).closeUniqueId(id);
+  }
+
+  private void awaitDeaf(Duration longest) throws InterruptedException {
+    Deadline deadline = Deadline.after(longest);
+    while (site.location().address() != null) {
+      assertTrue(!deadline.passed(), () -> "it listens at " + site.location().address());
+      Thread.sleep(10);
+    }
+  }
+}
