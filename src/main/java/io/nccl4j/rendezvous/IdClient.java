@@ -105,7 +105,8 @@ final class IdClient implements Closeable {
     }
   }
 
-  private UniqueId converse(Frames frames, Handshake.Claim claim) throws IOException {
+  /** Asks once over a connection; for tests too. */
+  UniqueId converse(Frames frames, Handshake.Claim claim) throws IOException {
     Handshake handshake = greet(frames, claim);
     frames.write(handshake.claimMessage());
     byte[] answer = frames.read(ANSWER_LIMIT);
