@@ -105,14 +105,7 @@ final class ControlFuzz implements FuzzTarget {
     samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
     for (Occasion occasion : List.of(split, shrink, grow)) {
       int expected = occasion.equals(grow) ? 3 : 2;
-      samples.add(
-          message(
-              Message.Kind.MEET,
-              out -> {
-                occasion.write(out);
-                out.writeInt(expected);
-                new Meeting.Wish(1, 0, 1, here).write(out);
-              }));
+      samples.add(meet(occasion, expected, new Meeting.Wish(1, 0, 1, here)));
       samples.add(
           message(
               Message.Kind.MEETING,
@@ -148,7 +141,47 @@ final class ControlFuzz implements FuzzTarget {
                 Message.writeBits(out, one);
               }));
     }
+    samples.addAll(violations(here, grow));
     return samples;
+  }
+
+  /** What once ended as an error of this process rather than of the one that sent it. */
+  private static List<Sample> violations(Location here, Occasion grow) throws IOException {
+    return List.of(
+        meet(grow, 2, new Meeting.Wish(1, 0, 1, here)),
+        meet(grow, Integer.MAX_VALUE, new Meeting.Wish(1, 0, 1, here)),
+        meet(new Occasion(Occasion.SPLIT, new BitSet(), 0), 2, new Meeting.Wish(-1, 0, 1, here)),
+        message(
+            Message.Kind.REFUSED,
+            out -> {
+              grow.write(out);
+              out.writeInt(2);
+              out.writeInt(1);
+              out.writeUTF("refused");
+            }),
+        message(
+            Message.Kind.MEMORY,
+            out -> {
+              World.writeKey(out, new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+              out.writeUTF("\0");
+            }),
+        message(
+            Message.Kind.MEMORY,
+            out -> {
+              World.writeKey(out, new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+              out.writeUTF("/");
+            }));
+  }
+
+  private static Sample meet(Occasion occasion, int expected, Meeting.Wish wish)
+      throws IOException {
+    return message(
+        Message.Kind.MEET,
+        out -> {
+          occasion.write(out);
+          out.writeInt(expected);
+          wish.write(out);
+        });
   }
 
   private static Sample message(Message.Kind kind, Message.Body body) throws IOException {

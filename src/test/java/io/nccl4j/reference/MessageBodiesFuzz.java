@@ -81,6 +81,14 @@ final class MessageBodiesFuzz implements FuzzTarget {
     return samples;
   }
 
+  /** A plan that says it has 14 million ranks. */
+  @Override
+  public List<String> regressions() {
+    return List.of(
+        "0115f4cdb30b7a0d6c073dcad07b1ecb4c168b19724e364d720000000195a0fd9a70a34794b10e805a01af7140b8"
+            + "39448d39c44f5086c897d0a553ae09047f000001000100000000000000010004686f737400d8633e");
+  }
+
   @Override
   public void read(byte[] input) throws IOException {
     DataInputStream in = new DataInputStream(new ByteArrayInputStream(input));
@@ -95,6 +103,6 @@ final class MessageBodiesFuzz implements FuzzTarget {
 
   @Override
   public long mostAllocated(int inputBytes) {
-    return (1 << 18) + 64L * inputBytes;
+    return (1 << 20) + 64L * inputBytes;
   }
 }

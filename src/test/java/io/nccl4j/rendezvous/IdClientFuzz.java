@@ -56,6 +56,16 @@ final class IdClientFuzz implements FuzzTarget {
         greeting);
   }
 
+  /** Sealed answers: an empty one, and an id of 54 bytes. */
+  @Override
+  public List<String> regressions() {
+    return List.of(
+        "4e43434c344a5256000000023ced9b376cf64ac1e6cf4d9e7dd9c9d3eaf2600f4123747a88fd84250d4a5dc1",
+        "4e43434c344a5256000000029c9deb73601904918d3cf771c2a01aae2c4de6bb1e59555aff9b6628edd438a9"
+            + "00025043434c344a5256000000029c9deb73601904918d3cf771c2a01aae2ccde6bb1e59155aff9b6628"
+            + "edd438a90f6120726561736f6e");
+  }
+
   @Override
   public void read(byte[] input) throws Exception {
     Future<?> answered = impostor.submit(() -> answer(input));

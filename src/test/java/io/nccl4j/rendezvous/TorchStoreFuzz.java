@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
 import io.nccl4j.examples.fuzzing.Sample;
@@ -17,6 +18,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
 import java.util.OptionalInt;
+import java.util.concurrent.locks.LockSupport;
 import java.util.random.RandomGenerator;
 
 /**
@@ -62,7 +64,7 @@ final class TorchStoreFuzz implements FuzzTarget {
 
   /** What another rank is answered: an id, or one that no backend can have made. */
   private static Sample answered(boolean valid) throws IOException {
-    byte[] id = new byte[io.nccl4j.UniqueId.BYTES];
+    byte[] id = new byte[UniqueId.BYTES];
     id[0] = (byte) (valid ? 1 : 0);
     ByteBuffer mismatch = ByteBuffer.allocate(RankBackend.Mismatch.BYTES);
     RankBackend.Mismatch.write(Optional.empty(), mismatch);
@@ -81,7 +83,7 @@ final class TorchStoreFuzz implements FuzzTarget {
         });
   }
 
-  /** The longest value that a rank takes, which some inputs send byte by byte. */
+  /** The longest value that a rank takes, which is sent byte by byte. */
   private static Sample endless() throws IOException {
     return Sample.of(
         out -> {
@@ -185,11 +187,11 @@ final class TorchStoreFuzz implements FuzzTarget {
     long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
     int count = Math.clamp(length, 0, left.remaining());
     byte[] value = take(left, count);
-    if (length == MOST_VALUE_BYTES && random.nextBoolean()) {
+    if (length == MOST_VALUE_BYTES) {
       // So slowly that it takes far longer than the deadline, never so that a read times out.
       for (byte each : value) {
         client.getOutputStream().write(each);
-        java.util.concurrent.locks.LockSupport.parkNanos(50_000);
+        LockSupport.parkNanos(50_000);
       }
       return true;
     }

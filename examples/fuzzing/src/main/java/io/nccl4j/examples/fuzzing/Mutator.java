@@ -81,7 +81,9 @@ final class Mutator {
     ByteBuffer buffer = ByteBuffer.wrap(wide).order(order);
     long value = random.nextInt(3) == 0 ? buffer.getLong(0) : EDGES[random.nextInt(EDGES.length)];
     buffer.putLong(0, value + random.nextInt(-2, 3));
-    return big ? Arrays.copyOfRange(wide, Long.BYTES - width, Long.BYTES) : Arrays.copyOf(wide, width);
+    return big
+        ? Arrays.copyOfRange(wide, Long.BYTES - width, Long.BYTES)
+        : Arrays.copyOf(wide, width);
   }
 
   private static byte[] flipped(byte[] field, RandomGenerator random) {
