@@ -17,6 +17,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
 import java.util.List;
 import jdk.jfr.AnnotationElement;
 import jdk.jfr.Event;
@@ -109,7 +110,7 @@ class RecordingFuzzTest {
     EventFactory factory =
         EventFactory.create(
             List.of(new AnnotationElement(Name.class, "io.nccl4j." + name)),
-            java.util.Arrays.stream(texts)
+            Arrays.stream(texts)
                 .map(text -> new ValueDescriptor(String.class, text))
                 .toList());
     Event event = factory.newEvent();
