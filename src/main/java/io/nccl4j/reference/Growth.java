@@ -39,6 +39,13 @@ final class Growth implements Doorway {
       if (newSize <= parent.size()) {
         throw refused("a rank wants " + newSize + " ranks; there are " + parent.size() + " before");
       }
+      if (newSize > ReferenceBackend.MOST_RANKS) {
+        throw refused(
+            "a rank wants "
+                + newSize
+                + " ranks; the reference backend takes at most "
+                + ReferenceBackend.MOST_RANKS);
+      }
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);

@@ -51,7 +51,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
     int size = in.readInt();
     String options = in.readUTF();
     Meeting.Wish wish = Meeting.Wish.read(in);
-    if (wish.rank() < 0 || wish.rank() >= size) {
+    if (size > ReferenceBackend.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
       throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
     }
     ranks.set(wish.rank());

@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.NcclSystemException;
 import java.lang.foreign.Arena;
 import java.net.ProtocolException;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -108,11 +109,16 @@ final class HostMemory {
 
   /** Returns a file that is one of ours by its name, since it is going to be deleted. */
   private static Path file(String path) throws ProtocolException {
-    Path file = Path.of(path);
-    if (!file.isAbsolute() || !NAME.matcher(file.getFileName().toString()).matches()) {
-      throw new ProtocolException("it says that it shares " + path);
+    try {
+      Path file = Path.of(path);
+      Path name = file.getFileName();
+      if (file.isAbsolute() && name != null && NAME.matcher(name.toString()).matches()) {
+        return file;
+      }
+    } catch (InvalidPathException e) {
+      throw new ProtocolException("it says that it shares " + e.getMessage());
     }
-    return file;
+    throw new ProtocolException("it says that it shares " + path);
   }
 
   /** Returns the board of all ranks; null while the process of rank 0 has not made it. */

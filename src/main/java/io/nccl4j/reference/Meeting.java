@@ -342,6 +342,14 @@ final class Meeting {
     String toldFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
     Map<Integer, Seat> toldSeats = in.readBoolean() ? readSeats(in) : null;
+    if (toldSeats != null && !function.equals(Occasion.SPLIT)) {
+      // Only a split may leave out ranks, those without a color.
+      BitSet without = (BitSet) expected.clone();
+      toldSeats.keySet().stream().filter(rank -> rank >= 0).forEach(without::clear);
+      if (!without.isEmpty()) {
+        throw new ProtocolException("it has no seat for " + Member.ranks(without));
+      }
+    }
     synchronized (this) {
       answered = true;
       if (over()) {

@@ -81,6 +81,9 @@ final class Message {
   /** More than the plan of 32768 ranks in as many processes needs. */
   static final int MOST_BYTES = 16 << 20;
 
+  /** More than a communicator has ranks, or a rank links to one process. */
+  private static final int MOST_COUNT = 1 << 17;
+
   private final Kind kind;
   private final byte[] content;
   private final ByteBuffer body;
@@ -180,8 +183,9 @@ final class Message {
   /** Reads how many of something follow. */
   static int count(DataInput in) throws IOException {
     int count = in.readInt();
-    if (count < 0 || count > MOST_BYTES) {
-      throw new ProtocolException("a message says that " + count + " things follow");
+    if (count < 0 || count > MOST_COUNT) {
+      throw new ProtocolException(
+          "a message has a count of " + count + "; it must be from 0 to " + MOST_COUNT);
     }
     return count;
   }

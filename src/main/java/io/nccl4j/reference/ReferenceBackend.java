@@ -55,7 +55,7 @@ public final class ReferenceBackend extends Backend {
       ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
 
   // Each is driven by a thread of this process.
-  private static final int MOST_RANKS = 1 << 15;
+  static final int MOST_RANKS = 1 << 15;
 
   private final ReferenceOptions options;
   private final List<Device> devices;
@@ -187,6 +187,7 @@ public final class ReferenceBackend extends Backend {
   @Override
   protected Communicator newJoining(
       UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
+    checkMost(newSize, "newSize");
     return ReferenceCommunicator.joining(
         this, sites.apply(rank), growId, newSize, rank, device, config);
   }

@@ -240,29 +240,21 @@ final class Remote implements Connection.Receiver {
       case MEMORY -> hearMemory(in);
       case BOARD -> hearBoard(in);
       case MEET -> meet(in);
-      case MEETING -> {
-        Occasion occasion = Occasion.read(in);
-        world.meetingFor(occasion, in.readInt()).hear(in);
-      }
-      case REFUSED -> {
-        Occasion occasion = Occasion.read(in);
-        world.meetingFor(occasion, in.readInt()).hearRefusal(in.readInt(), in.readUTF());
-      }
-      case GIVE_UP -> {
-        Occasion occasion = Occasion.read(in);
-        Meeting meeting = world.meetingFor(occasion, in.readInt());
-        meeting.fail(in.readUTF(), Message.readBits(in));
-      }
+      case MEETING, REFUSED, GIVE_UP -> hearOfMeeting(message.kind(), in);
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
   }
 
   private Peer readPeer(DataInput in) throws IOException {
     int rank = in.readInt();
+    checkOwn(rank);
+    return world.peer(rank);
+  }
+
+  private void checkOwn(int rank) throws ProtocolException {
     if (rank < 0 || !ranks.get(rank)) {
       throw new ProtocolException("it speaks of rank " + rank + ", which is not its own");
     }
-    return world.peer(rank);
   }
 
   private void hearPresence(DataInput in) throws IOException {
@@ -321,10 +313,29 @@ final class Remote implements Connection.Receiver {
     unansweredSince = 0;
   }
 
+  private void hearOfMeeting(Message.Kind kind, DataInput in) throws IOException {
+    Occasion occasion = Occasion.read(in);
+    int newSize = in.readInt();
+    Meeting meeting;
+    try {
+      meeting = world.meetingFor(occasion, newSize);
+    } catch (NcclException e) {
+      // A grow to a size that the ranks here do not want; the answer to their MEET says so.
+      Site.log().debug("{} was not read: {}", kind, e.text());
+      return;
+    }
+    switch (kind) {
+      case MEETING -> meeting.hear(in);
+      case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+      default -> meeting.fail(in.readUTF(), Message.readBits(in));
+    }
+  }
+
   private void meet(DataInput in) throws IOException {
     Occasion occasion = Occasion.read(in);
     int newSize = in.readInt();
     Meeting.Wish wish = Meeting.Wish.read(in);
+    checkOwn(wish.rank());
     try {
       Meeting meeting = world.meetingFor(occasion, newSize);
       meeting.arrive(wish);

@@ -384,7 +384,11 @@ final class World {
     return growths.computeIfAbsent(occasion, o -> new Growth(this, o));
   }
 
-  /** Returns the meeting of an occasion that ranks of another process speak of. */
+  /**
+   * Returns the meeting of an occasion that ranks of another process speak of.
+   *
+   * @throws NcclException if a grow cannot have this size, or the ranks here want another one
+   */
   Meeting meetingFor(Occasion occasion, int newSize) throws ProtocolException {
     if (occasion.function().equals(Occasion.GROW)) {
       return growth(occasion).meeting(newSize);

@@ -105,7 +105,8 @@ final class IdClient implements Closeable {
     }
   }
 
-  private UniqueId converse(Frames frames, Handshake.Claim claim) throws IOException {
+  /** Asks once over a connection; for tests too. */
+  UniqueId converse(Frames frames, Handshake.Claim claim) throws IOException {
     Handshake handshake = greet(frames, claim);
     frames.write(handshake.claimMessage());
     byte[] answer = frames.read(ANSWER_LIMIT);
@@ -117,13 +118,24 @@ final class IdClient implements Closeable {
     }
     byte[] sealed = Arrays.copyOfRange(answer, 1, answer.length);
     byte[] opened = open(handshake, sealed);
+    if (opened.length == 0) {
+      throw new RendezvousException("rank 0 at " + place() + " sent an empty answer");
+    }
     if (opened[0] != IdServer.GRANTED) {
       String detail = new String(opened, 1, opened.length - 1, StandardCharsets.UTF_8);
       throw refused(opened[0], detail);
     }
-    UniqueId id = UniqueId.of(Arrays.copyOfRange(opened, 1, opened.length));
+    UniqueId id = id(Arrays.copyOfRange(opened, 1, opened.length));
     frames.write(handshake.receipt(sealed));
     return id;
+  }
+
+  private UniqueId id(byte[] bytes) {
+    try {
+      return UniqueId.of(bytes);
+    } catch (IllegalArgumentException e) {
+      throw new RendezvousException("rank 0 at " + place() + " sent no unique id", e);
+    }
   }
 
   /** Another service on the port may soon make room for rank 0, so what it says is no refusal. */

@@ -125,9 +125,17 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
           if (mismatch.isPresent()) {
             throw mismatch.get().failure();
           }
-          return UniqueId.of(id);
+          return parsed(id);
         },
         () -> "rank 0 has not published round " + round + " in " + place());
+  }
+
+  private UniqueId parsed(byte[] id) {
+    try {
+      return UniqueId.of(id);
+    } catch (IllegalArgumentException e) {
+      throw new RendezvousException("rank 0 has put no unique id into " + place(), e);
+    }
   }
 
   private String place() {

@@ -31,6 +31,7 @@ class ScriptsTest {
           "scripts/bundle",
           "scripts/fetch-native",
           "scripts/fetch-torchrun",
+          "scripts/fuzz",
           "scripts/generate-bindings",
           "scripts/hello",
           "scripts/test-summary",

@@ -57,14 +57,25 @@ record Report(
     Files.move(aside, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
+  /**
+   * Reads what {@link #write} has written.
+   *
+   * @throws IOException if it cannot be read, or is something else
+   */
   @SuppressWarnings("unchecked") // The other side of write().
   static Report read(Path file) throws IOException {
-    Map<String, Object> tree = (Map<String, Object>) Json.parse(Files.readString(file));
-    return new Report(
-        Verdict.valueOf((String) tree.get("verdict")),
-        (String) tree.get("summary"),
-        (Map<String, String>) tree.get("facts"),
-        ((List<Map<String, Object>>) tree.get("tables")).stream().map(Table::of).toList(),
-        (List<String>) tree.get("notes"));
+    Object tree = Json.parse(Files.readString(file));
+    try {
+      Map<String, Object> fields = (Map<String, Object>) tree;
+      return new Report(
+          Verdict.valueOf((String) fields.get("verdict")),
+          (String) fields.get("summary"),
+          (Map<String, String>) fields.get("facts"),
+          ((List<Map<String, Object>>) fields.get("tables")).stream().map(Table::of).toList(),
+          (List<String>) fields.get("notes"));
+    } catch (RuntimeException e) {
+      // A field that is missing or of another kind comes out as one of several.
+      throw new IOException(file + " is no report of a step: " + e.getMessage(), e);
+    }
   }
 }

@@ -141,8 +141,13 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
         common.put(name, tree.get(name));
       }
       List<Recorded> steps = new ArrayList<>();
-      for (Object step : (List<?>) tree.get("steps")) {
-        steps.add(Recorded.of(step));
+      try {
+        for (Object step : (List<?>) tree.get("steps")) {
+          steps.add(Recorded.of(step));
+        }
+      } catch (RuntimeException e) {
+        // A field that is missing or of another kind comes out as one of several.
+        throw new IOException(json + " has a step that cannot be read: " + e.getMessage(), e);
       }
       steps.removeIf(step -> !Plan.NAMES.contains(step.name()));
       return new Earlier(common, steps);

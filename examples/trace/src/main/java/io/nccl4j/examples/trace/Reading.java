@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import jdk.jfr.EventType;
 import jdk.jfr.consumer.RecordedEvent;
@@ -42,8 +43,14 @@ final class Reading {
   static Reading of(Path path, Set<String> others) throws BadRecordingException {
     Reading reading = new Reading(path.toString(), others);
     reading.read(path);
-    reading.source = reading.findSource();
-    reading.events.forEach(reading::take);
+    try {
+      reading.source = reading.findSource();
+      reading.events.forEach(reading::take);
+    } catch (RuntimeException e) {
+      // Another release's fields, or damaged ones, come out as one of several.
+      throw new BadRecordingException(
+          path + " has an event of nccl4j that cannot be read: " + e.getMessage());
+    }
     return reading;
   }
 
@@ -99,7 +106,7 @@ final class Reading {
         .map(
             event ->
                 new Source(
-                    file, event.getLong("pid"), event.getString("host"), event.getString("clock")))
+                    file, event.getLong("pid"), text(event, "host"), text(event, "clock")))
         .orElseGet(() -> new Source(file, -1, "an unknown host", file));
   }
 
@@ -125,7 +132,7 @@ final class Reading {
     long called = nanos(event.getStartTime());
     Span.Moved moved =
         new Span.Moved(
-            event.getString("communicator"),
+            text(event, "communicator"),
             event.getLong("sequence"),
             event.getInt("rank"),
             event.getInt("ranks"),
@@ -141,7 +148,7 @@ final class Reading {
             source,
             event.getInt("firstRank"),
             stream(event),
-            event.getString("operation"),
+            text(event, "operation"),
             called,
             Math.min(called + event.getDuration("queued").toNanos(), ended),
             ended,
@@ -155,16 +162,16 @@ final class Reading {
   }
 
   private void takeCommunicator(RecordedEvent event) {
-    String name = event.getString("communicator");
+    String name = text(event, "communicator");
     String id = event.getString("uniqueId");
     if (id != null && !id.equals(name)) {
       namesById.put(id, name);
     }
-    String label = event.getString("name");
+    String label = text(event, "name");
     step(
         event,
         event.getInt("firstRank"),
-        event.getString("step"),
+        text(event, "step"),
         "%s%s, rank %d of %d"
             .formatted(
                 label.isEmpty() ? "" : label + ", ",
@@ -175,7 +182,7 @@ final class Reading {
 
   private void takeGraph(RecordedEvent event) {
     String what = "graph " + event.getLong("graph") + ", " + event.getInt("operations");
-    if (event.getString("step").equals("launch")) {
+    if (text(event, "step").equals("launch")) {
       spans.add(
           new Span(
               source,
@@ -234,6 +241,10 @@ final class Reading {
         .filter(text -> !text.isBlank())
         .map(text -> name + ": " + text)
         .orElse(name);
+  }
+
+  private static String text(RecordedEvent event, String field) {
+    return Objects.requireNonNull(event.getString(field), () -> "it has no " + field);
   }
 
   private static long nanos(Instant time) {

@@ -1,0 +1,272 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/**
+ * The control messages of a process that takes part in a communicator, and so knows its secret. Two
+ * ranks as if in two processes are connected, and one end's connection sends what it never would.
+ */
+final class ControlFuzz implements FuzzTarget {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final long ANSWER_NANOS = Duration.ofMillis(50).toNanos();
+  private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
+  // What is accepted changes the communicator; a fresh one now and then shows the other faults.
+  private static final int MOST_INPUTS = 100;
+
+  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final ExecutorService ranks = Executors.newFixedThreadPool(2);
+  private final LoggedErrors errors = new LoggedErrors();
+  private final List<ReferenceCommunicator> connected = new ArrayList<>();
+  private int inputs;
+
+  private void connect() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    List<Future<Communicator>> joining = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      int self = rank;
+      joining.add(ranks.submit(() -> backend.communicator(id, 2, self, CONFIG)));
+    }
+    for (Future<Communicator> each : joining) {
+      connected.add((ReferenceCommunicator) each.get());
+    }
+    inputs = 0;
+  }
+
+  private World world(int rank) {
+    return connected.get(rank).member().world();
+  }
+
+  private void disconnect() {
+    connected.forEach(Communicator::abort);
+    connected.forEach(Communicator::close);
+    connected.clear();
+  }
+
+  @Override
+  public List<Sample> samples() throws Exception {
+    if (connected.isEmpty()) {
+      connect();
+    }
+    Location here = world(0).plan().locationOf(0);
+    BitSet one = new BitSet();
+    one.set(1);
+    Fault fault = Fault.timeout(1, "rank 1 waited", one);
+    Occasion split = new Occasion(Occasion.SPLIT, new BitSet(), 0);
+    Occasion shrink = new Occasion(Occasion.SHRINK, one, 0);
+    Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
+    Plan plan = Plan.of(Secret.random(), List.of(here, here));
+    Path memory = Path.of(System.getProperty("java.io.tmpdir"), "nccl4j-" + "0".repeat(32));
+    World.LinkKey link = new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0);
+    List<Sample> samples = new ArrayList<>();
+    samples.add(
+        message(
+            Message.Kind.PRESENCE,
+            out -> {
+              out.writeInt(1);
+              new Peer(1).write(out);
+              out.writeInt(1);
+              World.writeKey(out, link);
+              out.writeLong(3);
+            }));
+    samples.add(message(Message.Kind.FAULT, fault::write));
+    samples.add(message(Message.Kind.ASK, out -> {}));
+    samples.add(
+        message(
+            Message.Kind.STATUS,
+            out -> {
+              out.writeInt(1);
+              out.writeInt(1);
+              new Peer(1).write(out);
+            }));
+    samples.add(
+        message(
+            Message.Kind.MEMORY,
+            out -> {
+              World.writeKey(out, link);
+              out.writeUTF(memory.toString());
+            }));
+    samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
+    for (Occasion occasion : List.of(split, shrink, grow)) {
+      int expected = occasion.equals(grow) ? 3 : 2;
+      samples.add(meet(occasion, expected, new Meeting.Wish(1, 0, 1, here)));
+      samples.add(
+          message(
+              Message.Kind.MEETING,
+              out -> {
+                occasion.write(out);
+                out.writeInt(expected);
+                Message.writeText(out, null);
+                Message.writeBits(out, one);
+                out.writeBoolean(true);
+                out.writeInt(1);
+                plan.write(out);
+                out.writeInt(1);
+                out.writeInt(0);
+                out.writeInt(0);
+                out.writeInt(1);
+              }));
+      samples.add(
+          message(
+              Message.Kind.REFUSED,
+              out -> {
+                occasion.write(out);
+                out.writeInt(expected);
+                out.writeInt(1);
+                out.writeUTF("refused");
+              }));
+      samples.add(
+          message(
+              Message.Kind.GIVE_UP,
+              out -> {
+                occasion.write(out);
+                out.writeInt(expected);
+                out.writeUTF("gave up");
+                Message.writeBits(out, one);
+              }));
+    }
+    samples.addAll(violations(here, grow));
+    return samples;
+  }
+
+  /** What once ended as an error of this process rather than of the one that sent it. */
+  private static List<Sample> violations(Location here, Occasion grow) throws IOException {
+    return List.of(
+        meet(grow, 2, new Meeting.Wish(1, 0, 1, here)),
+        meet(grow, Integer.MAX_VALUE, new Meeting.Wish(1, 0, 1, here)),
+        meet(new Occasion(Occasion.SPLIT, new BitSet(), 0), 2, new Meeting.Wish(-1, 0, 1, here)),
+        message(
+            Message.Kind.REFUSED,
+            out -> {
+              grow.write(out);
+              out.writeInt(2);
+              out.writeInt(1);
+              out.writeUTF("refused");
+            }),
+        message(
+            Message.Kind.MEMORY,
+            out -> {
+              World.writeKey(out, new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+              out.writeUTF("\0");
+            }),
+        message(
+            Message.Kind.MEMORY,
+            out -> {
+              World.writeKey(out, new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+              out.writeUTF("/");
+            }));
+  }
+
+  private static Sample meet(Occasion occasion, int expected, Meeting.Wish wish)
+      throws IOException {
+    return message(
+        Message.Kind.MEET,
+        out -> {
+          occasion.write(out);
+          out.writeInt(expected);
+          wish.write(out);
+        });
+  }
+
+  private static Sample message(Message.Kind kind, Message.Body body) throws IOException {
+    byte[] header = Arrays.copyOf(Message.of(kind, body).array(), Message.HEADER_BYTES);
+    return Sample.of(header, 4, 4, 4).followedBy(Sample.of(body::write));
+  }
+
+  @Override
+  public void read(byte[] input) throws Exception {
+    if (connected.isEmpty()) {
+      connect();
+    }
+    int sender = Fuzzer.random(input).nextInt(2);
+    World attacked = world(1 - sender);
+    Remote attacker = world(sender).remote(1 - sender);
+    attacker.send(ByteBuffer.wrap(input));
+    // Its answer says that all before has been read, unless the question is part of a message.
+    attacker.ask(System.nanoTime());
+    if (!awaitAnswer(attacker, ANSWER_NANOS)) {
+      attacker.end();
+      awaitLoss(attacked.peer(sender));
+    }
+    inputs++;
+    boolean spent = inputs >= MOST_INPUTS || attacked.alarm() || world(sender).alarm();
+    if (spent) {
+      disconnect();
+    }
+    errors.check();
+  }
+
+  private static boolean awaitAnswer(Remote attacker, long nanos) {
+    long end = System.nanoTime() + nanos;
+    while (attacker.silent(0)) {
+      if (System.nanoTime() > end) {
+        return false;
+      }
+      Thread.onSpinWait();
+    }
+    return true;
+  }
+
+  private static void awaitLoss(Peer peer) throws InterruptedException {
+    long end = System.nanoTime() + NOTICE_NANOS;
+    while (!peer.left()) {
+      if (System.nanoTime() > end) {
+        throw new AssertionError("the end of a connection in a message was not noticed");
+      }
+      Thread.sleep(1);
+    }
+  }
+
+  /** Checks that the processes can still communicate. */
+  @Override
+  public void check() throws Exception {
+    disconnect();
+    connect();
+    Remote remote = world(0).remote(1);
+    remote.ask(System.nanoTime());
+    if (!awaitAnswer(remote, NOTICE_NANOS)) {
+      throw new AssertionError("a process does not answer any more");
+    }
+    errors.check();
+  }
+
+  /** The connection is closed where a message violates the protocol; nothing is thrown here. */
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of();
+  }
+
+  /** A message may announce 16 MiB, which is more than any needs. */
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (20L << 20) + 64L * inputBytes;
+  }
+
+  @Override
+  public boolean usesOtherThreads() {
+    return true;
+  }
+
+  @Override
+  public void close() {
+    disconnect();
+    ranks.shutdownNow();
+    errors.close();
+  }
+}

@@ -1,0 +1,123 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.examples.fuzzing.Stranger;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.random.RandomGenerator;
+
+/**
+ * The listening socket of a process, attacked over connections that nothing is known of: with the
+ * recorded messages of an honest rank, changed or replayed, with another secret, and with noise.
+ * What comes back is not looked at but for its size, so that the protocol may change.
+ */
+final class EndpointFuzz implements FuzzTarget {
+  private static final Duration PATIENCE = Duration.ofMillis(20);
+  private static final int MOST_ANSWERED = 1 << 16;
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+
+  private final LoggedErrors errors = new LoggedErrors();
+  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final UniqueId id = backend.newUniqueId();
+  private final InetSocketAddress address = ReferenceId.of(id).maker().address();
+  private List<Sample> recorded;
+
+  @Override
+  public List<Sample> samples() throws Exception {
+    if (recorded == null) {
+      recorded = new ArrayList<>();
+      recorded.add(RecordedJoin.of(backend, id).sent());
+      // With the secret of another process.
+      ReferenceBackend other = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+      recorded.add(RecordedJoin.of(other, other.newUniqueId()).sent());
+      for (int kind = 1; kind <= Message.Kind.values().length; kind++) {
+        recorded.add(hello(kind));
+      }
+      recorded.add(Sample.text("GET / HTTP/1.1\r\nHost: rank0\r\n\r\n"));
+    }
+    return recorded;
+  }
+
+  private static Sample hello(int kind) throws IOException {
+    return Sample.of(
+        out -> {
+          out.writeInt(Message.MAGIC);
+          out.writeInt(kind);
+          out.writeInt(Integer.BYTES + 3 * Long.BYTES);
+          out.writeInt(Message.VERSION);
+          out.writeLong(1);
+          out.writeLong(2);
+          out.writeLong(3);
+        });
+  }
+
+  @Override
+  public void read(byte[] input) throws Exception {
+    RandomGenerator random = Fuzzer.random(input);
+    try (Stranger stranger = new Stranger(address)) {
+      stranger.send(input, random);
+      if (random.nextInt(16) != 0) {
+        stranger.end();
+      }
+      byte[] answer = stranger.answer(PATIENCE);
+      if (answer.length > MOST_ANSWERED) {
+        throw new AssertionError("it was answered " + answer.length + " bytes");
+      }
+    }
+    errors.check();
+  }
+
+  /** Checks that ranks still meet at this process, and reduce. */
+  @Override
+  public void check() throws Exception {
+    UniqueId honest = backend.newUniqueId();
+    List<FutureTask<Communicator>> ranks = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      int self = rank;
+      FutureTask<Communicator> task =
+          new FutureTask<>(() -> backend.communicator(honest, 2, self, CONFIG));
+      ranks.add(task);
+      Thread.ofPlatform().daemon().name("honest-rank-" + rank).start(task);
+    }
+    for (FutureTask<Communicator> rank : ranks) {
+      rank.get(30, TimeUnit.SECONDS);
+    }
+    for (FutureTask<Communicator> rank : ranks) {
+      rank.get().abort();
+    }
+    errors.check();
+  }
+
+  /** A connection is cut off, and nothing else happens. */
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of();
+  }
+
+  /** More than the 4 KiB that a connection may make the process allocate: all threads count. */
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 18) + 16L * inputBytes;
+  }
+
+  @Override
+  public boolean usesOtherThreads() {
+    return true;
+  }
+
+  @Override
+  public void close() {
+    errors.close();
+  }
+}

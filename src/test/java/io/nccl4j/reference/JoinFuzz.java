@@ -1,0 +1,141 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.examples.fuzzing.Stranger;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.random.RandomGenerator;
+
+/** What a rank that joins takes from the one who listens where the maker of the id should be. */
+final class JoinFuzz implements FuzzTarget {
+  private static final CommunicatorConfig SOON =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(200));
+
+  private final LoggedErrors errors = new LoggedErrors();
+  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final UniqueId id = backend.newUniqueId();
+  private final ExecutorService impostor = Executors.newSingleThreadExecutor();
+  private final ServerSocket listener;
+  private final UniqueId redirected;
+
+  JoinFuzz() throws IOException {
+    listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress());
+    redirected = RecordedJoin.redirected(id, (InetSocketAddress) listener.getLocalSocketAddress());
+  }
+
+  @Override
+  public List<Sample> samples() throws Exception {
+    return List.of(
+        RecordedJoin.of(backend, id).answered(),
+        meeting(null, false),
+        meeting("why", true),
+        nowhere());
+  }
+
+  private static Sample meeting(String failure, boolean missing) throws IOException {
+    return message(
+        Message.Kind.MEETING,
+        out -> {
+          out.writeInt(2);
+          Message.writeText(out, failure);
+          out.writeBoolean(missing);
+          if (missing) {
+            out.writeInt(1);
+            out.writeByte(1);
+          }
+          out.writeBoolean(false);
+        });
+  }
+
+  /** A meeting that is over, and has a place for nobody. */
+  private static Sample nowhere() throws IOException {
+    return message(
+        Message.Kind.MEETING,
+        out -> {
+          out.writeInt(2);
+          Message.writeText(out, null);
+          Message.writeBits(out, null);
+          out.writeBoolean(true);
+          out.writeInt(0);
+          out.writeInt(0);
+        });
+  }
+
+  private static Sample message(Message.Kind kind, Message.Body body) throws IOException {
+    byte[] header = Arrays.copyOf(Message.of(kind, body).array(), Message.HEADER_BYTES);
+    return Sample.of(header, 4, 4, 4).followedBy(Sample.of(body::write));
+  }
+
+  @Override
+  public void read(byte[] input) throws Exception {
+    Future<?> answered = impostor.submit(() -> answer(input));
+    try (Communicator unexpected = backend.communicator(redirected, 2, 1, SOON)) {
+      throw new AssertionError(unexpected + " came of an answer without the other rank");
+    } finally {
+      answered.get();
+    }
+  }
+
+  private Object answer(byte[] input) throws IOException {
+    RandomGenerator random = Fuzzer.random(input);
+    try (Socket joiner = listener.accept()) {
+      joiner.setSoTimeout(1000);
+      // First of all the rank says who it is.
+      int first = joiner.getInputStream().read(new byte[4096]);
+      boolean sent = first > 0 && Stranger.send(joiner, input, random);
+      if (sent && random.nextInt(32) == 0) {
+        return joiner.getInputStream().readAllBytes();
+      }
+    } catch (IOException e) {
+      // The rank has ended the connection, which is for the reader to judge.
+    }
+    return null;
+  }
+
+  @Override
+  public void check() {
+    errors.check();
+  }
+
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of(NcclException.class);
+  }
+
+  @Override
+  public Duration limit() {
+    return SOON.timeout().plusSeconds(3);
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (20L << 20) + 64L * inputBytes;
+  }
+
+  @Override
+  public boolean usesOtherThreads() {
+    return true;
+  }
+
+  @Override
+  public void close() throws IOException {
+    listener.close();
+    impostor.shutdownNow();
+    errors.close();
+  }
+}

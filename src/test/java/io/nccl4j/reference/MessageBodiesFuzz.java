@@ -1,0 +1,108 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.io.ByteArrayInputStream;
+import java.io.DataInput;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.UUID;
+
+/** What control messages hold. The first byte of an input says what the others are read as. */
+final class MessageBodiesFuzz implements FuzzTarget {
+  @FunctionalInterface
+  private interface Decoder {
+    void decode(DataInput in) throws IOException;
+  }
+
+  private record Body(Message.Body valid, Decoder decoder) {}
+
+  private final List<Body> bodies = new ArrayList<>();
+
+  MessageBodiesFuzz() {
+    Location here =
+        new Location(
+            UUID.randomUUID(),
+            UUID.randomUUID(),
+            new InetSocketAddress(InetAddress.getLoopbackAddress(), 1),
+            1,
+            "host");
+    BitSet ranks = new BitSet();
+    ranks.set(1, 3);
+    Fault fault = Fault.timeout(1, "rank 1 waited", ranks);
+    Plan plan = Plan.of(Secret.random(), List.of(here, here));
+    Occasion occasion = new Occasion(Occasion.SHRINK, ranks, 7);
+    bodies.add(new Body(fault::write, in -> Fault.read(in).seenBy(1, "allReduce")));
+    bodies.add(new Body(plan::write, in -> Plan.read(in).ranksOf(0)));
+    bodies.add(new Body(occasion::write, Occasion::read));
+    bodies.add(new Body(new Meeting.Wish(1, 0, 1, here)::write, Meeting.Wish::read));
+    bodies.add(new Body(new Peer(1)::write, MessageBodiesFuzz::readPeer));
+    bodies.add(new Body(out -> writeMeeting(out, plan, ranks), MessageBodiesFuzz::readMeeting));
+  }
+
+  private static void readPeer(DataInput in) throws IOException {
+    Peer peer = new Peer(1);
+    peer.read(in);
+    peer.describeCollective();
+    peer.otherThan(new Peer(2));
+  }
+
+  private static void writeMeeting(java.io.DataOutput out, Plan plan, BitSet absent)
+      throws IOException {
+    Message.writeText(out, null);
+    Message.writeBits(out, absent);
+    out.writeBoolean(true);
+    out.writeInt(1);
+    plan.write(out);
+    out.writeInt(1);
+    out.writeInt(0);
+    out.writeInt(0);
+    out.writeInt(1);
+  }
+
+  private static void readMeeting(DataInput in) throws IOException {
+    BitSet expected = new BitSet();
+    expected.set(0, 2);
+    new Meeting(Occasion.SPLIT, Secret.random(), expected, null, placed -> {}).hear(in);
+  }
+
+  @Override
+  public List<Sample> samples() throws IOException {
+    List<Sample> samples = new ArrayList<>();
+    for (int kind = 0; kind < bodies.size(); kind++) {
+      Sample body = Sample.of(bodies.get(kind).valid::write);
+      samples.add(Sample.of(new byte[] {(byte) kind}).followedBy(body));
+    }
+    return samples;
+  }
+
+  /** A plan that says it has 14 million ranks. */
+  @Override
+  public List<String> regressions() {
+    return List.of(
+        "0115f4cdb30b7a0d6c073dcad07b1ecb4c168b19724e364d720000000195a0fd9a70a34794b10e805a01af7140b8"
+            + "39448d39c44f5086c897d0a553ae09047f000001000100000000000000010004686f737400d8633e");
+  }
+
+  @Override
+  public void read(byte[] input) throws IOException {
+    DataInputStream in = new DataInputStream(new ByteArrayInputStream(input));
+    bodies.get(in.readUnsignedByte() % bodies.size()).decoder.decode(in);
+  }
+
+  /** The connection that it came by is closed then, and its ranks are lost. */
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of(IOException.class);
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 20) + 64L * inputBytes;
+  }
+}

@@ -1,0 +1,92 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.time.Duration;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Both directions of the connection over which a rank joins by an id, as a relay saw them. It knows
+ * nothing of the protocol, so it records whatever that has become.
+ *
+ * @param sent what the rank sent
+ * @param answered what the process that made the id answered
+ */
+record RecordedJoin(Sample sent, Sample answered) {
+  private static final CommunicatorConfig SOON =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
+
+  /** Returns an id that leads to another address than the process that made it. */
+  static UniqueId redirected(UniqueId id, InetSocketAddress to) {
+    ReferenceId meaning = ReferenceId.of(id);
+    Location maker = meaning.maker();
+    return new ReferenceId(
+            new Location(maker.process(), maker.host(), to, maker.pid(), maker.hostName()),
+            meaning.secret())
+        .toUniqueId();
+  }
+
+  /** Records rank 1 of 2, which joins, waits in vain for rank 0, and gives up. */
+  static RecordedJoin of(ReferenceBackend backend, UniqueId id) throws Exception {
+    ByteArrayOutputStream sent = new ByteArrayOutputStream();
+    ByteArrayOutputStream answered = new ByteArrayOutputStream();
+    try (ServerSocket relay = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+      UniqueId relayed = redirected(id, (InetSocketAddress) relay.getLocalSocketAddress());
+      FutureTask<Boolean> joining = new FutureTask<>(() -> join(backend, relayed));
+      Thread.ofPlatform().daemon().name("recorded-rank").start(joining);
+      try (Socket joiner = relay.accept();
+          Socket maker = new Socket()) {
+        maker.connect(ReferenceId.of(id).maker().address());
+        FutureTask<Boolean> forth = copy(joiner, maker, sent);
+        FutureTask<Boolean> back = copy(maker, joiner, answered);
+        joining.get(10, TimeUnit.SECONDS);
+        forth.get(10, TimeUnit.SECONDS);
+        back.get(10, TimeUnit.SECONDS);
+      }
+    }
+    return new RecordedJoin(
+        Sample.opaque(sent.toByteArray()), Sample.opaque(answered.toByteArray()));
+  }
+
+  private static boolean join(ReferenceBackend backend, UniqueId id) {
+    try (Communicator unexpected = backend.communicator(id, 2, 1, SOON)) {
+      throw new AssertionError(unexpected + " needs two ranks");
+    } catch (NcclException e) {
+      // It has given up, as it should.
+      return true;
+    }
+  }
+
+  private static FutureTask<Boolean> copy(Socket from, Socket to, ByteArrayOutputStream record) {
+    FutureTask<Boolean> copying =
+        new FutureTask<>(
+            () -> {
+              byte[] some = new byte[4096];
+              try {
+                for (int n = from.getInputStream().read(some);
+                    n >= 0;
+                    n = from.getInputStream().read(some)) {
+                  record.write(some, 0, n);
+                  to.getOutputStream().write(some, 0, n);
+                }
+                to.shutdownOutput();
+              } catch (IOException e) {
+                // The other side has closed first.
+                to.close();
+              }
+              return true;
+            });
+    Thread.ofPlatform().daemon().name("relay").start(copying);
+    return copying;
+  }
+}

@@ -1,0 +1,35 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.TestFactory;
+
+/**
+ * Mutated messages for what a process of the reference parses of what others send, or leave in
+ * shared memory; scripts/fuzz runs them for longer.
+ */
+class ReferenceFuzzTest {
+  @TestFactory
+  Stream<DynamicTest> parserEndsAsDocumented() {
+    Map<String, Callable<FuzzTarget>> targets = new LinkedHashMap<>();
+    targets.put("unique-id", UniqueIdFuzz::new);
+    targets.put("message-bodies", MessageBodiesFuzz::new);
+    targets.put("control", ControlFuzz::new);
+    targets.put("endpoint", EndpointFuzz::new);
+    targets.put("join", JoinFuzz::new);
+    targets.put("tcp-frames", TcpFramesFuzz::new);
+    targets.put("shared-memory-link", SharedMemoryLinkFuzz::new);
+    targets.put("shared-board", SharedBoardFuzz::new);
+    return targets.entrySet().stream()
+        .filter(target -> Fuzzer.selected(target.getKey()))
+        .map(
+            target ->
+                DynamicTest.dynamicTest(
+                    target.getKey(), () -> Fuzzer.run(target.getKey(), target.getValue())));
+  }
+}

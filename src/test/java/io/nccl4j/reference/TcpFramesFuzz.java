@@ -1,0 +1,91 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.util.List;
+
+/** The slices that a link over TCP receives, as the worker of a rank reads them. */
+final class TcpFramesFuzz implements FuzzTarget {
+  private static final int SLICE_BYTES = 512;
+  private static final ReferenceOptions OPTIONS =
+      ReferenceOptions.defaults().withLinks(Links.TCP).withSliceBytes(SLICE_BYTES);
+
+  private final ServerSocketChannel listener;
+
+  TcpFramesFuzz() throws IOException {
+    listener = ServerSocketChannel.open();
+    listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+  }
+
+  @Override
+  public List<Sample> samples() {
+    Sample three = frame(0, 100).followedBy(frame(1, 0)).followedBy(frame(2, SLICE_BYTES));
+    return List.of(three, frame(0, SLICE_BYTES));
+  }
+
+  private static Sample frame(long number, int bytes) {
+    ByteBuffer frame = ByteBuffer.allocate(TcpFrame.size(bytes)).order(ByteOrder.nativeOrder());
+    TcpFrame.write(frame, 0, bytes, number, 42);
+    return Sample.of(frame.array(), 4, 4, 8, 8, 8);
+  }
+
+  @Override
+  public void read(byte[] input) throws IOException {
+    Site here = new Site();
+    Plan plan = Plan.of(Secret.random(), List.of(here.location(), new Site().location()));
+    World world = new World(here, plan, OPTIONS);
+    TcpReceiveLink link = world.arriving(new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+    try (SocketChannel sender = SocketChannel.open(listener.getLocalAddress());
+        SocketChannel receiver = listener.accept()) {
+      receiver.configureBlocking(false);
+      link.offer();
+      link.connected(receiver);
+      ByteBuffer left = ByteBuffer.wrap(input);
+      sender.configureBlocking(false);
+      // As the receiver takes no more than it has room for, both go on in turn.
+      for (int idle = 0; idle < 3; ) {
+        int sent = left.hasRemaining() ? sender.write(left) : 0;
+        int received = receive(link);
+        idle = sent + received == 0 ? idle + 1 : 0;
+      }
+    } finally {
+      link.close();
+    }
+  }
+
+  /** Takes the slices that are there, and returns how many. */
+  private static int receive(TcpReceiveLink link) {
+    int slices = 0;
+    while (link.ready()) {
+      if (link.bytes() < 0 || link.bytes() > SLICE_BYTES) {
+        throw new AssertionError("a slice of " + link.bytes() + " bytes");
+      }
+      link.memory().asSlice(link.offset(), link.bytes()).fill((byte) link.signature());
+      link.release();
+      slices++;
+    }
+    return slices;
+  }
+
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of(TcpBreak.LinkException.class);
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 17) + 4L * inputBytes;
+  }
+
+  @Override
+  public void close() throws IOException {
+    listener.close();
+  }
+}

@@ -1,0 +1,39 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+
+/** A unique id that came from elsewhere: its bytes or their hexadecimal digits. */
+final class UniqueIdFuzz implements FuzzTarget {
+  private final ReferenceBackend backend = SeparateSites.open(1, ReferenceOptions.defaults(), 2);
+
+  @Override
+  public List<Sample> samples() {
+    UniqueId id = backend.newUniqueId();
+    return List.of(
+        Sample.of(id.toBytes(), 16, 1, 8, 8, 8, 8, 8, 8, 8, 1, 16, 2, 1, 30),
+        Sample.text(id.toHex()));
+  }
+
+  @Override
+  public void read(byte[] input) {
+    UniqueId id =
+        input.length == UniqueId.BYTES
+            ? UniqueId.of(input)
+            : UniqueId.fromHex(new String(input, StandardCharsets.UTF_8));
+    ReferenceBackend.makerOf(id);
+  }
+
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of(IllegalArgumentException.class);
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 16) + 16L * inputBytes;
+  }
+}

@@ -1,0 +1,46 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+
+/** What rank 1 of 2 takes from the texts of a framework's all-gather. */
+final class GatherFuzz implements FuzzTarget {
+  @Override
+  public List<Sample> samples() {
+    List<Sample> samples = new ArrayList<>();
+    Rendezvous zero =
+        GatherRendezvous.over(
+            Member.of(0, 2),
+            text -> {
+              samples.add(Sample.text(text + "\0nccl4j rank 1 of 2 round 1 waits 0"));
+              return List.of(text, "nccl4j rank 1 of 2 round 1 waits 0");
+            });
+    zero.exchange(RendezvousFuzzTest::id);
+    samples.add(
+        Sample.text(
+            "nccl4j rank 0 of 2 round 1 failed 0 for a reason\0nccl4j rank 1 of 2 round 1 waits 0"));
+    return samples;
+  }
+
+  @Override
+  public void read(byte[] input) {
+    String[] texts = new String(input, StandardCharsets.UTF_8).split("\0", -1);
+    List<String> gathered = new ArrayList<>(List.of(texts));
+    Collections.replaceAll(gathered, "", null);
+    GatherRendezvous.over(Member.of(1, 2), text -> gathered).exchange(RendezvousFuzzTest::id);
+  }
+
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of(RendezvousException.class);
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 16) + 64L * inputBytes;
+  }
+}

@@ -1,0 +1,161 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.examples.fuzzing.Stranger;
+import java.io.DataInputStream;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.random.RandomGenerator;
+
+/**
+ * Rank 0's port. Half of the clients know the secret, and claim what no honest client would; the
+ * others send changed, recorded or foreign messages.
+ */
+final class IdServerFuzz implements FuzzTarget {
+  private static final Duration HANDSHAKE = Duration.ofMillis(100);
+  private static final Duration SERVED = Duration.ofSeconds(2);
+  private static final Secret OTHER = Secret.of("the secret of another run");
+  // More than ever come, so that the round never ends.
+  private static final int SIZE = 1000;
+  private static final int MOST_ANSWERED = 2048;
+
+  private final TcpRendezvous server =
+      TcpRendezvous.at(
+          "127.0.0.1",
+          0,
+          RendezvousFuzzTest.SECRET,
+          Member.of(0, SIZE),
+          new IdServer.Limits(HANDSHAKE, 64));
+  private final InetSocketAddress address =
+      new InetSocketAddress(InetAddress.getLoopbackAddress(), server.port());
+  private final FutureTask<Object> round =
+      new FutureTask<>(() -> server.exchange(RendezvousFuzzTest::id));
+
+  IdServerFuzz() {
+    Thread.ofPlatform().daemon().name("fuzzed-rank-0").start(round);
+  }
+
+  @Override
+  public List<Sample> samples() throws Exception {
+    Handshake recorded =
+        Handshake.ofClient(RendezvousFuzzTest.SECRET, Handshake.greeting(), claim(new byte[0]));
+    byte[] message = recorded.claimMessage();
+    return List.of(
+        Sample.of(framed(message), 2, 8, 4, 4, 4, 4, 4, 8, 8, 8, 8, 32),
+        Sample.of(
+            out -> {
+              out.writeInt(SIZE - 1);
+              out.writeInt(SIZE);
+              out.writeInt(1);
+              out.writeInt(RankBackend.NCCL.code());
+              out.writeLong(Token.ofText("").high());
+              out.writeLong(Token.ofText("").low());
+              out.writeLong(1);
+              out.writeLong(2);
+            }),
+        Sample.text("GET / HTTP/1.1\r\nHost: rank0\r\n\r\n"));
+  }
+
+  /** Returns the claim that the first bytes of an input are; a short one is filled up with 0. */
+  private static Handshake.Claim claim(byte[] input) {
+    ByteBuffer bytes = ByteBuffer.wrap(Arrays.copyOf(input, 64));
+    return new Handshake.Claim(
+        bytes.getInt(),
+        bytes.getInt(),
+        bytes.getInt(),
+        RankBackend.ofCode(bytes.getInt()),
+        Token.read(bytes),
+        Token.read(bytes));
+  }
+
+  private static byte[] framed(byte[] message) {
+    short length = (short) message.length;
+    return ByteBuffer.allocate(2 + message.length).putShort(length).put(message).array();
+  }
+
+  @Override
+  public void read(byte[] input) throws Exception {
+    RandomGenerator random = Fuzzer.random(input);
+    try (Stranger client = new Stranger(address)) {
+      byte[] greeting = readFrame(client);
+      boolean authentic = random.nextBoolean();
+      if (authentic) {
+        Secret secret = random.nextInt(4) == 0 ? OTHER : RendezvousFuzzTest.SECRET;
+        Handshake handshake = Handshake.ofClient(secret, greeting, claim(input));
+        client.send(framed(handshake.claimMessage()), random);
+        // In place of the receipt.
+        client.send(framed(Arrays.copyOf(input, Math.min(input.length, 40))), random);
+      } else {
+        client.send(input, random);
+      }
+      if (random.nextInt(64) != 0) {
+        client.end();
+      }
+      byte[] answer = client.answer(HANDSHAKE.plus(SERVED));
+      if (!client.cutOff()) {
+        throw new AssertionError("rank 0 keeps the connection");
+      }
+      if (answer.length > MOST_ANSWERED) {
+        throw new AssertionError("rank 0 answered " + answer.length + " bytes");
+      }
+      if (!authentic && answer.length > 2 && answer[2] == IdServer.SEALED) {
+        throw new AssertionError("rank 0 answered a client without the secret as a rank");
+      }
+    }
+  }
+
+  private static byte[] readFrame(Stranger client) throws IOException {
+    DataInputStream in = new DataInputStream(client.input());
+    byte[] message = new byte[in.readUnsignedShort()];
+    in.readFully(message);
+    return message;
+  }
+
+  @Override
+  public void check() throws Exception {
+    try (Stranger client = new Stranger(address)) {
+      Handshake.Claim honest =
+          new Handshake.Claim(
+              SIZE - 2, SIZE, 1, RankBackend.UNKNOWN, Token.ofText(""), Token.random());
+      Handshake handshake =
+          Handshake.ofClient(RendezvousFuzzTest.SECRET, readFrame(client), honest);
+      client.send(framed(handshake.claimMessage()), Fuzzer.random(new byte[0]));
+      byte[] answer = readFrame(client);
+      handshake.open(Arrays.copyOfRange(answer, 1, answer.length));
+    }
+    if (round.isDone()) {
+      round.get(0, TimeUnit.SECONDS);
+      throw new AssertionError("rank 0 has handed out the id");
+    }
+  }
+
+  /** Whatever a client sends, it gets an answer or the end of the connection. */
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of();
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 20) + 8L * inputBytes;
+  }
+
+  @Override
+  public boolean usesOtherThreads() {
+    return true;
+  }
+
+  @Override
+  public void close() {
+    server.close();
+  }
+}

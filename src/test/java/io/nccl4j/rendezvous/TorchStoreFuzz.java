@@ -1,0 +1,224 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.examples.fuzzing.Stranger;
+import java.io.DataInputStream;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import java.util.concurrent.locks.LockSupport;
+import java.util.random.RandomGenerator;
+
+/**
+ * What a rank takes from what listens at the port of torchrun's store. An input is all the answers,
+ * one after the other; a request takes as many bytes of it as a true answer would have.
+ */
+final class TorchStoreFuzz implements FuzzTarget {
+  private static final Duration TIMEOUT = Duration.ofMillis(100);
+  private static final int VERSION = 2;
+  private static final int MOST_VALUE_BYTES = 1 << 16;
+
+  private final int rank;
+  private final ServerSocket listener;
+  private volatile byte[] answers = {};
+
+  TorchStoreFuzz(int rank) throws IOException {
+    this.rank = rank;
+    listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress());
+    Thread.ofPlatform().daemon().name("fuzzed-store").start(this::serveAll);
+  }
+
+  @Override
+  public List<Sample> samples() throws Exception {
+    return rank == 0 ? List.of(announced()) : List.of(answered(true), answered(false), endless());
+  }
+
+  /** What rank 0 is answered: an announcement, then its receipt, and twice that a name is gone. */
+  private static Sample announced() throws IOException {
+    return Sample.of(
+        out -> {
+          out.writeInt(0);
+          out.writeByte(0);
+          size(out, Integer.BYTES + Token.BYTES + Integer.BYTES);
+          out.writeInt(VERSION);
+          out.writeLong(1);
+          out.writeLong(2);
+          out.writeInt(RankBackend.NCCL.code());
+          out.writeByte(0);
+          size(out, 1);
+          size(out, 1);
+        });
+  }
+
+  /** What another rank is answered: an id, or one that no backend can have made. */
+  private static Sample answered(boolean valid) throws IOException {
+    byte[] id = new byte[UniqueId.BYTES];
+    id[0] = (byte) (valid ? 1 : 0);
+    ByteBuffer mismatch = ByteBuffer.allocate(RankBackend.Mismatch.BYTES);
+    RankBackend.Mismatch.write(Optional.empty(), mismatch);
+    return Sample.of(
+        out -> {
+          out.writeInt(0);
+          out.writeByte(0);
+          size(out, Token.BYTES + id.length + RankBackend.Mismatch.BYTES);
+          out.writeLong(1);
+          out.writeLong(2);
+          out.write(id);
+          for (int i = 0; i < RankBackend.Mismatch.BYTES; i += Integer.BYTES) {
+            out.writeInt(mismatch.getInt(i));
+          }
+          out.writeInt(0);
+        });
+  }
+
+  /** The longest value that a rank takes, which is sent byte by byte. */
+  private static Sample endless() throws IOException {
+    return Sample.of(
+        out -> {
+          out.writeInt(0);
+          out.writeByte(0);
+          size(out, MOST_VALUE_BYTES);
+          out.write(new byte[MOST_VALUE_BYTES]);
+        });
+  }
+
+  private static void size(DataOutput out, long size) throws IOException {
+    boolean big = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN;
+    out.writeLong(big ? size : Long.reverseBytes(size));
+  }
+
+  @Override
+  public void read(byte[] input) {
+    answers = input;
+    Member member = new Member(rank, 2, "", TIMEOUT, OptionalInt.empty());
+    try (Rendezvous rendezvous =
+        TorchStoreRendezvous.at(
+            listener.getInetAddress().getHostAddress(),
+            listener.getLocalPort(),
+            Optional.empty(),
+            member)) {
+      rendezvous.exchange(RendezvousFuzzTest::id);
+    }
+  }
+
+  private void serveAll() {
+    while (!listener.isClosed()) {
+      try (Socket client = listener.accept()) {
+        serve(client, answers);
+      } catch (IOException e) {
+        // The client has left, or the target was closed; the next one is another input's.
+      }
+    }
+  }
+
+  private static void serve(Socket client, byte[] input) throws IOException {
+    client.setSoTimeout(1000);
+    client.setTcpNoDelay(true);
+    RandomGenerator random = Fuzzer.random(input);
+    ByteBuffer left = ByteBuffer.wrap(input);
+    DataInputStream in = new DataInputStream(client.getInputStream());
+    boolean more = true;
+    while (more) {
+      more =
+          switch (in.readUnsignedByte()) {
+            case 0 -> in.skipBytes(Integer.BYTES) > 0;
+            case 1 -> text(in).length + text(in).length >= 0;
+            case 3 -> {
+              text(in);
+              yield value(client, left, random);
+            }
+            case StoreStandIn.CHECK, StoreStandIn.WAIT -> {
+              in.readLong();
+              text(in);
+              yield say(client, take(left, 1), 1, random);
+            }
+            case StoreStandIn.DELETE_KEY -> {
+              text(in);
+              yield say(client, take(left, Long.BYTES), Long.BYTES, random);
+            }
+            default -> say(client, echo(in, take(left, Integer.BYTES)), Integer.BYTES, random);
+          };
+    }
+    if (random.nextInt(32) == 0) {
+      // Silent rather than gone.
+      in.read();
+    }
+  }
+
+  private static byte[] take(ByteBuffer left, int count) {
+    byte[] bytes = new byte[Math.min(count, left.remaining())];
+    left.get(bytes);
+    return bytes;
+  }
+
+  /** Returns the number of a ping, changed where the answer has bits. */
+  private static byte[] echo(DataInputStream in, byte[] change) throws IOException {
+    byte[] number = in.readNBytes(Integer.BYTES);
+    for (int i = 0; i < change.length; i++) {
+      change[i] ^= number[i];
+    }
+    return change;
+  }
+
+  private static byte[] text(DataInputStream in) throws IOException {
+    long size = in.readLong();
+    boolean big = ByteOrder.nativeOrder() == ByteOrder.BIG_ENDIAN;
+    return in.readNBytes((int) (big ? size : Long.reverseBytes(size)));
+  }
+
+  private static boolean value(Socket client, ByteBuffer left, RandomGenerator random)
+      throws IOException {
+    byte[] size = take(left, Long.BYTES);
+    if (!say(client, size, Long.BYTES, random)) {
+      return false;
+    }
+    long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
+    int count = Math.clamp(length, 0, left.remaining());
+    byte[] value = take(left, count);
+    if (length == MOST_VALUE_BYTES) {
+      // So slowly that it takes far longer than the deadline, never so that a read times out.
+      for (byte each : value) {
+        client.getOutputStream().write(each);
+        LockSupport.parkNanos(50_000);
+      }
+      return true;
+    }
+    return say(client, value, count, random);
+  }
+
+  private static boolean say(Socket client, byte[] bytes, int wanted, RandomGenerator random) {
+    return Stranger.send(client, bytes, random) && bytes.length == wanted;
+  }
+
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of(RendezvousException.class, NcclTimeoutException.class);
+  }
+
+  @Override
+  public Duration limit() {
+    return TIMEOUT.plusSeconds(1);
+  }
+
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (1 << 20) + 8L * inputBytes;
+  }
+
+  @Override
+  public void close() throws IOException {
+    listener.close();
+  }
+}
