@@ -620,6 +620,9 @@ public abstract sealed class Communicator implements AutoCloseable
     Objects.requireNonNull(mode, "mode");
     checkChild(childConfig, "shrink");
     Objects.requireNonNull(excludedRanks, "excludedRanks");
+    if (excludedRanks.stream().anyMatch(Objects::isNull)) {
+      throw new NullPointerException("excludedRanks has a null element");
+    }
     SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
     if (excluded.isEmpty()) {
       throw new IllegalArgumentException(

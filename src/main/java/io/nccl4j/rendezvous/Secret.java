@@ -3,6 +3,7 @@ package io.nccl4j.rendezvous;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import javax.crypto.KDF;
 import javax.crypto.spec.HKDFParameterSpec;
@@ -35,7 +36,7 @@ public final class Secret {
    * @throws IllegalArgumentException if there are fewer than {@link #MIN_BYTES}
    */
   public static Secret of(byte[] bytes) {
-    return checked(bytes.clone(), "secret");
+    return checked(Objects.requireNonNull(bytes, "bytes").clone(), "secret");
   }
 
   /**
@@ -56,7 +57,7 @@ public final class Secret {
    * @throws IllegalArgumentException if it is set and too short, or empty
    */
   public static Optional<Secret> from(Map<String, String> environment) {
-    return Optional.ofNullable(environment.get(VARIABLE))
+    return Optional.ofNullable(Objects.requireNonNull(environment, "environment").get(VARIABLE))
         .map(text -> checked(text.strip().getBytes(StandardCharsets.UTF_8), VARIABLE));
   }
 
