@@ -156,6 +156,27 @@ class FaultsTest {
   }
 
   @Test
+  void timeOut_namesCommunicatorAndNumber() {
+    CyclicBarrier over = new CyclicBarrier(2);
+    Ranks.run(
+        2,
+        OPTIONS,
+        SOON.withName("drill"),
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          stream.synchronize();
+          if (comm.rank() == 0) {
+            comm.broadcast(data, 0, stream);
+            String message =
+                assertThrows(NcclTimeoutException.class, stream::synchronize).getMessage();
+            assertTrue(message.contains("collective 2 of " + comm), message);
+          }
+          over.await(20, TimeUnit.SECONDS);
+        });
+  }
+
+  @Test
   void anAbortReleasesThisRankAndNamesItToTheOthers() {
     CountDownLatch waiting = new CountDownLatch(2);
     Ranks.run(
