@@ -70,7 +70,7 @@ final class Message {
   }
 
   static final int MAGIC = 0x4E43_344A;
-  static final int VERSION = 1;
+  static final int VERSION = 2;
   static final int HEADER_BYTES = 12;
 
   /** More than the plan of 32768 ranks in as many processes needs. */
