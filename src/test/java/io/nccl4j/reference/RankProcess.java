@@ -100,6 +100,9 @@ public final class RankProcess {
         case "differ" -> differ(comm, stream);
         case "grow" -> grow(comm);
         case "close" -> closeEarly(comm, stream);
+        case "drill" ->
+            DrillRank.run(
+                comm, config, PATIENT, Integer.parseInt(argument), text -> say(rank, text));
         // Whoever had connected before the other was killed hears of it later.
         case "plan-only" -> say(rank, "ended by " + awaitAsyncError(comm));
         case "loop", "data-nonsense", "control-nonsense" -> {
