@@ -1,5 +1,9 @@
 package io.nccl4j;
 
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+
 /**
  * The checks that more than one class of the contract makes of its arguments. Messages name
  * argument, value and rule.
@@ -18,6 +22,14 @@ final class Arguments {
     if (value < 0 || value >= size) {
       throw new IllegalArgumentException(
           argument + " is " + value + "; it must be from 0 to " + (size - 1));
+    }
+  }
+
+  static void noNulls(List<?> list, String argument) {
+    // Immutable lists refuse to look for null; a copy of them does not.
+    int index = new ArrayList<>(Objects.requireNonNull(list, argument)).indexOf(null);
+    if (index >= 0) {
+      throw new NullPointerException(argument + " has a null element, at index " + index);
     }
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
+import java.util.BitSet;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
@@ -620,6 +621,9 @@ public abstract sealed class Communicator implements AutoCloseable
     Objects.requireNonNull(mode, "mode");
     checkChild(childConfig, "shrink");
     Objects.requireNonNull(excludedRanks, "excludedRanks");
+    if (excludedRanks.stream().anyMatch(Objects::isNull)) {
+      throw new NullPointerException("excludedRanks has a null element");
+    }
     SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
     if (excluded.isEmpty()) {
       throw new IllegalArgumentException(
@@ -789,6 +793,9 @@ public abstract sealed class Communicator implements AutoCloseable
   /** Returns what has failed, and lets a running recording know of the first failure. */
   final Optional<NcclException> failure() {
     Optional<NcclException> found = findAsyncError();
+    if (found.isPresent()) {
+      found.get().initDetails(details());
+    }
     if (found.isPresent() && !failureTold) {
       failureTold = true;
       Tracing.tell(this, "failure", found.get());
@@ -1011,7 +1018,8 @@ public abstract sealed class Communicator implements AutoCloseable
   protected final void awaitStreams(String function) {
     if (stuck) {
       throw new NcclTimeoutException(
-          function, timeout(), "a stream that was closed before its work was done");
+              function, timeout(), "a stream that was closed before its work was done")
+          .initDetails(lastEnqueued());
     }
     for (Stream stream : streams) {
       if (stream.alive()) {
@@ -1322,6 +1330,7 @@ public abstract sealed class Communicator implements AutoCloseable
       Stream stream) {
     boolean refused = false;
     boolean traced = Tracing.on();
+    long next = collectives + 1;
     try {
       if (traced) {
         Span.enclose(
@@ -1332,6 +1341,7 @@ public abstract sealed class Communicator implements AutoCloseable
       }
     } catch (Throwable failure) {
       refused = Group.refuses(failure);
+      describe(failure, operation, refused || operation.pointToPoint() ? 0 : next);
       throw failure;
     } finally {
       if (!refused) {
@@ -1341,6 +1351,35 @@ public abstract sealed class Communicator implements AutoCloseable
         }
       }
     }
+  }
+
+  /**
+   * Says of a failure to launch operations which ones it concerns, unless that is known.
+   *
+   * @param operation the operation, or null where there are several
+   * @param number the number of the first collective, or 0
+   */
+  final void describe(Throwable failure, Operation operation, long number) {
+    if (failure instanceof NcclException known) {
+      known.initDetails(details().in(operation, number));
+    }
+  }
+
+  private FailureDetails details() {
+    return FailureDetails.of(toString(), new BitSet(), new BitSet());
+  }
+
+  /** Returns how many collectives have been enqueued. */
+  final long collectives() {
+    return collectives;
+  }
+
+  /**
+   * For the backends: {@return what a wait concerns that has timed out and could be for anything
+   * that is enqueued: this communicator and its last collective}
+   */
+  protected final FailureDetails lastEnqueued() {
+    return details().in(null, collectives);
   }
 
   private void capture(OperationCall call) {

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import java.util.Set;
+
 /**
  * A wait ended because {@link Communicator#abort} was called on its communicator, by this thread or
  * another.
@@ -18,7 +20,12 @@ public class CommunicatorAbortedException extends NcclException {
    *     it
    */
   public CommunicatorAbortedException(String function, String communicator) {
-    super(function, Result.INVALID_USAGE.code(), communicator + " was aborted", "");
+    super(
+        function,
+        Result.INVALID_USAGE.code(),
+        communicator + " was aborted",
+        "",
+        new FailureDetails(communicator, null, 0, Set.of(), Set.of()));
     this.communicator = communicator;
   }
 

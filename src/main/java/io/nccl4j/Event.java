@@ -129,6 +129,21 @@ public abstract sealed class Event implements AutoCloseable
   }
 
   /**
+   * For the backends: {@return what a wait for this event throws whose time has passed} It names
+   * the communicators on the stream that recorded the event.
+   *
+   * @param function the function that waits
+   * @param timeout how long was waited
+   * @param waitedFor what was waited for
+   */
+  protected final NcclException timedOut(String function, Duration timeout, String waitedFor) {
+    Marked by = marked;
+    return by == null
+        ? new NcclTimeoutException(function, timeout, waitedFor)
+        : by.progress().stream().timedOut(function, timeout, waitedFor);
+  }
+
+  /**
    * Does what {@link #isComplete} promises.
    *
    * @return whether the last recorded mark has been reached

@@ -127,7 +127,7 @@ public abstract sealed class Graph implements AutoCloseable
   }
 
   private static void check(List<? extends Stream> streams) {
-    Objects.requireNonNull(streams, "streams");
+    Arguments.noNulls(streams, "streams");
     if (streams.isEmpty()) {
       throw new IllegalArgumentException("streams is empty; there must be one to capture");
     }
@@ -138,7 +138,6 @@ public abstract sealed class Graph implements AutoCloseable
     }
     Set<Stream> seen = new HashSet<>();
     for (Stream stream : streams) {
-      Objects.requireNonNull(stream, "streams has a null element");
       stream.checkOpen();
       stream.checkNotCaptured("capture");
       if (!seen.add(stream)) {

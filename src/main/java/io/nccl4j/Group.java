@@ -375,6 +375,7 @@ public final class Group {
       }
     } catch (Throwable failure) {
       refused = refuses(failure) && ofOneBackend(calls);
+      describe(failure, calls, refused, traced);
       throw failure;
     } finally {
       if (!refused) {
@@ -474,21 +475,46 @@ public final class Group {
 
   /** Launches checked calls together, as far as they are of one backend, and counts them. */
   static void launchPerBackend(List<GroupCall> calls) {
-    if (Tracing.on()) {
-      Span.enclose(calls, () -> launchTogether(calls, null));
-      return;
-    }
     boolean refused = false;
+    boolean traced = Tracing.on();
     try {
-      launchTogether(calls, null);
+      if (traced) {
+        Span.enclose(calls, () -> launchTogether(calls, null));
+      } else {
+        launchTogether(calls, null);
+      }
     } catch (Throwable failure) {
       refused = refuses(failure) && ofOneBackend(calls);
+      describe(failure, calls, refused, traced);
       throw failure;
     } finally {
-      if (!refused) {
+      if (!refused && !traced) {
         count(calls);
       }
     }
+  }
+
+  /**
+   * Says of a failure to launch calls which ones it concerns, if they are of one communicator.
+   *
+   * @param counted whether the calls have been counted
+   */
+  private static void describe(
+      Throwable failure, List<GroupCall> calls, boolean refused, boolean counted) {
+    Communicator only = calls.getFirst().communicator();
+    if (calls.stream().anyMatch(call -> call.communicator() != only)) {
+      return;
+    }
+    long collectives =
+        calls.stream()
+            .filter(call -> call instanceof OperationCall one && !one.operation().pointToPoint())
+            .count();
+    long first = only.collectives() + 1 - (counted ? collectives : 0);
+    boolean single = calls.size() == 1 && calls.getFirst() instanceof OperationCall;
+    only.describe(
+        failure,
+        single ? ((OperationCall) calls.getFirst()).operation() : null,
+        refused || collectives == 0 ? 0 : first);
   }
 
   /** Returns whether a failure says that nothing was launched. */

@@ -56,6 +56,7 @@ public class LibraryNotFoundException extends RuntimeException {
   }
 
   private static String message(String library, List<Attempt> attempts, String remedy) {
+    Arguments.noNulls(attempts, "attempts");
     StringBuilder text =
         new StringBuilder(
             "the native library '" + library + "' could not be loaded. " + remedy + " Tried:");

@@ -1,5 +1,9 @@
 package io.nccl4j;
 
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
+
 /**
  * A call of the collectives' library failed: NCCL's own, or the reference backend's, with the same
  * results.
@@ -7,6 +11,29 @@ package io.nccl4j;
  * <p>Subclasses are the kinds that a caller would handle differently. An argument that nccl4j
  * itself refuses is no {@code NcclException} but an {@link IllegalArgumentException}, {@link
  * IllegalStateException} or {@link NullPointerException}, thrown before any native call.
+ *
+ * <p>What a program needs to go on without the ranks that it has lost is data: {@link #failedRanks}
+ * and {@link #missingRanks}, by the numbers that they have in the communicator. The reference
+ * backend knows them. NCCL does not say which rank has failed or is missing, so there both are
+ * empty.
+ *
+ * {@snippet :
+ * try {
+ *   comm.allReduce(gradients, gradients, ReduceOp.SUM, stream);
+ *   stream.synchronize();
+ * } catch (NcclException e) {
+ *   Set<Integer> lost = new TreeSet<>(e.failedRanks());
+ *   lost.addAll(e.missingRanks());
+ *   if (lost.isEmpty() || lost.contains(comm.rank())) {
+ *     throw e; // not known who is lost, or this rank itself
+ *   }
+ *   comm = comm.shrink(lost, ShrinkMode.ABORT_FIRST, comm.config());
+ * }
+ * }
+ *
+ * <p>Survivors may learn of several losses in another order, and {@link Communicator#shrink} needs
+ * the same ranks of all of them: a shrink that fails is repeated with what {@link
+ * Communicator#asyncError} of the same communicator says then.
  */
 public class NcclException extends RuntimeException {
   private static final long serialVersionUID = 1;
@@ -26,6 +53,9 @@ public class NcclException extends RuntimeException {
   /** The library's last-error text, or an empty string. */
   private final String lastError;
 
+  /** What it concerns. */
+  private FailureDetails details;
+
   /**
    * Describes one failed call.
    *
@@ -36,12 +66,18 @@ public class NcclException extends RuntimeException {
    *     per process: it may stem from an earlier call, also of another thread
    */
   public NcclException(String function, int code, String text, String lastError) {
+    this(function, code, text, lastError, FailureDetails.NONE);
+  }
+
+  /** Describes one failed call of which it is known what it concerns. */
+  NcclException(String function, int code, String text, String lastError, FailureDetails details) {
     super(message(function, code, text, lastError));
     this.function = function;
     this.result = Result.ofCode(code);
     this.code = code;
     this.text = text;
     this.lastError = lastError;
+    this.details = details;
   }
 
   /**
@@ -65,9 +101,92 @@ public class NcclException extends RuntimeException {
     };
   }
 
+  /**
+   * For the backends: {@return a new exception of the same kind and with the same texts, whose
+   * cause is the first} Each of several waits that end for one reason throws its own, since it may
+   * suppress others in it.
+   *
+   * @param first the first exception
+   * @param details what the new one concerns
+   */
+  public static NcclException copyOf(NcclException first, FailureDetails details) {
+    NcclException copy =
+        first instanceof CommunicatorAbortedException abort
+            ? new CommunicatorAbortedException(abort.function(), abort.communicator())
+            : of(first.function, first.code, first.text, first.lastError);
+    copy.details = details;
+    copy.initCause(first);
+    return copy;
+  }
+
+  /**
+   * For the backends: says what this exception concerns, unless that has been said before. The
+   * thread that makes the exception calls this before it hands the exception to another one.
+   *
+   * @param known what is known
+   * @return this exception
+   */
+  public final NcclException initDetails(FailureDetails known) {
+    if (details.equals(FailureDetails.NONE)) {
+      details = known;
+    }
+    return this;
+  }
+
+  /** For the backends: {@return what this exception concerns, as far as is known} */
+  public final FailureDetails details() {
+    return details;
+  }
+
   private static String message(String function, int code, String text, String lastError) {
     String call = function + ": " + text + " (" + Result.ofCode(code) + ", code " + code + ")";
     return lastError.isBlank() ? call : call + "; last error: " + lastError.strip();
+  }
+
+  /** {@return the texts, and which collective of which communicator it was, where that is known} */
+  @Override
+  public String getMessage() {
+    String message = super.getMessage();
+    String where = details.where();
+    return message.contains(where) ? message : message + "; " + where;
+  }
+
+  /**
+   * {@return the ranks that are known to have failed, died, aborted or closed their end, in
+   * ascending order: they take part in nothing any more} They are numbers of the communicator whose
+   * operation failed; of the parent where making another one of it failed. Empty where none is
+   * known: ranks that only call different operations have not failed, and NCCL names none.
+   * Immutable; it stays as it was known when the exception was made.
+   */
+  public final Set<Integer> failedRanks() {
+    return details.failedRanks();
+  }
+
+  /**
+   * {@return the ranks that were waited for until the time had passed, in ascending order: they may
+   * be late, stopped or gone} Numbers as for {@link #failedRanks}; a rank that was itself waited
+   * for finds its own number. Empty if it was no time-out, and on NCCL. Immutable.
+   */
+  public final Set<Integer> missingRanks() {
+    return details.missingRanks();
+  }
+
+  /** {@return the operation that failed, or was waited for, if it was one and is known} */
+  public final Optional<Operation> operation() {
+    return Optional.ofNullable(details.operation());
+  }
+
+  /**
+   * {@return the number of the collective that failed among those of its communicator, from 1,
+   * which is the same on every rank} Recordings have the same numbers. Of a group that NCCL refused
+   * or ended, the first one. Of a wait for a stream or an event, whose own time has passed, the
+   * last one that was enqueued by then: the one that hangs is this one or one before it. Empty
+   * where it was no collective, or several communicators are on the stream.
+   */
+  public final OptionalLong sequenceNumber() {
+    return details.sequenceNumber() == 0
+        ? OptionalLong.empty()
+        : OptionalLong.of(details.sequenceNumber());
   }
 
   /** {@return the function that failed, such as {@code ncclAllReduce}} */

@@ -206,7 +206,9 @@ public final class OperationCall implements GroupCall {
         entrance.settle(result);
       }
     } catch (Throwable failure) {
-      if (Group.refuses(failure)) {
+      boolean refused = Group.refuses(failure);
+      communicator.describe(failure, operation, refused ? 0 : communicator.collectives());
+      if (refused) {
         giveNumberBack();
       } else {
         carried();

@@ -9,6 +9,7 @@ import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Collectors;
 
 /**
  * A queue of work on one device: what is enqueued runs in order, and the call that enqueues it does
@@ -488,6 +489,27 @@ public abstract sealed class Stream implements AutoCloseable
                 });
       }
     }
+  }
+
+  /**
+   * For the backends: {@return what a wait for this stream throws whose time has passed} It names
+   * the communicators on the stream, and of each the collective that was enqueued last.
+   *
+   * @param function the function that waits
+   * @param timeout how long was waited
+   * @param waitedFor what was waited for
+   */
+  protected final NcclException timedOut(String function, Duration timeout, String waitedFor) {
+    List<FailureDetails> last =
+        users.stream().filter(Communicator::open).map(Communicator::lastEnqueued).toList();
+    String users =
+        last.isEmpty()
+            ? ""
+            : last.stream()
+                .map(FailureDetails::where)
+                .collect(Collectors.joining(", ", ", last used by ", ""));
+    NcclException late = new NcclTimeoutException(function, timeout, waitedFor + users);
+    return last.size() == 1 ? late.initDetails(last.getFirst()) : late;
   }
 
   /**

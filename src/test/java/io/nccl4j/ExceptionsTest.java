@@ -3,6 +3,7 @@ package io.nccl4j;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -10,6 +11,9 @@ import java.io.ObjectInputStream;
 import java.io.ObjectOutputStream;
 import java.time.Duration;
 import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 
 /** What failures say. */
@@ -60,6 +64,59 @@ class ExceptionsTest {
     assertEquals(
         "allReduce: Communicator[rank 0 of 2] was aborted (INVALID_USAGE, code 5)",
         failure.getMessage());
+  }
+
+  @Test
+  void whatAFailureConcerns_isDataAndInTheMessage() {
+    NcclException failure = lost();
+    assertEquals(List.of(2, 11), List.copyOf(failure.failedRanks()), "in ascending order");
+    assertEquals(Set.of(3), failure.missingRanks());
+    assertEquals(Optional.of(Operation.BROADCAST), failure.operation());
+    assertEquals(OptionalLong.of(7), failure.sequenceNumber());
+    assertEquals(
+        "broadcast: rank 2 is lost (REMOTE_ERROR, code 6); collective 7 of Communicator[c]",
+        failure.getMessage());
+    assertThrows(UnsupportedOperationException.class, () -> failure.failedRanks().add(1));
+    assertThrows(UnsupportedOperationException.class, () -> failure.missingRanks().clear());
+  }
+
+  @Test
+  void whatAFailureConcerns_isSaidOnce() {
+    NcclException failure = lost();
+    failure.initDetails(new FailureDetails("other", Operation.REDUCE, 1, Set.of(), Set.of()));
+    assertEquals(lost().details(), failure.details());
+  }
+
+  @Test
+  void failureOfNothingKnown_hasNoDetails() {
+    NcclException failure = new NcclRemoteException("ncclAllReduce", 6, "remote error", "");
+    assertEquals(Set.of(), failure.failedRanks());
+    assertEquals(Set.of(), failure.missingRanks());
+    assertEquals(Optional.empty(), failure.operation());
+    assertEquals(OptionalLong.empty(), failure.sequenceNumber());
+    assertEquals("ncclAllReduce: remote error (REMOTE_ERROR, code 6)", failure.getMessage());
+  }
+
+  @Test
+  void copiesAndSerialForms_keepKindTextAndDetails() throws Exception {
+    NcclException failure = lost();
+    NcclException copy = NcclException.copyOf(failure, failure.details());
+    assertSame(failure, copy.getCause());
+    for (Object other : List.of(copy, throughSerialForm(failure))) {
+      NcclException same = assertInstanceOf(NcclRemoteException.class, other);
+      assertEquals(failure.details(), same.details());
+      assertEquals(failure.getMessage(), same.getMessage());
+    }
+    NcclException aborted = new CommunicatorAbortedException("close", "Communicator[c]");
+    assertInstanceOf(
+        CommunicatorAbortedException.class, NcclException.copyOf(aborted, aborted.details()));
+  }
+
+  private static NcclException lost() {
+    return new NcclRemoteException("broadcast", 6, "rank 2 is lost", "")
+        .initDetails(
+            new FailureDetails(
+                "Communicator[c]", Operation.BROADCAST, 7, Set.of(11, 2), Set.of(3)));
   }
 
   @Test

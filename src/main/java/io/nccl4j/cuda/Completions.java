@@ -1,6 +1,5 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudaHostFn_t;
@@ -191,10 +190,7 @@ final class Completions {
     if (failure != null || stream.idle()) {
       endElsewhere(id, failure);
     } else if (pending.overdue()) {
-      NcclTimeoutException late =
-          new NcclTimeoutException(
-              "cudaLaunchHostFunc", Stream.DEFAULT_TIMEOUT, "the work on " + stream);
-      endElsewhere(id, late);
+      endElsewhere(id, stream.lateCompletion());
     }
   }
 

@@ -2,7 +2,6 @@ package io.nccl4j.cuda;
 
 import io.nccl4j.CudaException;
 import io.nccl4j.Event;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.Backoff;
@@ -96,7 +95,7 @@ public final class CudaEvent extends Event {
   @Override
   protected void await(Duration timeout) {
     if (!CudaDevices.on(device(), () -> CaptureMode.relaxed(() -> completesWithin(timeout)))) {
-      throw new NcclTimeoutException("cudaEventQuery", timeout, "the work before " + this);
+      throw timedOut("cudaEventQuery", timeout, "the work before " + this);
     }
   }
 

@@ -151,7 +151,7 @@ public final class CudaStream extends Stream {
     int looks = 0;
     while (!reached.getAsBoolean()) {
       if (!backoff.pause()) {
-        throw new NcclTimeoutException(function, timeout, "the work on " + this);
+        throw timedOut(function, timeout, "the work on " + this);
       }
       // Asking the communicators is dearer than asking the stream, and a failure can wait a little.
       if (asksUsers && ++looks % ERROR_LOOK_INTERVAL == 0) {
@@ -242,6 +242,11 @@ public final class CudaStream extends Stream {
     } catch (RuntimeException failure) {
       return failure;
     }
+  }
+
+  /** Returns what a completion ends with that has not come in time. */
+  NcclException lateCompletion() {
+    return timedOut("cudaLaunchHostFunc", DEFAULT_TIMEOUT, "the work on " + this);
   }
 
   /** Returns what is wrong with the communicators that use this stream, or null. */

@@ -379,7 +379,7 @@ public final class NcclBackend extends Backend {
   }
 
   private static Making scalable(List<UniqueId> ids, int worldSize, int rank) {
-    List<UniqueId> copy = List.copyOf(Objects.requireNonNull(ids, "ids"));
+    List<UniqueId> copy = Arguments.copyOf(ids, "ids");
     if (copy.isEmpty() || copy.size() > worldSize) {
       throw new IllegalArgumentException(
           "ids has "

@@ -990,7 +990,6 @@ public final class NcclCommunicator extends Communicator {
   public void waitSignal(List<ExpectedSignals> signals, Stream stream) {
     backend.version().require("ncclWaitSignal");
     checkConnected();
-    Objects.requireNonNull(signals, "signals");
     submit(OneSided.Wait.checked(this, signals, stream));
   }
 

@@ -154,7 +154,7 @@ sealed interface OneSided extends BackendCall {
     /** Checks the arguments of {@link NcclCommunicator#waitSignal}. */
     static Wait checked(
         NcclCommunicator communicator, List<ExpectedSignals> signals, Stream stream) {
-      List<ExpectedSignals> kept = List.copyOf(signals);
+      List<ExpectedSignals> kept = Arguments.copyOf(signals, "signals");
       if (kept.isEmpty()) {
         throw new IllegalArgumentException("signals is empty; there must be a peer to wait for");
       }

@@ -7,6 +7,7 @@ import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.EnumSet;
 import java.util.List;
@@ -35,8 +36,9 @@ final class Windows {
   /** Returns the options as a set, if they and the memory suit a window. */
   Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
     version.require("ncclCommWindowRegister");
+    Objects.requireNonNull(options, "options");
     Set<WindowOption> set = EnumSet.noneOf(WindowOption.class);
-    Collections.addAll(set, options);
+    set.addAll(Arguments.copyOf(Arrays.asList(options), "options"));
     set.forEach(option -> option.require(version));
     registrations.check(buffer);
     if (buffer.space() != Buffer.Space.DEVICE || CudaMemory.allocated(buffer)) {

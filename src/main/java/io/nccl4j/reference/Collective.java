@@ -176,6 +176,7 @@ final class Collective implements Transfer {
 
   private void startExchange(Call call) {
     exchange.clear();
+    exchange.reportAs(function);
     int rank = member.rank();
     long bytes = call.bytes();
     for (int peer = 0; peer < member.size(); peer++) {

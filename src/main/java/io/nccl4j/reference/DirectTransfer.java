@@ -5,6 +5,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
 import io.nccl4j.schedule.RingPieces;
 import java.lang.foreign.MemorySegment;
+import java.util.BitSet;
 
 /**
  * An all-reduce among ranks of one process that reach each other's memory: each has a part of the
@@ -237,7 +238,10 @@ final class DirectTransfer implements Transfer {
             "a buffer was closed while the operation used it",
             "it is of rank " + owner + ": " + cause.getMessage());
     typed.initCause(cause);
-    return typed;
+    BitSet failed = new BitSet();
+    failed.set(owner);
+    return typed.initDetails(
+        collective.member().details(collective.function(), failed, new BitSet()));
   }
 
   private static boolean isAlive(MemorySegment memory) {

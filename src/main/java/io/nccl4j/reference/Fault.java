@@ -1,15 +1,19 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
 import io.nccl4j.Result;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.util.BitSet;
+import java.util.List;
+import java.util.Set;
 
 /**
  * The first thing that went wrong among the ranks of a world, and how each rank is told.
@@ -17,9 +21,19 @@ import java.util.BitSet;
  * @param rank who found it
  * @param kind whom it concerns
  * @param text what went wrong
+ * @param failed the ranks that have failed
  * @param missing the ranks that were waited for, of {@link Kind#TIMEOUT}
+ * @param operation the operation in which it was found, or null
+ * @param sequenceNumber which collective of the communicator that was, or 0
  */
-record Fault(int rank, Kind kind, String text, BitSet missing) {
+record Fault(
+    int rank,
+    Kind kind,
+    String text,
+    BitSet failed,
+    BitSet missing,
+    Operation operation,
+    long sequenceNumber) {
   enum Kind {
     /** One rank failed for a reason of its own. */
     RANK_FAILED,
@@ -33,20 +47,29 @@ record Fault(int rank, Kind kind, String text, BitSet missing) {
     private static final Kind[] ALL = values();
   }
 
-  static Fault rankFailed(int rank, String text) {
-    return new Fault(rank, Kind.RANK_FAILED, text, null);
+  private static final List<Operation> OPERATIONS = List.of(Operation.values());
+
+  /** Returns the fault that a rank's exception is to the others. */
+  static Fault of(int rank, Kind kind, String text, FailureDetails details) {
+    return new Fault(
+        rank,
+        kind,
+        text,
+        bits(details.failedRanks()),
+        bits(details.missingRanks()),
+        details.operation(),
+        details.sequenceNumber());
   }
 
-  static Fault mismatch(int rank, String text) {
-    return new Fault(rank, Kind.MISMATCH, text, null);
+  /** Returns the fault of another process, whose ranks are lost. */
+  static Fault nonsense(String text, BitSet failed) {
+    return new Fault(0, Kind.NONSENSE, text, failed, new BitSet(), null, 0);
   }
 
-  static Fault timeout(int rank, String text, BitSet missing) {
-    return new Fault(rank, Kind.TIMEOUT, text, missing);
-  }
-
-  static Fault nonsense(String text) {
-    return new Fault(0, Kind.NONSENSE, text, null);
+  static BitSet bits(Set<Integer> ranks) {
+    BitSet bits = new BitSet();
+    ranks.forEach(bits::set);
+    return bits;
   }
 
   static Fault read(DataInput in) throws IOException {
@@ -56,8 +79,20 @@ record Fault(int rank, Kind kind, String text, BitSet missing) {
       throw new ProtocolException("there is no fault of kind " + kind);
     }
     String text = in.readUTF();
+    BitSet failed = Message.readBits(in);
     BitSet missing = Message.readBits(in);
-    return new Fault(rank, Kind.ALL[kind], text, missing == null ? new BitSet() : missing);
+    int operation = in.readUnsignedByte();
+    if (failed == null || missing == null || operation > OPERATIONS.size()) {
+      throw new ProtocolException("a fault names no ranks, or operation " + operation);
+    }
+    return new Fault(
+        rank,
+        Kind.ALL[kind],
+        text,
+        failed,
+        missing,
+        operation == 0 ? null : OPERATIONS.get(operation - 1),
+        in.readLong());
   }
 
   @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
@@ -65,11 +100,20 @@ record Fault(int rank, Kind kind, String text, BitSet missing) {
     out.writeInt(rank);
     out.writeByte(kind.ordinal());
     out.writeUTF(text);
+    Message.writeBits(out, failed);
     Message.writeBits(out, missing);
+    out.writeByte(operation == null ? 0 : 1 + operation.ordinal());
+    out.writeLong(sequenceNumber);
   }
 
-  /** Returns what a rank is told whose own function was waiting. */
-  NcclException seenBy(int observer, String function) {
+  /** Returns what a rank throws whose own function was waiting. */
+  NcclException seenBy(Member observer, String function) {
+    NcclException seen = exception(observer.rank(), function);
+    FailureDetails own = observer.details(function, failed, missing);
+    return seen.initDetails(operation == null ? own : own.in(operation, sequenceNumber));
+  }
+
+  private NcclException exception(int observer, String function) {
     return switch (kind) {
       case MISMATCH ->
           new NcclInvalidUsageException(function, Result.INVALID_USAGE.code(), text, "");

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
@@ -17,6 +18,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.BooleanSupplier;
 
 /**
@@ -151,7 +153,7 @@ final class Meeting {
       return;
     }
     synchronized (this) {
-      checkFailed(wish.rank());
+      checkFailed(wish.rank(), "");
       if (!absent.get(wish.rank())) {
         throw refused(
             expected.get(wish.rank())
@@ -195,8 +197,9 @@ final class Meeting {
    */
   synchronized Seat await(
       int rank, Member self, Deadline deadline, BooleanSupplier aborted, String who) {
+    String name = self == null ? who : self.toString();
     while (seats == null) {
-      checkFailed(rank);
+      checkFailed(rank, name);
       if (refusals.containsKey(rank)) {
         throw refused(refusals.get(rank));
       }
@@ -208,7 +211,7 @@ final class Meeting {
         self.checkStays(function);
       }
       if (deadline.passed()) {
-        throw timedOut(rank, deadline.timeout());
+        throw timedOut(rank, deadline.timeout(), name);
       }
       try {
         wait(deadline.millisLeft(LOOK_MILLIS));
@@ -223,13 +226,37 @@ final class Meeting {
     return seats.get(rank);
   }
 
-  private NcclTimeoutException timedOut(int rank, Duration timeout) {
+  private NcclException timedOut(int rank, Duration timeout, String name) {
     boolean silent = chair != null && !answered;
+    BitSet waitedFor = silent ? ranksOfChair() : (BitSet) absent.clone();
     String text = silent ? chair + " did not answer" : absence();
     giveUp(
         "rank " + rank + " gave up after " + timeout.toMillis() / 1000.0 + " s: " + text,
         silent ? null : (BitSet) absent.clone());
-    return new NcclTimeoutException(function, timeout, text);
+    return new NcclTimeoutException(function, timeout, text)
+        .initDetails(FailureDetails.of(name, left(), waitedFor));
+  }
+
+  /** Returns the ranks of the process that convenes; none where ranks come by an id. */
+  private BitSet ranksOfChair() {
+    BitSet ranks = new BitSet();
+    if (parent != null) {
+      Plan plan = parent.plan();
+      ranks.or(plan.ranksOf(plan.processOf(expected.nextSetBit(0))));
+      ranks.and(expected);
+    }
+    return ranks;
+  }
+
+  /** Returns those who were expected and have left the parent. */
+  private BitSet left() {
+    BitSet left = new BitSet();
+    if (parent != null) {
+      expected.stream()
+          .filter(rank -> rank < parent.size() && parent.peer(rank).left())
+          .forEach(left::set);
+    }
+    return left;
   }
 
   private String absence() {
@@ -285,7 +312,7 @@ final class Meeting {
     }
   }
 
-  private void checkFailed(int rank) {
+  private void checkFailed(int rank, String name) {
     if (failure == null) {
       return;
     }
@@ -293,7 +320,9 @@ final class Meeting {
         missing == null || missing.get(rank)
             ? new NcclRemoteException(function, Result.REMOTE_ERROR.code(), failure, "")
             : new NcclTimeoutException(function, Result.TIMEOUT.code(), failure, "");
-    throw seen;
+    BitSet waitedFor = (BitSet) expected.clone();
+    waitedFor.and(missing == null ? new BitSet() : missing);
+    throw seen.initDetails(FailureDetails.of(name, left(), waitedFor));
   }
 
   private Map<Integer, Seat> place() {
@@ -314,6 +343,20 @@ final class Meeting {
     for (int rank = 0; rank < together.size(); rank++) {
       result.put(together.get(rank).rank, new Seat(plan, rank));
     }
+  }
+
+  /** Returns a failure of connecting, its ranks by the numbers with which they came here. */
+  synchronized NcclException renumbered(NcclException failure, Plan plan, String name) {
+    return NcclException.copyOf(
+        failure,
+        FailureDetails.of(
+            name, cameAs(plan, failure.failedRanks()), cameAs(plan, failure.missingRanks())));
+  }
+
+  private BitSet cameAs(Plan plan, Set<Integer> ranks) {
+    BitSet came = new BitSet();
+    seats.forEach((rank, seat) -> came.set(rank, seat.plan == plan && ranks.contains(seat.rank)));
+    return came;
   }
 
   /** Writes how the meeting stands. */

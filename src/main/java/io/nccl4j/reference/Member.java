@@ -2,17 +2,22 @@ package io.nccl4j.reference;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
 import io.nccl4j.Result;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /**
  * One rank of a world: the order of its operations, what the other ranks may know of it, and what
@@ -24,6 +29,10 @@ import java.util.concurrent.atomic.AtomicLong;
 final class Member {
   /** How long a process may take to answer at least before it is said to be silent. */
   private static final long LEAST_SILENCE_NANOS = 300_000_000;
+
+  private static final Map<String, Operation> OPERATIONS =
+      Arrays.stream(Operation.values())
+          .collect(Collectors.toMap(Operation::method, Function.identity()));
 
   private final World world;
   private final int rank;
@@ -219,10 +228,11 @@ final class Member {
     checkNotAborted(function);
     if (failure != null) {
       throw new NcclInvalidUsageException(
-          function,
-          Result.INVALID_USAGE.code(),
-          name + " has failed before; abort it",
-          failure.getMessage());
+              function,
+              Result.INVALID_USAGE.code(),
+              name + " has failed before; abort it",
+              failure.getMessage())
+          .initDetails(failure.details());
     }
     checkFault(function);
   }
@@ -230,8 +240,32 @@ final class Member {
   void checkFault(String function) {
     Fault fault = world.fault();
     if (fault != null) {
-      throw fault.seenBy(rank, function);
+      throw fault.seenBy(this, function);
     }
+  }
+
+  /**
+   * Returns what a failure of a function of this rank concerns, as far as this rank knows now.
+   *
+   * @param failed ranks that have failed; those that have left are added
+   * @param missing ranks that were waited for in vain
+   */
+  FailureDetails details(String function, BitSet failed, BitSet missing) {
+    BitSet left = (BitSet) failed.clone();
+    for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
+      if (world.peer(rankOfPeer).left()) {
+        left.set(rankOfPeer);
+      }
+    }
+    Operation operation = OPERATIONS.get(function);
+    // Only one collective is under way at a time.
+    long number = operation == null || operation.pointToPoint() ? 0 : self.passed() + 1;
+    return FailureDetails.of(name, within(left), within(missing)).in(operation, number);
+  }
+
+  /** Returns those of some ranks that there are; another process may have named others. */
+  private BitSet within(BitSet ranks) {
+    return ranks.get(0, size);
   }
 
   /**
@@ -253,7 +287,7 @@ final class Member {
    */
   NcclException departed(String function, Peer peer) {
     Fault fault = world.fault();
-    return fault == null ? Fault.remote(function, peer.departure()) : fault.seenBy(rank, function);
+    return fault == null ? Fault.remote(function, peer.departure()) : fault.seenBy(this, function);
   }
 
   /** Throws if a rank has gone that the collective still needs. */
@@ -284,9 +318,10 @@ final class Member {
 
   /** Tells all ranks that calls differ, and returns what to throw here. */
   NcclException mismatch(String function, String text) {
-    Fault fault = Fault.mismatch(rank, text);
+    Fault fault =
+        Fault.of(rank, Fault.Kind.MISMATCH, text, details(function, new BitSet(), new BitSet()));
     world.raise(fault);
-    return fault.seenBy(rank, function);
+    return fault.seenBy(this, function);
   }
 
   /** Returns whether a peer waits in a collective that this rank has not come to. */
@@ -328,9 +363,8 @@ final class Member {
 
   NcclException timeout(String function, String text, BitSet missing) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
-    world.raise(
-        Fault.timeout(
-            rank, "not finished after " + timeout.toMillis() / 1000.0 + " s: " + text, missing));
+    own.initDetails(details(function, new BitSet(), missing));
+    world.raise(Fault.of(rank, Fault.Kind.TIMEOUT, own.text(), own.details()));
     return own;
   }
 
@@ -348,16 +382,22 @@ final class Member {
       // Every rank is told the same, whoever has found it.
       BitSet writer = new BitSet();
       writer.set(nonsense.rank());
-      world.raise(Fault.nonsense(world.describe(writer) + " spoke nonsense: " + nonsense.what()));
+      world.raise(
+          Fault.nonsense(world.describe(writer) + " spoke nonsense: " + nonsense.what(), writer));
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {
       return typed;
     }
+    String text = typed.getMessage();
+    BitSet failed = new BitSet();
+    // A remote failure is that of the ranks that have left; any other is this rank's own.
+    failed.set(rank, !(typed instanceof NcclRemoteException));
+    typed.initDetails(details(function, failed, new BitSet()));
     if (failure == null) {
       failure = typed;
     }
-    world.raise(Fault.rankFailed(rank, typed.getMessage()));
+    world.raise(Fault.of(rank, Fault.Kind.RANK_FAILED, text, typed.details()));
     return typed;
   }
 
@@ -371,7 +411,7 @@ final class Member {
     if (self.cut()) {
       typed = new CommunicatorAbortedException(function, name);
     } else if (world.fault() != null) {
-      typed = world.fault().seenBy(rank, function);
+      typed = world.fault().seenBy(this, function);
     } else if (cause instanceof IllegalStateException) {
       // The one state that the contract cannot keep: memory that goes while it is used.
       typed =
@@ -387,16 +427,17 @@ final class Member {
     return typed;
   }
 
-  /** Returns what has failed here first; a new exception, since each teller may add to its own. */
+  /** Returns what has failed here first, with the ranks that have left until now. */
   Optional<NcclException> ownFailure() {
     NcclException first = failure;
     if (first == null) {
       return Optional.empty();
     }
-    NcclException told =
-        NcclException.of(first.function(), first.code(), first.text(), first.lastError());
-    told.initCause(first);
-    return Optional.of(told);
+    FailureDetails then = first.details();
+    FailureDetails now =
+        details(first.function(), Fault.bits(then.failedRanks()), Fault.bits(then.missingRanks()));
+    return Optional.of(
+        NcclException.copyOf(first, now.in(then.operation(), then.sequenceNumber())));
   }
 
   /** Returns what has failed, here or on another rank. */
@@ -406,12 +447,14 @@ final class Member {
     }
     Fault fault = world.fault();
     if (fault != null) {
-      return Optional.of(fault.seenBy(rank, "asyncError"));
+      return Optional.of(fault.seenBy(this, "asyncError"));
     }
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
       Peer peer = world.peer(rankOfPeer);
       if (peer.cut()) {
-        return Optional.of(departed("asyncError", peer));
+        return Optional.of(
+            departed("asyncError", peer)
+                .initDetails(details("asyncError", new BitSet(), new BitSet())));
       }
     }
     return Optional.empty();

@@ -124,7 +124,7 @@ final class Plan {
       Deadline deadline,
       BooleanSupplier aborted) {
     if (failure != null) {
-      throw NcclException.of(function, failure.code(), failure.text(), "");
+      throw NcclException.copyOf(failure, failure.details());
     }
     if (formed == null) {
       World made = new World(site, this, options);

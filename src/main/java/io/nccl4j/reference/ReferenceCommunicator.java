@@ -130,7 +130,7 @@ public final class ReferenceCommunicator extends Communicator {
   protected void connect() {
     Deadline deadline = Deadline.after(config().timeout());
     Meeting.Seat seat = entry.await(deadline);
-    String function = meeting.function();
+    Meeting here = meeting;
     entry = null;
     meeting = null;
     if (seat == null) {
@@ -138,7 +138,9 @@ public final class ReferenceCommunicator extends Communicator {
     }
     World world;
     try {
-      world = seat.plan().form(site, backend.options(), function, deadline, () -> aborted);
+      world = seat.plan().form(site, backend.options(), here.function(), deadline, () -> aborted);
+    } catch (NcclException e) {
+      throw here.renumbered(e, seat.plan(), toString());
     } finally {
       site.spend(seat.plan().secret());
     }
@@ -353,7 +355,8 @@ public final class ReferenceCommunicator extends Communicator {
         idle
             ? place.ownFailure().orElse(null)
             : new NcclTimeoutException(
-                "close", timeout(), "operations of " + this + " were pending; they are aborted");
+                    "close", timeout(), "operations of " + this + " were pending; they are aborted")
+                .initDetails(lastEnqueued());
     if (failed != null) {
       markAborted();
       place.abort();

@@ -2,7 +2,6 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Event;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import java.time.Duration;
 
@@ -51,7 +50,7 @@ public final class ReferenceEvent extends Event {
     }
     try {
       if (!mark.await(timeout)) {
-        throw new NcclTimeoutException("synchronize", timeout, "the last mark of " + this);
+        throw timedOut("synchronize", timeout, "the last mark of " + this);
       }
     } catch (InterruptedException e) {
       throw ReferenceStream.interrupted("synchronize");

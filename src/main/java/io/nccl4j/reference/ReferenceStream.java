@@ -1,7 +1,6 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Buffer;
-import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.Event;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
@@ -242,17 +241,9 @@ public final class ReferenceStream extends Stream {
     return typed;
   }
 
-  /**
-   * Returns a new exception of the same kind: streams that wait for each other have one failure,
-   * and whoever meets it twice could not suppress one in the other if they were the same object.
-   */
+  /** Returns a new exception of the same kind, since several streams may have one failure. */
   private static NcclException retold(NcclException first) {
-    NcclException told =
-        first instanceof CommunicatorAbortedException abort
-            ? new CommunicatorAbortedException(abort.function(), abort.communicator())
-            : NcclException.of(first.function(), first.code(), first.text(), first.lastError());
-    told.initCause(first);
-    return told;
+    return NcclException.copyOf(first, first.details());
   }
 
   /** Waits until so much is finished; returns whether it is. */
@@ -317,8 +308,7 @@ public final class ReferenceStream extends Stream {
       throw retold(failed);
     }
     if (!finished) {
-      throw new NcclTimeoutException(
-          "synchronize", timeout, target - queue.finished() + " pending on " + this);
+      throw timedOut("synchronize", timeout, target - queue.finished() + " pending on " + this);
     }
     throwFailureOfUsers("synchronize");
   }
@@ -327,8 +317,7 @@ public final class ReferenceStream extends Stream {
   protected void drain(Duration timeout) {
     long target = queue.enqueued();
     if (!awaitUninterrupted(target, Deadline.after(timeout))) {
-      throw new NcclTimeoutException(
-          "close", timeout, target - queue.finished() + " pending on " + this);
+      throw timedOut("close", timeout, target - queue.finished() + " pending on " + this);
     }
   }
 

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import java.io.DataInput;
@@ -44,6 +45,10 @@ final class Remote implements Connection.Receiver {
     return world.plan().processes().get(process);
   }
 
+  BitSet ranks() {
+    return ranks;
+  }
+
   /** Names the ranks and the process. */
   String describe() {
     return Member.ranks(ranks) + " (" + location() + ")";
@@ -63,10 +68,12 @@ final class Remote implements Connection.Receiver {
                   deadline);
     } catch (SocketTimeoutException e) {
       throw new NcclTimeoutException(
-          function, deadline.timeout(), describe() + " did not accept a connection");
+              function, deadline.timeout(), describe() + " did not accept a connection")
+          .initDetails(FailureDetails.of("", new BitSet(), ranks));
     } catch (IOException e) {
       throw Fault.remote(
-          function, describe() + " cannot be reached at " + location().address() + ": " + e);
+              function, describe() + " cannot be reached at " + location().address() + ": " + e)
+          .initDetails(FailureDetails.of("", ranks, new BitSet()));
     }
   }
 
@@ -427,7 +434,7 @@ final class Remote implements Connection.Receiver {
       return;
     }
     if (nonsense) {
-      Fault fault = Fault.nonsense(describe() + " spoke nonsense: " + why);
+      Fault fault = Fault.nonsense(describe() + " spoke nonsense: " + why, ranks);
       world.raise(fault);
     }
     String how =

@@ -53,7 +53,9 @@ final class TcpBreak {
   }
 
   private LinkException fail(String text) {
-    world.raise(Fault.nonsense(text));
+    BitSet failed = new BitSet();
+    failed.set(peer);
+    world.raise(Fault.nonsense(text, failed));
     return new LinkException(text);
   }
 

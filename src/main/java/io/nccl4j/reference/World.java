@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import java.io.DataInput;
@@ -241,7 +242,10 @@ final class World {
     } catch (NcclException e) {
       // Those that have connected already find this process gone; they should know for whom.
       String here = Member.ranks(plan.ranksOf(self)) + " (" + plan.processes().get(self) + ")";
-      raise(Fault.nonsense(here + " gave up connecting: " + e.text()));
+      BitSet lost = Fault.bits(e.failedRanks());
+      lost.or(Fault.bits(e.missingRanks()));
+      lost.or(plan.ranksOf(self));
+      raise(Fault.nonsense(here + " gave up connecting: " + e.text(), lost));
       throw e;
     } finally {
       if (!connected) {
@@ -259,7 +263,10 @@ final class World {
         }
         if (deadline.passed()) {
           throw new NcclTimeoutException(
-              function, deadline.timeout(), remote.describe() + " did not connect to this process");
+                  function,
+                  deadline.timeout(),
+                  remote.describe() + " did not connect to this process")
+              .initDetails(FailureDetails.of("", new BitSet(), remote.ranks()));
         }
         String end = System.nanoTime() - since > WATCHING_NANOS ? remote.watch() : null;
         if (end != null) {
@@ -280,10 +287,12 @@ final class World {
     Member here = Stream.of(members).filter(Objects::nonNull).findFirst().orElseThrow();
     for (Peer peer : peers) {
       if (peer.presence() == Peer.Presence.LOST) {
-        return here.departed(function, peer);
+        return here.departed(function, peer)
+            .initDetails(here.details(function, new BitSet(), new BitSet()));
       }
     }
-    return Fault.remote(function, remote.describe() + " ended before it had connected: " + how);
+    return Fault.remote(function, remote.describe() + " ended before it had connected: " + how)
+        .initDetails(FailureDetails.of("", remote.ranks(), new BitSet()));
   }
 
   private synchronized void pause(Remote remote, String function, Deadline deadline) {

@@ -79,11 +79,21 @@ public final class Launch {
    * @param hydra tells what names the run of MPICH's launcher, which leaves no such variable
    */
   static Launch from(Map<String, String> environment, Supplier<Optional<String>> hydra) {
-    LaunchVariables variables = new LaunchVariables(Map.copyOf(environment));
+    LaunchVariables variables = new LaunchVariables(copyOf(environment));
     Placement placement = Placement.in(variables);
     String run = variables.text("NCCL4J_RUN_ID").orElseGet(() -> run(placement, variables, hydra));
     Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
     return new Launch(placement, run, IdSource.of(placement, run, variables, temporary));
+  }
+
+  private static Map<String, String> copyOf(Map<String, String> environment) {
+    Objects.requireNonNull(environment, "environment")
+        .forEach(
+            (name, value) -> {
+              Objects.requireNonNull(name, "environment has a null name");
+              Objects.requireNonNull(value, () -> "environment has a null value, of " + name);
+            });
+    return Map.copyOf(environment);
   }
 
   private static String run(

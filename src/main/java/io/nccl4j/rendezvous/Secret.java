@@ -4,6 +4,7 @@ import io.nccl4j.wire.AeadCipher;
 import io.nccl4j.wire.SessionKeys;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 
 /**
@@ -36,7 +37,7 @@ public final class Secret {
    * @throws IllegalArgumentException if there are fewer than {@link #MIN_BYTES}
    */
   public static Secret of(byte[] bytes) {
-    return checked(bytes.clone(), "secret");
+    return checked(Objects.requireNonNull(bytes, "bytes").clone(), "secret");
   }
 
   /**
@@ -57,7 +58,7 @@ public final class Secret {
    * @throws IllegalArgumentException if it is set and too short, or empty
    */
   public static Optional<Secret> from(Map<String, String> environment) {
-    return Optional.ofNullable(environment.get(VARIABLE))
+    return Optional.ofNullable(Objects.requireNonNull(environment, "environment").get(VARIABLE))
         .map(text -> checked(text.strip().getBytes(StandardCharsets.UTF_8), VARIABLE));
   }
 

@@ -85,7 +85,11 @@ public record Layout(
   }
 
   private static List<List<Integer>> copyOrders(List<List<Integer>> orders, String argument) {
+    Objects.requireNonNull(orders, argument);
     for (int channel = 0; channel < orders.size(); channel++) {
+      if (orders.get(channel) == null) {
+        throw new NullPointerException(argument + " has a null element, at index " + channel);
+      }
       Permutation.check(orders.get(channel), argument + " of channel " + channel);
     }
     return orders.stream().map(List::copyOf).toList();

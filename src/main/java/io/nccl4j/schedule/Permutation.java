@@ -2,6 +2,7 @@ package io.nccl4j.schedule;
 
 import java.util.BitSet;
 import java.util.List;
+import java.util.Objects;
 
 /** Which rank stands at which place. */
 final class Permutation {
@@ -37,11 +38,16 @@ final class Permutation {
   }
 
   static void check(List<Integer> ranks, String argument) {
+    Objects.requireNonNull(ranks, argument);
     if (ranks.isEmpty()) {
       throw new IllegalArgumentException(argument + " is empty; it must have every rank once");
     }
     BitSet seen = new BitSet();
-    for (int rank : ranks) {
+    for (int i = 0; i < ranks.size(); i++) {
+      Integer rank = ranks.get(i);
+      if (rank == null) {
+        throw new NullPointerException(argument + " has a null element, at index " + i);
+      }
       if (rank < 0 || rank >= ranks.size() || seen.get(rank)) {
         throw new IllegalArgumentException(
             "%s is %s; it must have every rank from 0 to %d once"

@@ -1,6 +1,7 @@
 package io.nccl4j.schedule;
 
 import java.util.List;
+import java.util.Objects;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
@@ -32,6 +33,7 @@ public final class Ring {
    * @throws IllegalArgumentException if that is not so
    */
   public static Ring of(List<Integer> order) {
+    Objects.requireNonNull(order, "order");
     return new Ring(Permutation.of(order, order.indexOf(0)));
   }
 

@@ -11,9 +11,14 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.Graph;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Set;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
@@ -292,6 +297,21 @@ abstract class ArgumentsContract {
     refused(
         "devices is empty; there must be one for each rank",
         () -> ranks.backend().communicators(underTest().config()));
+  }
+
+  @Test
+  void nullInACollectionIsNamed() {
+    Set<Integer> excluded = new HashSet<>(Arrays.asList(0, null));
+    CommunicatorConfig config = underTest().config();
+    nullRefused(
+        "excludedRanks has a null element",
+        () -> comm.shrink(excluded, ShrinkMode.FINISH_FIRST, config));
+    nullRefused("excludedRanks", () -> comm.shrink(null, ShrinkMode.FINISH_FIRST, config));
+    nullRefused(
+        "streams has a null element, at index 1",
+        () -> Graph.capture(Arrays.asList(stream, null), () -> {}));
+    nullRefused("streams", () -> Graph.capture(null, () -> {}));
+    nullRefused("devices", () -> ranks.backend().communicators(config, (int[]) null));
   }
 
   private Buffer ints(int count) {

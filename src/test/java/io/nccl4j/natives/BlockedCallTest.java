@@ -122,6 +122,33 @@ class BlockedCallTest {
   }
 
   @Test
+  void overdueCall_namesCommunicatorAndNumber() {
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Throwable failure = new Call(() -> sum(comm, value, pair.stream(0))).failure();
+      assertTrue(failure.getMessage().contains("collective 1 of " + comm), failure::toString);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void overdueWait_namesCommunicatorAndLastNumber() {
+    StandIn.connect(false);
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      sum(comm, value, pair.stream(0));
+      sum(comm, value, pair.stream(0));
+      NcclTimeoutException failure =
+          assertThrows(
+              NcclTimeoutException.class, () -> pair.stream(0).synchronize(Duration.ofMillis(50)));
+      assertTrue(failure.getMessage().contains("collective 2 of " + comm), failure::toString);
+      pair.abort();
+    }
+  }
+
+  @Test
   void groupOfTwoCommunicators_timesOutAndEndsBoth() {
     try (Pair pair = new Pair(CONFIG);
         Stream stream = pair.backend().newStream(0);

@@ -14,12 +14,15 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.FailureDetails;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.io.BufferedReader;
@@ -27,7 +30,10 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.BitSet;
 import java.util.List;
+import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
@@ -151,6 +157,99 @@ class FaultsTest {
                 assertThrows(NcclRemoteException.class, stream::synchronize);
             assertTrue(
                 thrown.getMessage().contains("gave up waiting for this rank"), thrown::toString);
+          }
+        });
+  }
+
+  @Test
+  void timeOut_namesCommunicatorAndNumber() {
+    CyclicBarrier over = new CyclicBarrier(2);
+    Ranks.run(
+        2,
+        OPTIONS,
+        SOON.withName("drill"),
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          stream.synchronize();
+          if (comm.rank() == 0) {
+            comm.broadcast(data, 0, stream);
+            String message =
+                assertThrows(NcclTimeoutException.class, stream::synchronize).getMessage();
+            assertTrue(message.contains("collective 2 of " + comm), message);
+          }
+          over.await(20, TimeUnit.SECONDS);
+        });
+  }
+
+  @Test
+  void shrinkWithoutARank_missingRanksAreTheParents() {
+    CyclicBarrier over = new CyclicBarrier(4);
+    Ranks.run(
+        4,
+        OPTIONS,
+        SOON,
+        (comm, stream) -> {
+          if (comm.rank() % 2 == 1) {
+            NcclException thrown =
+                assertThrows(
+                    NcclTimeoutException.class,
+                    () -> comm.shrink(Set.of(0), ShrinkMode.FINISH_FIRST, SOON));
+            assertEquals(Set.of(2), thrown.missingRanks());
+            assertEquals(Set.of(), thrown.failedRanks());
+            assertEquals(Optional.empty(), thrown.operation());
+            assertTrue(thrown.getMessage().contains(comm.toString()), thrown::toString);
+          }
+          over.await(20, TimeUnit.SECONDS);
+        });
+  }
+
+  @Test
+  void childThatCannotConnect_hasTheRanksOfTheParent() {
+    BitSet expected = BitSet.valueOf(new long[] {0b1010});
+    Meeting meeting = new Meeting(Occasion.SHRINK, Secret.random(), expected, null, placed -> {});
+    Location here = Site.ofThisProcess().location();
+    meeting.arrive(new Meeting.Wish(1, 0, 1, here));
+    meeting.arrive(new Meeting.Wish(3, 0, 3, here));
+    Meeting.Seat seat =
+        meeting.await(3, null, Deadline.after(SOON.timeout()), () -> false, "rank 3");
+    assertEquals(1, seat.rank());
+    NcclException ofChild =
+        Fault.remote(Occasion.SHRINK, "rank 1 ended before it had connected")
+            .initDetails(
+                FailureDetails.of(
+                    "", BitSet.valueOf(new long[] {0b10}), BitSet.valueOf(new long[] {0b1})));
+    NcclException ofParent = meeting.renumbered(ofChild, seat.plan(), "parent");
+    assertEquals(Set.of(3), ofParent.failedRanks());
+    assertEquals(Set.of(1), ofParent.missingRanks());
+    assertEquals(ofChild.text(), ofParent.text());
+  }
+
+  @Test
+  void lostRanks_areAddedToWhatFailedBefore() {
+    CyclicBarrier step = new CyclicBarrier(3);
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          if (comm.rank() == 2) {
+            comm.abort();
+          } else {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            NcclException thrown = assertThrows(NcclRemoteException.class, stream::synchronize);
+            assertEquals(Set.of(2), thrown.failedRanks());
+          }
+          step.await(20, TimeUnit.SECONDS);
+          if (comm.rank() == 1) {
+            comm.abort();
+          }
+          step.await(20, TimeUnit.SECONDS);
+          if (comm.rank() == 0) {
+            NcclException now = comm.asyncError().orElseThrow();
+            assertEquals(Set.of(1, 2), now.failedRanks());
+            assertEquals(Optional.of(Operation.ALL_REDUCE), now.operation());
           }
         });
   }

@@ -19,6 +19,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.stream.IntStream;
 
 /**
@@ -99,6 +100,9 @@ public final class RankProcess {
         case "differ" -> differ(comm, stream);
         case "grow" -> grow(comm);
         case "close" -> closeEarly(comm, stream);
+        case "drill" ->
+            DrillRank.run(
+                comm, config, PATIENT, Integer.parseInt(argument), text -> say(rank, text));
         // Whoever had connected before the other was killed hears of it later.
         case "plan-only" -> say(rank, "ended by " + awaitAsyncError(comm));
         case "loop", "data-nonsense", "control-nonsense" -> {
@@ -291,27 +295,30 @@ public final class RankProcess {
     }
   }
 
-  /** Reduces until something happens; those whom the argument does not name go on without them. */
+  /** Reduces until something happens; the ranks but that of the argument go on without the lost. */
   private void loop(String program, Communicator comm, Stream stream) throws Exception {
     Buffer data = comm.allocate(DataType.FLOAT32, 1 << 18);
     data.fill((byte) 0, stream);
-    Set<Integer> excluded = Set.of(Integer.valueOf(argument));
+    boolean odd = comm.rank() == Integer.parseInt(argument);
+    Set<Integer> lost = new TreeSet<>();
     try {
       for (int round = 0; ; round++) {
         comm.allReduce(data, data, ReduceOp.SUM, stream);
         stream.synchronize();
         if (round == 20) {
           say(comm.rank(), "is in the middle");
-          if (excluded.contains(comm.rank())) {
+          if (odd) {
             speakNonsense(program, comm);
           }
         }
       }
     } catch (NcclException e) {
       say(comm.rank(), "told " + e);
+      lost.addAll(e.failedRanks());
+      lost.addAll(e.missingRanks());
     }
-    if (!excluded.contains(comm.rank())) {
-      try (Communicator rest = comm.shrink(excluded, ShrinkMode.ABORT_FIRST, config)) {
+    if (!odd) {
+      try (Communicator rest = comm.shrink(lost, ShrinkMode.ABORT_FIRST, config)) {
         say(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
       }
     }

@@ -1,0 +1,170 @@
+package io.nccl4j.drill;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CudaException;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.Operation;
+import io.nccl4j.Stream;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Cells of the drill whose ranks are threads of this process, all at the same time: each has a
+ * communicator of three ranks, which have called one collective before.
+ */
+public final class Drill {
+  private static final int RANKS = 3;
+  private static final int VICTIM = 2;
+  private static final int COUNT = 8;
+  private static final Duration LATENESS = Duration.ofMillis(300);
+  private static final long PATIENCE_SECONDS = 120;
+
+  /**
+   * One cell, and how ranks 0 and 1 wait in it.
+   *
+   * @param config the configuration of its communicator
+   * @param warm whether the ranks call another collective before
+   * @param limit how long a rank waits for its stream, and then for an error
+   */
+  public record Cell(
+      Operation operation,
+      DrillFault fault,
+      CommunicatorConfig config,
+      boolean warm,
+      Duration limit) {}
+
+  /**
+   * How a cell has ended.
+   *
+   * @param outcomes those of ranks 0 and 1, and of rank 2 where it calls
+   */
+  public record Result(Cell cell, List<Outcome> outcomes) {}
+
+  private final Cell cell;
+  private final List<Communicator> comms;
+  // What a rank does when its call has ended would be news to the others.
+  private final CountDownLatch over = new CountDownLatch(RANKS);
+
+  private Drill(Cell cell, List<Communicator> comms) {
+    this.cell = cell;
+    this.comms = comms;
+  }
+
+  /** Runs cells; each test checks their outcomes. */
+  public static List<Result> run(Backend backend, List<Cell> cells) throws Exception {
+    List<Drill> drills = new ArrayList<>();
+    for (Cell cell : cells) {
+      drills.add(new Drill(cell, backend.communicators(cell.config(), 0, 1, VICTIM)));
+    }
+    CyclicBarrier together = new CyclicBarrier(RANKS * cells.size());
+    List<List<FutureTask<Outcome>>> ranks = new ArrayList<>();
+    for (Drill drill : drills) {
+      List<FutureTask<Outcome>> tasks = new ArrayList<>();
+      for (int rank = 0; rank < RANKS; rank++) {
+        int self = rank;
+        FutureTask<Outcome> task = new FutureTask<>(() -> drill.take(self, together));
+        Thread.ofPlatform().daemon().name("drill-rank-" + rank).start(task);
+        tasks.add(task);
+      }
+      ranks.add(tasks);
+    }
+    List<Result> results = new ArrayList<>();
+    for (int i = 0; i < drills.size(); i++) {
+      List<Outcome> outcomes = new ArrayList<>();
+      for (FutureTask<Outcome> task : ranks.get(i)) {
+        Outcome outcome = task.get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+        if (outcome != null) {
+          outcomes.add(outcome);
+        }
+      }
+      results.add(new Result(cells.get(i), outcomes));
+    }
+    return results;
+  }
+
+  /** Takes part as one rank; returns how its call has ended, or null if it makes none. */
+  private Outcome take(int rank, CyclicBarrier together) throws Exception {
+    Communicator comm = comms.get(rank);
+    Outcome outcome;
+    try (Stream stream = comm.newStream();
+        DrillCall warming = new DrillCall(Operation.ALL_REDUCE, DataType.INT32, 1, comm, stream);
+        DrillCall call = prepare(rank, comm, stream)) {
+      // An allocation may wait for a collective of another cell, which waits for its ranks.
+      together.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      if (cell.warm()) {
+        warming.enqueue();
+        stream.synchronize(Duration.ofSeconds(PATIENCE_SECONDS));
+      }
+      together.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      try {
+        outcome = act(rank, call, comm, stream);
+      } finally {
+        over.countDown();
+        over.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+        comm.abort();
+        endOf(stream);
+      }
+    }
+    return outcome;
+  }
+
+  private DrillCall prepare(int rank, Communicator comm, Stream stream) {
+    boolean odd = rank == VICTIM;
+    Operation operation = cell.operation();
+    if (odd && cell.fault() == DrillFault.OTHER_OPERATION) {
+      operation = other(operation);
+    }
+    boolean otherType = odd && cell.fault() == DrillFault.OTHER_TYPE;
+    boolean otherCount = odd && cell.fault() == DrillFault.OTHER_COUNT;
+    return new DrillCall(
+        operation,
+        otherType ? DataType.FLOAT32 : DataType.INT32,
+        otherCount ? COUNT + 1 : COUNT,
+        comm,
+        stream);
+  }
+
+  /** Returns the operation that rank 2 calls instead of another one. */
+  public static Operation other(Operation operation) {
+    return operation == Operation.ALL_REDUCE ? Operation.ALL_GATHER : Operation.ALL_REDUCE;
+  }
+
+  private Outcome act(int rank, DrillCall call, Communicator comm, Stream stream)
+      throws InterruptedException {
+    DrillFault fault = cell.fault();
+    if (rank == VICTIM) {
+      if (fault == DrillFault.LATE || fault == DrillFault.DEAD) {
+        Thread.sleep(LATENESS);
+      }
+      if (fault == DrillFault.DEAD) {
+        comm.abort();
+      }
+      if (fault == DrillFault.DEAD || fault == DrillFault.MISSING || fault == DrillFault.STOPPED) {
+        return null;
+      }
+    }
+    return Outcome.of(call, comm, stream, fault != DrillFault.LATE, cell.limit());
+  }
+
+  /** Waits for the end of work that an abort has ended, and closes the stream. */
+  private static void endOf(Stream stream) {
+    try {
+      stream.synchronize(Duration.ofSeconds(PATIENCE_SECONDS));
+    } catch (NcclException | CudaException told) {
+      // The stream tells of the abort, or of what has failed before.
+    }
+    try {
+      stream.close();
+    } catch (CudaException told) {
+      // As above.
+    }
+  }
+}

@@ -1,0 +1,75 @@
+package io.nccl4j.drill;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Operation;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Predicate;
+
+/** The cells of one drill: checked, printed, and kept in {@code target/hang-drill}. */
+public final class DrillTable {
+  private final String where;
+  private final List<String> rows = new ArrayList<>();
+  private final List<String> wrong = new ArrayList<>();
+
+  /** Begins the table of one backend and transport. */
+  public DrillTable(String where) {
+    this.where = where;
+    rows.add("| where | collective | rank 2 is | rank | ends with | ms | |");
+    rows.add("|---|---|---|---|---|---|---|");
+  }
+
+  /**
+   * Adds how a cell has ended on one rank.
+   *
+   * @param note what else there is to say of the cell
+   * @param right whether the outcome is what it must be
+   * @param least the least time that it may take, in milliseconds
+   * @param most the longest time that it may take, in milliseconds
+   */
+  public void add(
+      Operation operation,
+      DrillFault fault,
+      int rank,
+      Outcome outcome,
+      String note,
+      Predicate<String> right,
+      long least,
+      long most) {
+    boolean inTime = outcome.millis() >= least && outcome.millis() <= most;
+    String row =
+        "| %s | %s | %s | %d | %s | %d | %s |"
+            .formatted(
+                where, operation.method(), fault, rank, outcome.text(), outcome.millis(), note);
+    rows.add(row);
+    if (!right.test(outcome.text()) || !inTime) {
+      wrong.add(row + (inTime ? "" : " not between " + least + " and " + most + " ms"));
+    }
+  }
+
+  /** Adds a cell that there cannot be. */
+  public void addImpossible(Operation operation, DrillFault fault, String why) {
+    rows.add("| %s | %s | %s | - | - | - | %s |".formatted(where, operation.method(), fault, why));
+  }
+
+  /** Prints and writes the table, and fails if a cell has ended in another way than it must. */
+  public void finish(int cells) {
+    String text = String.join("\n", rows) + "\n";
+    System.out.println(text);
+    Path file = Path.of("target", "hang-drill", where.replaceAll("[^a-zA-Z]+", "-") + ".md");
+    try {
+      Files.createDirectories(file.getParent());
+      Files.writeString(file, text);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+    assertEquals(List.of(), wrong, () -> wrong.size() + " cells are wrong");
+    assertTrue(rows.size() - 2 >= cells, () -> rows.size() - 2 + " rows; expected " + cells);
+  }
+}
