@@ -1,7 +1,6 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Event;
-import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
 import java.time.Duration;
@@ -60,9 +59,9 @@ public final class ReferenceEvent extends Event {
   }
 
   private static Mark checked(Mark mark) {
-    NcclException failure = mark.failure();
+    Throwable failure = mark.failure();
     if (failure != null) {
-      throw failure;
+      throw ReferenceStream.typed(failure);
     }
     return mark;
   }

@@ -147,7 +147,7 @@ class WorkerErrorsTest {
           throw new StackOverflowError("injected");
         };
     try {
-      return Work.runOnly(queue, begun, new Patience(), new Work[1]);
+      return Work.runOnly(queue, begun, new Patience(Thread.currentThread()), new Work[1]);
     } catch (StackOverflowError escaped) {
       return escaped;
     }
