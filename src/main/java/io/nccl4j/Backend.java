@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 
 /**
@@ -387,6 +388,20 @@ public abstract sealed class Backend implements AutoCloseable
   @Override
   public final void close() {
     closed = true;
+  }
+
+  /**
+   * For the backends: initializes their classes and those of this package on a thread with plenty
+   * of stack, when the first backend of a kind is opened. An {@link Error} in a class initializer,
+   * such as a {@link StackOverflowError} that the program survives, makes the class unusable for
+   * the life of the process.
+   *
+   * @param names the backend's outermost classes, by their names after {@code io.nccl4j.}
+   * @param usable whether a class, outermost or nested, can be initialized at all
+   */
+  protected static void initialize(List<String> names, Predicate<Class<?>> usable) {
+    ClassInitialization.run(ClassInitialization.CONTRACT, all -> true);
+    ClassInitialization.run(names, usable);
   }
 
   /** {@return the versions that every backend reports: nccl4j's own and Java's} */

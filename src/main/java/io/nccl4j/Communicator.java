@@ -85,6 +85,9 @@ public abstract sealed class Communicator implements AutoCloseable
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
   private volatile boolean stuck;
+  // Whether an Error has kept a close or an abort from ending the connection; another abort goes
+  // on.
+  private volatile boolean unended;
   private volatile UniqueId growId;
 
   // What recordings know it by: the same on every rank, as is the number of a collective.
@@ -806,20 +809,26 @@ public abstract sealed class Communicator implements AutoCloseable
   /**
    * Ends this communicator at once, and with it every operation on it that is enqueued or running
    * here, and every {@link Graph} that has any; their streams go on. Safe from any thread, also
-   * while another one waits inside this communicator. Idempotent. C: {@code ncclCommAbort}.
+   * while another one waits inside this communicator. Idempotent; after an {@link Error}, such as
+   * an {@link OutOfMemoryError}, from {@code abort} or {@link #close}, another call ends what that
+   * one has not. C: {@code ncclCommAbort}.
    *
    * @throws CudaException if a graph could not be destroyed, after having aborted
    */
   public final void abort() {
     synchronized (this) {
-      if (state == State.CLOSED || state == State.ABORTED) {
+      if ((state == State.CLOSED || state == State.ABORTED) && !unended) {
         return;
       }
+      unended = false;
       become(State.ABORTED);
       aborted = true;
     }
     try {
       Tracing.step(this, "abort", this::abortNow);
+    } catch (Error failure) {
+      unended = true;
+      throw failure;
     } finally {
       if (streams.stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
@@ -876,12 +885,22 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   private void giveStreamsBack() {
+    Throwable first = null;
     for (Stream stream : streams) {
       try {
         stream.giveBackIfAbandoned();
       } catch (NcclException | CudaException e) {
         LogManager.getLogger(Communicator.class).warn("{} is stuck", stream, e);
+      } catch (RuntimeException | Error failure) {
+        // The other streams can still be released.
+        first = first == null ? failure : first;
       }
+    }
+    if (first instanceof Error error) {
+      throw error;
+    }
+    if (first != null) {
+      throw (RuntimeException) first;
     }
   }
 
@@ -907,6 +926,9 @@ public abstract sealed class Communicator implements AutoCloseable
   private void closeNow() {
     try {
       closeConnection();
+    } catch (Error failure) {
+      unended = true;
+      throw failure;
     } finally {
       giveStreamsBack();
     }
@@ -1081,7 +1103,7 @@ public abstract sealed class Communicator implements AutoCloseable
           try {
             end.complete(work.get());
           } catch (Throwable failure) {
-            end.completeExceptionally(failure);
+            MemoryShortage.fail(end, failure);
           }
         };
     Thread.ofPlatform().daemon().name(thread).start(run);
@@ -1151,9 +1173,17 @@ public abstract sealed class Communicator implements AutoCloseable
               connectedOrFailed.countDown();
             }
           };
-      Thread.ofPlatform().daemon().name("nccl4j-connect").start(connect);
+      try {
+        Thread.ofPlatform().daemon().name("nccl4j-connect").start(connect);
+      } catch (Throwable failure) {
+        // Those that have begun to connect are aborted below, like after any other failure.
+        first.compareAndSet(null, failure);
+        break;
+      }
     }
-    awaitUninterrupted(connectedOrFailed);
+    if (first.get() == null) {
+      awaitUninterrupted(connectedOrFailed);
+    }
     Throwable failure = first.get();
     if (failure != null) {
       communicators.forEach(communicator -> communicator.abortAfter(failure));
@@ -1681,7 +1711,8 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * Does what {@link #abort} promises; called at most once, possibly while {@link #connect} runs.
+   * Does what {@link #abort} promises, possibly while {@link #connect} runs. Called again only
+   * after an {@link Error} of {@code abortConnection} or {@link #closeConnection}.
    */
   protected abstract void abortConnection();
 

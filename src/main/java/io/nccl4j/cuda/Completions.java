@@ -1,11 +1,16 @@
 package io.nccl4j.cuda;
 
+import io.nccl4j.MemoryShortage;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
-import io.nccl4j.bindings.cudart.cudaHostFn_t;
 import io.nccl4j.internal.Watcher;
 import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
@@ -42,8 +47,7 @@ final class Completions {
 
   // One function for all waits, told apart by the number that comes as its argument; it lives as
   // long as the process.
-  private static final MemorySegment CALLBACK =
-      cudaHostFn_t.allocate(Completions::called, Arena.global());
+  private static final MemorySegment CALLBACK = callback();
   private static final Executor COMPLETERS =
       Executors.newCachedThreadPool(
           Thread.ofPlatform().daemon().name("nccl4j-completion-", 0).factory());
@@ -57,7 +61,7 @@ final class Completions {
     RuntimeException failure();
 
     /** Hears, in a thread of our own, that the wait is over, and what has failed, or null. */
-    void end(RuntimeException failure);
+    void end(Throwable failure);
   }
 
   /** A stage that waits for its stream. */
@@ -73,11 +77,11 @@ final class Completions {
     }
 
     @Override
-    public void end(RuntimeException failure) {
+    public void end(Throwable failure) {
       if (failure == null) {
         future.complete(null);
       } else {
-        future.completeExceptionally(failure);
+        MemoryShortage.fail(future, failure);
       }
     }
   }
@@ -96,7 +100,7 @@ final class Completions {
     }
 
     @Override
-    public void end(RuntimeException failure) {
+    public void end(Throwable failure) {
       span.ended(failure);
     }
   }
@@ -150,22 +154,51 @@ final class Completions {
         });
   }
 
-  private static void called(MemorySegment id) {
+  /**
+   * Links {@link #called} with a number for its argument. The generated {@code cudaHostFn_t} would
+   * make a segment of it, and a failure to allocate that ends the process.
+   */
+  @SuppressWarnings("restricted") // The function type is that of the generated binding.
+  private static MemorySegment callback() {
     try {
-      Pending pending = PENDING.get(id.address());
+      return Linker.nativeLinker()
+          .upcallStub(
+              MethodHandles.lookup()
+                  .findStatic(
+                      Completions.class, "called", MethodType.methodType(void.class, long.class)),
+              FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG),
+              Arena.global());
+    } catch (ReflectiveOperationException e) {
+      throw new ExceptionInInitializerError(e);
+    }
+  }
+
+  @SuppressWarnings("UnusedMethod") // Called by the driver.
+  private static void called(long id) {
+    try {
+      Pending pending = PENDING.get(id);
       if (pending != null) {
         pending.waiter().reached();
-        COMPLETERS.execute(() -> end(id.address(), pending.waiter().failure()));
+        COMPLETERS.execute(() -> end(id, pending.waiter().failure()));
       }
     } catch (Throwable e) {
       // An exception that left this method would end the process. The watcher finds the wait
       // again, since its stream is then complete.
-      LOG.warn("no thread to end a wait for a stream; the watcher will", e);
+      report("no thread to end a wait for a stream; the watcher will", e);
+    }
+  }
+
+  /** Logs a failure in a thread that has to go on, even where there is no memory for a message. */
+  private static void report(String message, Throwable failure) {
+    try {
+      LOG.warn(message, failure);
+    } catch (Throwable unreported) {
+      // The wait has not ended, and so the watcher comes to it again.
     }
   }
 
   /** Ends a wait, with what has failed, or null; only the first call for it does. */
-  private static void end(long id, RuntimeException failure) {
+  private static void end(long id, Throwable failure) {
     Pending pending = PENDING.remove(id);
     if (pending != null) {
       pending.waiter().end(failure);
@@ -175,7 +208,9 @@ final class Completions {
   private static void lookOrEnd(long id, Pending pending) {
     try {
       look(id, pending);
-    } catch (RuntimeException broken) {
+    } catch (OutOfMemoryError shortage) {
+      report("no memory to look after a wait for a stream; the next look tries again", shortage);
+    } catch (RuntimeException | Error broken) {
       endElsewhere(id, broken);
     }
   }
@@ -195,11 +230,11 @@ final class Completions {
   }
 
   /** Ends a wait in a thread of our own; where there is none now, the next look finds it again. */
-  private static void endElsewhere(long id, RuntimeException failure) {
+  private static void endElsewhere(long id, Throwable failure) {
     try {
       COMPLETERS.execute(() -> end(id, failure));
     } catch (OutOfMemoryError noThread) {
-      LOG.warn("no thread to end a wait for a stream; the next look tries again", noThread);
+      report("no thread to end a wait for a stream; the next look tries again", noThread);
     }
   }
 }

@@ -1,7 +1,7 @@
 package io.nccl4j.internal;
 
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.function.Supplier;
 
 /**
@@ -38,10 +38,23 @@ public final class PlatformThreads {
     if (!Thread.currentThread().isVirtual()) {
       return call.get();
     }
+    FutureTask<T> task = new FutureTask<>(call::get);
+    Deadline.start(function, task);
+    boolean interrupted = false;
     try {
-      return CompletableFuture.supplyAsync(call, work -> Deadline.start(function, work)).join();
-    } catch (CompletionException failure) {
-      throw Deadline.rethrown(failure.getCause());
+      while (true) {
+        try {
+          return task.get();
+        } catch (InterruptedException e) {
+          interrupted = true;
+        } catch (ExecutionException e) {
+          throw Deadline.rethrown(e.getCause());
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
     }
   }
 

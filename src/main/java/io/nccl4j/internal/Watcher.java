@@ -9,8 +9,8 @@ import org.apache.logging.log4j.Logger;
 
 /**
  * A thread that looks at something from time to time, for as long as there is anything to look at.
- * Whatever fails in a look, or keeps the thread from starting, the next look or the next caller
- * tries again: those that wait for a look would otherwise wait indefinitely.
+ * After a look that fails, with whatever {@link Throwable}, the thread looks again; where it cannot
+ * start, the next caller tries again. Those that wait for a look would otherwise wait indefinitely.
  */
 public final class Watcher {
   private static final Logger LOG = LogManager.getLogger(Watcher.class);
@@ -54,36 +54,41 @@ public final class Watcher {
   }
 
   private void work() {
-    boolean over = false;
-    try {
-      while (!over) {
+    do {
+      try {
         pause();
-        lookOnce();
-        over = over();
+        look.run();
+      } catch (Throwable failure) {
+        report(failure);
       }
-    } finally {
-      if (!over) {
-        watching.set(false);
-      }
-    }
+    } while (!over());
   }
 
-  private void lookOnce() {
+  private void report(Throwable failure) {
     try {
-      look.run();
-    } catch (Throwable failure) {
       LOG.warn("a look has failed; the next one comes in {} ms", periodMillis, failure);
+    } catch (Throwable unreported) {
+      // There is no memory for the message; a failure that lasts is reported after the next look.
     }
   }
 
   /** Returns whether nothing is left; the next caller then starts another thread. */
   private boolean over() {
-    if (!nothingLeft.getAsBoolean()) {
+    if (!nothingLeft()) {
       return false;
     }
     watching.set(false);
     // What came between the look and the line above found a watcher and started none.
-    return nothingLeft.getAsBoolean() || !watching.compareAndSet(false, true);
+    return nothingLeft() || !watching.compareAndSet(false, true);
+  }
+
+  private boolean nothingLeft() {
+    try {
+      return nothingLeft.getAsBoolean();
+    } catch (Throwable failure) {
+      report(failure);
+      return false;
+    }
   }
 
   private void pause() {

@@ -58,6 +58,7 @@ final class CommunicatorHandle extends Entrance {
   private long address;
   private volatile boolean ended;
   private boolean taken;
+  private boolean freeing;
   private boolean held;
 
   @SuppressWarnings("UnusedVariable") // Through INSIDE.
@@ -337,6 +338,27 @@ final class CommunicatorHandle extends Entrance {
   void giveBack() {
     synchronized (this) {
       taken = false;
+    }
+  }
+
+  /**
+   * Returns whether the calling thread, which was started to free what has been taken, is to do so.
+   */
+  boolean beginFreeing() {
+    synchronized (this) {
+      boolean begins = taken && !freeing;
+      freeing |= begins;
+      return begins;
+    }
+  }
+
+  /**
+   * Lets the pointer be taken again, unless a thread frees it: the one that was to may not have
+   * started.
+   */
+  void giveBackUnlessFreeing() {
+    synchronized (this) {
+      taken = freeing;
     }
   }
 

@@ -16,8 +16,8 @@ import java.lang.invoke.MethodType;
  * functions, linked once more with a {@code long} wherever they take a pointer. A segment's scope
  * costs every call, and here nothing is learnt from it.
  *
- * <p>Each is linked on its first call, like the generated one, so that what an older library lacks
- * is missed by nobody who does not call it.
+ * <p>Each is linked on its own, like the generated one: in a class that is called like the function
+ * without {@code nccl}, which is not initialized where an older library lacks the function.
  */
 final class EnqueueCalls {
   private EnqueueCalls() {}
@@ -109,7 +109,7 @@ final class EnqueueCalls {
     }
   }
 
-  private static final class AllToAll {
+  private static final class AlltoAll {
     static final MethodHandle HANDLE =
         linkWithLongs(
             "ncclAlltoAll", nccl_h.ncclAlltoAll$address(), nccl_h.ncclAlltoAll$descriptor());
@@ -117,7 +117,7 @@ final class EnqueueCalls {
 
   static int allToAll(long send, long recv, long count, int type, long comm, long stream) {
     try {
-      return (int) AllToAll.HANDLE.invokeExact(send, recv, count, type, comm, stream);
+      return (int) AlltoAll.HANDLE.invokeExact(send, recv, count, type, comm, stream);
     } catch (Throwable failure) {
       throw unexpected(failure);
     }

@@ -17,6 +17,7 @@ import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
+import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
@@ -27,6 +28,7 @@ import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.NcclResults;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -52,6 +54,54 @@ public final class NcclBackend extends Backend {
       List.of("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg");
   private static final String NO_DRIVER =
       "no NVIDIA driver is installed: neither " + String.join(" nor ", DRIVER_FILES) + " exists";
+
+  // Those that have initializers, or nested classes with such. The functions of the bindings are
+  // linked by initializers.
+  private static final List<String> INITIALIZED =
+      List.of(
+          "bindings.cudart.cudaDeviceProp",
+          "bindings.cudart.cudart_h",
+          "bindings.cudart.cudart_h$shared",
+          "bindings.nccl.ncclConfig_v23000",
+          "bindings.nccl.ncclSimInfo_v22200",
+          "bindings.nccl.ncclUniqueId",
+          "bindings.nccl.ncclWaitSignalDesc_t",
+          "bindings.nccl.nccl_h",
+          "bindings.nccl.nccl_h$shared",
+          "cuda.Completions",
+          "cuda.CudaMemory",
+          "cuda.CudaStream",
+          "cuda.Staging",
+          "internal.DynamicLoader",
+          "internal.KeptMemory",
+          "internal.NativeEnvironment",
+          "internal.NativeLibrary",
+          "internal.OpenRanks",
+          "internal.PinnedMemory",
+          "internal.PrimaryContexts",
+          "internal.ProcessBarrier",
+          "internal.Watcher",
+          "nccl.CallWatch",
+          "nccl.CommunicatorHandle",
+          "nccl.CtaPolicy",
+          "nccl.EnqueueCalls",
+          "nccl.FirstRelease",
+          "nccl.GraphUsage",
+          "nccl.Making",
+          "nccl.NativeConfig",
+          "nccl.NcclBackend",
+          "nccl.NcclCommunicator",
+          "nccl.NcclConfig",
+          "nccl.NcclGroup",
+          "nccl.NcclMemory",
+          "nccl.NcclParameters",
+          "nccl.Registration",
+          "nccl.Setting",
+          "nccl.UnsupportedSetting",
+          "nccl.Window",
+          "nccl.WindowOption");
+
+  private static volatile boolean initialized;
 
   private final NativeLibrary.Loaded nccl;
   private final NativeLibrary.Loaded cudart;
@@ -85,6 +135,10 @@ public final class NcclBackend extends Backend {
     NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
     List<Device> devices = cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
     if (missing.isEmpty()) {
+      if (!initialized) {
+        initialize(INITIALIZED, NcclBackend::linkable);
+        initialized = true;
+      }
       return new NcclBackend(nccl, cudart, devices);
     }
     RuntimeException first = missing.removeFirst();
@@ -97,6 +151,16 @@ public final class NcclBackend extends Backend {
     throw first instanceof LibraryNotFoundException search && !others.isEmpty()
         ? new LibraryNotFoundException(search, others)
         : first;
+  }
+
+  /** Returns false for a class whose initializer links a function that the library lacks. */
+  private static boolean linkable(Class<?> type) {
+    Class<?> functions = type.getDeclaringClass();
+    if (functions == nccl_h.class || functions == cudart_h.class) {
+      return SymbolLookup.loaderLookup().find(type.getSimpleName()).isPresent();
+    }
+    return functions != EnqueueCalls.class
+        || SymbolLookup.loaderLookup().find("nccl" + type.getSimpleName()).isPresent();
   }
 
   /** Returns what the call returns; or null, and then keeps what it threw. */

@@ -6,6 +6,7 @@ import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Entrance;
+import io.nccl4j.MemoryShortage;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
@@ -1110,15 +1111,23 @@ public final class NcclCommunicator extends Communicator {
       return;
     }
     overdue = true;
-    LOG.warn(
-        "{}: {} has been inside NCCL for {} s; the communicator is aborted",
-        this,
-        function,
-        timeout().toMillis() / MILLIS_PER_SECOND);
-    try {
-      abort();
-    } catch (RuntimeException failure) {
-      LOG.warn("{}: the abort of an overdue call has failed", this, failure);
+    long since = System.nanoTime();
+    while (true) {
+      try {
+        LOG.warn(
+            "{}: {} has been inside NCCL for {} s; the communicator is aborted",
+            this,
+            function,
+            timeout().toMillis() / MILLIS_PER_SECOND);
+        abort();
+        return;
+      } catch (RuntimeException failure) {
+        LOG.warn("{}: the abort of an overdue call has failed", this, failure);
+        return;
+      } catch (OutOfMemoryError shortage) {
+        // The thread inside the call waits for this one.
+        MemoryShortage.pause(shortage, since);
+      }
     }
   }
 
@@ -1194,6 +1203,9 @@ public final class NcclCommunicator extends Communicator {
           timeout(),
           "NCCL to free " + this,
           () -> {
+            if (!handle.beginFreeing()) {
+              return;
+            }
             useDevice();
             int result = nccl_h.ncclCommAbort(comm);
             registrations.forgetAll();
@@ -1205,6 +1217,9 @@ public final class NcclCommunicator extends Communicator {
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
+    } catch (Error failure) {
+      handle.giveBackUnlessFreeing();
+      throw failure;
     }
   }
 

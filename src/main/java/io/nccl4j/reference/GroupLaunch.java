@@ -1,7 +1,6 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.GroupCall;
-import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.OperationCall;
 import io.nccl4j.Result;
@@ -141,24 +140,40 @@ final class GroupLaunch {
       return;
     }
     together.forEach(Part::makeWork);
-    lead.append(
-        () -> together.forEach(part -> part.ticket = part.member.takeTicket()),
-        patience -> lead.note(run(lead, together, patience)));
+    Part[] parts = together.toArray(Part[]::new);
+    Work[] works = together.stream().map(part -> part.work).toArray(Work[]::new);
+    lead.append(() -> takeTickets(parts), patience -> lead.note(run(lead, parts, works, patience)));
   }
 
-  private static NcclException run(ReferenceStream lead, List<Part> together, Patience patience) {
-    Work[] works = together.stream().map(part -> part.work).toArray(Work[]::new);
-    NcclException first = null;
+  private static void takeTickets(Part[] parts) {
+    for (Part part : parts) {
+      part.ticket = part.member.takeTicket();
+    }
+  }
+
+  /** Does the work in the stream's worker. Allocates nothing itself: each turn has to end. */
+  private static Throwable run(
+      ReferenceStream lead, Part[] parts, Work[] works, Patience patience) {
+    Throwable first = null;
     try {
-      together.forEach(part -> part.work.begin(part.ticket, patience));
+      int most = 1;
+      boolean inOneProcess = true;
+      for (Part part : parts) {
+        part.work.begin(part.ticket, patience);
+        most = Math.max(most, part.member.size());
+        inOneProcess &= part.member.world().inOneProcess();
+      }
       lead.begins();
-      patience.begin(
-          together.stream().mapToInt(part -> part.member.size()).max().orElse(1),
-          together.stream().allMatch(part -> part.member.world().inOneProcess()));
+      patience.begin(most, inOneProcess);
       Work.drive(works, patience);
+    } catch (RuntimeException | Error e) {
+      first = e;
+      for (Work work : works) {
+        work.failUnlessDone(e);
+      }
     } finally {
       for (Work work : works) {
-        NcclException failure = work.end(false);
+        Throwable failure = work.end(false);
         first = first == null ? failure : first;
       }
     }

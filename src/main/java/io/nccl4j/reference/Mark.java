@@ -1,15 +1,14 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclException;
 import java.time.Duration;
 
 /** One recording of an event: when its stream came to it, and what had failed there by then. */
 final class Mark {
   private volatile boolean reached;
   private long nanos;
-  private NcclException failure;
+  private Throwable failure;
 
-  synchronized void reach(NcclException failureSoFar) {
+  synchronized void reach(Throwable failureSoFar) {
     nanos = System.nanoTime();
     failure = failureSoFar;
     reached = true;
@@ -26,7 +25,7 @@ final class Mark {
   }
 
   /** Returns what had failed on the stream when it came to the mark, or null. */
-  NcclException failure() {
+  Throwable failure() {
     return failure;
   }
 

@@ -26,9 +26,9 @@ final class Patience {
   private long since;
   private long sleep;
 
-  /** Makes the calling thread's. */
-  Patience() {
-    this.thread = Thread.currentThread();
+  /** Makes that of a worker thread. */
+  Patience(Thread thread) {
+    this.thread = thread;
   }
 
   /**

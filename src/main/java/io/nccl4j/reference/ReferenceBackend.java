@@ -57,6 +57,48 @@ public final class ReferenceBackend extends Backend {
   // Each is driven by a thread of this process.
   static final int MOST_RANKS = 1 << 15;
 
+  // Those that have initializers, or nested classes with such.
+  private static final List<String> INITIALIZED =
+      List.of(
+          "reference.Algorithm",
+          "reference.ArrayKernel",
+          "reference.Board",
+          "reference.Call",
+          "reference.Collective",
+          "reference.DirectTransfer",
+          "reference.Fault",
+          "reference.FloatExtremesKernel",
+          "reference.Gathering",
+          "reference.Guest",
+          "reference.HostMemory",
+          "reference.Int8Kernel",
+          "reference.Kernel",
+          "reference.Links",
+          "reference.MemoryLink",
+          "reference.Message",
+          "reference.Occasion",
+          "reference.Operator",
+          "reference.Patience",
+          "reference.Peer",
+          "reference.ReferenceBackend",
+          "reference.ReferenceCommunicator",
+          "reference.ReferenceId",
+          "reference.ReferenceOptions",
+          "reference.Remote",
+          "reference.Secret",
+          "reference.SharedMemory",
+          "reference.Site",
+          "reference.SocketAddresses",
+          "reference.TcpBreak",
+          "reference.Windows",
+          "reference.World",
+          "schedule.Action",
+          "schedule.Layout",
+          "schedule.NodePattern",
+          "schedule.Protocol");
+
+  private static volatile boolean initialized;
+
   private final ReferenceOptions options;
   private final List<Device> devices;
   private final IntFunction<Site> sites;
@@ -96,6 +138,10 @@ public final class ReferenceBackend extends Backend {
     }
     checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
+    if (!initialized) {
+      initialize(INITIALIZED, type -> true);
+      initialized = true;
+    }
     return new ReferenceBackend(devices, options, rank -> Site.ofThisProcess());
   }
 

@@ -59,9 +59,9 @@ public final class ReferenceEvent extends Event {
   }
 
   private static Mark checked(Mark mark) {
-    NcclException failure = mark.failure();
+    Throwable failure = mark.failure();
     if (failure != null) {
-      throw failure;
+      throw ReferenceStream.typed(failure);
     }
     return mark;
   }

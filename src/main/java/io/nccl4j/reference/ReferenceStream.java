@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Event;
+import io.nccl4j.MemoryShortage;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclTimeoutException;
@@ -24,11 +25,12 @@ import org.apache.logging.log4j.Logger;
  * A stream of the reference backend: a queue with one daemon thread, which is started by the first
  * work and ends when the stream is closed.
  *
- * <p>When work fails, the work behind it still runs. The first failure is kept: {@code isComplete}
- * and {@code completion} report it, and so do {@code synchronize} and {@code Buffer.copyTo}, which
- * also clear it. After that the stream still tells, as every stream does, what is wrong with the
- * communicators that it carries, until they are aborted or closed. A failure that nobody has been
- * told when the stream is closed is logged.
+ * <p>When work fails, the work behind it still runs, also after an {@link Error} such as an {@link
+ * OutOfMemoryError}. The first failure is kept: {@code isComplete} and {@code completion} report
+ * it, and so do {@code synchronize} and {@code Buffer.copyTo}, which also clear it. After that the
+ * stream still tells, as every stream does, what is wrong with the communicators that it carries,
+ * until they are aborted or closed. A failure that nobody has been told when the stream is closed
+ * is logged.
  */
 public final class ReferenceStream extends Stream {
   private static final long YIELDING_NANOS = 50_000;
@@ -45,14 +47,19 @@ public final class ReferenceStream extends Stream {
   // Where others wait for the worker; wakeAt is how much must be finished for any of them.
   private final Object progress = new Object();
   private volatile long wakeAt = Long.MAX_VALUE;
-  private volatile NcclException failure;
+  // As it was thrown: the worker may have no memory for another exception, who asks makes that.
+  private volatile Throwable failure;
   // What the worker's task has failed with, whether that is the first failure or not.
-  private NcclException failureOfTask;
+  private Throwable failureOfTask;
   // What records the worker's task, or null.
   private SpanTasks recorded;
   private volatile boolean closed;
   private volatile Thread worker;
   private volatile boolean workerAsleep;
+  // The worker's, made before it starts, so that it can begin whether there is memory or not.
+  private Patience patience;
+  private final Work[] single = new Work[1];
+  private final Runnable begins = this::begins;
 
   ReferenceStream(int device) {
     super(Platform.HOST, device);
@@ -71,6 +78,8 @@ public final class ReferenceStream extends Stream {
     synchronized (producers) {
       Task task = claim();
       task.call.set(operation, send, recv, count, operator, peer);
+      // That of an action which an Error has kept from being appended.
+      task.action = null;
       task.member = member;
       task.ticket = member.takeTicket();
       queue.publish();
@@ -103,8 +112,12 @@ public final class ReferenceStream extends Stream {
       throw new IllegalStateException("stream is closed: " + this);
     }
     if (worker == null) {
-      // Known only when it runs, or a stream would for ever wait for a thread that never started.
-      worker = Thread.ofPlatform().daemon().name(name).start(this::work);
+      Thread thread = Thread.ofPlatform().daemon().name(name).unstarted(this::work);
+      patience = new Patience(thread);
+      thread.start();
+      // Known only when it runs, or a stream would wait indefinitely for a thread that never
+      // started.
+      worker = thread;
     }
     Task task = queue.claim();
     task.recorded = recording;
@@ -134,10 +147,11 @@ public final class ReferenceStream extends Stream {
     }
   }
 
+  /**
+   * The worker's life. Nothing that a task throws ends it, and between two tasks it allocates
+   * nothing: those that wait for the stream would otherwise wait in vain.
+   */
   private void work() {
-    Patience patience = new Patience();
-    Work[] single = new Work[1];
-    Runnable begins = this::begins;
     while (awaitTask()) {
       Task task = queue.first();
       recorded = task.recorded;
@@ -148,16 +162,24 @@ public final class ReferenceStream extends Stream {
         } else {
           note(Work.runOnly(queue, begins, patience, single));
         }
-      } catch (RuntimeException | Error e) {
-        note(typed(e));
+      } catch (Throwable e) {
+        note(e);
       }
-      if (recorded != null) {
-        begins();
-        recorded.end(failureOfTask);
-      }
+      endRecorded();
       task.clear();
       queue.finish();
       tellProgress();
+    }
+  }
+
+  private void endRecorded() {
+    if (recorded != null) {
+      try {
+        begins();
+        recorded.end(failureOfTask);
+      } catch (Throwable e) {
+        note(e);
+      }
     }
   }
 
@@ -196,7 +218,7 @@ public final class ReferenceStream extends Stream {
     if (idleNanos < REMEMBERING_NANOS) {
       LockSupport.parkNanos(this, REMEMBERING_NANOS);
     } else {
-      Windows.ofThread().forget();
+      Windows.forgetOfThread();
       LockSupport.park(this);
     }
   }
@@ -215,8 +237,8 @@ public final class ReferenceStream extends Stream {
     }
   }
 
-  /** Keeps what has failed, for whoever asks; null is nothing. */
-  void note(NcclException failed) {
+  /** Keeps what has failed, for those that ask; null is nothing. */
+  void note(Throwable failed) {
     if (failed != null) {
       failureOfTask = failed;
       if (failure == null) {
@@ -225,7 +247,8 @@ public final class ReferenceStream extends Stream {
     }
   }
 
-  private static NcclException typed(Throwable cause) {
+  /** Returns what a failure is reported as. */
+  static NcclException typed(Throwable cause) {
     if (cause instanceof NcclException known) {
       return known;
     }
@@ -241,8 +264,16 @@ public final class ReferenceStream extends Stream {
     return typed;
   }
 
-  /** Returns a new exception of the same kind, since several streams may have one failure. */
-  private static NcclException retold(NcclException first) {
+  /**
+   * Returns a new exception of the same kind, or null for null: streams that wait for each other
+   * have one failure, and a caller that meets it twice could not suppress one in the other if they
+   * were the same object.
+   */
+  private static NcclException retold(Throwable failure) {
+    if (failure == null) {
+      return null;
+    }
+    NcclException first = typed(failure);
     return NcclException.copyOf(first, first.details());
   }
 
@@ -251,6 +282,8 @@ public final class ReferenceStream extends Stream {
     if (queue.finished() >= target) {
       return true;
     }
+    // An Error may have kept the thread that appended the work from waking the worker.
+    wakeWorker();
     synchronized (progress) {
       while (queue.finished() < target && !deadline.passed()) {
         wakeAt = Math.min(wakeAt, target);
@@ -301,11 +334,11 @@ public final class ReferenceStream extends Stream {
     }
     NcclException failed;
     synchronized (progress) {
-      failed = failure;
+      failed = retold(failure);
       failure = null;
     }
     if (failed != null) {
-      throw retold(failed);
+      throw failed;
     }
     if (!finished) {
       throw timedOut("synchronize", timeout, target - queue.finished() + " pending on " + this);
@@ -324,9 +357,9 @@ public final class ReferenceStream extends Stream {
   @Override
   protected boolean poll() {
     boolean finished = idle();
-    NcclException failed = failure;
+    NcclException failed = retold(failure);
     if (failed != null) {
-      throw retold(failed);
+      throw failed;
     }
     throwFailureOfUsers("isComplete");
     return finished;
@@ -340,30 +373,33 @@ public final class ReferenceStream extends Stream {
   @Override
   protected CompletionStage<Void> whenComplete() {
     CompletableFuture<Void> future = new CompletableFuture<>();
-    append(
-        patience -> {
-          NcclException failed = failure;
-          long finishedThen = queue.finished() + 1;
-          // Not in the worker: what depends on it may wait for this very stream.
-          Thread.ofVirtual()
-              .name("nccl4j-completion")
-              .start(() -> complete(future, finishedThen, failed));
-        });
+    Mark mark = new Mark();
+    long target;
+    synchronized (producers) {
+      append(patience -> mark.reach(failure));
+      target = queue.enqueued();
+    }
+    // Not in the worker: what depends on it may wait for this very stream. And now, since the
+    // worker may have no memory for a thread.
+    Thread.ofVirtual().name("nccl4j-completion").start(() -> complete(future, target, mark));
     return future.minimalCompletionStage();
   }
 
-  private void complete(CompletableFuture<Void> future, long target, NcclException failed) {
-    // The worker is about to finish the task that started this thread.
-    awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
+  private void complete(CompletableFuture<Void> future, long target, Mark mark) {
     try {
+      mark.await();
+      // The worker is about to finish the task that has reached the mark.
+      awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
+      NcclException failed = retold(mark.failure());
       if (failed != null) {
-        throw retold(failed);
+        throw failed;
       }
       throwFailureOfUsers("completion");
-      future.complete(null);
-    } catch (NcclException failure) {
-      future.completeExceptionally(failure);
+    } catch (Throwable failed) {
+      MemoryShortage.fail(future, failed);
+      return;
     }
+    future.complete(null);
   }
 
   @Override
@@ -461,7 +497,7 @@ public final class ReferenceStream extends Stream {
       tellUsersOfStuckWork();
       throw stuck;
     }
-    NcclException failed = failure;
+    Throwable failed = failure;
     if (failed != null) {
       log().warn("{} was closed with a failure that nobody had asked for", this, failed);
     }

@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclException;
 import io.nccl4j.Span;
 
 /**
@@ -10,7 +9,7 @@ import io.nccl4j.Span;
 final class SpanTasks {
   private final Span span;
   private int pending = 1;
-  private NcclException failure;
+  private Throwable failure;
 
   SpanTasks(Span span) {
     this.span = span;
@@ -24,7 +23,7 @@ final class SpanTasks {
     span.begun();
   }
 
-  synchronized void end(NcclException failed) {
+  synchronized void end(Throwable failed) {
     failure = failure == null ? failed : failure;
     span.finished();
     complete();

@@ -4,7 +4,6 @@ import java.lang.foreign.MemorySegment;
 import java.nio.Buffer;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.Arrays;
 import java.util.function.Function;
 
 /**
@@ -74,8 +73,8 @@ final class Windows {
     return offset / BYTES * BYTES;
   }
 
-  /** Keeps nobody's memory reachable any longer. */
-  void forget() {
-    Arrays.fill(windows, null);
+  /** Keeps nobody's memory reachable any longer for the calling thread; allocates nothing. */
+  static void forgetOfThread() {
+    OF_THREAD.remove();
   }
 }

@@ -1,8 +1,7 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.DataType;
-import io.nccl4j.NcclException;
+import io.nccl4j.MemoryShortage;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -23,7 +22,7 @@ final class Work {
   private boolean inCollective;
   private boolean inMessages;
   private String function = "";
-  private NcclException failure;
+  private Throwable failure;
 
   Work(Member member) {
     this.member = member;
@@ -76,27 +75,30 @@ final class Work {
    * @param begun runs when its turn has come
    * @param one room for one piece of work
    */
-  static NcclException runOnly(TaskQueue queue, Runnable begun, Patience patience, Work[] one) {
+  static Throwable runOnly(TaskQueue queue, Runnable begun, Patience patience, Work[] one) {
     Task task = queue.first();
     Member member = task.member;
     try {
       // Only whose turn it is may touch the reused work.
       member.awaitTurn(task.ticket, task.call.operation.method());
-    } catch (CommunicatorAbortedException e) {
+    } catch (RuntimeException | Error e) {
       member.endTurn();
       return e;
     }
-    begun.run();
     Work work = member.single();
-    NcclException failed = null;
+    work.failure = null;
+    Throwable failed = null;
     try {
       work.setOnly(task.call);
+      begun.run();
       work.start(patience);
       one[0] = work;
       patience.begin(member.size(), member.world().inOneProcess());
       drive(one, patience);
+    } catch (RuntimeException | Error e) {
+      work.fail(e);
     } finally {
-      // A turn that is not given on would stop the communicator for ever.
+      // Without its end no later operation would have a turn.
       failed = work.end(queue.hasMore());
       one[0] = null;
     }
@@ -107,11 +109,10 @@ final class Work {
   void begin(long ticket, Patience patience) {
     try {
       member.awaitTurn(ticket, function);
-    } catch (CommunicatorAbortedException e) {
+      start(patience);
+    } catch (RuntimeException | Error e) {
       failure = e;
-      return;
     }
-    start(patience);
   }
 
   private void start(Patience patience) {
@@ -122,8 +123,32 @@ final class Work {
     try {
       member.waitsBy(patience);
       member.checkUsable(function);
-    } catch (RuntimeException e) {
-      failure = member.fail(function, e);
+    } catch (RuntimeException | Error e) {
+      fail(e);
+    }
+  }
+
+  /**
+   * Fails this work and reports that to the other ranks. While there is no memory for the report,
+   * it is repeated: they would otherwise wait for this rank until their time-out.
+   */
+  private void fail(Throwable cause) {
+    failure = cause;
+    long since = System.nanoTime();
+    while (true) {
+      try {
+        failure = member.fail(function, cause);
+        return;
+      } catch (OutOfMemoryError shortage) {
+        MemoryShortage.pause(shortage, since);
+      }
+    }
+  }
+
+  /** Fails this work as well as those that progress together with it. */
+  void failUnlessDone(Throwable cause) {
+    if (!done()) {
+      fail(cause);
     }
   }
 
@@ -132,17 +157,20 @@ final class Work {
    *
    * @param soon whether more is about to follow, which may use the same buffers
    */
-  NcclException end(boolean soon) {
-    if (failure != null && inCollective) {
-      member.collective().withdraw();
+  Throwable end(boolean soon) {
+    try {
+      if (failure != null && inCollective) {
+        member.collective().withdraw();
+      }
+      if (failure != null || !soon) {
+        member.collective().forget();
+      }
+      messages.clear();
+      only.clear();
+      hasOnly = false;
+    } finally {
+      member.endTurn();
     }
-    if (failure != null || !soon) {
-      member.collective().forget();
-    }
-    messages.clear();
-    only.clear();
-    hasOnly = false;
-    member.endTurn();
     return failure;
   }
 
@@ -156,7 +184,7 @@ final class Work {
     try {
       return advanceOrThrow();
     } catch (RuntimeException | Error e) {
-      failure = member.fail(function, e);
+      fail(e);
       return true;
     }
   }
@@ -198,8 +226,8 @@ final class Work {
     }
     try {
       lookOrThrow(idleNanos);
-    } catch (RuntimeException e) {
-      failure = member.fail(function, e);
+    } catch (RuntimeException | Error e) {
+      fail(e);
     }
   }
 

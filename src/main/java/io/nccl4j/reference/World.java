@@ -417,16 +417,20 @@ final class World {
     return fault.get();
   }
 
-  /** Tells all ranks what went wrong, unless something did before. */
+  /**
+   * Reports to all ranks what went wrong, unless something did before. Can be called again with the
+   * same fault where the first call ended early, for want of memory.
+   */
   void raise(Fault first) {
-    if (fault.compareAndSet(null, first)) {
+    fault.compareAndSet(null, first);
+    raiseAlarm();
+    if (first.equals(fault.get())) {
       for (Remote remote : remotes) {
         if (remote != null) {
           remote.tell(first);
         }
       }
     }
-    raiseAlarm();
   }
 
   /** Tells all ranks that those of this process cannot go on. */

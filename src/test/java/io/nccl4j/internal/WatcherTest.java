@@ -8,10 +8,21 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.core.Appender;
+import org.apache.logging.log4j.core.LogEvent;
+import org.apache.logging.log4j.core.Logger;
+import org.apache.logging.log4j.core.appender.AbstractAppender;
+import org.apache.logging.log4j.core.config.Property;
 import org.junit.jupiter.api.Test;
 
 /** A watcher goes on, or begins again, whatever fails. */
 class WatcherTest {
+  static {
+    // Only the API is a dependency of the module.
+    WatcherTest.class.getModule().addReads(LogManager.getContext(false).getClass().getModule());
+  }
+
   private static final long SOON = 20;
 
   private final ConcurrentLinkedQueue<CountDownLatch> waiting = new ConcurrentLinkedQueue<>();
@@ -88,26 +99,59 @@ class WatcherTest {
   }
 
   @Test
-  void aThreadThatDiesIsReplacedByTheNextCaller() throws Exception {
+  void questionThatFailsIsAskedAgain() throws Exception {
+    AtomicInteger threads = new AtomicInteger();
     AtomicInteger asked = new AtomicInteger();
-    CountDownLatch died = new CountDownLatch(1);
     Watcher watcher =
         new Watcher(
             work -> {
-              Thread thread = daemon(work);
-              thread.setUncaughtExceptionHandler((dead, failure) -> died.countDown());
-              return thread;
+              threads.incrementAndGet();
+              return daemon(work);
             },
             1,
-            this::endAll,
+            () -> {
+              if (asked.get() > 0) {
+                endAll();
+              }
+            },
             () -> {
               if (asked.incrementAndGet() == 1) {
                 throw new StackOverflowError("once");
               }
               return waiting.isEmpty();
             });
-    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS));
-    assertTrue(died.await(SOON, TimeUnit.SECONDS));
-    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS));
+    assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "the thread has ended");
+    assertEquals(1, threads.get());
+  }
+
+  @Test
+  void failureThatCannotBeLoggedEndsNoWatch() throws Exception {
+    Logger logger = (Logger) LogManager.getLogger(Watcher.class);
+    Appender full =
+        new AbstractAppender("full", null, null, false, Property.EMPTY_ARRAY) {
+          @Override
+          public void append(LogEvent event) {
+            throw new OutOfMemoryError("in the log");
+          }
+        };
+    full.start();
+    logger.addAppender(full);
+    try {
+      Watcher watcher =
+          new Watcher(
+              WatcherTest::daemon,
+              1,
+              () -> {
+                if (looks.incrementAndGet() <= 2) {
+                  throw new OutOfMemoryError("in look " + looks);
+                }
+                endAll();
+              },
+              waiting::isEmpty);
+      assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "the thread has ended");
+    } finally {
+      logger.removeAppender(full);
+      full.stop();
+    }
   }
 }

@@ -98,8 +98,8 @@ class WindowsTest {
       FloatBuffer window = windows.window(one, 0, floats);
       assertSame(window, windows.window(one, 32, floats));
       assertNotSame(window, windows.window(two, 0, floats));
-      windows.forget();
-      assertNotSame(window, windows.window(one, 0, floats));
+      Windows.forgetOfThread();
+      assertNotSame(window, Windows.ofThread().window(one, 0, floats));
     }
   }
 

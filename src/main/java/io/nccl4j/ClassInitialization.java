@@ -1,0 +1,116 @@
+package io.nccl4j;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.function.Predicate;
+
+/**
+ * Initializes classes before the first operation of a program needs them, on a thread with plenty
+ * of stack. If an initializer met a {@link StackOverflowError} of the program's, say, its class
+ * could never be used again in this process.
+ */
+final class ClassInitialization {
+  private static final long STACK_BYTES = 16L << 20;
+
+  /** The outermost classes of this package that have initializers, or nested classes with such. */
+  static final List<String> CONTRACT =
+      List.of(
+          "Backend",
+          "Buffer",
+          "Changes",
+          "ClassInitialization",
+          "Communicator",
+          "CommunicatorConfig",
+          "DataType",
+          "Feature",
+          "Graph",
+          "Group",
+          "MemoryShortage",
+          "MiniFloat",
+          "NcclException",
+          "Operation",
+          "OperationCall",
+          "Platform",
+          "ReduceOp",
+          "Result",
+          "ShrinkMode",
+          "Span",
+          "Stream",
+          "Tracing");
+
+  private ClassInitialization() {}
+
+  /**
+   * Initializes classes and those nested in them.
+   *
+   * @param names the outermost classes, by their names after {@code io.nccl4j.}
+   * @param usable whether a class can be initialized at all
+   */
+  static void run(List<String> names, Predicate<Class<?>> usable) {
+    FutureTask<Void> task =
+        new FutureTask<>(
+            () -> {
+              initializePlatform();
+              for (String name : names) {
+                initialize(name, usable);
+              }
+              return null;
+            });
+    Thread.ofPlatform().daemon().name("nccl4j-initialize").stackSize(STACK_BYTES).start(task);
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          task.get();
+          return;
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    } catch (ExecutionException e) {
+      if (e.getCause() instanceof Error error) {
+        throw error;
+      }
+      throw new IllegalStateException("a class of nccl4j is missing", e.getCause());
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /**
+   * Has the JDK initialize its own classes, which would otherwise be the first operation's to do.
+   */
+  private static void initializePlatform() throws IllegalAccessException {
+    LambdaShapes.link();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment memory = arena.allocate(Long.BYTES, Long.BYTES);
+      for (DataType type : DataType.values()) {
+        type.set(memory, 0, type.get(memory, 0));
+      }
+    }
+    CompletableFuture.completedStage(null).thenRun(() -> {});
+    Thread.ofVirtual().unstarted(() -> {});
+    Sample sample = new Sample("a", 1);
+    boolean unused = sample.equals(new Sample(sample.toString(), sample.hashCode()));
+  }
+
+  /** A record, whose methods the JDK makes when they are called first. */
+  private record Sample(Object reference, long number) {}
+
+  private static void initialize(String name, Predicate<Class<?>> usable)
+      throws ClassNotFoundException {
+    ClassLoader loader = ClassInitialization.class.getClassLoader();
+    String qualified = ClassInitialization.class.getPackageName() + "." + name;
+    for (Class<?> member : Class.forName(qualified, false, loader).getNestMembers()) {
+      if (usable.test(member)) {
+        Class.forName(member.getName(), true, loader);
+      }
+    }
+  }
+}

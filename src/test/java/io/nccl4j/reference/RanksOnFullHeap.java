@@ -1,0 +1,122 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.FullHeap;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.time.Duration;
+import java.util.List;
+
+/**
+ * A program whose two ranks begin their first all-gather while the heap is full, so that the
+ * workers of their streams find no memory for its links; it goes on when there is memory again.
+ */
+public final class RanksOnFullHeap {
+  private static final Duration SOON = Duration.ofSeconds(5);
+  private static final int MORE_THAN_THE_QUEUE = 100;
+  private static final long HELD_MILLIS = 1000;
+
+  private static volatile boolean full;
+
+  private final Communicator comm;
+  private final Communicator alone;
+  private final Stream stream;
+  private final Buffer one;
+  private final Buffer all;
+  private Thread thread;
+  private volatile boolean ready;
+  private volatile Throwable refused;
+
+  private RanksOnFullHeap(Communicator comm) {
+    this.comm = comm;
+    this.alone =
+        comm.backend()
+            .communicators(CommunicatorConfig.defaults(), comm.device())
+            .getFirst();
+    this.stream = comm.newStream();
+    this.one = comm.allocate(DataType.INT32, 1);
+    this.all = comm.allocate(DataType.INT32, comm.size());
+    DataType.INT32.setLong(one.segment(), 0, comm.rank() + 1);
+  }
+
+  /** Prints how the all-gather ended on each rank, and what later operations give. */
+  public static void main(String[] arguments) throws Exception {
+    CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
+    ReferenceBackend backend = ReferenceBackend.open(2);
+    List<RanksOnFullHeap> ranks =
+        backend.communicators(config, 0, 1).stream().map(RanksOnFullHeap::new).toList();
+    for (RanksOnFullHeap rank : ranks) {
+      rank.thread = Thread.ofPlatform().daemon().start(rank::gatherOnFullHeap);
+    }
+    while (!ranks.get(0).ready || !ranks.get(1).ready) {
+      Thread.sleep(1);
+    }
+    FullHeap.fill();
+    full = true;
+    Thread.sleep(HELD_MILLIS);
+    FullHeap.release();
+    for (RanksOnFullHeap rank : ranks) {
+      rank.thread.join();
+      System.out.println("rank " + rank.comm.rank() + ": " + rank.outcome());
+    }
+    ranks.forEach(rank -> rank.comm.abort());
+    ranks.forEach(rank -> rank.outcome());
+    List<Communicator> later = backend.communicators(config, 0, 1);
+    for (RanksOnFullHeap rank : ranks) {
+      Thread.ofPlatform()
+          .start(() -> later.get(rank.comm.device()).allGather(rank.one, rank.all, rank.stream))
+          .join();
+    }
+    for (RanksOnFullHeap rank : ranks) {
+      System.out.println(
+          "later: "
+              + rank.outcome()
+              + ", "
+              + DataType.INT32.getLong(rank.all.segment(), 0)
+              + " "
+              + DataType.INT32.getLong(rank.all.segment(), 1));
+    }
+    later.forEach(Communicator::close);
+    System.out.println("closed");
+  }
+
+  /**
+   * Calls the all-gather when the heap is full. All that the call itself needs has been made before:
+   * the queue's entries, and by an all-gather of a communicator of one rank the code's constants.
+   */
+  private void gatherOnFullHeap() {
+    for (int i = 0; i < MORE_THAN_THE_QUEUE; i++) {
+      comm.allReduce(all, all, ReduceOp.MAX, stream);
+      alone.allGather(one, one, stream);
+    }
+    stream.synchronize();
+    comm.allReduce(all, all, ReduceOp.MAX, stream);
+    stream.synchronize();
+    ready = true;
+    while (!full) {
+      Thread.onSpinWait();
+    }
+    try {
+      comm.allGather(one, all, stream);
+    } catch (Throwable failure) {
+      refused = failure;
+    }
+  }
+
+  private String outcome() {
+    Throwable refusal = refused;
+    refused = null;
+    if (refusal != null) {
+      return "refused: " + refusal;
+    }
+    try {
+      stream.synchronize(SOON.multipliedBy(2));
+      return "ok";
+    } catch (RuntimeException | Error failure) {
+      return failure.toString().lines().findFirst().orElse("");
+    }
+  }
+}

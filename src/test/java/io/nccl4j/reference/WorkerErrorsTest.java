@@ -1,0 +1,155 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Event;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import java.time.Duration;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+
+/** What becomes of those that wait for a stream whose worker meets an {@link Error}. */
+class WorkerErrorsTest {
+  private static final Duration SOON = Duration.ofSeconds(3);
+  private static final CommunicatorConfig LATE =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
+
+  /** An error that a worker has no memory to describe. */
+  private static final class Indescribable extends OutOfMemoryError {
+    private static final long serialVersionUID = 1;
+
+    Indescribable() {
+      super("injected");
+    }
+
+    @Override
+    public String getMessage() {
+      if (Thread.currentThread().getName().startsWith("nccl4j-stream")) {
+        throw new OutOfMemoryError("while an error is described");
+      }
+      return super.getMessage();
+    }
+  }
+
+  private static void fail(ReferenceStream stream) {
+    stream.append(
+        patience -> {
+          throw new Indescribable();
+        });
+  }
+
+  @Test
+  void errorOfATaskIsNamedByTheNextWait() {
+    try (ReferenceBackend backend = ReferenceBackend.open(1);
+        ReferenceStream stream = (ReferenceStream) backend.newStream(0)) {
+      fail(stream);
+      NcclException thrown = assertThrows(NcclException.class, () -> stream.synchronize(SOON));
+      assertTrue(thrown.getMessage().contains("Indescribable: injected"), thrown::toString);
+    }
+  }
+
+  @Test
+  void workerRunsTheTasksBehindAnError() {
+    try (ReferenceBackend backend = ReferenceBackend.open(1);
+        ReferenceStream stream = (ReferenceStream) backend.newStream(0);
+        Buffer data = backend.allocate(0, DataType.INT32, 1)) {
+      fail(stream);
+      data.fill((byte) 1, stream);
+      assertThrows(NcclException.class, () -> stream.synchronize(SOON));
+      assertEquals(0x01010101, DataType.INT32.getLong(data.segment(), 0));
+      data.fill((byte) 2, stream);
+      stream.synchronize(SOON);
+      assertEquals(0x02020202, DataType.INT32.getLong(data.segment(), 0));
+    }
+  }
+
+  @Test
+  void eventBehindAnErrorReportsIt() {
+    try (ReferenceBackend backend = ReferenceBackend.open(1);
+        ReferenceStream stream = (ReferenceStream) backend.newStream(0);
+        Event event = backend.newEvent(0)) {
+      fail(stream);
+      stream.record(event);
+      NcclException thrown = assertThrows(NcclException.class, () -> event.synchronize(SOON));
+      assertTrue(thrown.getMessage().contains("Indescribable: injected"), thrown::toString);
+      assertThrows(NcclException.class, () -> stream.synchronize(SOON));
+    }
+  }
+
+  @Test
+  void stageBehindAnErrorCompletesWithIt() {
+    try (ReferenceBackend backend = ReferenceBackend.open(1);
+        ReferenceStream stream = (ReferenceStream) backend.newStream(0)) {
+      fail(stream);
+      CompletableFuture<Void> stage = stream.completion().toCompletableFuture();
+      ExecutionException thrown =
+          assertThrows(
+              ExecutionException.class, () -> stage.get(SOON.toSeconds(), TimeUnit.SECONDS));
+      NcclException cause = assertInstanceOf(NcclException.class, thrown.getCause());
+      assertTrue(cause.getMessage().contains("Indescribable: injected"), cause::toString);
+      assertThrows(NcclException.class, () -> stream.synchronize(SOON));
+    }
+  }
+
+  /** The error comes before the operation has begun, when no other rank knows of it. */
+  @Test
+  void errorInAnOperationIsReportedToTheOtherRanks() {
+    CountDownLatch over = new CountDownLatch(2);
+    Ranks.run(
+        2,
+        ReferenceBackend.open(2),
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.INT32, 1);
+          if (comm.rank() == 1) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            NcclRemoteException thrown =
+                assertThrows(NcclRemoteException.class, () -> stream.synchronize(SOON));
+            assertTrue(
+                thrown.getMessage().contains("rank 0 failed: ")
+                    && thrown.getMessage().contains("StackOverflowError: injected"),
+                thrown::toString);
+          } else {
+            Member member = ((ReferenceCommunicator) comm).member();
+            Throwable failure = runAndFail(member, data);
+            assertInstanceOf(NcclException.class, failure);
+            assertTrue(failure.getMessage().contains("StackOverflowError: injected"));
+            assertTrue(member.awaitIdle(SOON), "its turn has ended");
+            assertEquals(failure.getMessage(), comm.asyncError().orElseThrow().getMessage());
+          }
+          over.countDown();
+          assertTrue(over.await(20, TimeUnit.SECONDS));
+        });
+  }
+
+  /** Does an operation as a worker does, but for an error in it. */
+  private static Throwable runAndFail(Member member, Buffer data) {
+    TaskQueue queue = new TaskQueue();
+    Task task = queue.claim();
+    task.call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
+    task.member = member;
+    task.ticket = member.takeTicket();
+    queue.publish();
+    Runnable begun =
+        () -> {
+          throw new StackOverflowError("injected");
+        };
+    try {
+      return Work.runOnly(queue, begun, new Patience(Thread.currentThread()), new Work[1]);
+    } catch (StackOverflowError escaped) {
+      return escaped;
+    }
+  }
+}
