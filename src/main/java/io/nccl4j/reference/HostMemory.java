@@ -9,15 +9,14 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Pattern;
 
 /**
  * What a world shares of its host's memory with other processes: links, and the board where all
  * ranks are on one host. Each is had when it is first used, and given back when the world ends.
  *
  * <p>One process makes a file and tells the other by name, over their control connection; the
- * thread of the other's site maps it at once and takes the name away. So a name is there for a
- * moment only, and no process that is killed later leaves one.
+ * thread of the other's site maps it at once and deletes the name. So a name is there for a moment
+ * only; {@link SharedMemoryFiles} deletes what processes leave that are killed in that moment.
  */
 final class HostMemory {
   /** How long a world's end waits for the other processes to take what it has last made. */
@@ -25,8 +24,6 @@ final class HostMemory {
 
   /** How many slices of a link are under way at a time. */
   static final int SLOTS = 4;
-
-  private static final Pattern NAME = Pattern.compile("nccl4j-[0-9a-f]{32}");
 
   private final World world;
   private final boolean shared;
@@ -37,6 +34,7 @@ final class HostMemory {
   private Arena arena;
   private SharedBoard board;
   private RuntimeException boardFailure;
+  private boolean lost;
   private boolean ended;
 
   HostMemory(World world) {
@@ -109,7 +107,7 @@ final class HostMemory {
   /** Returns a file that is one of ours by its name, since it is going to be deleted. */
   private static Path file(String path) throws ProtocolException {
     Path file = Path.of(path);
-    if (!file.isAbsolute() || !NAME.matcher(file.getFileName().toString()).matches()) {
+    if (!file.isAbsolute() || !SharedMemoryFiles.hasName(file)) {
       throw new ProtocolException("it says that it shares " + path);
     }
     return file;
@@ -161,6 +159,7 @@ final class HostMemory {
 
   /** Takes away the names of links to a process that has gone, which will not do so itself. */
   synchronized void lost(BitSet ranks) {
+    lost = true;
     made.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
   }
 
@@ -196,9 +195,16 @@ final class HostMemory {
   }
 
   /** Gives the memory back; a thread that still uses it gets an exception. Idempotent. */
-  synchronized void end() {
+  void end() {
+    if (release()) {
+      SharedMemoryFiles.sweep();
+    }
+  }
+
+  /** Returns whether a process was lost, which may have made files that nobody knows. */
+  private synchronized boolean release() {
     if (ended) {
-      return;
+      return false;
     }
     ended = true;
     made.forEach(SharedMemoryLink::discard);
@@ -208,5 +214,6 @@ final class HostMemory {
     if (arena != null) {
       arena.close();
     }
+    return lost;
   }
 }
