@@ -28,8 +28,9 @@ public final class ForgottenOwners {
       use(backend, "forgetful", Boolean.parseBoolean(arguments[0]));
       forgetStream(backend);
       collectUntil(() -> log.lines().size() >= reports);
-      log.lines().forEach(System.out::println);
-      log.thrown().forEach(made -> System.out.println("made by " + maker(made)));
+      // The console's appender prints there too.
+      log.lines().forEach(line -> System.out.println("reported: " + line));
+      log.thrown().forEach(made -> System.out.println("reported: made by " + maker(made)));
     }
     System.exit(0);
   }

@@ -5,6 +5,8 @@ import static io.nccl4j.ForgottenOwners.collect;
 import static io.nccl4j.ForgottenOwners.collectUntil;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.natives.LogLines;
 import java.lang.foreign.MemorySegment;
@@ -61,7 +63,7 @@ class LeakTest {
       data.fill((byte) 1, stream);
       stream.synchronize();
     }
-    assertEquals(true, runs("nccl4j-stream-" + stream.number() + "-device-0"));
+    assertTrue(runs("nccl4j-stream-" + stream.number() + "-device-0"));
     return stream.number();
   }
 
@@ -116,7 +118,10 @@ class LeakTest {
       }
       assertEquals(0, reports(forgotten[0]));
       others.copyFrom(MemorySegment.ofArray(new int[] {10, 20}), stream);
-      ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream);
+      Thread other =
+          Thread.ofPlatform()
+              .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
+      other.join();
       done.toCompletableFuture().get(30, TimeUnit.SECONDS);
       int[] sum = new int[2];
       stream.synchronize();
@@ -128,19 +133,41 @@ class LeakTest {
     }
   }
 
+  @Test
+  void streamClosedTooEarlyIsKeptForItsCommunicator() throws Exception {
+    List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+    Buffer mine = backend.allocate(0, DataType.INT32, 1);
+    String thread = closeTooEarly(ranks.getFirst(), mine);
+    try (Buffer others = backend.allocate(1, DataType.INT32, 1);
+        Stream stream = backend.newStream(1)) {
+      Thread other =
+          Thread.ofPlatform()
+              .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
+      other.join();
+      stream.synchronize();
+    }
+    mine.close();
+    collect();
+    assertTrue(runs(thread));
+    ranks.forEach(Communicator::close);
+    collectUntil(() -> !runs(thread));
+  }
+
+  /** Closes a stream with a pending collective; returns the name of its thread. */
+  private static String closeTooEarly(Communicator rank, Buffer data) {
+    Stream stream = rank.newStream();
+    rank.allReduce(data, data, ReduceOp.SUM, stream);
+    assertThrows(IllegalStateException.class, stream::close);
+    return "nccl4j-stream-" + stream.number() + "-device-0";
+  }
+
   /** Enqueues what waits for the other rank, on a stream that nobody keeps. */
   private static CompletionStage<Void> reduceLater(
       Communicator rank, Buffer data, String[] description) {
     Stream stream = rank.newStream();
     description[0] = ForgottenOwners.describe(stream);
     data.copyFrom(MemorySegment.ofArray(new int[] {1, 2}), stream);
-    Thread caller =
-        Thread.ofPlatform().start(() -> rank.allReduce(data, data, ReduceOp.SUM, stream));
-    try {
-      caller.join();
-    } catch (InterruptedException e) {
-      throw new AssertionError(e);
-    }
+    rank.allReduce(data, data, ReduceOp.SUM, stream);
     return stream.completion();
   }
 }

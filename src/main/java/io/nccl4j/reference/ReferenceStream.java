@@ -17,13 +17,12 @@ import java.time.Duration;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
  * A stream of the reference backend: a queue with one daemon thread, which is started by the first
- * work and ends when the stream is closed.
+ * work and ends when the stream is closed, or forgotten and garbage.
  *
  * <p>When work fails, the work behind it still runs. The first failure is kept: {@code isComplete}
  * and {@code completion} report it, and so do {@code synchronize} and {@code Buffer.copyTo}, which
@@ -32,11 +31,6 @@ import org.apache.logging.log4j.Logger;
  * told when the stream is closed is logged.
  */
 public final class ReferenceStream extends Stream {
-  private static final long YIELDING_NANOS = 50_000;
-
-  /** How long an idle worker still knows how to read the memory that it has worked on. */
-  private static final long REMEMBERING_NANOS = 1_000_000_000;
-
   private final String name;
   private final TaskQueue queue = new TaskQueue();
   // Held by whoever appends to the queue, and by an upload that bypasses it.
@@ -51,13 +45,13 @@ public final class ReferenceStream extends Stream {
   private NcclException failureOfTask;
   // What records the worker's task, or null.
   private SpanTasks recorded;
-  private volatile boolean closed;
   private volatile Thread worker;
-  private volatile boolean workerAsleep;
+  private final Runnable begins = this::begins;
 
   ReferenceStream(int device) {
     super(Platform.HOST, device);
     this.name = "nccl4j-stream-" + number() + "-device-" + device;
+    whenForgotten(queue::close);
   }
 
   /** Appends one operation of a communicator. */
@@ -76,7 +70,7 @@ public final class ReferenceStream extends Stream {
       task.ticket = member.takeTicket();
       queue.publish();
     }
-    wakeWorker();
+    queue.wake();
   }
 
   /** Appends any other action. */
@@ -96,18 +90,20 @@ public final class ReferenceStream extends Stream {
       task.action = action;
       queue.publish();
     }
-    wakeWorker();
+    queue.wake();
   }
 
   private Task claim() {
-    if (closed) {
+    if (queue.closed()) {
       throw new IllegalStateException("stream is closed: " + this);
     }
     if (worker == null) {
       // Known only when it runs, or a stream would for ever wait for a thread that never started.
-      worker = Thread.ofPlatform().daemon().name(name).start(this::work);
+      TaskQueue tasks = queue;
+      worker = Thread.ofPlatform().daemon().name(name).start(() -> work(tasks));
     }
     Task task = queue.claim();
+    task.stream = this;
     task.recorded = recording;
     if (recording != null) {
       recording.add();
@@ -129,37 +125,33 @@ public final class ReferenceStream extends Stream {
     tasks.allThere();
   }
 
-  private void wakeWorker() {
-    if (workerAsleep) {
-      LockSupport.unpark(worker);
+  private static void work(TaskQueue queue) {
+    Patience patience = new Patience();
+    Work[] single = new Work[1];
+    for (Task task = queue.await(); task != null; task = queue.await()) {
+      task.stream.work(task, patience, single);
     }
   }
 
-  private void work() {
-    Patience patience = new Patience();
-    Work[] single = new Work[1];
-    Runnable begins = this::begins;
-    while (awaitTask()) {
-      Task task = queue.first();
-      recorded = task.recorded;
-      failureOfTask = null;
-      try {
-        if (task.action != null) {
-          task.action.run(patience);
-        } else {
-          note(Work.runOnly(queue, begins, patience, single));
-        }
-      } catch (RuntimeException | Error e) {
-        note(typed(e));
+  private void work(Task task, Patience patience, Work[] single) {
+    recorded = task.recorded;
+    failureOfTask = null;
+    try {
+      if (task.action != null) {
+        task.action.run(patience);
+      } else {
+        note(Work.runOnly(queue, begins, patience, single));
       }
-      if (recorded != null) {
-        begins();
-        recorded.end(failureOfTask);
-      }
-      task.clear();
-      queue.finish();
-      tellProgress();
+    } catch (RuntimeException | Error e) {
+      note(typed(e));
     }
+    if (recorded != null) {
+      begins();
+      recorded.end(failureOfTask);
+    }
+    task.clear();
+    queue.finish();
+    tellProgress();
   }
 
   /** Learns from the worker's task that it has waited for what is not its own work. */
@@ -167,44 +159,6 @@ public final class ReferenceStream extends Stream {
     if (recorded != null) {
       recorded.begin();
     }
-  }
-
-  /** Waits for a task; returns false when there will be none. */
-  private boolean awaitTask() {
-    long since = 0;
-    while (queue.first() == null) {
-      if (closed) {
-        return false;
-      }
-      long now = System.nanoTime();
-      since = since == 0 ? now : since;
-      if (now - since < YIELDING_NANOS) {
-        letOthersRun();
-      } else {
-        workerAsleep = true;
-        if (queue.first() == null && !closed) {
-          sleep(now - since);
-        }
-        workerAsleep = false;
-        Thread.interrupted();
-      }
-    }
-    return true;
-  }
-
-  /** Sleeps until there may be work, once without what reads the memory of the last. */
-  private void sleep(long idleNanos) {
-    if (idleNanos < REMEMBERING_NANOS) {
-      LockSupport.parkNanos(this, REMEMBERING_NANOS);
-    } else {
-      Windows.ofThread().forget();
-      LockSupport.park(this);
-    }
-  }
-
-  @SuppressWarnings("ThreadPriorityCheck") // The point: others may have work for this thread.
-  private static void letOthersRun() {
-    Thread.yield();
   }
 
   private void tellProgress() {
@@ -458,13 +412,12 @@ public final class ReferenceStream extends Stream {
   @Override
   protected void release() {
     synchronized (producers) {
-      closed = true;
+      queue.close();
     }
     Thread thread = worker;
     if (thread == null || thread == Thread.currentThread()) {
       return;
     }
-    LockSupport.unpark(thread);
     try {
       drain(longestTimeoutOfUsers());
     } catch (NcclTimeoutException stuck) {
@@ -485,6 +438,6 @@ public final class ReferenceStream extends Stream {
 
   @Override
   public String toString() {
-    return "Stream[" + name + (closed ? ", closed]" : "]");
+    return "Stream[" + name + (queue.closed() ? ", closed]" : "]");
   }
 }

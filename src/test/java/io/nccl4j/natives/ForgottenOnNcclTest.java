@@ -35,7 +35,7 @@ class ForgottenOnNcclTest {
     return said.stream().filter(which).count();
   }
 
-  /** Runs the program, in a process of its own, and returns what it prints. */
+  /** Runs the program, in a process of its own, and returns what it has seen reported. */
   private static List<String> run(boolean closes, int reports) throws Exception {
     List<String> command = new ArrayList<>();
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
@@ -55,6 +55,11 @@ class ForgottenOnNcclTest {
     Process process = builder.start();
     String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertEquals(0, process.waitFor(), output);
-    return output.lines().toList();
+    String mark = "reported: ";
+    return output
+        .lines()
+        .filter(line -> line.startsWith(mark))
+        .map(line -> line.substring(mark.length()))
+        .toList();
   }
 }
