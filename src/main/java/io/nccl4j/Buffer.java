@@ -110,7 +110,7 @@ public final class Buffer implements AutoCloseable {
       Use use = new Use(progress);
       uses =
           java.util.stream.Stream.concat(
-                  Arrays.stream(uses).filter(earlier -> earlier.progress.stream().alive()),
+                  Arrays.stream(uses).filter(earlier -> earlier.progress.alive()),
                   java.util.stream.Stream.of(use))
               .toArray(Use[]::new);
       last = use;
@@ -723,9 +723,9 @@ public final class Buffer implements AutoCloseable {
       return;
     }
     Use use = owner.pending();
-    while (use != null && !use.progress.awaitsCollective() && !use.progress.stream().captured()) {
+    while (use != null && !use.progress.awaitsCollective() && !use.progress.captured()) {
       try {
-        use.progress.stream().drainCopies();
+        use.progress.drainCopies();
       } catch (RuntimeException | Error failure) {
         owner.releaseWhenUnused();
         throw failure;
@@ -739,7 +739,7 @@ public final class Buffer implements AutoCloseable {
     owner.releaseWhenUnused();
     throw new IllegalStateException(
         "buffer is closed while a collective or a capture on "
-            + use.progress.stream()
+            + use.progress
             + " is pending; synchronize that stream, or an event after the collective, first: "
             + this);
   }

@@ -48,6 +48,10 @@ import org.apache.logging.log4j.LogManager;
  * In a {@link Group} an operation is checked at once, and for what was closed since when the group
  * ends. What the library then refuses is an {@link NcclException}.
  *
+ * <p>A communicator that becomes unreachable before it was closed or aborted is logged as a
+ * warning, with the stack that made it. It is not closed, because that would end it for the other
+ * ranks too.
+ *
  * @see <a
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/colls.html">Collective
  *     communication functions</a>
@@ -79,7 +83,8 @@ public abstract sealed class Communicator implements AutoCloseable
   private final int place;
   private int rank;
   private int size;
-  private final Set<Stream> streams = ConcurrentHashMap.newKeySet();
+  // Those of the streams that carry its operations. They do not keep a stream that was forgotten.
+  private final Set<Progress> carriers = ConcurrentHashMap.newKeySet();
   // Those that are open. A library may wait for their end before it ends the communicator.
   private final Set<Graph> graphs = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
@@ -99,6 +104,8 @@ public abstract sealed class Communicator implements AutoCloseable
   private long[] sends = {};
   private long[] receives = {};
   private boolean failureTold;
+
+  private final LeakTracker leak = new LeakTracker();
 
   // The other ranks of this communicator that one thread made together with this one.
   private Communicator[] siblings = {};
@@ -830,7 +837,7 @@ public abstract sealed class Communicator implements AutoCloseable
       unended = true;
       throw failure;
     } finally {
-      if (streams.stream().anyMatch(Stream::abandoned)) {
+      if (streams().stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
         Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::giveStreamsBack);
       }
@@ -886,7 +893,7 @@ public abstract sealed class Communicator implements AutoCloseable
 
   private void giveStreamsBack() {
     Throwable first = null;
-    for (Stream stream : streams) {
+    for (Stream stream : streams()) {
       try {
         stream.giveBackIfAbandoned();
       } catch (NcclException | CudaException e) {
@@ -959,6 +966,9 @@ public abstract sealed class Communicator implements AutoCloseable
   private void become(State next) {
     state = next;
     Changes.tell();
+    if (next == State.ABORTED || next == State.CLOSED) {
+      leak.close();
+    }
   }
 
   /** {@return whether the communicator is connected and neither closed nor aborted} */
@@ -1020,8 +1030,12 @@ public abstract sealed class Communicator implements AutoCloseable
 
   /** Remembers a stream that carries operations of this communicator. */
   final void carriedBy(Stream stream) {
-    streams.removeIf(known -> !known.alive());
-    streams.add(stream);
+    carriers.removeIf(known -> !known.alive());
+    carriers.add(stream.progress());
+  }
+
+  private List<Stream> streams() {
+    return carriers.stream().map(Progress::stream).filter(Objects::nonNull).toList();
   }
 
   /** Learns that a stream was given up with operations of this communicator still on it. */
@@ -1043,7 +1057,7 @@ public abstract sealed class Communicator implements AutoCloseable
               function, timeout(), "a stream that was closed before its work was done")
           .initDetails(lastEnqueued());
     }
-    for (Stream stream : streams) {
+    for (Stream stream : streams()) {
       if (stream.alive()) {
         long enqueued = stream.progress().enqueued();
         // An abort or a failure of another communicator is that one's to tell.
@@ -1127,6 +1141,10 @@ public abstract sealed class Communicator implements AutoCloseable
         throw new CommunicatorAbortedException("connect", toString());
       }
       connect();
+      if (size >= 0) {
+        // A split that leaves this rank out makes nothing to close.
+        leak.watch(this, toString());
+      }
     } catch (Throwable failure) {
       abortAfter(failure);
       throw failure;

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -23,7 +24,14 @@ final class Progress {
   /** What is to happen once a ticket has been passed. */
   private record Deferred(long ticket, Runnable action) {}
 
-  private final Stream stream;
+  // Buffers and communicators know how far a stream is, which is not to keep one that was forgotten
+  // before it was closed. While something may be pending, it is kept.
+  private final WeakReference<Stream> stream;
+
+  @SuppressWarnings("UnusedVariable") // Its only use is to keep the stream.
+  private Stream busy;
+
+  private long lastTicket;
   // Read plainly, after the work has been enqueued: whoever began a new span since may have missed
   // that work, and whoever began it before finds it.
   private long span = 1;
@@ -33,16 +41,54 @@ final class Progress {
   private final List<Deferred> deferred = new ArrayList<>();
 
   Progress(Stream stream) {
-    this.stream = stream;
+    this.stream = new WeakReference<>(stream);
   }
 
+  /** Returns the stream; null if it was forgotten, which has come to its end. */
   Stream stream() {
-    return stream;
+    return stream.get();
+  }
+
+  /** Returns whether the stream has neither been given back nor forgotten. */
+  boolean alive() {
+    Stream there = stream();
+    return there != null && there.alive();
+  }
+
+  /** Returns whether operations of the stream are captured rather than run. */
+  boolean captured() {
+    Stream there = stream();
+    return there != null && there.captured();
+  }
+
+  /** Waits for copies, which end by themselves. */
+  void drainCopies() {
+    Stream there = stream();
+    if (there != null) {
+      there.drainCopies();
+    }
   }
 
   /** Returns a ticket for what has been enqueued. */
   long ticket() {
-    return span;
+    long now = span;
+    if (lastTicket < now) {
+      keepStream(now);
+    }
+    return now;
+  }
+
+  /** Keeps the stream, which is closed, for the communicators that are to give it back. */
+  void keepStream() {
+    keepStream(Long.MAX_VALUE);
+  }
+
+  private synchronized void keepStream(long ticket) {
+    // Another thread may have brought a later one.
+    lastTicket = Math.max(lastTicket, ticket);
+    if (passed < lastTicket) {
+      busy = stream();
+    }
   }
 
   /** Says that a ticket is a collective's. */
@@ -77,6 +123,9 @@ final class Progress {
     List<Runnable> due = new ArrayList<>();
     synchronized (this) {
       passed = Math.max(passed, ticket);
+      if (passed >= lastTicket) {
+        busy = null;
+      }
       following.forEach(
           (source, at) -> {
             if (at.ticket() <= ticket) {
@@ -102,7 +151,7 @@ final class Progress {
       // Whoever waits for the stream has not asked for this; whoever closed the buffer was told.
       // Callers' code is among it, and what fails there must not keep other memory.
       LogManager.getLogger(Progress.class)
-          .warn("{}: what was closed too early could not be given back", stream, e);
+          .warn("{}: what was closed too early could not be given back", this, e);
     }
   }
 
@@ -111,8 +160,9 @@ final class Progress {
     if (ticket <= passed) {
       return true;
     }
+    Stream there = stream();
     long before = enqueued();
-    if (!stream.endReached()) {
+    if (there != null && !there.endReached()) {
       return false;
     }
     passed(before);
@@ -142,5 +192,11 @@ final class Progress {
       }
     }
     action.run();
+  }
+
+  @Override
+  public String toString() {
+    Stream there = stream();
+    return there == null ? "a stream that was never closed" : there.toString();
   }
 }

@@ -19,6 +19,9 @@ import java.util.stream.Collectors;
  * whoever made them. Any thread may use a stream; the order of work is the order in which the calls
  * reached it. None may close it while another enqueues work on it. Work of different streams is
  * ordered only by {@link Event}s.
+ *
+ * <p>A stream that becomes unreachable before it was closed is logged as a warning, with the stack
+ * that made it. It is not closed: on CUDA it stays until the process ends.
  */
 public abstract sealed class Stream implements AutoCloseable
     permits io.nccl4j.cuda.CudaStream, io.nccl4j.reference.ReferenceStream {
@@ -57,6 +60,8 @@ public abstract sealed class Stream implements AutoCloseable
   private volatile boolean abandoned;
   private volatile boolean givenBack;
 
+  private final LeakTracker leak = new LeakTracker();
+
   /**
    * For the backends: makes a stream of one device.
    *
@@ -67,11 +72,22 @@ public abstract sealed class Stream implements AutoCloseable
     this.platform = platform;
     this.device = device;
     this.place = platform.place(device);
+    leak.watch(this, "stream " + number + " of " + platform + " device " + device);
   }
 
   /** {@return the platform of the stream's backend} */
   public final Platform platform() {
     return platform;
+  }
+
+  /**
+   * For the backends: sets what ends the threads of a stream that was never closed, once it is no
+   * longer reachable.
+   *
+   * @param action must not refer to the stream, nor wait
+   */
+  protected final void whenForgotten(Runnable action) {
+    leak.afterwards(action);
   }
 
   /** {@return the number of this stream in its process, from 1, by which recordings name it} */
@@ -655,8 +671,10 @@ public abstract sealed class Stream implements AutoCloseable
     if (!closing.compareAndSet(false, true)) {
       return;
     }
+    leak.close();
     if (!foreign() && carriesPendingCollective()) {
       abandoned = true;
+      progress.keepStream();
       end();
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"

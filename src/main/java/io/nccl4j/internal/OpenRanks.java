@@ -22,7 +22,7 @@ public final class OpenRanks {
    * Notes a rank, before its communicator is made.
    *
    * @param cohort equal for those ranks of this process that may wait for each other
-   * @param rank the rank's communicator
+   * @param rank stands for the rank; it must not refer to the communicator
    */
   public static synchronized void opened(Object cohort, Object rank) {
     OPEN.computeIfAbsent(cohort, none -> new HashSet<>()).add(rank);

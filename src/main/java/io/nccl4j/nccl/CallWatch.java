@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.internal.Watcher;
+import java.lang.ref.WeakReference;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
@@ -15,7 +16,8 @@ import java.util.concurrent.ConcurrentHashMap;
 final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
   private static final Seen NO_CALL = new Seen(0, 0, false);
-  private static final Map<NcclCommunicator, Seen> OPEN = new ConcurrentHashMap<>();
+  // Weakly: one that was forgotten is reported, not kept, and has no thread in a call.
+  private static final Map<WeakReference<NcclCommunicator>, Seen> OPEN = new ConcurrentHashMap<>();
   private static final Watcher WATCHER =
       new Watcher(
           Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
@@ -36,18 +38,24 @@ final class CallWatch {
 
   /** Watches a communicator until it has ended. */
   static void add(NcclCommunicator communicator) {
-    OPEN.put(communicator, NO_CALL);
+    OPEN.put(new WeakReference<>(communicator), NO_CALL);
     WATCHER.watch();
   }
 
   private static void look() {
-    OPEN.keySet().removeIf(communicator -> communicator.handle().ended());
+    OPEN.keySet().removeIf(CallWatch::over);
     OPEN.replaceAll(CallWatch::look);
   }
 
+  private static boolean over(WeakReference<NcclCommunicator> watched) {
+    NcclCommunicator communicator = watched.get();
+    return communicator == null || communicator.handle().ended();
+  }
+
   /** Returns what is seen of a communicator now, and acts where a call is overdue. */
-  private static Seen look(NcclCommunicator communicator, Seen last) {
-    int call = communicator.handle().enqueuing();
+  private static Seen look(WeakReference<NcclCommunicator> watched, Seen last) {
+    NcclCommunicator communicator = watched.get();
+    int call = communicator == null ? 0 : communicator.handle().enqueuing();
     if (call == 0) {
       return NO_CALL;
     }

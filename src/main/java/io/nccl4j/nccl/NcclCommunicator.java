@@ -85,6 +85,8 @@ public final class NcclCommunicator extends Communicator {
   // which comes in the same order on every rank.
   private final Object world;
   private final Object cohort;
+  // Counts as this rank as long as kernels may run, also when this object was forgotten.
+  private final Object openRank = new Object();
   private final CommunicatorHandle handle = new CommunicatorHandle(this);
   private final Registrations registrations = new Registrations(this);
   private final Windows windows;
@@ -452,7 +454,7 @@ public final class NcclCommunicator extends Communicator {
   @Override
   protected void connect() {
     making.prepare();
-    OpenRanks.opened(cohort, this);
+    OpenRanks.opened(cohort, openRank);
     if (making.parent() == null || cohort == Making.GROWN) {
       PinnedMemory.reserveForRanks(device());
     }
@@ -505,7 +507,7 @@ public final class NcclCommunicator extends Communicator {
 
   /** Reports that no kernel of this communicator can run here any more. Idempotent. */
   private void gone() {
-    OpenRanks.closed(cohort, this);
+    OpenRanks.closed(cohort, openRank);
   }
 
   private void checkDevice(int nativeDevice) {

@@ -10,15 +10,14 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Pattern;
 
 /**
  * What a world shares of its host's memory with other processes: links, and the board where all
  * ranks are on one host. Each is had when it is first used, and given back when the world ends.
  *
  * <p>One process makes a file and tells the other by name, over their control connection; the
- * thread of the other's site maps it at once and takes the name away. So a name is there for a
- * moment only, and no process that is killed later leaves one.
+ * thread of the other's site maps it at once and deletes the name. So a name is there for a moment
+ * only; {@link SharedMemoryFiles} deletes what processes leave that are killed in that moment.
  */
 final class HostMemory {
   /** How long a world's end waits for the other processes to take what it has last made. */
@@ -26,8 +25,6 @@ final class HostMemory {
 
   /** How many slices of a link are under way at a time. */
   static final int SLOTS = 4;
-
-  private static final Pattern NAME = Pattern.compile("nccl4j-[0-9a-f]{32}");
 
   private final World world;
   private final boolean shared;
@@ -38,6 +35,7 @@ final class HostMemory {
   private Arena arena;
   private SharedBoard board;
   private RuntimeException boardFailure;
+  private boolean lost;
   private boolean ended;
 
   HostMemory(World world) {
@@ -111,8 +109,7 @@ final class HostMemory {
   private static Path file(String path) throws ProtocolException {
     try {
       Path file = Path.of(path);
-      Path name = file.getFileName();
-      if (file.isAbsolute() && name != null && NAME.matcher(name.toString()).matches()) {
+      if (file.isAbsolute() && SharedMemoryFiles.hasName(file)) {
         return file;
       }
     } catch (InvalidPathException e) {
@@ -167,6 +164,7 @@ final class HostMemory {
 
   /** Takes away the names of links to a process that has gone, which will not do so itself. */
   synchronized void lost(BitSet ranks) {
+    lost = true;
     made.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
   }
 
@@ -202,9 +200,16 @@ final class HostMemory {
   }
 
   /** Gives the memory back; a thread that still uses it gets an exception. Idempotent. */
-  synchronized void end() {
+  void end() {
+    if (release()) {
+      SharedMemoryFiles.sweep();
+    }
+  }
+
+  /** Returns whether a process was lost, which may have made files that nobody knows. */
+  private synchronized boolean release() {
     if (ended) {
-      return;
+      return false;
     }
     ended = true;
     made.forEach(SharedMemoryLink::discard);
@@ -214,5 +219,6 @@ final class HostMemory {
     if (arena != null) {
       arena.close();
     }
+    return lost;
   }
 }

@@ -1,7 +1,6 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Event;
-import io.nccl4j.NcclException;
 import io.nccl4j.Platform;
 import java.time.Duration;
 

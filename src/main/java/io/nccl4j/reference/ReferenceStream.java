@@ -17,13 +17,12 @@ import java.time.Duration;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
  * A stream of the reference backend: a queue with one daemon thread, which is started by the first
- * work and ends when the stream is closed.
+ * work and ends when the stream is closed, or forgotten and garbage.
  *
  * <p>When work fails, the work behind it still runs, also after an {@link Error} such as an {@link
  * OutOfMemoryError}. The first failure is kept: {@code isComplete} and {@code completion} report
@@ -33,11 +32,6 @@ import org.apache.logging.log4j.Logger;
  * is logged.
  */
 public final class ReferenceStream extends Stream {
-  private static final long YIELDING_NANOS = 50_000;
-
-  /** How long an idle worker still knows how to read the memory that it has worked on. */
-  private static final long REMEMBERING_NANOS = 1_000_000_000;
-
   private final String name;
   private final TaskQueue queue = new TaskQueue();
   // Held by whoever appends to the queue, and by an upload that bypasses it.
@@ -53,17 +47,13 @@ public final class ReferenceStream extends Stream {
   private Throwable failureOfTask;
   // What records the worker's task, or null.
   private SpanTasks recorded;
-  private volatile boolean closed;
   private volatile Thread worker;
-  private volatile boolean workerAsleep;
-  // The worker's, made before it starts, so that it can begin whether there is memory or not.
-  private Patience patience;
-  private final Work[] single = new Work[1];
   private final Runnable begins = this::begins;
 
   ReferenceStream(int device) {
     super(Platform.HOST, device);
     this.name = "nccl4j-stream-" + number() + "-device-" + device;
+    whenForgotten(queue::close);
   }
 
   /** Appends one operation of a communicator. */
@@ -84,7 +74,7 @@ public final class ReferenceStream extends Stream {
       task.ticket = member.takeTicket();
       queue.publish();
     }
-    wakeWorker();
+    queue.wake();
   }
 
   /** Appends any other action. */
@@ -104,22 +94,22 @@ public final class ReferenceStream extends Stream {
       task.action = action;
       queue.publish();
     }
-    wakeWorker();
+    queue.wake();
   }
 
   private Task claim() {
-    if (closed) {
+    if (queue.closed()) {
       throw new IllegalStateException("stream is closed: " + this);
     }
     if (worker == null) {
-      Thread thread = Thread.ofPlatform().daemon().name(name).unstarted(this::work);
-      patience = new Patience(thread);
-      thread.start();
+      Worker made = new Worker(queue, name);
+      made.thread.start();
       // Known only when it runs, or a stream would wait indefinitely for a thread that never
       // started.
-      worker = thread;
+      worker = made.thread;
     }
     Task task = queue.claim();
+    task.stream = this;
     task.recorded = recording;
     if (recording != null) {
       recording.add();
@@ -141,35 +131,48 @@ public final class ReferenceStream extends Stream {
     tasks.allThere();
   }
 
-  private void wakeWorker() {
-    if (workerAsleep) {
-      LockSupport.unpark(worker);
+  /**
+   * The stream's thread. Nothing that a task throws ends it, and between two tasks it allocates
+   * nothing: those that wait for the stream would otherwise wait in vain. It knows the stream only
+   * by its pending tasks, so that a forgotten stream is garbage once its work is done.
+   */
+  private static final class Worker implements Runnable {
+    private final TaskQueue queue;
+    private final Thread thread;
+    // Made before the thread starts, so that it can begin whether there is memory or not.
+    private final Patience patience;
+    private final Work[] single = new Work[1];
+
+    Worker(TaskQueue queue, String name) {
+      this.queue = queue;
+      this.thread = Thread.ofPlatform().daemon().name(name).unstarted(this);
+      this.patience = new Patience(thread);
+    }
+
+    @Override
+    public void run() {
+      for (Task task = queue.await(); task != null; task = queue.await()) {
+        task.stream.work(task, patience, single);
+      }
     }
   }
 
-  /**
-   * The worker's life. Nothing that a task throws ends it, and between two tasks it allocates
-   * nothing: those that wait for the stream would otherwise wait in vain.
-   */
-  private void work() {
-    while (awaitTask()) {
-      Task task = queue.first();
-      recorded = task.recorded;
-      failureOfTask = null;
-      try {
-        if (task.action != null) {
-          task.action.run(patience);
-        } else {
-          note(Work.runOnly(queue, begins, patience, single));
-        }
-      } catch (Throwable e) {
-        note(e);
+  private void work(Task task, Patience patience, Work[] single) {
+    recorded = task.recorded;
+    failureOfTask = null;
+    try {
+      if (task.action != null) {
+        task.action.run(patience);
+      } else {
+        note(Work.runOnly(queue, begins, patience, single));
       }
-      endRecorded();
-      task.clear();
-      queue.finish();
-      tellProgress();
+    } catch (Throwable e) {
+      note(e);
     }
+    endRecorded();
+    task.clear();
+    queue.finish();
+    tellProgress();
   }
 
   private void endRecorded() {
@@ -188,44 +191,6 @@ public final class ReferenceStream extends Stream {
     if (recorded != null) {
       recorded.begin();
     }
-  }
-
-  /** Waits for a task; returns false when there will be none. */
-  private boolean awaitTask() {
-    long since = 0;
-    while (queue.first() == null) {
-      if (closed) {
-        return false;
-      }
-      long now = System.nanoTime();
-      since = since == 0 ? now : since;
-      if (now - since < YIELDING_NANOS) {
-        letOthersRun();
-      } else {
-        workerAsleep = true;
-        if (queue.first() == null && !closed) {
-          sleep(now - since);
-        }
-        workerAsleep = false;
-        Thread.interrupted();
-      }
-    }
-    return true;
-  }
-
-  /** Sleeps until there may be work, once without what reads the memory of the last. */
-  private void sleep(long idleNanos) {
-    if (idleNanos < REMEMBERING_NANOS) {
-      LockSupport.parkNanos(this, REMEMBERING_NANOS);
-    } else {
-      Windows.forgetOfThread();
-      LockSupport.park(this);
-    }
-  }
-
-  @SuppressWarnings("ThreadPriorityCheck") // The point: others may have work for this thread.
-  private static void letOthersRun() {
-    Thread.yield();
   }
 
   private void tellProgress() {
@@ -283,7 +248,7 @@ public final class ReferenceStream extends Stream {
       return true;
     }
     // An Error may have kept the thread that appended the work from waking the worker.
-    wakeWorker();
+    queue.wake();
     synchronized (progress) {
       while (queue.finished() < target && !deadline.passed()) {
         wakeAt = Math.min(wakeAt, target);
@@ -483,13 +448,12 @@ public final class ReferenceStream extends Stream {
   @Override
   protected void release() {
     synchronized (producers) {
-      closed = true;
+      queue.close();
     }
     Thread thread = worker;
     if (thread == null || thread == Thread.currentThread()) {
       return;
     }
-    LockSupport.unpark(thread);
     try {
       drain(longestTimeoutOfUsers());
     } catch (NcclTimeoutException stuck) {
@@ -510,6 +474,6 @@ public final class ReferenceStream extends Stream {
 
   @Override
   public String toString() {
-    return "Stream[" + name + (closed ? ", closed]" : "]");
+    return "Stream[" + name + (queue.closed() ? ", closed]" : "]");
   }
 }

@@ -65,7 +65,7 @@ final class SharedBoard {
    * @throws io.nccl4j.NcclSystemException if there is no room
    */
   static SharedBoard create(int ranks, int processes, Arena arena) {
-    Path path = SharedMemory.newPath(SharedMemory.directory(size(ranks)));
+    Path path = SharedMemoryFiles.newPath(SharedMemory.directory(size(ranks)));
     MemorySegment shared = SharedMemory.create(path, size(ranks), arena);
     shared.set(ValueLayout.JAVA_LONG, 0, MAGIC);
     shared.set(ValueLayout.JAVA_INT, 8, ranks);

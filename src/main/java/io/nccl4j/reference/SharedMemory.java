@@ -17,8 +17,6 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
 import java.nio.file.attribute.PosixFilePermissions;
-import java.security.SecureRandom;
-import java.util.HexFormat;
 import java.util.Set;
 
 /**
@@ -35,8 +33,9 @@ final class SharedMemory {
   /** A number that another process reads or writes meanwhile. */
   static final VarHandle COUNT = ValueLayout.JAVA_LONG.varHandle().withInvokeExactBehavior();
 
-  private static final Path MEMORY = Path.of("/dev/shm");
-  private static final SecureRandom RANDOM = new SecureRandom();
+  /** Where Linux has a file system in memory. */
+  static final Path MEMORY = Path.of("/dev/shm");
+
   private static final FileAttribute<Set<PosixFilePermission>> OWNER_ONLY =
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
 
@@ -54,14 +53,11 @@ final class SharedMemory {
     } catch (IOException e) {
       throw new UncheckedIOException("cannot ask " + MEMORY + " for its room: " + e, e);
     }
-    return Path.of(System.getProperty("java.io.tmpdir"));
+    return temporary();
   }
 
-  /** Returns a path that nobody can guess. */
-  static Path newPath(Path directory) {
-    byte[] random = new byte[16];
-    RANDOM.nextBytes(random);
-    return directory.resolve("nccl4j-" + HexFormat.of().formatHex(random)).toAbsolutePath();
+  static Path temporary() {
+    return Path.of(System.getProperty("java.io.tmpdir"));
   }
 
   /**
@@ -70,6 +66,7 @@ final class SharedMemory {
    * @throws NcclSystemException if it cannot be made, such as where there is no room
    */
   static MemorySegment create(Path path, long bytes, Arena arena) {
+    SharedMemoryFiles.sweepOnce();
     try (FileChannel file =
         FileChannel.open(
             path,

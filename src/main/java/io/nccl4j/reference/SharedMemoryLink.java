@@ -68,7 +68,7 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
    */
   static SharedMemoryLink create(
       Path directory, Arena arena, int slots, int slotBytes, int from, int to) {
-    Path path = SharedMemory.newPath(directory);
+    Path path = SharedMemoryFiles.newPath(directory);
     MemorySegment shared = SharedMemory.create(path, size(slots, slotBytes), arena);
     shared.set(ValueLayout.JAVA_LONG, 0, MAGIC);
     shared.set(ValueLayout.JAVA_LONG, 8, shared.byteSize());

@@ -11,6 +11,8 @@ final class Task {
     void run(Patience patience);
   }
 
+  // Whose it is: what is pending keeps its stream.
+  ReferenceStream stream;
   final Call call = new Call();
   Member member;
   long ticket;
@@ -19,6 +21,7 @@ final class Task {
   SpanTasks recorded;
 
   void clear() {
+    stream = null;
     call.clear();
     member = null;
     action = null;

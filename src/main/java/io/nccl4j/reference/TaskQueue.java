@@ -1,18 +1,30 @@
 package io.nccl4j.reference;
 
+import java.util.concurrent.locks.LockSupport;
+
 /**
  * The tasks of one stream, in reused entries. Producers take turns, by a lock of the owner; one
  * consumer takes tasks and says when each is finished.
+ *
+ * <p>The consumer waits here, and knows the stream only by its pending tasks: so a stream that was
+ * forgotten without being closed is garbage once its work is done.
  *
  * <p>Invariant: {@code finished <= enqueued}; the tasks between them are pending, and the entry of
  * each stays the same object when the queue grows.
  */
 final class TaskQueue {
   private static final int FIRST_CAPACITY = 64;
+  private static final long YIELDING_NANOS = 50_000;
+
+  /** How long an idle consumer still knows how to read the memory that it has worked on. */
+  private static final long REMEMBERING_NANOS = 1_000_000_000;
 
   private volatile Task[] entries = new Task[FIRST_CAPACITY];
   private volatile long enqueued;
   private volatile long finished;
+  private volatile boolean closed;
+  // The consumer while it sleeps, or null.
+  private volatile Thread sleeper;
 
   /** Producer: returns the entry that {@link #publish} will append. */
   Task claim() {
@@ -38,6 +50,62 @@ final class TaskQueue {
   @SuppressWarnings("NonAtomicVolatileUpdate") // Producers hold the owner's lock.
   void publish() {
     enqueued++;
+  }
+
+  /** Producer: wakes the consumer, after {@link #publish}. */
+  void wake() {
+    Thread consumer = sleeper;
+    if (consumer != null) {
+      LockSupport.unpark(consumer);
+    }
+  }
+
+  /** Says that there will be no more tasks: the consumer ends after those that are pending. */
+  void close() {
+    closed = true;
+    wake();
+  }
+
+  boolean closed() {
+    return closed;
+  }
+
+  /** Consumer: waits for a task and returns it, or null when there will be none. */
+  Task await() {
+    long since = 0;
+    Task task = first();
+    while (task == null && !closed) {
+      long now = System.nanoTime();
+      since = since == 0 ? now : since;
+      if (now - since < YIELDING_NANOS) {
+        letOthersRun();
+      } else {
+        sleep(now - since);
+      }
+      task = first();
+    }
+    // What was published before the queue was closed may not have been seen before that.
+    return task == null ? first() : task;
+  }
+
+  /** Sleeps until there may be work, once without what reads the memory of the last. */
+  private void sleep(long idleNanos) {
+    sleeper = Thread.currentThread();
+    if (first() == null && !closed) {
+      if (idleNanos < REMEMBERING_NANOS) {
+        LockSupport.parkNanos(this, REMEMBERING_NANOS);
+      } else {
+        Windows.forgetOfThread();
+        LockSupport.park(this);
+      }
+    }
+    sleeper = null;
+    Thread.interrupted();
+  }
+
+  @SuppressWarnings("ThreadPriorityCheck") // The point: others may have work for this thread.
+  private static void letOthersRun() {
+    Thread.yield();
   }
 
   /** Consumer: returns the first pending task, or null. */

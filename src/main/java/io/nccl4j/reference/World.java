@@ -435,11 +435,12 @@ final class World {
 
   /** Tells all ranks that those of this process cannot go on. */
   void failHere(String why) {
-    int rank = 0;
-    while (members[rank] == null) {
-      rank++;
+    BitSet here = new BitSet();
+    for (int rank = 0; rank < members.length; rank++) {
+      here.set(rank, members[rank] != null);
     }
-    raise(Fault.rankFailed(rank, why));
+    int first = here.nextSetBit(0);
+    raise(new Fault(first, Fault.Kind.RANK_FAILED, why, here, new BitSet(), null, 0));
   }
 
   /** Tells the other processes where the board of all ranks is. */

@@ -11,25 +11,35 @@ import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.Property;
 
 /** What a class logs as a warning or worse while this is open. */
-final class LogLines implements AutoCloseable {
+public final class LogLines implements AutoCloseable {
   static {
     // Only the API is a dependency of the module.
     LogLines.class.getModule().addReads(LogManager.getContext(false).getClass().getModule());
   }
 
   private final List<String> lines = new CopyOnWriteArrayList<>();
+  private final List<Throwable> thrown = new CopyOnWriteArrayList<>();
   private final Logger logger;
   private final Level before;
   private final Appender appender =
       new AbstractAppender("lines", null, null, true, Property.EMPTY_ARRAY) {
         @Override
         public void append(LogEvent event) {
+          if (event.getThrown() != null) {
+            thrown.add(event.getThrown());
+          }
           lines.add(event.getMessage().getFormattedMessage());
         }
       };
 
-  LogLines(Class<?> type) {
-    logger = (Logger) LogManager.getLogger(type);
+  /** Begins to listen to what a class logs. */
+  public LogLines(Class<?> type) {
+    this(type.getName());
+  }
+
+  /** Begins to listen to a logger. */
+  public LogLines(String name) {
+    logger = (Logger) LogManager.getLogger(name);
     before = logger.getLevel();
     appender.start();
     logger.addAppender(appender);
@@ -38,8 +48,13 @@ final class LogLines implements AutoCloseable {
   }
 
   /** Returns the messages so far. */
-  List<String> lines() {
+  public List<String> lines() {
     return List.copyOf(lines);
+  }
+
+  /** Returns the exceptions that came with messages so far. */
+  public List<Throwable> thrown() {
+    return List.copyOf(thrown);
   }
 
   @Override

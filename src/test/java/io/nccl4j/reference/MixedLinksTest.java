@@ -214,7 +214,7 @@ class MixedLinksTest {
 
   @Test
   void aFileThatIsGoneIsAnErrorOfTheReceiver() {
-    Path missing = SharedMemory.newPath(Path.of("/dev/shm"));
+    Path missing = SharedMemoryFiles.newPath(Path.of("/dev/shm"));
     String told = toldOf(missing).getMessage();
     assertTrue(told.contains("NcclSystemException"), told);
     assertTrue(told.contains("the shared memory " + missing + " cannot be opened"), told);

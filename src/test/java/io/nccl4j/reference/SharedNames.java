@@ -18,9 +18,7 @@ final class SharedNames {
     for (String directory : List.of("/dev/shm", System.getProperty("java.io.tmpdir"))) {
       if (Files.isDirectory(Path.of(directory))) {
         try (Stream<Path> files = Files.list(Path.of(directory))) {
-          files
-              .filter(file -> file.getFileName().toString().matches("nccl4j-[0-9a-f]{32}"))
-              .forEach(names::add);
+          files.filter(SharedMemoryFiles::hasName).forEach(names::add);
         }
       }
     }

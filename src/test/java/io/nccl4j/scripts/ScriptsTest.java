@@ -29,6 +29,7 @@ class ScriptsTest {
           "scripts/api-coverage",
           "scripts/bench",
           "scripts/bundle",
+          "scripts/fault-campaign",
           "scripts/fetch-native",
           "scripts/fetch-torchrun",
           "scripts/fuzz",

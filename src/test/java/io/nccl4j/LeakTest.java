@@ -1,0 +1,173 @@
+package io.nccl4j;
+
+import static io.nccl4j.ForgottenOwners.REPORTER;
+import static io.nccl4j.ForgottenOwners.collect;
+import static io.nccl4j.ForgottenOwners.collectUntil;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.natives.LogLines;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+
+/** Communicators and streams of the reference that a program forgets to close. */
+class LeakTest {
+  private final Backend backend = Backend.reference(2);
+  private final LogLines log = new LogLines(REPORTER);
+
+  @AfterEach
+  void close() {
+    log.close();
+    backend.close();
+  }
+
+  /** Returns how often something was reported. */
+  private long reports(String description) {
+    return log.lines().stream().filter(line -> line.startsWith(description)).count();
+  }
+
+  private static boolean runs(String thread) {
+    return Thread.getAllStackTraces().keySet().stream()
+        .anyMatch(running -> running.getName().equals(thread));
+  }
+
+  @Test
+  void forgottenOwnersAreReportedOnceWithTheirMaker() {
+    List<String> forgotten = ForgottenOwners.use(backend, "forgotten", false);
+    collectUntil(() -> forgotten.stream().allMatch(each -> reports(each) > 0));
+    collect();
+    for (String each : forgotten) {
+      assertEquals(1, reports(each), each);
+    }
+    long made = log.thrown().stream().filter(at -> ForgottenOwners.maker(at).equals("use")).count();
+    assertEquals(forgotten.size(), made);
+  }
+
+  @Test
+  void forgottenStreamsThreadEnds() {
+    long number = forgetStreamWithThread();
+    String thread = "nccl4j-stream-" + number + "-device-0";
+    collectUntil(() -> !runs(thread));
+    assertEquals(1, reports("stream " + number + " of "));
+  }
+
+  private long forgetStreamWithThread() {
+    Stream stream = backend.newStream(0);
+    try (Buffer data = backend.allocate(0, DataType.INT32, 1000)) {
+      data.fill((byte) 1, stream);
+      stream.synchronize();
+    }
+    assertTrue(runs("nccl4j-stream-" + stream.number() + "-device-0"));
+    return stream.number();
+  }
+
+  @Test
+  void forgottenStreamIsReportedWhileItsCommunicatorIsOpen() {
+    try (Communicator only = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
+        Buffer data = only.allocate(DataType.INT32, 1000)) {
+      String forgotten = reduceAndForgetStream(only, data);
+      collectUntil(() -> reports(forgotten) > 0);
+    }
+  }
+
+  private static String reduceAndForgetStream(Communicator only, Buffer data) {
+    Stream stream = only.newStream();
+    data.fill((byte) 1, stream);
+    only.allReduce(data, data, ReduceOp.SUM, stream);
+    stream.synchronize();
+    return ForgottenOwners.describe(stream);
+  }
+
+  @Test
+  void closedOwnersAreNotReported() {
+    List<String> closed = ForgottenOwners.use(backend, "closed", true);
+    String forgotten = ForgottenOwners.forgetStream(backend);
+    collectUntil(() -> reports(forgotten) > 0);
+    for (String each : closed) {
+      assertEquals(0, reports(each), each);
+    }
+  }
+
+  @Test
+  void abortedCommunicatorIsNotReported() {
+    backend
+        .communicators(CommunicatorConfig.defaults().withName("aborted"), 0, 1)
+        .forEach(Communicator::abort);
+    String forgotten = ForgottenOwners.forgetStream(backend);
+    collectUntil(() -> reports(forgotten) > 0);
+    assertEquals(0, reports("Communicator[aborted"));
+  }
+
+  @Test
+  void streamWithPendingWorkIsKeptUntilItIsDone() throws Exception {
+    List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+    try (Buffer mine = backend.allocate(0, DataType.INT32, 2);
+        Buffer others = backend.allocate(1, DataType.INT32, 2);
+        Stream stream = backend.newStream(1);
+        Stream reader = backend.newStream(0)) {
+      String[] forgotten = new String[1];
+      CompletionStage<Void> done = reduceLater(ranks.getFirst(), mine, forgotten);
+      for (int i = 0; i < 5; i++) {
+        collect();
+      }
+      assertEquals(0, reports(forgotten[0]));
+      others.copyFrom(MemorySegment.ofArray(new int[] {10, 20}), stream);
+      Thread other =
+          Thread.ofPlatform()
+              .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
+      other.join();
+      done.toCompletableFuture().get(30, TimeUnit.SECONDS);
+      int[] sum = new int[2];
+      stream.synchronize();
+      mine.copyTo(MemorySegment.ofArray(sum), reader);
+      assertArrayEquals(new int[] {11, 22}, sum);
+      collectUntil(() -> reports(forgotten[0]) > 0);
+    } finally {
+      ranks.forEach(Communicator::close);
+    }
+  }
+
+  @Test
+  void streamClosedTooEarlyIsKeptForItsCommunicator() throws Exception {
+    List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+    Buffer mine = backend.allocate(0, DataType.INT32, 1);
+    String thread = closeTooEarly(ranks.getFirst(), mine);
+    try (Buffer others = backend.allocate(1, DataType.INT32, 1);
+        Stream stream = backend.newStream(1)) {
+      Thread other =
+          Thread.ofPlatform()
+              .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
+      other.join();
+      stream.synchronize();
+    }
+    mine.close();
+    collect();
+    assertTrue(runs(thread));
+    ranks.forEach(Communicator::close);
+    collectUntil(() -> !runs(thread));
+  }
+
+  /** Closes a stream with a pending collective; returns the name of its thread. */
+  private static String closeTooEarly(Communicator rank, Buffer data) {
+    Stream stream = rank.newStream();
+    rank.allReduce(data, data, ReduceOp.SUM, stream);
+    assertThrows(IllegalStateException.class, stream::close);
+    return "nccl4j-stream-" + stream.number() + "-device-0";
+  }
+
+  /** Enqueues what waits for the other rank, on a stream that nobody keeps. */
+  private static CompletionStage<Void> reduceLater(
+      Communicator rank, Buffer data, String[] description) {
+    Stream stream = rank.newStream();
+    description[0] = ForgottenOwners.describe(stream);
+    data.copyFrom(MemorySegment.ofArray(new int[] {1, 2}), stream);
+    rank.allReduce(data, data, ReduceOp.SUM, stream);
+    return stream.completion();
+  }
+}

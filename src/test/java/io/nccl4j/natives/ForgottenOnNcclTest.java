@@ -1,0 +1,65 @@
+package io.nccl4j.natives;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.nccl4j.ForgottenOwners;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.function.Predicate;
+import org.junit.jupiter.api.Test;
+
+/** Communicators and streams of the NCCL backend that a program forgets to close. */
+@OnStandIn
+class ForgottenOnNcclTest {
+  @Test
+  void forgottenOwnersAreReportedWithTheirMaker() throws Exception {
+    List<String> said = run(false, 5);
+    assertEquals(2, count(said, line -> line.startsWith("Communicator[forgetful: rank ")));
+    assertEquals(3, count(said, line -> line.startsWith("stream ")));
+    assertEquals(4, count(said, "made by use"::equals));
+    assertEquals(1, count(said, "made by forgetStream"::equals));
+    assertEquals(10, said.size(), said::toString);
+  }
+
+  @Test
+  void closedOwnersAreNotReported() throws Exception {
+    List<String> said = run(true, 1);
+    assertEquals(1, count(said, line -> line.startsWith("stream ")));
+    assertEquals("made by forgetStream", said.getLast());
+    assertEquals(2, said.size(), said::toString);
+  }
+
+  private static long count(List<String> said, Predicate<String> which) {
+    return said.stream().filter(which).count();
+  }
+
+  /** Runs the program, in a process of its own, and returns what it has seen reported. */
+  private static List<String> run(boolean closes, int reports) throws Exception {
+    List<String> command = new ArrayList<>();
+    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+    command.add("--enable-native-access=ALL-UNNAMED");
+    for (String label : List.of("nccl", "cudart")) {
+      command.add("-Dio.nccl4j." + label + ".library=" + Requirement.library(label));
+    }
+    command.add("-cp");
+    command.add(
+        System.getProperty("java.class.path") + ":" + System.getProperty("jdk.module.path", ""));
+    command.add(ForgottenOwners.class.getName());
+    command.add(Boolean.toString(closes));
+    command.add(Integer.toString(reports));
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
+    builder.environment().put("NCCL4J_STANDIN_DEVICES", "2");
+    Process process = builder.start();
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    assertEquals(0, process.waitFor(), output);
+    String mark = "reported: ";
+    return output
+        .lines()
+        .filter(line -> line.startsWith(mark))
+        .map(line -> line.substring(mark.length()))
+        .toList();
+  }
+}

@@ -1,0 +1,257 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.contract.Seed;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.SplittableRandom;
+import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+
+/**
+ * Many jobs of three processes, of each of which one is killed or stopped at a random time while
+ * the job repeats one phase of its life, over shared memory and over TCP.
+ */
+final class FaultCampaign {
+  static final int RANKS = 3;
+
+  /** The file that says which rank was killed or stopped. */
+  static final String LOST = "lost";
+
+  private static final int MOST_DELAY_MILLIS = 500;
+
+  /** What the ranks repeat. */
+  enum Phase {
+    COLLECTIVE,
+    SPLIT,
+    SHRINK,
+    CLOSE,
+    CONNECT,
+    RENDEZVOUS
+  }
+
+  /** What happens to a rank. */
+  enum Fault {
+    KILL,
+    STOP
+  }
+
+  /** What happens in one job. */
+  record Plan(
+      int number,
+      Fault fault,
+      Links links,
+      Phase phase,
+      int victim,
+      long delayMillis,
+      long timeoutMillis,
+      long seed) {
+    @Override
+    public String toString() {
+      return "job %d, %s of rank %d after %d ms, %s, %s"
+          .formatted(number, fault, victim, delayMillis, transport(), phase);
+    }
+
+    String transport() {
+      return links == Links.AUTO ? "shared memory" : "TCP";
+    }
+  }
+
+  private final List<Plan> plans = new ArrayList<>();
+  private final List<FaultRound.Outcome> outcomes = new ArrayList<>();
+  private int namesAfterwards;
+
+  /** Plans jobs, by this run's seed. */
+  FaultCampaign(int kills, int stops, long timeoutMillis) {
+    SplittableRandom random = Seed.random("faults");
+    for (int number = 0; number < kills + stops; number++) {
+      Fault fault = number < kills ? Fault.KILL : Fault.STOP;
+      int ofKind = fault == Fault.KILL ? number : number - kills;
+      Phase[] phases = Phase.values();
+      // The first kill is over shared memory, the first stop over TCP.
+      Links[] links =
+          fault == Fault.KILL
+              ? new Links[] {Links.AUTO, Links.TCP}
+              : new Links[] {Links.TCP, Links.AUTO};
+      plans.add(
+          new Plan(
+              number,
+              fault,
+              // Twelve jobs of a kind have each phase over each transport.
+              links[(ofKind + ofKind / phases.length) % links.length],
+              phases[ofKind % phases.length],
+              random.nextInt(RANKS),
+              random.nextInt(MOST_DELAY_MILLIS),
+              timeoutMillis,
+              random.nextLong()));
+    }
+  }
+
+  /** Runs the jobs, so many at a time. */
+  void run(int parallel) throws InterruptedException {
+    try (ExecutorService jobs = Executors.newFixedThreadPool(parallel)) {
+      List<Future<FaultRound.Outcome>> running =
+          plans.stream().map(plan -> jobs.submit(() -> FaultRound.run(plan))).toList();
+      for (Future<FaultRound.Outcome> job : running) {
+        outcomes.add(job.get());
+      }
+    } catch (ExecutionException e) {
+      throw new AssertionError(e.getCause());
+    }
+    namesAfterwards = names().size();
+    // As the next process does that shares memory here.
+    SharedMemoryFiles.sweep();
+  }
+
+  /** Returns the shared memory that processes of the jobs have made and that has a name. */
+  private List<Path> names() {
+    String numbers =
+        outcomes.stream()
+            .flatMap(outcome -> outcome.processes().stream())
+            .map(Object::toString)
+            .collect(Collectors.joining("|"));
+    try {
+      return SharedNames.now().stream()
+          .filter(name -> name.getFileName().toString().matches(".*-(" + numbers + ")-.*-.*"))
+          .toList();
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  /** Returns what must not be. */
+  List<String> problems() {
+    List<String> problems = new ArrayList<>();
+    outcomes.forEach(outcome -> problems.addAll(outcome.problems()));
+    names().forEach(name -> problems.add("left after the next start: " + name));
+    return problems;
+  }
+
+  /** Returns the results as lines of text. */
+  String report() {
+    StringBuilder text = new StringBuilder();
+    line(text, "Fault campaign: %d jobs of %d processes%s", outcomes.size(), RANKS, Seed.hint());
+    line(text, "");
+    line(
+        text,
+        "%-6s%-15s%-12s%6s%8s%7s%11s%9s",
+        "fault",
+        "transport",
+        "phase",
+        "jobs",
+        "errors",
+        "named",
+        "median ms",
+        "max ms");
+    for (Fault fault : Fault.values()) {
+      rows(text, fault, Plan::transport, "", plan -> "all");
+      rows(text, fault, plan -> "", "both", plan -> plan.phase().toString());
+    }
+    line(text, "");
+    counts(text, "Errors", failure -> failure.type() + " during " + failure.step());
+    counts(text, "Texts, numbers replaced", failure -> general(failure.text()));
+    counts(
+        text,
+        "Texts that do not name the rank",
+        failure -> failure.named() ? null : failure.step() + ": " + general(failure.text()));
+    Map<String, Integer> resumed = new TreeMap<>();
+    outcomes.stream()
+        .map(FaultRound.Outcome::resumed)
+        .filter(type -> type != null)
+        .forEach(type -> resumed.merge(type, 1, Integer::sum));
+    line(text, "What stopped ranks were told when they went on: %s", resumed);
+    line(
+        text,
+        "Names of shared memory before and after the next start: %d, %d",
+        namesAfterwards,
+        names().size());
+    List<String> problems = problems();
+    line(text, "Wrong values: %d", count(problems, "wrong value"));
+    line(
+        text,
+        "Ranks that left threads, descriptors or mappings: %d",
+        count(problems, "left behind"));
+    line(text, "Ranks that noticed nothing: %d", count(problems, "noticed nothing"));
+    line(text, "Ranks that did not go on: %d", count(problems, "did not go on"));
+    line(text, "Problems in all: %d", problems.size());
+    problems.forEach(problem -> line(text, "  %s", problem));
+    return text.toString();
+  }
+
+  private static void line(StringBuilder text, String format, Object... values) {
+    text.append(String.format(Locale.ROOT, format, values)).append('\n');
+  }
+
+  private static long count(List<String> problems, String kind) {
+    return problems.stream().filter(problem -> problem.contains(kind)).count();
+  }
+
+  /** Appends a row for each group of the jobs with a fault. */
+  private void rows(
+      StringBuilder text,
+      Fault fault,
+      Function<Plan, String> transport,
+      String transportOfAll,
+      Function<Plan, String> phase) {
+    Map<String, List<FaultRound.Outcome>> groups = new TreeMap<>();
+    for (FaultRound.Outcome outcome : outcomes) {
+      if (outcome.plan().fault() == fault) {
+        String key =
+            "%-15s%-12s"
+                .formatted(
+                    transport.apply(outcome.plan()) + transportOfAll, phase.apply(outcome.plan()));
+        groups.computeIfAbsent(key, k -> new ArrayList<>()).add(outcome);
+      }
+    }
+    groups.forEach((key, group) -> row(text, fault, key, group));
+  }
+
+  private static void row(
+      StringBuilder text, Fault fault, String key, List<FaultRound.Outcome> group) {
+    List<FaultRound.Failure> failures =
+        group.stream().map(FaultRound.Outcome::failures).flatMap(Collection::stream).toList();
+    double[] times = failures.stream().mapToDouble(FaultRound.Failure::millis).sorted().toArray();
+    line(
+        text,
+        "%-6s%s%6d%8d%7d%11.1f%9.1f",
+        fault,
+        key,
+        group.size(),
+        failures.size(),
+        failures.stream().filter(FaultRound.Failure::named).count(),
+        times.length == 0 ? Double.NaN : times[(times.length - 1) / 2],
+        times.length == 0 ? Double.NaN : times[times.length - 1]);
+  }
+
+  /** Appends how often each kind of failure came; null is none. */
+  private void counts(StringBuilder text, String title, Function<FaultRound.Failure, String> kind) {
+    Map<String, Integer> counts = new TreeMap<>();
+    for (FaultRound.Outcome outcome : outcomes) {
+      for (FaultRound.Failure failure : outcome.failures()) {
+        String key = kind.apply(failure);
+        if (key != null) {
+          counts.merge(key, 1, Integer::sum);
+        }
+      }
+    }
+    line(text, "%s:", title);
+    counts.forEach((key, times) -> line(text, "%6d  %s", times, key));
+    line(text, "");
+  }
+
+  /** Replaces what differs from job to job. */
+  private static String general(String text) {
+    return text.replaceAll("/[^ ,:]*nccl4j-[^ ,:]*", "PATH")
+        .replaceAll("\\b[0-9a-f]{16,}\\b", "HEX")
+        .replaceAll("[0-9]+(\\.[0-9]+)*", "N");
+  }
+}

@@ -1,0 +1,397 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.rendezvous.FileRendezvous;
+import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.Rendezvous;
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.function.IntUnaryOperator;
+import java.util.function.Supplier;
+
+/**
+ * One rank of a job that {@link FaultCampaign} disturbs: repeats one phase of a job's life until
+ * something fails, goes on without the rank that was lost, closes everything, and prints what
+ * happened and what is left of it.
+ *
+ * <p>Each line it prints starts with the time in microseconds and one of the {@link Event}s.
+ */
+public final class FaultCampaignRank {
+  /** What a line tells. */
+  enum Event {
+    READY,
+    WRONG,
+    FAILED,
+    RECOVERED,
+    NOT_RECOVERED,
+    LEFT
+  }
+
+  private static final int[] COUNTS = {1, 100, 5_000, 60_000};
+  private static final int MOST = 60_000;
+  private static final Duration STARTING = Duration.ofSeconds(60);
+  private static final long LOSING_NANOS = TimeUnit.SECONDS.toNanos(60);
+  private static final long LEAVING_NANOS = TimeUnit.SECONDS.toNanos(9);
+
+  private final int rank;
+  private final int size;
+  private final Path folder;
+  private final FaultCampaign.Phase phase;
+  private final long seed;
+  private final CommunicatorConfig config;
+  private final ReferenceBackend backend;
+  private final Buffer input;
+  private final Buffer output;
+  private final List<AutoCloseable> owners = new ArrayList<>();
+  private Stream stream;
+  private final int descriptorsBefore = ofTheJdk();
+  private Communicator base;
+  private String step = "";
+
+  private FaultCampaignRank(String[] arguments) {
+    rank = Integer.parseInt(arguments[0]);
+    size = Integer.parseInt(arguments[1]);
+    folder = Path.of(arguments[2]);
+    phase = FaultCampaign.Phase.valueOf(arguments[4]);
+    seed = Long.parseLong(arguments[5]);
+    config =
+        CommunicatorConfig.defaults()
+            .withDevice(0)
+            .withTimeout(Duration.ofMillis(Long.parseLong(arguments[6])));
+    backend =
+        ReferenceBackend.open(
+            1, ReferenceOptions.defaults().withLinks(Links.valueOf(arguments[3])));
+    input = backend.allocate(0, DataType.INT32, (long) size * MOST);
+    output = backend.allocate(0, DataType.INT32, (long) size * MOST);
+    owners.addAll(List.of(input, output));
+    newStream();
+  }
+
+  private void newStream() {
+    stream = backend.newStream(0);
+    owners.addFirst(stream);
+  }
+
+  /**
+   * Runs; the arguments are rank, size, folder, links, phase, seed and time-out in milliseconds.
+   */
+  public static void main(String[] arguments) {
+    new FaultCampaignRank(arguments).run();
+    System.exit(0);
+  }
+
+  private static void say(Event event, Object text) {
+    long micros = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
+    System.out.println(micros + " " + event + " " + text.toString().replace('\n', ' '));
+  }
+
+  private void run() {
+    try {
+      // Processes may take long to start, whatever time-out the jobs have.
+      Communicator all = meet("start", config.withTimeout(STARTING));
+      owners.addFirst(all);
+      base = all.split(0, rank, config);
+      owners.addFirst(base);
+      for (int round = 0; ; round++) {
+        repeat(round);
+        if (round == 1) {
+          say(Event.READY, "");
+        }
+      }
+    } catch (RuntimeException | Error failure) {
+      failure.printStackTrace();
+      say(
+          Event.FAILED,
+          step + "|" + failure.getClass().getSimpleName() + "|" + failure.getMessage());
+    }
+    if (base != null) {
+      goOn();
+    }
+    closeAll();
+    awaitNothingLeft();
+  }
+
+  private Communicator meet(String run, CommunicatorConfig settings) {
+    Member member = Member.of(rank, size).withRun(run).withTimeout(settings.timeout());
+    try (Rendezvous rendezvous = FileRendezvous.in(folder, member)) {
+      return rendezvous.communicator(backend, settings);
+    }
+  }
+
+  private void repeat(int round) {
+    switch (phase) {
+      case RENDEZVOUS -> useAndClose("rendezvous", () -> meet("round" + round, config), round);
+      case CONNECT -> {
+        UniqueId id = shareId();
+        useAndClose("connect", () -> backend.communicator(id, size, rank, config), round);
+      }
+      case COLLECTIVE -> {
+        step = "collective";
+        collective(base, round);
+      }
+      case SPLIT -> useAndClose("split", () -> base.split(0, rank), round);
+      case SHRINK -> {
+        int excluded = round % size;
+        if (excluded != rank) {
+          Set<Integer> without = Set.of(excluded);
+          useAndClose("shrink", () -> base.shrink(without, ShrinkMode.FINISH_FIRST, config), round);
+        }
+        step = "all-reduce after a shrink";
+        allReduce(base, 1, round);
+      }
+      case CLOSE -> {
+        step = "split before a close";
+        Communicator child = base.split(0, rank);
+        // The close waits for what has only just begun.
+        child.allReduce(input.slice(0, MOST), output.slice(0, MOST), ReduceOp.SUM, stream);
+        step = "close";
+        child.close();
+      }
+    }
+  }
+
+  /** Makes a communicator, reduces something, and closes it; which of these fails is told. */
+  private void useAndClose(String how, Supplier<Communicator> maker, int round) {
+    step = how;
+    try (Communicator made = maker.get()) {
+      step = "all-reduce after a " + how;
+      allReduce(made, count(round), round);
+      step = "close after a " + how;
+    }
+  }
+
+  /** Gives all ranks a new id, which rank 0 makes. */
+  private UniqueId shareId() {
+    step = "broadcast of an id";
+    Buffer bytes = input.slice(0, UniqueId.BYTES / Integer.BYTES);
+    byte[] id = rank == 0 ? backend.newUniqueId().toBytes() : new byte[UniqueId.BYTES];
+    bytes.copyFrom(MemorySegment.ofArray(id), stream);
+    base.broadcast(bytes, 0, stream);
+    stream.synchronize();
+    bytes.copyTo(MemorySegment.ofArray(id), stream);
+    return UniqueId.of(id);
+  }
+
+  private int count(int round) {
+    return COUNTS[new SplittableRandom(seed + round).nextInt(COUNTS.length)];
+  }
+
+  private static int element(int rank, int round, int index) {
+    return (rank + 1) * (round % 1000 + index % 13);
+  }
+
+  private static int sum(int size, int round, int index) {
+    return size * (size + 1) / 2 * element(0, round, index);
+  }
+
+  private void collective(Communicator comm, int round) {
+    int count = count(round);
+    int n = comm.size();
+    int r = comm.rank();
+    int root = round % n;
+    Buffer part = fill(input, count, i -> element(r, round, i));
+    Buffer all = output.slice(0, (long) n * count);
+    switch (round % 5) {
+      case 0 -> allReduce(comm, count, round);
+      case 1 -> {
+        comm.broadcast(part, root, stream);
+        check("broadcast", part, i -> element(root, round, i));
+      }
+      case 2 -> {
+        comm.allGather(part, all, stream);
+        check("allGather", all, i -> element(i / count, round, i % count));
+      }
+      case 3 -> {
+        Buffer whole = fill(output, n * count, i -> element(r, round, i));
+        comm.reduceScatter(whole, part, ReduceOp.SUM, stream);
+        check("reduceScatter", part, i -> sum(n, round, r * count + i));
+      }
+      default -> {
+        Buffer got = output.slice(0, count);
+        int from = (r + n - 1) % n;
+        Group.run(
+            () -> {
+              comm.send(part, (r + 1) % n, stream);
+              comm.recv(got, from, stream);
+            });
+        check("recv", got, i -> element(from, round, i));
+      }
+    }
+  }
+
+  private void allReduce(Communicator comm, int count, int round) {
+    Buffer part = fill(input, count, i -> element(comm.rank(), round, i));
+    comm.allReduce(part, part, ReduceOp.SUM, stream);
+    check("allReduce", part, i -> sum(comm.size(), round, i));
+  }
+
+  private Buffer fill(Buffer whole, int count, IntUnaryOperator values) {
+    int[] elements = new int[count];
+    Arrays.setAll(elements, values);
+    Buffer part = whole.slice(0, count);
+    part.copyFrom(MemorySegment.ofArray(elements), stream);
+    return part;
+  }
+
+  private void check(String what, Buffer found, IntUnaryOperator expected) {
+    int[] elements = new int[(int) found.count()];
+    stream.synchronize();
+    found.copyTo(MemorySegment.ofArray(elements), stream);
+    for (int i = 0; i < elements.length; i++) {
+      if (elements[i] != expected.applyAsInt(i)) {
+        say(
+            Event.WRONG,
+            "%s of %d: element %d is %d and must be %d"
+                .formatted(what, elements.length, i, elements[i], expected.applyAsInt(i)));
+        return;
+      }
+    }
+  }
+
+  /** Goes on with the ranks that are left, as a program would that knows who is lost. */
+  private void goOn() {
+    int lost = awaitLost();
+    if (lost == rank) {
+      return;
+    }
+    // The one before has the abort to tell.
+    newStream();
+    try (Communicator rest = base.shrink(Set.of(lost), ShrinkMode.ABORT_FIRST, config)) {
+      for (int round = 0; round < 10; round++) {
+        collective(rest, round);
+      }
+      say(Event.RECOVERED, rest);
+    } catch (RuntimeException | Error failure) {
+      say(Event.NOT_RECOVERED, failure);
+    }
+  }
+
+  /** Waits until the campaign has said which rank it has killed or stopped. */
+  private int awaitLost() {
+    Path said = folder.resolve(FaultCampaign.LOST);
+    long start = System.nanoTime();
+    try {
+      while (!Files.exists(said)) {
+        if (System.nanoTime() - start > LOSING_NANOS) {
+          throw new AssertionError("no rank was lost");
+        }
+        pause();
+      }
+      return Integer.parseInt(Files.readString(said));
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private static void pause() {
+    try {
+      TimeUnit.MILLISECONDS.sleep(10);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private void closeAll() {
+    for (AutoCloseable owner : owners) {
+      try {
+        owner.close();
+      } catch (NcclException | IllegalStateException told) {
+        // A close tells once more what has failed; that was printed.
+        System.err.println("close: " + told);
+      } catch (Exception e) {
+        throw new AssertionError(e);
+      }
+    }
+  }
+
+  /** Prints the threads, descriptors and mappings that are left once this has taken long enough. */
+  private void awaitNothingLeft() {
+    long start = System.nanoTime();
+    List<String> left = left();
+    while (!left.isEmpty() && System.nanoTime() - start < LEAVING_NANOS) {
+      pause();
+      left = left();
+    }
+    say(Event.LEFT, left);
+  }
+
+  private List<String> left() {
+    List<String> left = new ArrayList<>();
+    for (Thread thread : Thread.getAllStackTraces().keySet()) {
+      String name = thread.getName();
+      // The one that reports leaks is there as long as the process.
+      if (name.startsWith("nccl4j-") && !name.equals("nccl4j-leaks")) {
+        left.add("thread " + name);
+      }
+    }
+    List<String> descriptors = descriptors();
+    if (descriptors.size() > descriptorsBefore) {
+      left.addAll(descriptors);
+    }
+    try (java.util.stream.Stream<String> maps = Files.lines(Path.of("/proc/self/maps"))) {
+      maps.filter(line -> line.matches(".*/nccl4j-[0-9a-f]{16}-.*")).forEach(left::add);
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+    return left;
+  }
+
+  /** Returns how many descriptors the JDK keeps once sockets and selectors have been used. */
+  private static int ofTheJdk() {
+    InetSocketAddress anywhere = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
+    try (Selector selector = Selector.open();
+        ServerSocketChannel server = ServerSocketChannel.open().bind(anywhere);
+        SocketChannel client = SocketChannel.open(server.getLocalAddress())) {
+      client.configureBlocking(false).register(selector, SelectionKey.OP_READ);
+      selector.selectNow();
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+    return descriptors().size();
+  }
+
+  /** Returns the sockets, selectors and shared memory that this process has open. */
+  private static List<String> descriptors() {
+    List<String> found = new ArrayList<>();
+    try (java.util.stream.Stream<Path> open = Files.list(Path.of("/proc/self/fd"))) {
+      for (Path descriptor : open.toList()) {
+        if (Files.exists(descriptor, LinkOption.NOFOLLOW_LINKS)) {
+          String target = Files.readSymbolicLink(descriptor).toString();
+          if (target.matches("socket:.*|anon_inode:.*event.*|.*/nccl4j-[0-9a-f]{16}-.*")) {
+            found.add("descriptor of " + target);
+          }
+        }
+      }
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+    return found;
+  }
+}

@@ -1,0 +1,29 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/**
+ * Ranks that are killed and stopped: two jobs as a test, and hundreds by {@code
+ * scripts/fault-campaign}.
+ */
+class FaultCampaignTest {
+  @Test
+  @Timeout(value = 1, unit = TimeUnit.DAYS) // Each wait of a job has a limit of its own.
+  void lostRanksAreReportedAndTheOthersGoOn() throws Exception {
+    FaultCampaign campaign =
+        new FaultCampaign(
+            Integer.getInteger("faults.kills", 1),
+            Integer.getInteger("faults.stops", 1),
+            Long.getLong("faults.timeout", 8000));
+    campaign.run(Integer.getInteger("faults.parallel", 2));
+    Path page = Path.of(System.getProperty("basedir", "."), "target", "fault-campaign.txt");
+    Files.writeString(page, campaign.report());
+    assertEquals(0, campaign.problems().size(), campaign::report);
+  }
+}

@@ -1,0 +1,262 @@
+package io.nccl4j.reference;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Instant;
+import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.function.BooleanSupplier;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import org.apache.logging.log4j.LogManager;
+
+/** One job of a {@link FaultCampaign}: starts its ranks, disturbs one, and sees what they print. */
+final class FaultRound {
+  /** How much longer than the time-out ranks may take to notice, on a machine that is busy. */
+  private static final long NOTICING_MILLIS = 20_000;
+
+  private static final long STARTING_MILLIS = 90_000;
+  private static final long ENDING_MILLIS = 60_000;
+
+  /** What one rank printed. */
+  record Line(long micros, FaultCampaignRank.Event event, String text) {}
+
+  /**
+   * What a survivor was told.
+   *
+   * @param millis the time since the fault
+   * @param step what it was doing
+   * @param type the simple name of the exception's class
+   * @param text the exception
+   * @param named whether the text names the rank that was killed or stopped
+   */
+  record Failure(double millis, String step, String type, String text, boolean named) {}
+
+  /**
+   * How a round went.
+   *
+   * @param failures of the survivors
+   * @param problems what must not be
+   * @param resumed what a rank was told that was stopped and then went on, or null
+   * @param processes the numbers of the processes
+   */
+  record Outcome(
+      FaultCampaign.Plan plan,
+      List<Failure> failures,
+      List<String> problems,
+      String resumed,
+      List<Long> processes) {}
+
+  private final FaultCampaign.Plan plan;
+  private final Path folder;
+  private final List<Process> processes = new ArrayList<>();
+  private final List<Failure> failures = new ArrayList<>();
+  private final List<String> problems = new ArrayList<>();
+  private String resumed;
+
+  private FaultRound(FaultCampaign.Plan plan, Path folder) {
+    this.plan = plan;
+    this.folder = folder;
+  }
+
+  static Outcome run(FaultCampaign.Plan plan) throws IOException {
+    Path folder = Files.createTempDirectory("nccl4j-faults-");
+    try {
+      return new FaultRound(plan, folder).run();
+    } finally {
+      try (Stream<Path> files = Files.walk(folder)) {
+        files.sorted(Comparator.reverseOrder()).map(Path::toFile).forEach(File::delete);
+      }
+    }
+  }
+
+  private Outcome run() throws IOException {
+    try {
+      for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+        processes.add(start(rank));
+      }
+      if (await(STARTING_MILLIS, () -> all(FaultCampaignRank.Event.READY))) {
+        sleep(plan.delayMillis());
+        disturb();
+      } else {
+        for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+          problem("not all were ready in time; rank " + rank + ": " + failure(rank, 0).text());
+        }
+      }
+    } finally {
+      processes.forEach(Process::destroyForcibly);
+      processes.forEach(process -> await(ENDING_MILLIS, () -> !process.isAlive()));
+    }
+    List<Long> numbers = processes.stream().map(Process::pid).toList();
+    return new Outcome(plan, failures, problems, resumed, numbers);
+  }
+
+  private Process start(int rank) throws IOException {
+    String classPath =
+        String.join(
+            File.pathSeparator,
+            RankProcesses.location(Gathering.class),
+            RankProcesses.location(FaultCampaignRank.class),
+            RankProcesses.location(LogManager.class));
+    return new ProcessBuilder(
+            Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-Xmx256m",
+            "-Dlog4j2.simplelogLevel=WARN",
+            "-cp",
+            classPath,
+            FaultCampaignRank.class.getName(),
+            Integer.toString(rank),
+            Integer.toString(FaultCampaign.RANKS),
+            folder.toString(),
+            plan.links().name(),
+            plan.phase().name(),
+            Long.toString(plan.seed()),
+            Long.toString(plan.timeoutMillis()))
+        .redirectOutput(output(rank).toFile())
+        .redirectError(errors(rank).toFile())
+        .start();
+  }
+
+  private Path output(int rank) {
+    return folder.resolve("output-" + rank);
+  }
+
+  private Path errors(int rank) {
+    return folder.resolve("errors-" + rank);
+  }
+
+  private void disturb() throws IOException {
+    Process victim = processes.get(plan.victim());
+    long at = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
+    if (plan.fault() == FaultCampaign.Fault.KILL) {
+      victim.destroyForcibly();
+    } else {
+      signal(victim, "STOP");
+    }
+    // In one step, so that nobody reads half of it.
+    Path said = Files.writeString(folder.resolve("lost-soon"), Integer.toString(plan.victim()));
+    Files.move(said, folder.resolve(FaultCampaign.LOST), StandardCopyOption.ATOMIC_MOVE);
+    for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+      if (rank != plan.victim()) {
+        observe(rank, at);
+      }
+    }
+    if (plan.fault() == FaultCampaign.Fault.STOP) {
+      signal(victim, "CONT");
+      awaitEnd(plan.victim());
+      resumed = failure(plan.victim(), at).type();
+    }
+  }
+
+  /** Waits until a survivor has noticed and ended, and judges what it printed. */
+  private void observe(int rank, long at) throws IOException {
+    long limit = plan.timeoutMillis() + NOTICING_MILLIS;
+    if (!await(limit, () -> find(rank, FaultCampaignRank.Event.FAILED) != null)) {
+      problem("rank " + rank + " noticed nothing for " + limit + " ms");
+      return;
+    }
+    awaitEnd(rank);
+    Failure failure = failure(rank, at);
+    failures.add(failure);
+    if (failure.millis() < 0) {
+      problem("rank " + rank + " failed before the fault: " + failure.text());
+    }
+    if (!failure.type().matches("Nccl.*Exception|RendezvousException")) {
+      problem("rank " + rank + " was told nothing of the fault: " + Files.readString(errors(rank)));
+    }
+    if (find(rank, FaultCampaignRank.Event.RECOVERED) == null) {
+      Line why = find(rank, FaultCampaignRank.Event.NOT_RECOVERED);
+      problem("rank " + rank + " did not go on: " + (why == null ? "it ended" : why.text()));
+    }
+  }
+
+  private void awaitEnd(int rank) throws IOException {
+    if (!await(ENDING_MILLIS, () -> !processes.get(rank).isAlive())) {
+      problem("rank " + rank + " did not end");
+    }
+    Line wrong = find(rank, FaultCampaignRank.Event.WRONG);
+    if (wrong != null) {
+      problem("rank " + rank + " has a wrong value: " + wrong.text());
+    }
+    Line left = find(rank, FaultCampaignRank.Event.LEFT);
+    if (left == null || !left.text().equals("[]")) {
+      String text = left == null ? Files.readString(errors(rank)) : left.text();
+      problem("rank " + rank + " left behind: " + text);
+    }
+  }
+
+  private Failure failure(int rank, long at) {
+    Line line = find(rank, FaultCampaignRank.Event.FAILED);
+    if (line == null) {
+      return new Failure(0, "", "nothing", "", false);
+    }
+    String[] parts = line.text().split("\\|", 3);
+    // One of several ranks, perhaps.
+    Pattern name = Pattern.compile("\\branks? ([0-9]+, )*" + plan.victim() + "\\b");
+    return new Failure(
+        (line.micros() - at) / 1000.0, parts[0], parts[1], parts[2], name.matcher(parts[2]).find());
+  }
+
+  private void problem(String text) {
+    problems.add(plan + ": " + text.replace('\n', ' '));
+  }
+
+  private boolean all(FaultCampaignRank.Event event) {
+    for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
+      if (find(rank, event) == null) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Returns the first line of a rank that tells of an event, or null. */
+  private Line find(int rank, FaultCampaignRank.Event event) {
+    try {
+      for (String line : Files.readString(output(rank)).split("\n", -1)) {
+        String[] parts = line.split(" ", 3);
+        if (parts.length == 3 && parts[1].equals(event.name())) {
+          return new Line(Long.parseLong(parts[0]), event, parts[2]);
+        }
+      }
+      return null;
+    } catch (IOException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private static void signal(Process process, String name) throws IOException {
+    Process kill = new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).start();
+    if (!await(ENDING_MILLIS, () -> !kill.isAlive()) || kill.exitValue() != 0) {
+      throw new AssertionError("kill -" + name + " failed");
+    }
+  }
+
+  /** Waits for something, for so long at most; returns whether it has come. */
+  private static boolean await(long millis, BooleanSupplier condition) {
+    long start = System.nanoTime();
+    while (!condition.getAsBoolean()) {
+      if (System.nanoTime() - start > TimeUnit.MILLISECONDS.toNanos(millis)) {
+        return false;
+      }
+      sleep(5);
+    }
+    return true;
+  }
+
+  private static void sleep(long millis) {
+    try {
+      TimeUnit.MILLISECONDS.sleep(millis);
+    } catch (InterruptedException e) {
+      throw new AssertionError(e);
+    }
+  }
+}
