@@ -222,6 +222,16 @@ final class Site {
     return worlds.get(id);
   }
 
+  /** Ends all connections, as the end of this process would; for tests. */
+  void die() {
+    Loop now;
+    synchronized (this) {
+      now = loop;
+    }
+    now.dead = true;
+    now.selector.wakeup();
+  }
+
   /** Connects to another process, within the time given. */
   Connection connect(Location to, Connection.Receiver receiver, Deadline deadline)
       throws IOException {
@@ -371,6 +381,7 @@ final class Site {
     private final List<Watcher> watchers = new ArrayList<>();
     private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
     private final InetSocketAddress address;
+    private volatile boolean dead;
 
     Loop(InetAddress at) throws IOException {
       try {
@@ -401,7 +412,7 @@ final class Site {
           refuseLate();
           long now = System.nanoTime();
           endWatches(watcher -> watcher.inVain(now));
-        } while (!endsIdle());
+        } while (!dead && !endsIdle());
       } catch (IOException | RuntimeException e) {
         log().error("this process cannot hear others any more", e);
         synchronized (Site.this) {
