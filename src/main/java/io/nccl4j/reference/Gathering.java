@@ -43,10 +43,9 @@ final class Gathering implements Doorway {
     }
   }
 
-  private void over(boolean placed) {
+  private void over(boolean done) {
     site.shut(id, this);
-    // Ranks of this process keep the secret till they are connected, however long that takes.
-    if (placed && way == null && !hasOwn) {
+    if (done && way == null && !hasOwn) {
       site.spend(ReferenceId.of(id).secret());
     }
     if (way != null) {
@@ -193,6 +192,11 @@ final class Gathering implements Doorway {
                 out.writeUTF(options);
                 wish.write(out);
               }));
+    }
+
+    @Override
+    public void confirm(int expected, int rank) {
+      connection.send(Message.of(Message.Kind.CONNECTED, out -> out.writeInt(rank)));
     }
 
     @Override

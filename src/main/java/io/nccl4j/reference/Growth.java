@@ -42,7 +42,7 @@ final class Growth implements Doorway {
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      meeting = parent.meeting(occasion, expected, placed -> over(placed));
+      meeting = parent.meeting(occasion, expected, this::over);
     }
     if (newSize != size) {
       throw refused("a rank wants " + newSize + " ranks, the ranks before it " + size);
@@ -50,8 +50,8 @@ final class Growth implements Doorway {
     return meeting;
   }
 
-  private void over(boolean placed) {
-    if (placed) {
+  private void over(boolean done) {
+    if (done) {
       forget();
     }
   }

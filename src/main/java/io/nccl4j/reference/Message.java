@@ -17,7 +17,7 @@ import java.util.BitSet;
  * that follow, and those.
  */
 final class Message {
-  /** What a message is for. The first three and {@link #WATCH} open a connection, with a secret. */
+  /** What a message is for. The first three open a connection, with a secret. */
   enum Kind {
     /** A rank comes to where the ranks of an id meet. */
     JOIN(1),
@@ -45,8 +45,8 @@ final class Message {
     MEMORY(12),
     /** Names the board of all ranks. */
     BOARD(13),
-    /** Waits for the sender to be connected with, or to hear that this will not be. */
-    WATCH(14);
+    /** A rank has connected with the other ranks of the world that a meeting makes. */
+    CONNECTED(14);
 
     private final int code;
 
@@ -70,7 +70,7 @@ final class Message {
   }
 
   static final int MAGIC = 0x4E43_344A;
-  static final int VERSION = 1;
+  static final int VERSION = 2;
   static final int HEADER_BYTES = 12;
 
   /** More than the plan of 32768 ranks in as many processes needs. */

@@ -8,10 +8,8 @@ import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Another process that has ranks of a world, and the connection over which it tells how they are.
@@ -19,17 +17,10 @@ import java.util.concurrent.TimeUnit;
  * time nobody wants to know.
  */
 final class Remote implements Connection.Receiver {
-  /** How long the connection may take by which a process is watched. */
-  private static final Duration WATCH_LIMIT = Duration.ofSeconds(1);
-
-  /** How long the news that a process has connected may be under way. */
-  private static final long GRACE_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
-
   private final World world;
   private final int process;
   private final BitSet ranks;
   private volatile Connection connection;
-  private Watch watch;
   private volatile boolean lost;
   // Of the question that has not been answered yet; 0 is none.
   private volatile long unansweredSince;
@@ -38,6 +29,15 @@ final class Remote implements Connection.Receiver {
     this.world = world;
     this.process = process;
     this.ranks = world.plan().ranksOf(process);
+  }
+
+  Plan plan() {
+    return world.plan();
+  }
+
+  /** Returns its number in the plan. */
+  int process() {
+    return process;
   }
 
   Location location() {
@@ -50,15 +50,20 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Connects, where it is this process's turn. */
-  void connect(String function, Deadline deadline) {
+  void connect(Participant participant) {
+    String function = participant.meeting().function();
+    Deadline deadline = participant.deadline();
     try {
       connection = world.site().connect(location(), this, deadline);
     } catch (SocketTimeoutException e) {
       throw new NcclTimeoutException(
-          function, deadline.timeout(), describe() + " did not accept a connection");
+          function,
+          deadline.timeout(),
+          participant.describe(this) + " did not accept a connection");
     } catch (IOException e) {
       throw Fault.remote(
-          function, describe() + " cannot be reached at " + location().address() + ": " + e);
+          function,
+          participant.describe(this) + " cannot be reached at " + location().address() + ": " + e);
     }
     connection.send(
         Message.of(
@@ -79,79 +84,6 @@ final class Remote implements Connection.Receiver {
     accepted.tell(this);
     connection = accepted;
     world.noteConnected();
-  }
-
-  /**
-   * Looks after a process whose turn it is to connect; returns how it has ended or given up, or
-   * null.
-   *
-   * <p>It may have connected and gone just now, and the news of that be on the way.
-   */
-  String watch() {
-    if (watch == null) {
-      watch = new Watch();
-      watch.begin();
-    }
-    return watch.ended();
-  }
-
-  /** Ends the watch, since the process has connected or is waited for no longer. */
-  void unwatch() {
-    if (watch != null) {
-      watch.end();
-      watch = null;
-    }
-  }
-
-  /** A connection that tells only by its end. */
-  private final class Watch implements Connection.Receiver {
-    private Connection open;
-    private volatile String why;
-    private volatile long since;
-
-    void begin() {
-      try {
-        open = world.site().connect(location(), this, Deadline.after(WATCH_LIMIT));
-        open.send(
-            Message.of(
-                Message.Kind.WATCH,
-                out -> {
-                  out.writeInt(Message.VERSION);
-                  world.plan().secret().write(out);
-                  out.writeLong(world.id());
-                }));
-      } catch (SocketTimeoutException e) {
-        Site.log().warn("{} does not accept connections; it is waited for", describe());
-      } catch (IOException e) {
-        gone("it cannot be reached: " + e.getMessage());
-      }
-    }
-
-    private void gone(String how) {
-      since = System.nanoTime();
-      why = how;
-      world.noteConnected();
-    }
-
-    String ended() {
-      return why != null && System.nanoTime() - since > GRACE_NANOS ? why : null;
-    }
-
-    void end() {
-      if (open != null) {
-        open.close();
-      }
-    }
-
-    @Override
-    public void receive(Connection from, Message message) throws IOException {
-      throw new ProtocolException("it sent a " + message.kind() + " message");
-    }
-
-    @Override
-    public void ended(Connection from, String how, boolean nonsense) {
-      gone(how == null ? "it closed the connection" : how);
-    }
   }
 
   boolean connected() {
@@ -244,6 +176,11 @@ final class Remote implements Connection.Receiver {
         Occasion occasion = Occasion.read(in);
         world.meetingFor(occasion, in.readInt()).hearRefusal(in.readInt(), in.readUTF());
       }
+      case CONNECTED -> {
+        Occasion occasion = Occasion.read(in);
+        Meeting meeting = world.meetingFor(occasion, in.readInt());
+        meeting.confirm(readConfirmed(in));
+      }
       case GIVE_UP -> {
         Occasion occasion = Occasion.read(in);
         Meeting meeting = world.meetingFor(occasion, in.readInt());
@@ -259,6 +196,15 @@ final class Remote implements Connection.Receiver {
       throw new ProtocolException("it speaks of rank " + rank + ", which is not its own");
     }
     return world.peer(rank);
+  }
+
+  private int readConfirmed(DataInput in) throws IOException {
+    int rank = in.readInt();
+    // The process that made the id of a grow passes on what the new ranks say.
+    if (rank < 0 || (rank < world.size() && !ranks.get(rank))) {
+      throw new ProtocolException("it says that rank " + rank + " has connected");
+    }
+    return rank;
   }
 
   private void hearPresence(DataInput in) throws IOException {
@@ -349,6 +295,18 @@ final class Remote implements Connection.Receiver {
                   occasion.write(out);
                   out.writeInt(expected);
                   wish.write(out);
+                }));
+      }
+
+      @Override
+      public void confirm(int expected, int rank) {
+        send(
+            Message.of(
+                Message.Kind.CONNECTED,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  out.writeInt(rank);
                 }));
       }
 

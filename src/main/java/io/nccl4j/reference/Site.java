@@ -27,7 +27,6 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Predicate;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -207,15 +206,8 @@ final class Site {
     now.execute(now::admitParked);
   }
 
-  void dismiss(World world) {
-    Loop now;
-    synchronized (this) {
-      worlds.remove(world.id());
-      now = loop;
-    }
-    if (now != null) {
-      now.execute(() -> now.endWatches(watcher -> watcher.world == world.id()));
-    }
+  synchronized void dismiss(World world) {
+    worlds.remove(world.id());
   }
 
   private synchronized World world(long id) {
@@ -278,12 +270,6 @@ final class Site {
       secret = Secret.read(in);
       switch (message.kind()) {
         case JOIN -> join(message);
-        case WATCH -> {
-          home.newcomers.remove(this);
-          Watcher watcher = new Watcher(connection, home, secret, in.readLong());
-          home.watchers.add(watcher);
-          connection.tell(watcher);
-        }
         case CONTROL, LINK -> {
           wanted = in.readLong();
           first = message;
@@ -342,43 +328,11 @@ final class Site {
     }
   }
 
-  /** Another process that waits until a world is formed here, and wants to know if it never is. */
-  private final class Watcher implements Connection.Receiver {
-    private final long since = System.nanoTime();
-    private final Connection connection;
-    private final Loop home;
-    private final Secret secret;
-    private final long world;
-
-    Watcher(Connection connection, Loop home, Secret secret, long world) {
-      this.connection = connection;
-      this.home = home;
-      this.secret = secret;
-      this.world = world;
-    }
-
-    /** Returns whether the world can no longer come to be. */
-    boolean inVain(long now) {
-      return !knows(secret) && now - since > STRANGE_NANOS;
-    }
-
-    @Override
-    public void receive(Connection from, Message message) throws IOException {
-      throw new ProtocolException("it sent a " + message.kind() + " message");
-    }
-
-    @Override
-    public void ended(Connection from, String why, boolean nonsense) {
-      home.watchers.remove(this);
-    }
-  }
-
   /** The listening socket and the thread that reads. */
   private final class Loop implements Runnable {
     private final Selector selector = Selector.open();
     private final ServerSocketChannel server = ServerSocketChannel.open();
     private final List<Newcomer> newcomers = new ArrayList<>();
-    private final List<Watcher> watchers = new ArrayList<>();
     private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
     private final InetSocketAddress address;
     private volatile boolean dead;
@@ -410,8 +364,6 @@ final class Site {
             carryOut(errand);
           }
           refuseLate();
-          long now = System.nanoTime();
-          endWatches(watcher -> watcher.inVain(now));
         } while (!dead && !endsIdle());
       } catch (IOException | RuntimeException e) {
         log().error("this process cannot hear others any more", e);
@@ -476,12 +428,6 @@ final class Site {
           newcomer.connection.refuse(why);
         }
       }
-    }
-
-    /** Lets those know who watch for a world that it will not be, or is no more. */
-    private void endWatches(Predicate<Watcher> which) {
-      watchers.stream().filter(which).forEach(watcher -> watcher.connection.close());
-      watchers.removeIf(which);
     }
 
     private boolean endsIdle() {

@@ -116,6 +116,10 @@ class DeathWhileJoiningTest {
               () -> {
                 if (late) {
                   dead.await();
+                  if (call == Call.CONNECT) {
+                    // It would find nobody by the id any more.
+                    return null;
+                  }
                 }
                 NcclException told =
                     assertThrows(NcclRemoteException.class, () -> job.call(rank).close());
@@ -299,19 +303,16 @@ class DeathWhileJoiningTest {
       }
       Meeting meeting = arrive(rank);
       if (until == Point.AFTER_ARRIVING) {
+        while (meeting.awaited().cardinality() > 1) {
+          Thread.sleep(1);
+        }
         return;
       }
       Meeting.Seat seat = awaitSeat(meeting, rank);
       switch (until) {
         case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
         case BEFORE_CONFIRMING ->
-            seat.plan()
-                .form(
-                    sites.get(rank),
-                    options,
-                    meeting.function(),
-                    Deadline.after(CONFIG.timeout()),
-                    () -> false);
+            seat.plan().form(sites.get(rank), options, participant(meeting, rank));
         default -> {}
       }
     }
@@ -337,9 +338,13 @@ class DeathWhileJoiningTest {
     }
 
     Meeting.Seat awaitSeat(Meeting meeting, int rank) {
+      return meeting.awaitSeat(participant(meeting, rank));
+    }
+
+    private Participant participant(Meeting meeting, int rank) {
       Member self = rank < before ? ((ReferenceCommunicator) parents[rank]).member() : null;
-      return meeting.await(
-          rank, self, Deadline.after(CONFIG.timeout()), () -> false, "rank " + rank);
+      Deadline deadline = Deadline.after(CONFIG.timeout());
+      return new Participant(meeting, rank, self, deadline, () -> false, "rank " + rank);
     }
 
     /** Connects with one other process, and with no more. */
@@ -349,7 +354,7 @@ class DeathWhileJoiningTest {
       site.hold(seat.plan().secret(), meeting.function());
       site.enroll(world);
       if (seat.rank() > 0) {
-        world.remote(0).connect(meeting.function(), Deadline.after(CONFIG.timeout()));
+        world.remote(0).connect(participant(meeting, seat.rank()));
       } else {
         while (!world.remote(1).connected()) {
           Thread.sleep(1);

@@ -123,7 +123,7 @@ public final class RankProcess {
     Deadline deadline = Deadline.after(config.timeout());
     Meeting meeting =
         Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, visitor).admit(visitor, deadline);
-    meeting.await(rank, null, deadline, () -> false, "rank " + rank);
+    meeting.awaitSeat(new Participant(meeting, rank, null, deadline, () -> false, "rank " + rank));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
   }
@@ -365,13 +365,12 @@ public final class RankProcess {
       Meeting meeting = self.world().meeting(self.next(Occasion.SPLIT, new BitSet()));
       meeting.arrive(new Meeting.Wish(self.rank(), 0, self.rank(), site.location()));
       Deadline deadline = Deadline.after(config.timeout());
-      Meeting.Seat seat = meeting.await(self.rank(), self, deadline, () -> false, "a child");
+      Participant participant =
+          new Participant(meeting, self.rank(), self, deadline, () -> false, "a child");
+      meeting.awaitSeat(participant);
       say(self.rank(), "has the map");
       awaitAsyncError(comm);
-      failAtOnce(
-          comm,
-          "split",
-          () -> seat.plan().form(site, backend.options(), "split", deadline, () -> false));
+      failAtOnce(comm, "split", () -> participant.join(site, backend.options()));
     }
     goOnWithout(comm, Set.of(Integer.valueOf(argument)));
   }
