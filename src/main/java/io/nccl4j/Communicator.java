@@ -592,6 +592,9 @@ public abstract sealed class Communicator implements AutoCloseable
    * how a program goes on after it has lost ranks: see {@link ShrinkMode#ABORT_FIRST}. C: {@code
    * ncclCommShrink}, from NCCL 2.27 on.
    *
+   * <p>On the reference, the call fails on every survivor if one of them dies or fails before all
+   * have connected. They then call it again on this communicator, and exclude the lost ranks too.
+   *
    * @param excludedRanks the ranks that are left out, at least one, not this one and not all; the
    *     set is not kept
    * @param mode what becomes of this communicator's operations

@@ -5,7 +5,6 @@ import io.nccl4j.wire.RateLimitedWarning;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.net.ProtocolException;
 import java.net.StandardSocketOptions;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
@@ -16,7 +15,6 @@ import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.function.Predicate;
 
 /**
  * The listening socket of a {@link Site} and the one daemon thread that accepts connections and
@@ -44,11 +42,11 @@ final class EventLoop implements Runnable {
   private final PendingConnections<PendingConnection> pending;
   // Those that know a secret of this process, but whose world is not here yet.
   private final List<PendingConnection> parked = new ArrayList<>();
-  private final List<Watcher> watchers = new ArrayList<>();
   private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
   private long acceptAt = System.nanoTime();
   private IOException acceptFailure;
   private long lookedAt = System.nanoTime();
+  private volatile boolean dead;
 
   /** Begins to listen. */
   EventLoop(Site site, InetAddress at) throws IOException {
@@ -91,6 +89,12 @@ final class EventLoop implements Runnable {
     return errands.isEmpty();
   }
 
+  /** Ends all connections, as the end of this process would; for tests. */
+  void die() {
+    dead = true;
+    selector.wakeup();
+  }
+
   @Override
   public void run() {
     try {
@@ -104,7 +108,7 @@ final class EventLoop implements Runnable {
           lookedAt = now;
           look(now);
         }
-      } while (!site.endsIdle(this));
+      } while (!dead && !site.endsIdle(this));
       closeSockets(server);
     } catch (Throwable e) {
       // Whatever it is: a process that listens and does not hear would keep its ranks waiting.
@@ -213,13 +217,6 @@ final class EventLoop implements Runnable {
     parked.remove(connection);
   }
 
-  /** Closes a connection once a world turns out not to be formed here. */
-  void watch(Connection connection, Secret secret, long world) {
-    Watcher watcher = new Watcher(connection, secret, world);
-    watchers.add(watcher);
-    connection.tell(watcher);
-  }
-
   /** Lets in those whose world or secret has become known. */
   void admitParked() {
     waiting().forEach(PendingConnection::proceed);
@@ -238,22 +235,11 @@ final class EventLoop implements Runnable {
         refuse(connection, why);
       }
     }
-    endWatches(watcher -> watcher.inVain(now));
     for (SelectionKey key : selector.keys()) {
       if (key.attachment() instanceof Connection connection) {
         connection.cutIfLate(now);
       }
     }
-  }
-
-  /** Lets those know who watch for a world that it is no more. */
-  void endWatches(long world) {
-    endWatches(watcher -> watcher.world == world);
-  }
-
-  private void endWatches(Predicate<Watcher> which) {
-    watchers.stream().filter(which).forEach(watcher -> watcher.connection.close());
-    watchers.removeIf(which);
   }
 
   /** Ends after an error: the site forgets this loop, then all who depend on it hear why. */
@@ -299,35 +285,6 @@ final class EventLoop implements Runnable {
       selector.close();
     } catch (IOException e) {
       Site.log().warn("the listening socket could not be closed", e);
-    }
-  }
-
-  /** Another process that waits until a world is formed here, and wants to know if it never is. */
-  private final class Watcher implements Connection.Receiver {
-    private final long since = System.nanoTime();
-    private final Connection connection;
-    private final Secret secret;
-    private final long world;
-
-    Watcher(Connection connection, Secret secret, long world) {
-      this.connection = connection;
-      this.secret = secret;
-      this.world = world;
-    }
-
-    /** Returns whether the world can no longer come to be. */
-    boolean inVain(long now) {
-      return !site.knows(secret) && now - since > PendingConnection.STRANGE_NANOS;
-    }
-
-    @Override
-    public void receive(Connection from, Message message) throws IOException {
-      throw new ProtocolException("it sent a " + message.kind() + " message");
-    }
-
-    @Override
-    public void ended(Connection from, String why, boolean nonsense) {
-      watchers.remove(this);
     }
   }
 }

@@ -43,10 +43,10 @@ final class Gathering implements Doorway {
     }
   }
 
-  private void over(boolean placed) {
+  private void over(boolean done) {
     site.shut(id, this);
-    // Ranks of this process keep the secret till they are connected, however long that takes.
-    if (way == null && !(placed && hasOwn)) {
+    // Ranks of this process that have connected spend it themselves.
+    if (way == null && !(done && hasOwn)) {
       site.spend(ReferenceId.of(id).secret());
     }
     if (way != null) {
@@ -220,6 +220,11 @@ final class Gathering implements Doorway {
                 out.writeUTF(options);
                 wish.write(out);
               }));
+    }
+
+    @Override
+    public void confirm(int expected, int rank) {
+      connection.send(Message.of(Message.Kind.CONNECTED, out -> out.writeInt(rank)));
     }
 
     @Override

@@ -49,7 +49,7 @@ final class Growth implements Doorway {
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      meeting = parent.meeting(occasion, expected, placed -> over(placed));
+      meeting = parent.meeting(occasion, expected, this::over);
     }
     if (newSize != size) {
       throw refused("a rank wants " + newSize + " ranks, the ranks before it " + size);
@@ -57,8 +57,8 @@ final class Growth implements Doorway {
     return meeting;
   }
 
-  private void over(boolean placed) {
-    if (placed) {
+  private void over(boolean done) {
+    if (done) {
       forget();
     }
   }

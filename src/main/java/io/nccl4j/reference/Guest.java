@@ -15,6 +15,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
   private final BitSet ranks = new BitSet();
   private Doorway doorway;
   private Meeting meeting;
+  private Location location;
 
   /**
    * Takes a connection.
@@ -32,6 +33,13 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
     DataInput in = message.content();
     switch (message.kind()) {
       case JOIN -> join(in);
+      case CONNECTED -> {
+        int rank = in.readInt();
+        if (rank < 0 || !ranks.get(rank)) {
+          throw new ProtocolException("it says that rank " + rank + " has connected");
+        }
+        meeting.confirm(rank);
+      }
       case GIVE_UP -> {
         String text = in.readUTF();
         BitSet missing = Message.readBits(in);
@@ -55,6 +63,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
       throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
     }
     ranks.set(wish.rank());
+    location = wish.at();
     try {
       Doorway.Visitor visitor = new Doorway.Visitor(size, wish.rank(), options, wish.at());
       if (doorway == null) {
@@ -109,9 +118,10 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
   public void ended(Connection from, String why, boolean nonsense) {
     if (meeting != null && !ranks.isEmpty()) {
       meeting.giveUp(
-          "the process of "
-              + Member.ranks(ranks)
-              + " ended the connection while others were waiting"
+          Member.ranks(ranks)
+              + " ("
+              + location
+              + ") ended the connection while others were waiting"
               + (why == null ? "" : ": " + why),
           null);
     }

@@ -18,8 +18,8 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.function.BooleanSupplier;
+import java.util.function.Supplier;
 
 /**
  * Ranks that come together to make new worlds of themselves: to connect, split, shrink or grow.
@@ -27,6 +27,12 @@ import java.util.function.BooleanSupplier;
  *
  * <p>One process convenes the meeting: it knows who has come, and decides. In the other processes
  * ranks attend: they tell the one that convenes, by its {@link Chair}, and hear how it stands.
+ *
+ * <p>A meeting is done once every rank has connected with the other ranks of its new world. If a
+ * rank fails or leaves before that, the meeting fails for all ranks, so that they all call again in
+ * the same communicator. Only the death of the convening process can come between two ranks: those
+ * that it has not reached with the news that the meeting is done fail, and the others find their
+ * new world without the ranks of that process.
  */
 final class Meeting {
   /** The color of a rank that is to have no seat. */
@@ -34,6 +40,14 @@ final class Meeting {
 
   /** How often a waiting rank looks whether it was aborted. */
   private static final long LOOK_MILLIS = 100;
+
+  /**
+   * What a rank waits for in vain.
+   *
+   * @param text says so
+   * @param ranks those that are to blame; null where nobody knows
+   */
+  record Shortfall(String text, BitSet ranks) {}
 
   /**
    * What a rank brings.
@@ -69,6 +83,9 @@ final class Meeting {
      */
     void arrive(int expected, Wish wish);
 
+    /** Says that a rank has connected with the other ranks of its new world. */
+    void confirm(int expected, int rank);
+
     /** Says that a rank waits no longer, and why. */
     void giveUp(int expected, String text, BitSet missing);
 
@@ -85,7 +102,7 @@ final class Meeting {
 
   /** What is done when a meeting is over. */
   interface End {
-    void over(boolean placed);
+    void over(boolean done);
   }
 
   private final String function;
@@ -96,10 +113,12 @@ final class Meeting {
   private final List<Wish> wishes = new ArrayList<>();
   private final List<Audience> audiences = new ArrayList<>();
   private final Map<Integer, String> refusals = new HashMap<>();
-  private final BitSet absent;
+  // The ranks that have not come or, once there are seats, that have not connected.
+  private final BitSet awaited;
   private Chair chair;
   private boolean answered;
   private Map<Integer, Seat> seats;
+  private boolean done;
   private String failure;
   private String refusal = "";
   private BitSet missing;
@@ -110,7 +129,7 @@ final class Meeting {
    * @param secret what the new worlds' processes show each other
    * @param expected who comes: ranks of the parent, and above those new ones
    * @param parent the world that is left, or null
-   * @param end runs once all have come, or one has failed
+   * @param end runs once all have connected, or one has failed
    */
   Meeting(String function, Secret secret, BitSet expected, World parent, End end) {
     this.function = function;
@@ -118,11 +137,16 @@ final class Meeting {
     this.parent = parent;
     this.expected = expected;
     this.end = end;
-    this.absent = (BitSet) expected.clone();
+    this.awaited = (BitSet) expected.clone();
   }
 
   String function() {
     return function;
+  }
+
+  /** Returns the ranks that have not come or, once there are seats, not connected; for tests. */
+  synchronized BitSet awaited() {
+    return (BitSet) awaited.clone();
   }
 
   /** Says that another process convenes. */
@@ -133,13 +157,13 @@ final class Meeting {
   /** Lets another process know how the meeting stands, from now on. */
   synchronized void addAudience(Audience audience) {
     audiences.add(audience);
-    if (over()) {
-      audience.told(expected.cardinality(), this::write);
+    if (seats != null || failure != null) {
+      audience.told(expected.cardinality(), out -> write(out, true));
     }
   }
 
   private boolean over() {
-    return seats != null || failure != null;
+    return done || failure != null;
   }
 
   /**
@@ -150,91 +174,151 @@ final class Meeting {
   void arrive(Wish wish) {
     if (chair != null) {
       chair.arrive(expected.cardinality(), wish);
+      // It may have gone before this meeting was opened.
+      checkPresent();
       return;
     }
     synchronized (this) {
       checkFailed(wish.rank(), "");
-      if (!absent.get(wish.rank())) {
+      if (seats != null || !awaited.get(wish.rank())) {
         throw refused(
             expected.get(wish.rank())
                 ? "rank " + wish.rank() + " has come already; every rank comes once"
                 : "rank " + wish.rank() + " is not expected");
       }
       wishes.add(wish);
-      absent.clear(wish.rank());
-      if (absent.isEmpty()) {
+      awaited.clear(wish.rank());
+      boolean complete = awaited.isEmpty();
+      if (complete) {
         seats = place();
-        end.over(true);
+        if (seats.values().stream().anyMatch(seat -> seat.plan.processes().size() > 1)) {
+          awaited.or(expected);
+        } else {
+          finish();
+        }
       }
-      tell();
+      tell(complete);
     }
     checkPresent();
+  }
+
+  /** Notes that a rank has connected with the other ranks of its new world. */
+  synchronized void confirm(int rank) {
+    if (seats == null || over()) {
+      return;
+    }
+    if (chair != null) {
+      answered = false;
+      chair.confirm(expected.cardinality(), rank);
+      return;
+    }
+    awaited.clear(rank);
+    if (awaited.isEmpty()) {
+      finish();
+    }
+    tell(false);
+  }
+
+  private void finish() {
+    done = true;
+    end.over(true);
   }
 
   private NcclInvalidUsageException refused(String text) {
     return new NcclInvalidUsageException(function, Result.INVALID_USAGE.code(), text, "");
   }
 
-  private void tell() {
+  private void tell(boolean withSeats) {
     notifyAll();
     for (Audience audience : audiences) {
-      audience.told(expected.cardinality(), this::write);
+      audience.told(expected.cardinality(), out -> write(out, withSeats));
     }
   }
 
-  /** Makes waiting ranks look whether they have been aborted. */
+  /** Makes waiting ranks look whether what they wait for has come, or they have been aborted. */
   synchronized void wake() {
     notifyAll();
   }
 
+  /** Waits until all ranks have come; returns the rank's seat, or null without a color. */
+  synchronized Seat awaitSeat(Participant participant) {
+    await(participant, () -> seats != null, () -> shortfall(participant));
+    return seats.get(participant.rank());
+  }
+
+  /** Waits until all ranks have connected. */
+  synchronized void awaitDone(Participant participant) {
+    await(participant, () -> done, () -> shortfall(participant));
+  }
+
   /**
-   * Waits for all who are expected.
+   * Waits until something holds, which is looked at after each {@link #wake}.
    *
-   * @param rank who waits
-   * @param self the member of the parent that waits, or null for a new rank
-   * @param who names the communicator that the rank is to get
-   * @return the rank's seat, or null without a color
+   * @param late says what is missing when the time is up
+   * @throws NcclException if the rank has to stop waiting; the meeting has failed then
    */
-  synchronized Seat await(
-      int rank, Member self, Deadline deadline, BooleanSupplier aborted, String who) {
-    String name = self == null ? who : self.toString();
-    while (seats == null) {
-      checkFailed(rank, name);
+  synchronized void await(
+      Participant participant, BooleanSupplier reached, Supplier<Shortfall> late) {
+    int rank = participant.rank();
+    while (!reached.getAsBoolean()) {
+      CommunicatorAbortedException abort = participant.abort();
+      if (abort != null) {
+        giveUp("rank " + rank + " aborted while it was waiting in " + function, null);
+        throw abort;
+      }
+      checkFailed(rank, participant.communicator());
       if (refusals.containsKey(rank)) {
         throw refused(refusals.get(rank));
       }
-      if (aborted.getAsBoolean()) {
-        giveUp("rank " + rank + " aborted while it was waiting in " + function, null);
-        throw new CommunicatorAbortedException(function, who);
+      if (participant.deadline().passed()) {
+        throw timedOut(participant, late.get());
       }
-      if (self != null) {
-        self.checkStays(function);
-      }
-      if (deadline.passed()) {
-        throw timedOut(rank, deadline.timeout(), name);
+      if (parent != null && seats != null) {
+        parent.ask();
       }
       try {
-        wait(deadline.millisLeft(LOOK_MILLIS));
+        wait(participant.deadline().millisLeft(LOOK_MILLIS));
       } catch (InterruptedException e) {
-        if (seats == null) {
+        if (!reached.getAsBoolean()) {
           giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
           throw ReferenceStream.interrupted(function);
         }
         Thread.currentThread().interrupt();
       }
     }
-    return seats.get(rank);
   }
 
-  private NcclException timedOut(int rank, Duration timeout, String name) {
-    boolean silent = chair != null && !answered;
-    BitSet waitedFor = silent ? ranksOfChair() : (BitSet) absent.clone();
-    String text = silent ? chair + " did not answer" : absence();
+  private NcclException timedOut(Participant participant, Shortfall late) {
+    Duration timeout = participant.deadline().timeout();
     giveUp(
-        "rank " + rank + " gave up after " + timeout.toMillis() / 1000.0 + " s: " + text,
-        silent ? null : (BitSet) absent.clone());
-    return new NcclTimeoutException(function, timeout, text)
-        .initDetails(FailureDetails.of(name, left(), waitedFor));
+        "rank "
+            + participant.rank()
+            + " gave up after "
+            + timeout.toMillis() / 1000.0
+            + " s: "
+            + late.text,
+        late.ranks);
+    BitSet waitedFor = late.ranks == null ? ranksOfChair() : late.ranks;
+    return new NcclTimeoutException(function, timeout, late.text)
+        .initDetails(FailureDetails.of(participant.communicator(), left(), waitedFor));
+  }
+
+  private Shortfall shortfall(Participant participant) {
+    if (chair != null && !answered) {
+      return new Shortfall(chair + " did not answer", null);
+    }
+    if (seats == null) {
+      return new Shortfall(absence(), (BitSet) awaited.clone());
+    }
+    if (parent != null) {
+      // Those that wait for a process that does not answer have not connected either.
+      long silence = Member.silence(Deadline.nanosOf(participant.deadline().timeout()));
+      BitSet silent = parent.silent(awaited.get(0, parent.size()), silence);
+      if (!silent.isEmpty()) {
+        return new Shortfall(parent.describe(silent) + " did not answer", silent);
+      }
+    }
+    return new Shortfall(Member.ranks(awaited) + " did not connect", (BitSet) awaited.clone());
   }
 
   /** Returns the ranks of the process that convenes; none where ranks come by an id. */
@@ -261,8 +345,8 @@ final class Meeting {
 
   private String absence() {
     return parent == null
-        ? Member.ranks(absent) + " of " + expected.cardinality() + " did not come" + refusal
-        : Member.ranks(absent) + " did not call " + function;
+        ? Member.ranks(awaited) + " of " + expected.cardinality() + " did not come" + refusal
+        : Member.ranks(awaited) + " did not call " + function;
   }
 
   /** Tells whoever waits in vain of somebody who came and was not let in. */
@@ -286,10 +370,10 @@ final class Meeting {
     failure = text;
     missing = whoIsMissing;
     end.over(false);
-    tell();
+    tell(false);
   }
 
-  /** Ends the meeting if somebody has gone who is needed. */
+  /** Ends the meeting if a rank has left that is needed. */
   synchronized void checkPresent() {
     if (over()) {
       return;
@@ -303,9 +387,9 @@ final class Meeting {
       for (int rank = expected.nextSetBit(0);
           rank >= 0 && rank < parent.size();
           rank = expected.nextSetBit(rank + 1)) {
-        Peer peer = parent.peer(rank);
-        if (absent.get(rank) ? peer.left() : peer.presence() == Peer.Presence.LOST) {
-          fail(peer.departure(), null);
+        // No rank leaves before the meeting is done, unless it fails or is aborted.
+        if (parent.peer(rank).left()) {
+          fail(parent.peer(rank).departure(), null);
           return;
         }
       }
@@ -345,28 +429,30 @@ final class Meeting {
     }
   }
 
-  /** Returns a failure of connecting, its ranks by the numbers with which they came here. */
-  synchronized NcclException renumbered(NcclException failure, Plan plan, String name) {
-    return NcclException.copyOf(
-        failure,
-        FailureDetails.of(
-            name, cameAs(plan, failure.failedRanks()), cameAs(plan, failure.missingRanks())));
-  }
-
-  private BitSet cameAs(Plan plan, Set<Integer> ranks) {
-    BitSet came = new BitSet();
-    seats.forEach((rank, seat) -> came.set(rank, seat.plan == plan && ranks.contains(seat.rank)));
-    return came;
+  /** Returns the ranks that are placed in one process of a plan, by their numbers in here. */
+  synchronized BitSet ranksIn(Plan plan, int process) {
+    BitSet ranks = new BitSet();
+    seats.forEach(
+        (rank, seat) -> {
+          if (seat.plan == plan && plan.processOf(seat.rank) == process) {
+            ranks.set(rank);
+          }
+        });
+    return ranks;
   }
 
   /** Writes how the meeting stands. */
-  private synchronized void write(DataOutput out) throws IOException {
+  private synchronized void write(DataOutput out, boolean withSeats) throws IOException {
     Message.writeText(out, failure);
-    Message.writeBits(out, failure == null ? absent : missing);
-    out.writeBoolean(seats != null);
-    if (seats == null) {
-      return;
+    Message.writeBits(out, failure == null ? awaited : missing);
+    out.writeBoolean(done);
+    out.writeBoolean(withSeats && seats != null);
+    if (withSeats && seats != null) {
+      writeSeats(out);
     }
+  }
+
+  private void writeSeats(DataOutput out) throws IOException {
     List<Plan> plans = seats.values().stream().map(Seat::plan).distinct().toList();
     out.writeInt(plans.size());
     for (Plan plan : plans) {
@@ -384,6 +470,7 @@ final class Meeting {
   void hear(DataInput in) throws IOException {
     String toldFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
+    boolean toldDone = in.readBoolean();
     Map<Integer, Seat> toldSeats = in.readBoolean() ? readSeats(in) : null;
     if (toldSeats != null && !function.equals(Occasion.SPLIT)) {
       // Only a split may leave out ranks, those without a color.
@@ -402,15 +489,20 @@ final class Meeting {
         fail(toldFailure, bits);
         return;
       }
-      absent.clear();
+      awaited.clear();
       if (bits != null) {
-        absent.or(bits);
+        awaited.or(bits);
       }
-      seats = toldSeats;
-      if (seats != null) {
-        end.over(true);
+      if (toldSeats != null) {
+        seats = toldSeats;
       }
-      tell();
+      if (toldDone) {
+        if (seats == null) {
+          throw new ProtocolException("a " + function + " is done in which no rank has a seat");
+        }
+        finish();
+      }
+      tell(toldSeats != null);
     }
   }
 

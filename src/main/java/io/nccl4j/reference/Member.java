@@ -216,13 +216,6 @@ final class Member {
     }
   }
 
-  /** Throws if this member has been aborted while it waits for a meeting. */
-  void checkStays(String function) {
-    if (self.presence() == Peer.Presence.ABORTED) {
-      throw new CommunicatorAbortedException(function, name);
-    }
-  }
-
   /** Throws if this member cannot begin an operation, for what has happened before. */
   void checkUsable(String function) {
     checkNotAborted(function);
@@ -357,8 +350,15 @@ final class Member {
   private BitSet silent() {
     BitSet all = new BitSet();
     all.set(0, size);
-    // A process that is slow, since its machine has more to do, is not one that does not answer.
-    return world.silent(all, Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4));
+    return world.silent(all, silence(timeoutNanos));
+  }
+
+  /**
+   * Returns after how long a process is silent that does not answer. One that is slow, since its
+   * machine has more to do, is not.
+   */
+  static long silence(long timeoutNanos) {
+    return Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4);
   }
 
   NcclException timeout(String function, String text, BitSet missing) {

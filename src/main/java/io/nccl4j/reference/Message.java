@@ -45,8 +45,8 @@ final class Message {
     MEMORY(12),
     /** Names the board of all ranks. */
     BOARD(13),
-    /** Waits for the sender to be connected with, or to hear that this will not be. */
-    WATCH(14);
+    /** A rank has connected with the other ranks of the world that a meeting makes. */
+    CONNECTED(14);
 
     private final int code;
 
@@ -56,7 +56,7 @@ final class Message {
 
     /** Returns whether a connection may begin with it. */
     boolean opens() {
-      return this == JOIN || this == CONTROL || this == LINK || this == WATCH;
+      return this == JOIN || this == CONTROL || this == LINK;
     }
 
     private static Kind of(int code) throws ProtocolException {

@@ -13,7 +13,7 @@ import java.util.concurrent.TimeUnit;
  */
 final class PendingConnection implements Connection.Receiver {
   /** How long a connection waits for its secret to be known here. */
-  static final long STRANGE_NANOS = TimeUnit.SECONDS.toNanos(2);
+  private static final long STRANGE_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   /** How long a connection may take to say what it is for. */
   private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(10);
@@ -69,10 +69,6 @@ final class PendingConnection implements Connection.Receiver {
       case JOIN -> {
         secure();
         connection.tell(new Guest(site, connection, secret));
-      }
-      case WATCH -> {
-        loop.forget(this);
-        loop.watch(connection, secret, claim.world());
       }
       default -> {
         return admittedToWorld();

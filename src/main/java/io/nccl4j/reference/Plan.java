@@ -11,7 +11,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
-import java.util.function.BooleanSupplier;
 
 /**
  * Who will be who in a world: what every way to a communicator (connecting, split, shrink, grow)
@@ -117,19 +116,14 @@ final class Plan {
   }
 
   /** Makes this process's part of the world, or returns it if another rank has made it. */
-  synchronized World form(
-      Site site,
-      ReferenceOptions options,
-      String function,
-      Deadline deadline,
-      BooleanSupplier aborted) {
+  synchronized World form(Site site, ReferenceOptions options, Participant participant) {
     if (failure != null) {
       throw NcclException.copyOf(failure, failure.details());
     }
     if (formed == null) {
       World made = new World(site, this, options);
       try {
-        made.connect(function, deadline, aborted);
+        made.connect(participant);
       } catch (NcclException e) {
         failure = e;
         throw e;

@@ -33,8 +33,8 @@ import java.util.function.Function;
 public final class ReferenceCommunicator extends Communicator {
   /** How a rank comes to the others. */
   private interface Entry {
-    /** Comes to a meeting and waits there; returns null where the rank is to have no seat. */
-    Meeting.Seat await(Deadline deadline);
+    /** Comes to a meeting. */
+    Participant arrive(Deadline deadline);
   }
 
   private static final VarHandle INSIDE;
@@ -109,42 +109,32 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   /** Comes by an id. */
-  private Meeting.Seat visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
+  private Participant visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
     Doorway.Visitor visitor = new Doorway.Visitor(size, rank, backend.options().toString(), null);
     Meeting here = Gathering.of(site, id, function, visitor).admit(visitor, deadline);
-    return await(here, rank, null, deadline);
+    return participant(here, rank, null, deadline);
   }
 
   /** Comes from another communicator. */
-  private Meeting.Seat meet(Meeting here, Member self, int color, int key, Deadline deadline) {
+  private Participant meet(Meeting here, Member self, int color, int key, Deadline deadline) {
     here.arrive(new Meeting.Wish(self.rank(), color, key, site.location()));
-    return await(here, self.rank(), self, deadline);
+    return participant(here, self.rank(), self, deadline);
   }
 
-  private Meeting.Seat await(Meeting here, int rank, Member self, Deadline deadline) {
+  private Participant participant(Meeting here, int rank, Member self, Deadline deadline) {
     meeting = here;
-    return here.await(rank, self, deadline, () -> aborted, toString());
+    return new Participant(here, rank, self, deadline, () -> aborted, toString());
   }
 
   @Override
   protected void connect() {
-    Deadline deadline = Deadline.after(config().timeout());
-    Meeting.Seat seat = entry.await(deadline);
-    Meeting here = meeting;
+    Participant participant = entry.arrive(Deadline.after(config().timeout()));
+    Member place = participant.join(site, backend.options());
     entry = null;
     meeting = null;
-    if (seat == null) {
+    if (place == null) {
       return;
     }
-    World world;
-    try {
-      world = seat.plan().form(site, backend.options(), here.function(), deadline, () -> aborted);
-    } catch (NcclException e) {
-      throw here.renumbered(e, seat.plan(), toString());
-    } finally {
-      site.spend(seat.plan().secret());
-    }
-    Member place = world.member(seat.rank());
     place(place.rank(), place.size());
     place.belongTo(config(), toString());
     synchronized (this) {

@@ -9,10 +9,8 @@ import java.net.ProtocolException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Another process that has ranks of a world, and the connection over which it tells how they are.
@@ -20,17 +18,10 @@ import java.util.concurrent.TimeUnit;
  * time nobody wants to know.
  */
 final class Remote implements Connection.Receiver {
-  /** How long the connection may take by which a process is watched. */
-  private static final Duration WATCH_LIMIT = Duration.ofSeconds(1);
-
-  /** How long the news that a process has connected may be under way. */
-  private static final long GRACE_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
-
   private final World world;
   private final int process;
   private final BitSet ranks;
   private volatile Connection connection;
-  private Watch watch;
   private volatile boolean lost;
   // Of the question that has not been answered yet; 0 is none.
   private volatile long unansweredSince;
@@ -39,6 +30,15 @@ final class Remote implements Connection.Receiver {
     this.world = world;
     this.process = process;
     this.ranks = world.plan().ranksOf(process);
+  }
+
+  Plan plan() {
+    return world.plan();
+  }
+
+  /** Returns its number in the plan. */
+  int process() {
+    return process;
   }
 
   Location location() {
@@ -55,7 +55,9 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Connects, where it is this process's turn. */
-  void connect(String function, Deadline deadline) {
+  void connect(Participant participant) {
+    String function = participant.meeting().function();
+    Deadline deadline = participant.deadline();
     try {
       connection =
           world
@@ -68,12 +70,23 @@ final class Remote implements Connection.Receiver {
                   deadline);
     } catch (SocketTimeoutException e) {
       throw new NcclTimeoutException(
-              function, deadline.timeout(), describe() + " did not accept a connection")
-          .initDetails(FailureDetails.of("", new BitSet(), ranks));
+              function,
+              deadline.timeout(),
+              participant.describe(this) + " did not accept a connection")
+          .initDetails(
+              FailureDetails.of(
+                  participant.communicator(), new BitSet(), participant.ranksOf(this)));
     } catch (IOException e) {
       throw Fault.remote(
-              function, describe() + " cannot be reached at " + location().address() + ": " + e)
-          .initDetails(FailureDetails.of("", ranks, new BitSet()));
+              function,
+              participant.describe(this)
+                  + " cannot be reached at "
+                  + location().address()
+                  + ": "
+                  + e)
+          .initDetails(
+              FailureDetails.of(
+                  participant.communicator(), participant.ranksOf(this), new BitSet()));
     }
   }
 
@@ -91,78 +104,6 @@ final class Remote implements Connection.Receiver {
     accepted.tell(this);
     connection = accepted;
     world.noteConnected();
-  }
-
-  /**
-   * Looks after a process whose turn it is to connect; returns how it has ended or given up, or
-   * null.
-   *
-   * <p>It may have connected and gone just now, and the news of that be on the way.
-   */
-  String watch() {
-    if (watch == null) {
-      watch = new Watch();
-      watch.begin();
-    }
-    return watch.ended();
-  }
-
-  /** Ends the watch, since the process has connected or is waited for no longer. */
-  void unwatch() {
-    if (watch != null) {
-      watch.end();
-      watch = null;
-    }
-  }
-
-  /** A connection that tells only by its end. */
-  private final class Watch implements Connection.Receiver {
-    private Connection open;
-    private volatile String why;
-    private volatile long since;
-
-    void begin() {
-      try {
-        open =
-            world
-                .site()
-                .connect(
-                    location(),
-                    opening(Message.Kind.WATCH, out -> {}),
-                    this,
-                    Deadline.after(WATCH_LIMIT));
-      } catch (SocketTimeoutException e) {
-        Site.log().warn("{} does not accept connections; it is waited for", describe());
-      } catch (IOException e) {
-        gone("it cannot be reached: " + e.getMessage());
-      }
-    }
-
-    private void gone(String how) {
-      since = System.nanoTime();
-      why = how;
-      world.noteConnected();
-    }
-
-    String ended() {
-      return why != null && System.nanoTime() - since > GRACE_NANOS ? why : null;
-    }
-
-    void end() {
-      if (open != null) {
-        open.cut();
-      }
-    }
-
-    @Override
-    public void receive(Connection from, Message message) throws IOException {
-      throw new ProtocolException("it sent a " + message.kind() + " message");
-    }
-
-    @Override
-    public void ended(Connection from, String how, boolean nonsense) {
-      gone(how == null ? "it closed the connection" : how);
-    }
   }
 
   boolean connected() {
@@ -247,7 +188,7 @@ final class Remote implements Connection.Receiver {
       case MEMORY -> hearMemory(in);
       case BOARD -> hearBoard(in);
       case MEET -> meet(in);
-      case MEETING, REFUSED, GIVE_UP -> hearOfMeeting(message.kind(), in);
+      case MEETING, REFUSED, CONNECTED, GIVE_UP -> hearOfMeeting(message.kind(), in);
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
   }
@@ -262,6 +203,15 @@ final class Remote implements Connection.Receiver {
     if (rank < 0 || !ranks.get(rank)) {
       throw new ProtocolException("it speaks of rank " + rank + ", which is not its own");
     }
+  }
+
+  private int readConfirmed(DataInput in) throws IOException {
+    int rank = in.readInt();
+    // The process that made the id of a grow passes on what the new ranks say.
+    if (rank < 0 || (rank < world.size() && !ranks.get(rank))) {
+      throw new ProtocolException("it says that rank " + rank + " has connected");
+    }
+    return rank;
   }
 
   private void hearPresence(DataInput in) throws IOException {
@@ -334,6 +284,7 @@ final class Remote implements Connection.Receiver {
     switch (kind) {
       case MEETING -> meeting.hear(in);
       case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+      case CONNECTED -> meeting.confirm(readConfirmed(in));
       default -> meeting.fail(in.readUTF(), Message.readBits(in));
     }
   }
@@ -371,6 +322,18 @@ final class Remote implements Connection.Receiver {
                   occasion.write(out);
                   out.writeInt(expected);
                   wish.write(out);
+                }));
+      }
+
+      @Override
+      public void confirm(int expected, int rank) {
+        send(
+            Message.of(
+                Message.Kind.CONNECTED,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  out.writeInt(rank);
                 }));
       }
 

@@ -217,19 +217,21 @@ final class Site {
     }
   }
 
-  void dismiss(World world) {
-    EventLoop now;
-    synchronized (this) {
-      worlds.remove(world.id());
-      now = loop;
-    }
-    if (now != null) {
-      now.execute(() -> now.endWatches(world.id()));
-    }
+  synchronized void dismiss(World world) {
+    worlds.remove(world.id());
   }
 
   synchronized World world(long id) {
     return worlds.get(id);
+  }
+
+  /** Ends all connections, as the end of this process would; for tests. */
+  void die() {
+    EventLoop now;
+    synchronized (this) {
+      now = loop;
+    }
+    now.die();
   }
 
   /** Connects to another process, within the time given. */

@@ -1,24 +1,17 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
-import io.nccl4j.NcclTimeoutException;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
-import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.BooleanSupplier;
-import java.util.stream.Stream;
 
 /**
  * This process's part of one communicator: its ranks, what is known of those of other processes,
@@ -48,12 +41,6 @@ final class World {
   /** How long a rank of another process may take to say what it has called. */
   private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
 
-  /** How long another process may take to connect before this one looks whether it is there. */
-  private static final long WATCHING_NANOS = TimeUnit.MILLISECONDS.toNanos(200);
-
-  /** How often a rank that waits for connections looks whether it should go on. */
-  private static final long LOOK_MILLIS = 100;
-
   private final Site site;
   private final Plan plan;
   private final ReferenceOptions options;
@@ -76,6 +63,8 @@ final class World {
   private volatile boolean alarm;
   private volatile long askedAt;
   private boolean enrolled;
+  // What the ranks here came from, while they wait for other processes.
+  private volatile Meeting connecting;
 
   World(Site site, Plan plan, ReferenceOptions options) {
     this.site = site;
@@ -215,16 +204,17 @@ final class World {
   /**
    * Connects this process with the others, and waits for them.
    *
-   * @throws io.nccl4j.NcclException if one cannot be reached in time
+   * @throws io.nccl4j.NcclException if one cannot be reached, or the participant has to stop
    */
-  void connect(String function, Deadline deadline, BooleanSupplier aborted) {
+  void connect(Participant participant) {
     if (inOneProcess()) {
       return;
     }
-    site.hold(plan.secret(), function);
+    site.hold(plan.secret(), participant.meeting().function());
     synchronized (this) {
       enrolled = true;
     }
+    connecting = participant.meeting();
     site.enroll(this);
     int self = 0;
     while (remotes[self] != null) {
@@ -233,82 +223,32 @@ final class World {
     boolean connected = false;
     try {
       for (int process = 0; process < self; process++) {
-        remotes[process].connect(function, deadline);
+        remotes[process].connect(participant);
       }
       for (int process = self + 1; process < remotes.length; process++) {
-        await(remotes[process], function, deadline, aborted);
+        participant.awaitConnection(remotes[process]);
       }
       connected = true;
-    } catch (NcclException e) {
-      // Those that have connected already find this process gone; they should know for whom.
-      String here = Member.ranks(plan.ranksOf(self)) + " (" + plan.processes().get(self) + ")";
-      BitSet lost = Fault.bits(e.failedRanks());
-      lost.or(Fault.bits(e.missingRanks()));
-      lost.or(plan.ranksOf(self));
-      raise(Fault.nonsense(here + " gave up connecting: " + e.text(), lost));
-      throw e;
     } finally {
+      connecting = null;
       if (!connected) {
         end();
       }
     }
   }
 
-  private void await(Remote remote, String function, Deadline deadline, BooleanSupplier aborted) {
-    long since = System.nanoTime();
-    try {
-      while (!remote.connected()) {
-        if (aborted.getAsBoolean()) {
-          throw new CommunicatorAbortedException(function, "a rank of the new communicator");
-        }
-        if (deadline.passed()) {
-          throw new NcclTimeoutException(
-                  function,
-                  deadline.timeout(),
-                  remote.describe() + " did not connect to this process")
-              .initDetails(FailureDetails.of("", new BitSet(), remote.ranks()));
-        }
-        String end = System.nanoTime() - since > WATCHING_NANOS ? remote.watch() : null;
-        if (end != null) {
-          throw lost(function, remote, end);
-        }
-        pause(remote, function, deadline);
-      }
-    } finally {
-      remote.unwatch();
+  /** Makes the rank that waits for the other processes look who has connected. */
+  void noteConnected() {
+    Meeting waiting = connecting;
+    if (waiting != null) {
+      waiting.wake();
     }
   }
 
-  /**
-   * Returns what to throw since a process has ended that had not connected. If it gave up because
-   * of another one that is lost, that is what went wrong.
-   */
-  private NcclException lost(String function, Remote remote, String how) {
-    Member here = Stream.of(members).filter(Objects::nonNull).findFirst().orElseThrow();
-    for (Peer peer : peers) {
-      if (peer.presence() == Peer.Presence.LOST) {
-        return here.departed(function, peer)
-            .initDetails(here.details(function, new BitSet(), new BitSet()));
-      }
-    }
-    return Fault.remote(function, remote.describe() + " ended before it had connected: " + how)
-        .initDetails(FailureDetails.of("", remote.ranks(), new BitSet()));
-  }
-
-  private synchronized void pause(Remote remote, String function, Deadline deadline) {
-    Deadline look = Deadline.after(Duration.ofMillis(deadline.millisLeft(LOOK_MILLIS)));
-    try {
-      while (!remote.connected() && !look.passed()) {
-        wait(look.millisLeft(LOOK_MILLIS));
-      }
-    } catch (InterruptedException e) {
-      throw ReferenceStream.interrupted(function);
-    }
-  }
-
-  /** Wakes who waits for another process to connect. */
-  synchronized void noteConnected() {
-    notifyAll();
+  /** Ends this process's part of a world that has failed before all ranks had connected. */
+  void abandon(String why) {
+    raise(Fault.nonsense(why, ranksHere()));
+    end();
   }
 
   /** Site: takes the connection that another process talks over. */
@@ -359,7 +299,7 @@ final class World {
           BitSet expected = new BitSet();
           expected.set(0, size());
           expected.andNot(o.excluded());
-          return meeting(o, expected, placed -> over(o, placed));
+          return meeting(o, expected, done -> over(o, done));
         });
   }
 
@@ -381,9 +321,9 @@ final class World {
     return meeting;
   }
 
-  private void over(Occasion occasion, boolean placed) {
-    // Whoever comes late to what has failed is told so.
-    if (placed) {
+  private void over(Occasion occasion, boolean done) {
+    // A rank that calls later than the others needs to find that the meeting has failed.
+    if (done) {
       forget(occasion);
     }
   }
@@ -435,12 +375,17 @@ final class World {
 
   /** Tells all ranks that those of this process cannot go on. */
   void failHere(String why) {
+    BitSet here = ranksHere();
+    int first = here.nextSetBit(0);
+    raise(new Fault(first, Fault.Kind.RANK_FAILED, why, here, new BitSet(), null, 0));
+  }
+
+  private BitSet ranksHere() {
     BitSet here = new BitSet();
     for (int rank = 0; rank < members.length; rank++) {
       here.set(rank, members[rank] != null);
     }
-    int first = here.nextSetBit(0);
-    raise(new Fault(first, Fault.Kind.RANK_FAILED, why, here, new BitSet(), null, 0));
+    return here;
   }
 
   /** Tells the other processes where the board of all ranks is. */

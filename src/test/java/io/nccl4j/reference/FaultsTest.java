@@ -38,6 +38,7 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
@@ -569,6 +570,25 @@ class FaultsTest {
     String text = late.getMessage();
     assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
     assertEquals(0, Site.ofThisProcess().openDoorways());
+  }
+
+  @Test
+  void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
+    List<Site> sites = List.of(new Site(), new Site());
+    ReferenceBackend backend = SeparateSites.open(2, OPTIONS, sites);
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Communicator> first = new FutureTask<>(() -> backend.communicator(id, 2, 0, LATE));
+    Thread.ofPlatform().daemon().start(first);
+    while (sites.get(0).doorway(id) == null) {
+      Thread.sleep(1);
+    }
+    ReferenceBackend elsewhere = ReferenceBackend.open(2);
+    assertRefused(elsewhere, id, 3, 2, "rank 2 wants 3 ranks, the ranks before it 2");
+    try (Communicator second = backend.communicator(id, 2, 1, LATE);
+        Communicator there = first.get(20, TimeUnit.SECONDS)) {
+      assertEquals(1, second.rank());
+      assertEquals(0, there.rank());
+    }
   }
 
   private static void assertRefused(

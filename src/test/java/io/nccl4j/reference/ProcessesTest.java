@@ -81,6 +81,39 @@ class ProcessesTest {
     }
   }
 
+  @ParameterizedTest(name = "rank {0}, {1}")
+  @CsvSource({"0, AUTO", "0, TCP", "2, AUTO"})
+  void callsAfterADeathFailAtOnceAndSurvivorsShrink(int victim, Links links) {
+    try (RankProcesses processes = new RankProcesses(links, LONG)) {
+      processes.start("die-idle", Integer.toString(victim), 1, 1, 1, 1);
+      processes.awaitAll(4, "is idle");
+      processes.signal(victim, "KILL");
+      assertSurvivorsGoOn(processes, victim, "split failed at once", "grow failed at once");
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource(Links.class)
+  void aDeathWhileASplitConnectsFailsAllAtOnce(Links links) {
+    try (RankProcesses processes = new RankProcesses(links, LONG)) {
+      processes.start("die-connecting", "1", 1, 1, 1, 1);
+      processes.await(3, "has the map");
+      processes.signal(1, "KILL");
+      assertSurvivorsGoOn(processes, 1, "split failed at once");
+    }
+  }
+
+  private static void assertSurvivorsGoOn(RankProcesses processes, int victim, String... failures) {
+    for (int rank = 0; rank < 4; rank++) {
+      if (rank != victim) {
+        for (String failure : failures) {
+          processes.assertSaid(rank, failure, "NcclRemoteException", "rank " + victim + " ");
+        }
+        processes.await(rank, "sum of the rest " + (15 - (1 << victim)));
+      }
+    }
+  }
+
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
   void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Links links, Algorithm algorithm) {

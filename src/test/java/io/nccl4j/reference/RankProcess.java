@@ -17,6 +17,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.BitSet;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -98,6 +99,8 @@ public final class RankProcess {
       switch (program) {
         case "everything" -> everything(comm, stream);
         case "differ" -> differ(comm, stream);
+        case "die-idle" -> outliveAnIdleRank(comm);
+        case "die-connecting" -> outliveAConnectingRank(comm);
         case "grow" -> grow(comm);
         case "close" -> closeEarly(comm, stream);
         case "drill" ->
@@ -124,7 +127,7 @@ public final class RankProcess {
     Deadline deadline = Deadline.after(config.timeout());
     Meeting meeting =
         Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, visitor).admit(visitor, deadline);
-    meeting.await(rank, null, deadline, () -> false, "rank " + rank);
+    meeting.awaitSeat(new Participant(meeting, rank, null, deadline, () -> false, "rank " + rank));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
   }
@@ -343,6 +346,59 @@ public final class RankProcess {
       Thread.sleep(1000);
     } else if (program.equals("control-nonsense")) {
       world.remote(0).send(nonsense);
+    }
+  }
+
+  /** One rank dies while all are idle; then the others call. */
+  private void outliveAnIdleRank(Communicator comm) {
+    say(comm.rank(), "is idle");
+    awaitAsyncError(comm);
+    Set<Integer> dead = Set.of(Integer.valueOf(argument));
+    failAtOnce(comm, "split", () -> comm.split(0, 0, config).close());
+    failAtOnce(comm, "grow", () -> comm.grow(size + 1, config).close());
+    goOnWithout(comm, dead);
+  }
+
+  /**
+   * One rank dies while it waits for the last one, which is slow to connect. The last one finds
+   * that and gives up; those that wait for it as well need to know.
+   */
+  private void outliveAConnectingRank(Communicator comm) {
+    if (comm.rank() < size - 1) {
+      failAtOnce(comm, "split", () -> comm.split(0, comm.rank(), config).close());
+    } else {
+      Site site = Site.ofThisProcess();
+      Member self = ((ReferenceCommunicator) comm).member();
+      Meeting meeting = self.world().meeting(self.next(Occasion.SPLIT, new BitSet()));
+      meeting.arrive(new Meeting.Wish(self.rank(), 0, self.rank(), site.location()));
+      Deadline deadline = Deadline.after(config.timeout());
+      Participant participant =
+          new Participant(meeting, self.rank(), self, deadline, () -> false, "a child");
+      meeting.awaitSeat(participant);
+      say(self.rank(), "has the map");
+      awaitAsyncError(comm);
+      failAtOnce(comm, "split", () -> participant.join(site, backend.options()));
+    }
+    goOnWithout(comm, Set.of(Integer.valueOf(argument)));
+  }
+
+  private void failAtOnce(Communicator comm, String call, Runnable fails) {
+    long start = System.nanoTime();
+    try {
+      fails.run();
+      say(comm.rank(), call + " succeeded");
+    } catch (NcclException e) {
+      long millis = (System.nanoTime() - start) / 1_000_000;
+      boolean atOnce = millis < config.timeout().toMillis() / 4;
+      say(
+          comm.rank(),
+          call + " failed " + (atOnce ? "at once" : "after " + millis + " ms") + ": " + e);
+    }
+  }
+
+  private void goOnWithout(Communicator comm, Set<Integer> dead) {
+    try (Communicator rest = comm.shrink(dead, ShrinkMode.ABORT_FIRST, config)) {
+      say(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
     }
   }
 

@@ -1,0 +1,371 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.Arguments;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/**
+ * A rank that dies at each point of its way into a new communicator: all others get an error that
+ * names it at once, and those that have a communicator left shrink it without the dead rank.
+ */
+@Timeout(60)
+class DeathWhileJoiningTest {
+  private static final int RANKS = 4;
+
+  /** The rank that makes the id of a grow; the rank that joins is the last one. */
+  private static final int ID_MAKER = 1;
+
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+
+  /**
+   * What a survivor waits at most; far less than the time-out, far more than a busy machine needs.
+   */
+  private static final Duration AT_ONCE = Duration.ofSeconds(5);
+
+  private enum Call {
+    CONNECT,
+    SPLIT,
+    /** Leaves out the last rank, which is alive. */
+    SHRINK,
+    GROW
+  }
+
+  private enum Point {
+    BEFORE_ARRIVING,
+    AFTER_ARRIVING,
+    AFTER_THE_MAP,
+    WHILE_LINKS_CONNECT,
+    BEFORE_CONFIRMING
+  }
+
+  static List<Arguments> deaths() {
+    List<Arguments> deaths = new ArrayList<>();
+    for (Call call : Call.values()) {
+      for (int victim = 0; victim < RANKS; victim++) {
+        if (call == Call.SHRINK && victim == RANKS - 1) {
+          continue;
+        }
+        for (Point point : Point.values()) {
+          // Nobody knows of a rank that has not arrived by an id.
+          boolean unknown = call == Call.CONNECT || (call == Call.GROW && victim == RANKS - 1);
+          if (!unknown || point != Point.BEFORE_ARRIVING) {
+            // The links of data; those of control are the same.
+            Links links = deaths.size() % 2 == 0 ? Links.AUTO : Links.TCP;
+            deaths.add(Arguments.of(call, victim, point, links));
+          }
+        }
+      }
+    }
+    return deaths;
+  }
+
+  @ParameterizedTest(name = "{0}, rank {1} dies {2}, {3}")
+  @MethodSource("deaths")
+  void everySurvivorGetsAnErrorAtOnceAndGoesOn(Call call, int victim, Point point, Links links)
+      throws Exception {
+    Job job = new Job(call, links);
+    job.prepare();
+    CountDownLatch dead = new CountDownLatch(1);
+    long[] died = new long[1];
+    FutureTask<Void> death =
+        start(
+            () -> {
+              job.play(victim, point);
+              died[0] = System.nanoTime();
+              job.sites.get(victim).die();
+              dead.countDown();
+              return null;
+            });
+    List<FutureTask<Void>> survivors = new ArrayList<>();
+    for (int rank : job.callers()) {
+      if (rank == victim) {
+        continue;
+      }
+      boolean late = point.compareTo(Point.AFTER_ARRIVING) <= 0 && rank == job.lateRank(victim);
+      survivors.add(
+          start(
+              () -> {
+                if (late) {
+                  dead.await();
+                  if (call == Call.CONNECT) {
+                    // It would find nobody by the id any more.
+                    return null;
+                  }
+                }
+                NcclException told =
+                    assertThrows(NcclRemoteException.class, () -> job.call(rank).close());
+                long nanos = System.nanoTime() - died[0];
+                assertTrue(job.names(victim, told.getMessage()), told::toString);
+                assertTrue(nanos < AT_ONCE.toNanos(), () -> "it took " + nanos + " ns: " + told);
+                job.goOnWithout(victim, rank);
+                return null;
+              }));
+    }
+    death.get(30, TimeUnit.SECONDS);
+    for (FutureTask<Void> survivor : survivors) {
+      survivor.get(30, TimeUnit.SECONDS);
+    }
+    job.abort();
+  }
+
+  @Test
+  void aRankThatGivesUpAfterTheMapReleasesTheOthers() throws Exception {
+    Job job = new Job(Call.SPLIT, Links.AUTO);
+    job.prepare();
+    List<FutureTask<Void>> others = new ArrayList<>();
+    for (int rank = 0; rank < RANKS - 1; rank++) {
+      int self = rank;
+      others.add(
+          start(
+              () -> {
+                NcclRemoteException told =
+                    assertThrows(NcclRemoteException.class, () -> job.call(self).close());
+                assertTrue(
+                    told.getMessage().contains("rank 3 has changed its mind"), told::toString);
+                return null;
+              }));
+    }
+    Meeting meeting = job.arrive(RANKS - 1);
+    job.awaitSeat(meeting, RANKS - 1);
+    meeting.giveUp("rank 3 has changed its mind", null);
+    for (FutureTask<Void> other : others) {
+      other.get(AT_ONCE.toSeconds(), TimeUnit.SECONDS);
+    }
+    job.abort();
+  }
+
+  @Test
+  void anAbortOfAWaitingRankIsNamedToTheOthers() throws Exception {
+    Job job = new Job(Call.SPLIT, Links.AUTO);
+    job.prepare();
+    Meeting meeting = job.arrive(2);
+    job.parents[2].abort();
+    assertThrows(CommunicatorAbortedException.class, () -> job.awaitSeat(meeting, 2));
+    List<FutureTask<Void>> others = new ArrayList<>();
+    for (int rank : new int[] {0, 1, 3}) {
+      others.add(
+          start(
+              () -> {
+                NcclRemoteException told =
+                    assertThrows(NcclRemoteException.class, () -> job.call(rank).close());
+                assertTrue(
+                    told.getMessage().contains("rank 2 aborted its communicator"), told::toString);
+                return null;
+              }));
+    }
+    for (FutureTask<Void> other : others) {
+      other.get(AT_ONCE.toSeconds(), TimeUnit.SECONDS);
+    }
+    job.abort();
+  }
+
+  private static <T> FutureTask<T> start(Callable<T> program) {
+    FutureTask<T> task = new FutureTask<>(program);
+    Thread.ofPlatform().daemon().start(task);
+    return task;
+  }
+
+  /** Ranks on sites of their own, which have a communicator unless they are to make it. */
+  private static final class Job {
+    private final Call call;
+    private final List<Site> sites = IntStream.range(0, RANKS).mapToObj(r -> new Site()).toList();
+    private final ReferenceOptions options;
+    private final ReferenceBackend backend;
+    private final Communicator[] parents = new Communicator[RANKS];
+    private final int before;
+    // By which all ranks connect, or the last one joins.
+    private UniqueId id;
+
+    Job(Call call, Links links) {
+      this.call = call;
+      this.options = ReferenceOptions.defaults().withLinks(links);
+      this.backend = SeparateSites.open(RANKS, options, sites);
+      this.before =
+          switch (call) {
+            case CONNECT -> 0;
+            case GROW -> RANKS - 1;
+            case SPLIT, SHRINK -> RANKS;
+          };
+    }
+
+    void prepare() throws Exception {
+      UniqueId first = backend.newUniqueId();
+      List<FutureTask<Communicator>> made = new ArrayList<>();
+      for (int rank = 0; rank < before; rank++) {
+        int self = rank;
+        made.add(start(() -> backend.communicator(first, before, self, CONFIG)));
+      }
+      for (int rank = 0; rank < before; rank++) {
+        parents[rank] = made.get(rank).get(30, TimeUnit.SECONDS);
+      }
+      id = call == Call.GROW ? parents[ID_MAKER].newGrowId() : first;
+    }
+
+    /** Returns the ranks that take part. */
+    Set<Integer> callers() {
+      int end = call == Call.SHRINK ? RANKS - 1 : RANKS;
+      return new TreeSet<>(IntStream.range(0, end).boxed().toList());
+    }
+
+    /**
+     * Returns the rank that calls when the victim is dead, where the victim does not wait for it.
+     */
+    int lateRank(int victim) {
+      return callers().stream().filter(rank -> rank != victim).mapToInt(r -> r).max().orElseThrow();
+    }
+
+    Communicator call(int rank) {
+      return switch (call) {
+        case CONNECT -> backend.communicator(id, RANKS, rank, CONFIG);
+        case SPLIT -> parents[rank].split(0, rank);
+        case SHRINK -> parents[rank].shrink(Set.of(RANKS - 1), ShrinkMode.ABORT_FIRST, CONFIG);
+        case GROW ->
+            rank == before
+                ? backend.join(id, RANKS, rank, CONFIG)
+                : rank == ID_MAKER
+                    ? parents[rank].grow(RANKS, id, CONFIG)
+                    : parents[rank].grow(RANKS, CONFIG);
+      };
+    }
+
+    /** Returns whether a message names a rank, or its process where no more can be known of it. */
+    boolean names(int victim, String message) {
+      boolean maker =
+          victim == (call == Call.GROW ? ID_MAKER : 0)
+              && (call == Call.GROW || call == Call.CONNECT);
+      return message.contains("rank " + victim + " ")
+          || (maker && message.contains(", which made the id, "));
+    }
+
+    /** Shrinks what is left of the communicator there was before, and uses it. */
+    void goOnWithout(int victim, int rank) {
+      if (rank >= before) {
+        return;
+      }
+      Set<Integer> excluded = new TreeSet<>(Set.of(victim));
+      if (call == Call.SHRINK) {
+        excluded.add(RANKS - 1);
+      }
+      if (victim >= before) {
+        assertEquals((1 << before) - 1, sum(parents[rank], 1 << rank));
+        return;
+      }
+      try (Communicator rest = parents[rank].shrink(excluded, ShrinkMode.ABORT_FIRST, CONFIG)) {
+        int all = (1 << before) - 1;
+        int gone = excluded.stream().mapToInt(r -> 1 << r).sum();
+        assertEquals(all & ~gone, sum(rest, 1 << rank));
+      }
+    }
+
+    private static int sum(Communicator comm, int mine) {
+      try (Stream stream = comm.newStream();
+          Buffer value = comm.allocate(DataType.INT32, 1)) {
+        DataType.INT32.setLong(value.segment(), 0, mine);
+        comm.allReduce(value, value, ReduceOp.SUM, stream);
+        stream.synchronize();
+        return (int) DataType.INT32.getLong(value.segment(), 0);
+      }
+    }
+
+    /** Does what a rank's call does until its process dies. */
+    void play(int rank, Point until) throws InterruptedException {
+      if (until == Point.BEFORE_ARRIVING) {
+        return;
+      }
+      Meeting meeting = arrive(rank);
+      if (until == Point.AFTER_ARRIVING) {
+        while (meeting.awaited().cardinality() > 1) {
+          Thread.sleep(1);
+        }
+        return;
+      }
+      Meeting.Seat seat = awaitSeat(meeting, rank);
+      switch (until) {
+        case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
+        case BEFORE_CONFIRMING ->
+            seat.plan().form(sites.get(rank), options, participant(meeting, rank));
+        default -> {}
+      }
+    }
+
+    Meeting arrive(int rank) {
+      Deadline deadline = Deadline.after(CONFIG.timeout());
+      Doorway.Visitor visitor = new Doorway.Visitor(RANKS, rank, options.toString(), null);
+      if (call == Call.CONNECT || rank >= before) {
+        String function = call == Call.CONNECT ? Gathering.CONNECT : Occasion.GROW;
+        return Gathering.of(sites.get(rank), id, function, visitor).admit(visitor, deadline);
+      }
+      Member self = ((ReferenceCommunicator) parents[rank]).member();
+      BitSet excluded = new BitSet();
+      excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
+      Meeting meeting =
+          switch (call) {
+            case SPLIT -> self.world().meeting(self.next(Occasion.SPLIT, excluded));
+            case SHRINK -> self.world().meeting(self.next(Occasion.SHRINK, excluded));
+            default -> self.world().growth(self.next(Occasion.GROW, excluded)).meeting(RANKS);
+          };
+      meeting.arrive(new Meeting.Wish(rank, 0, rank, sites.get(rank).location()));
+      return meeting;
+    }
+
+    Meeting.Seat awaitSeat(Meeting meeting, int rank) {
+      return meeting.awaitSeat(participant(meeting, rank));
+    }
+
+    private Participant participant(Meeting meeting, int rank) {
+      Member self = rank < before ? ((ReferenceCommunicator) parents[rank]).member() : null;
+      Deadline deadline = Deadline.after(CONFIG.timeout());
+      return new Participant(meeting, rank, self, deadline, () -> false, "rank " + rank);
+    }
+
+    /** Connects with one other process, and with no more. */
+    private void connectOne(Meeting meeting, Meeting.Seat seat) throws InterruptedException {
+      Site site = sites.get(seat.rank());
+      World world = new World(site, seat.plan(), options);
+      site.hold(seat.plan().secret(), meeting.function());
+      site.enroll(world);
+      if (seat.rank() > 0) {
+        world.remote(0).connect(participant(meeting, seat.rank()));
+      } else {
+        while (!world.remote(1).connected()) {
+          Thread.sleep(1);
+        }
+      }
+    }
+
+    void abort() {
+      for (int rank = 0; rank < before; rank++) {
+        parents[rank].abort();
+      }
+    }
+  }
+}
