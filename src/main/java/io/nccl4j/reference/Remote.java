@@ -143,7 +143,7 @@ final class Remote implements Connection.Receiver {
 
     void end() {
       if (open != null) {
-        open.cut();
+        open.close();
       }
     }
 

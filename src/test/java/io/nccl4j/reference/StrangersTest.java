@@ -148,6 +148,32 @@ class StrangersTest {
     }
   }
 
+  @Test
+  void silentStrangerAllocatesLittle() throws Exception {
+    Site site = new Site();
+    UniqueId id = newId(site);
+    connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
+    int connections = 16;
+    List<Socket> strangers = new ArrayList<>();
+    long before = allocatedBySites();
+    try {
+      for (int i = 0; i < connections; i++) {
+        strangers.add(connect(id));
+      }
+      for (Socket stranger : strangers) {
+        stranger.setSoTimeout(20_000);
+        byte[] greeting = stranger.getInputStream().readNBytes(Handshake.GREETING_BYTES);
+        assertEquals(Handshake.GREETING_BYTES, greeting.length);
+      }
+      long bytes = (allocatedBySites() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
   private static long allocatedBySites() {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     return Thread.getAllStackTraces().keySet().stream()
