@@ -251,10 +251,15 @@ final class EventLoop implements Runnable {
   }
 
   private void failWorlds(Throwable failure) {
-    for (World world : site.forgetFailed(this)) {
+    List<World> worlds = site.forgetFailed(this);
+    for (World world : worlds) {
       attempt(
           failure,
           () -> world.failHere("its process no longer hears others, because of " + failure));
+    }
+    String here = site.location().toString();
+    for (Gathering gathering : site.gatherings()) {
+      attempt(failure, () -> gathering.fail(here + " no longer hears others: " + failure));
     }
   }
 

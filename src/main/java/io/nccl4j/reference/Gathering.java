@@ -85,9 +85,14 @@ final class Gathering implements Doorway {
       case Growth growth ->
           throw new IllegalArgumentException(
               "id is " + id + ", the id of a grow, which is closed with its communicator");
-      case Gathering gathering -> gathering.meeting.fail(meaning.maker() + " closed " + id, null);
+      case Gathering gathering -> gathering.fail(meaning.maker() + " closed " + id);
       case null -> site.discard(meaning.secret());
     }
+  }
+
+  /** Ends the gathering for all who have come. */
+  void fail(String why) {
+    meeting.fail(why, null);
   }
 
   /** Finds where the ranks of an id meet, or opens it. */
@@ -107,7 +112,9 @@ final class Gathering implements Doorway {
         throw new NcclInvalidUsageException(
             function,
             Result.INVALID_USAGE.code(),
-            id + " is good no more: its ranks have come or have given up, or it was closed",
+            id
+                + " is good no more: its ranks have come or have given up, or it was closed, or its"
+                + " process has failed to listen",
             "");
       }
       if (doorway instanceof Growth && function.equals(CONNECT)) {

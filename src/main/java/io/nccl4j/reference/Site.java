@@ -279,10 +279,24 @@ final class Site {
     }
   }
 
-  /** Forgets a loop that has failed; returns the worlds that it has heard for. */
+  /**
+   * Forgets a loop that has failed, and with it the ids that lead to its address; returns the
+   * worlds that it has heard for.
+   */
   synchronized List<World> forgetFailed(EventLoop which) {
     forget(which);
+    List.copyOf(made).forEach(this::spend);
     return List.copyOf(worlds.values());
+  }
+
+  /** Returns where ranks of other processes are waited for that come by an id. */
+  List<Gathering> gatherings() {
+    synchronized (doorways) {
+      return doorways.values().stream()
+          .filter(Gathering.class::isInstance)
+          .map(Gathering.class::cast)
+          .toList();
+    }
   }
 
   private static UUID thisHost() {

@@ -10,7 +10,9 @@ import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.Event;
 import io.nccl4j.Feature;
+import io.nccl4j.Platform;
 import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
@@ -60,6 +62,21 @@ abstract class BackendContract {
     try (Backend backend = underTest().open(1)) {
       assertNotEquals(backend.newUniqueId(), backend.newUniqueId());
     }
+  }
+
+  @Test
+  void uniqueIdClosesOnceOrMoreAndAlsoAfterItsBackend() {
+    Backend backend = underTest().open(1);
+    UniqueId id = backend.newUniqueId();
+    backend.closeUniqueId(id);
+    backend.close();
+    backend.closeUniqueId(id);
+    assertThrows(NullPointerException.class, () -> backend.closeUniqueId(null));
+    UniqueId ofAnother =
+        backend.platform() == Platform.HOST
+            ? UniqueId.fromHex("01".repeat(UniqueId.BYTES))
+            : Backend.reference(1).newUniqueId();
+    assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(ofAnother));
   }
 
   @Test

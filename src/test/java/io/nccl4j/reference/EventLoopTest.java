@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -14,6 +15,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -23,16 +25,21 @@ class EventLoopTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
-  /** Ends the thread of the site that tells it something. */
+  /** Ends the thread of the site that tells it something first. */
   private static final class FailingAudience implements Meeting.Audience {
+    private boolean failed;
+
     @Override
     public void told(int expected, Message.Body state) {
-      throw new OutOfMemoryError("thrown by a test");
+      if (!failed) {
+        failed = true;
+        throw new OutOfMemoryError("thrown by a test");
+      }
     }
 
     @Override
     public void refused(int rank, String text) {
-      throw new OutOfMemoryError("thrown by a test");
+      // Nobody is refused here.
     }
   }
 
@@ -44,6 +51,24 @@ class EventLoopTest {
   void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {
     failLoop();
     assertEquals(3, sum());
+    assertEquals(3, sum());
+  }
+
+  @Test
+  void errorFailsRanksThatWaitForOthers() throws Exception {
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Communicator> waiting = start(() -> backend.communicator(id, 2, 0, CONFIG));
+    Deadline deadline = Deadline.after(Duration.ofSeconds(20));
+    while (places.getFirst().doorway(id) == null) {
+      assertTrue(!deadline.passed(), "the rank does not come");
+      Thread.sleep(5);
+    }
+    failLoop();
+    ExecutionException failed =
+        assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
+    assertInstanceOf(NcclRemoteException.class, failed.getCause());
+    String text = failed.getCause().getMessage();
+    assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
     assertEquals(3, sum());
   }
 
@@ -84,7 +109,7 @@ class EventLoopTest {
     String text =
         assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, CONFIG))
             .getMessage();
-    assertTrue(text.contains("which made the id, ended the connection"), text);
+    assertTrue(text.contains("OutOfMemoryError: thrown by a test"), text);
     long took = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
     assertTrue(took < 10, () -> "only after " + took + " s");
   }

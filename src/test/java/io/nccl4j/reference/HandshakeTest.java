@@ -20,10 +20,13 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
 
 /** What somebody between two processes can learn and do. */
 class HandshakeTest {
@@ -62,6 +65,21 @@ class HandshakeTest {
     return List.of(
         HexFormat.of().formatHex(Arrays.copyOf(whole, 8)),
         HexFormat.of().formatHex(Arrays.copyOfRange(whole, 8, 16)));
+  }
+
+  @ParameterizedTest
+  @EnumSource(
+      value = Message.Kind.class,
+      names = {"JOIN", "CONTROL", "LINK", "WATCH"})
+  void claimDoesNotShowTheSecret(Message.Kind kind) throws Exception {
+    Secret secret = Secret.random();
+    Handshake.Answer claim =
+        new Handshake.Opening(kind, secret, UUID.randomUUID(), 1, out -> {})
+            .answer(Handshake.greeting());
+    String said = HexFormat.of().formatHex(claim.message().array());
+    for (String half : halves(secret)) {
+      assertFalse(said.contains(half));
+    }
   }
 
   @Test

@@ -57,7 +57,6 @@ class StrangersTest {
             "to a gathering without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
         new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, Message.VERSION)),
         new Greeting("to a link without the secret", hello(Message.Kind.LINK, Message.VERSION)),
-        new Greeting("to a watch without the secret", hello(Message.Kind.WATCH, Message.VERSION)),
         new Greeting(
             "to another process", claim(Message.Kind.JOIN, Message.VERSION, UUID.randomUUID())),
         new Greeting("a claim that is too large", header(Message.MAGIC, 1, 257)),
@@ -139,6 +138,32 @@ class StrangersTest {
         send(stranger, header(Message.MAGIC, 1, 16 << 20));
       }
       awaitEnd(strangers.getLast(), Duration.ofSeconds(2));
+      long bytes = (allocatedBySites() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  @Test
+  void silentStrangerAllocatesLittle() throws Exception {
+    Site site = new Site();
+    UniqueId id = newId(site);
+    connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
+    int connections = 16;
+    List<Socket> strangers = new ArrayList<>();
+    long before = allocatedBySites();
+    try {
+      for (int i = 0; i < connections; i++) {
+        strangers.add(connect(id));
+      }
+      for (Socket stranger : strangers) {
+        stranger.setSoTimeout(20_000);
+        byte[] greeting = stranger.getInputStream().readNBytes(Handshake.GREETING_BYTES);
+        assertEquals(Handshake.GREETING_BYTES, greeting.length);
+      }
       long bytes = (allocatedBySites() - before) / connections;
       assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
     } finally {
