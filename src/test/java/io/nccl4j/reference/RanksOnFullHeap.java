@@ -33,9 +33,7 @@ public final class RanksOnFullHeap {
   private RanksOnFullHeap(Communicator comm) {
     this.comm = comm;
     this.alone =
-        comm.backend()
-            .communicators(CommunicatorConfig.defaults(), comm.device())
-            .getFirst();
+        comm.backend().communicators(CommunicatorConfig.defaults(), comm.device()).getFirst();
     this.stream = comm.newStream();
     this.one = comm.allocate(DataType.INT32, 1);
     this.all = comm.allocate(DataType.INT32, comm.size());
@@ -84,8 +82,9 @@ public final class RanksOnFullHeap {
   }
 
   /**
-   * Calls the all-gather when the heap is full. All that the call itself needs has been made before:
-   * the queue's entries, and by an all-gather of a communicator of one rank the code's constants.
+   * Calls the all-gather when the heap is full. All that the call itself needs has been made
+   * before: the queue's entries, and by an all-gather of a communicator of one rank the code's
+   * constants.
    */
   private void gatherOnFullHeap() {
     for (int i = 0; i < MORE_THAN_THE_QUEUE; i++) {
