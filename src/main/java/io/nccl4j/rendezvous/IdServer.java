@@ -263,13 +263,21 @@ final class IdServer implements Closeable {
   }
 
   private void acceptAll() {
-    while (true) {
+    while (listener.isOpen()) {
       try {
-        admit(listener.accept());
-      } catch (IOException e) {
-        if (!listener.isOpen()) {
-          return;
-        }
+        acceptOne();
+      } catch (RuntimeException | Error e) {
+        // Such as no memory: the clients to come need this thread. This one comes again.
+        pauseAfterFailure();
+      }
+    }
+  }
+
+  private void acceptOne() {
+    try {
+      admit(listener.accept());
+    } catch (IOException e) {
+      if (listener.isOpen()) {
         // Such as no file descriptors left: those of the oldest client may be had back.
         LOG.warn("rank 0 could not accept a client: {}", e.toString());
         evictOldest();
@@ -287,16 +295,24 @@ final class IdServer implements Closeable {
   }
 
   private void admit(SocketChannel client) {
-    lock.lock();
+    boolean attended = false;
     try {
-      if (unproved.size() >= limits.unproved()) {
-        evictOldest();
+      lock.lock();
+      try {
+        if (unproved.size() >= limits.unproved()) {
+          evictOldest();
+        }
+        unproved.add(client);
+      } finally {
+        lock.unlock();
       }
-      unproved.add(client);
+      Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> attend(client));
+      attended = true;
     } finally {
-      lock.unlock();
+      if (!attended) {
+        forget(client);
+      }
     }
-    Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> attend(client));
   }
 
   private void evictOldest() {
