@@ -15,7 +15,7 @@ public final class ChildJvm {
 
   private ChildJvm() {}
 
-  /** Runs a program to its end, with this process's libraries; returns what it has printed. */
+  /** Runs a program to its end, with this process's libraries; returns its output. */
   public static String run(Class<?> program, List<String> options, String... arguments)
       throws Exception {
     List<String> command = new ArrayList<>();
@@ -35,7 +35,8 @@ public final class ChildJvm {
             + System.getProperty("jdk.module.path", ""));
     command.add(program.getName());
     command.addAll(List.of(arguments));
-    Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
+    Process process =
+        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     try {
       CompletableFuture<String> output = CompletableFuture.supplyAsync(() -> read(process));
       if (!process.waitFor(LONGEST_SECONDS, TimeUnit.SECONDS)) {

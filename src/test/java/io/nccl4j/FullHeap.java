@@ -10,6 +10,7 @@ public final class FullHeap {
 
   private static final int LARGEST = 1 << 20;
 
+  @SuppressWarnings("UnusedVariable") // It only has to be reachable.
   private static Object[] kept;
 
   private FullHeap() {}

@@ -184,16 +184,11 @@ final class Completions {
     } catch (Throwable e) {
       // An exception that left this method would end the process. The watcher finds the wait
       // again, since its stream is then complete.
-      report("no thread to end a wait for a stream; the watcher will", e);
-    }
-  }
-
-  /** Logs a failure in a thread that has to go on, even where there is no memory for a message. */
-  private static void report(String message, Throwable failure) {
-    try {
-      LOG.warn(message, failure);
-    } catch (Throwable unreported) {
-      // The wait has not ended, and so the watcher comes to it again.
+      try {
+        LOG.warn("no thread to end a wait for a stream; the watcher will", e);
+      } catch (Throwable unreported) {
+        // There is no memory for the message either, or for its first use.
+      }
     }
   }
 
@@ -209,7 +204,8 @@ final class Completions {
     try {
       look(id, pending);
     } catch (OutOfMemoryError shortage) {
-      report("no memory to look after a wait for a stream; the next look tries again", shortage);
+      // The next look tries again.
+      throw shortage;
     } catch (RuntimeException | Error broken) {
       endElsewhere(id, broken);
     }
@@ -234,7 +230,7 @@ final class Completions {
     try {
       COMPLETERS.execute(() -> end(id, failure));
     } catch (OutOfMemoryError noThread) {
-      report("no thread to end a wait for a stream; the next look tries again", noThread);
+      LOG.warn("no thread to end a wait for a stream; the next look tries again", noThread);
     }
   }
 }

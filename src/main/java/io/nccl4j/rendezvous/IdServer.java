@@ -318,16 +318,24 @@ final class IdServer implements Closeable {
   }
 
   private void admit(SocketChannel client) {
-    lock.lock();
+    boolean attended = false;
     try {
-      if (unproved.full()) {
-        evictOldest();
+      lock.lock();
+      try {
+        if (unproved.full()) {
+          evictOldest();
+        }
+        unproved.add(client);
+      } finally {
+        lock.unlock();
       }
-      unproved.add(client);
+      Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> attend(client));
+      attended = true;
     } finally {
-      lock.unlock();
+      if (!attended) {
+        forget(client);
+      }
     }
-    Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> attend(client));
   }
 
   private void evictOldest() {

@@ -8,6 +8,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.logging.log4j.Level;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.core.Appender;
 import org.apache.logging.log4j.core.LogEvent;
@@ -134,8 +135,11 @@ class WatcherTest {
             throw new OutOfMemoryError("in the log");
           }
         };
+    Level before = logger.getLevel();
     full.start();
     logger.addAppender(full);
+    // Adding an appender sets the level anew.
+    logger.setLevel(Level.WARN);
     try {
       Watcher watcher =
           new Watcher(
@@ -151,6 +155,7 @@ class WatcherTest {
       assertTrue(wait(watcher).await(SOON, TimeUnit.SECONDS), "the thread has ended");
     } finally {
       logger.removeAppender(full);
+      logger.setLevel(before);
       full.stop();
     }
   }

@@ -21,8 +21,7 @@ import java.util.concurrent.atomic.AtomicReference;
  * with a little more, until there is enough; and after that on an empty stack.
  */
 public final class DeepCalls {
-  private static final long STACK_BYTES = 400 << 10;
-  private static final int ROUNDS = 3;
+  private static final long STACK_BYTES = 256 << 10;
   private static final Duration SOON = Duration.ofSeconds(10);
 
   private DeepCalls() {}
@@ -85,13 +84,11 @@ public final class DeepCalls {
 
   /** Returns how a call has ended that was repeated with ever more stack, and once more on all. */
   private static String atEveryDepth(Runnable call) throws InterruptedException {
-    for (int round = 0; round < ROUNDS; round++) {
-      Throwable thrown = thrownBy(() -> repeatAfterOverflow(call));
-      if (thrown != null) {
-        return "in a recursion: " + thrown;
-      }
+    Throwable thrown = thrownBy(() -> repeatAfterOverflow(call));
+    if (thrown != null) {
+      return "in a recursion: " + thrown;
     }
-    Throwable thrown = thrownBy(call);
+    thrown = thrownBy(call);
     return thrown == null ? "ok" : "on an empty stack: " + thrown;
   }
 

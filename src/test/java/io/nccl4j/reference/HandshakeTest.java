@@ -70,7 +70,7 @@ class HandshakeTest {
   @ParameterizedTest
   @EnumSource(
       value = Message.Kind.class,
-      names = {"JOIN", "CONTROL", "LINK", "WATCH"})
+      names = {"JOIN", "CONTROL", "LINK"})
   void claimDoesNotShowTheSecret(Message.Kind kind) throws Exception {
     Secret secret = Secret.random();
     Handshake.Answer claim =
