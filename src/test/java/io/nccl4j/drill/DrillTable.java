@@ -12,7 +12,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Predicate;
 
-/** The cells of one drill: checked, printed, and kept in {@code target/hang-drill}. */
+/** The cells of one drill: checked, and written to {@code target/hang-drill}. */
 public final class DrillTable {
   private final String where;
   private final List<String> rows = new ArrayList<>();
@@ -58,10 +58,13 @@ public final class DrillTable {
     rows.add("| %s | %s | %s | - | - | - | %s |".formatted(where, operation.method(), fault, why));
   }
 
-  /** Prints and writes the table, and fails if a cell has ended in another way than it must. */
+  /**
+   * Writes the table, and fails if a cell has ended in another way than it must.
+   *
+   * @param cells how many there are at least
+   */
   public void finish(int cells) {
     String text = String.join("\n", rows) + "\n";
-    System.out.println(text);
     Path file = Path.of("target", "hang-drill", where.replaceAll("[^a-zA-Z]+", "-") + ".md");
     try {
       Files.createDirectories(file.getParent());
@@ -69,6 +72,7 @@ public final class DrillTable {
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+    System.out.println("hang drill, " + where + ": " + (rows.size() - 2) + " rows in " + file);
     assertEquals(List.of(), wrong, () -> wrong.size() + " cells are wrong");
     assertTrue(rows.size() - 2 >= cells, () -> rows.size() - 2 + " rows; expected " + cells);
   }
