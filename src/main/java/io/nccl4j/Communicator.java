@@ -589,8 +589,9 @@ public abstract sealed class Communicator implements AutoCloseable
   /**
    * Makes a new communicator of this one's ranks but some, which keep their order. The survivors
    * call it, all with the same ranks and mode; the excluded ranks do not, and may be gone. This is
-   * how a program goes on after it has lost ranks: see {@link ShrinkMode#ABORT_FIRST}. C: {@code
-   * ncclCommShrink}, from NCCL 2.27 on.
+   * how a program goes on after it has lost ranks: see {@link ShrinkMode#ABORT_FIRST}, and {@link
+   * NcclException#failedRanks} for which ranks those are. C: {@code ncclCommShrink}, from NCCL 2.27
+   * on.
    *
    * <p>On the reference, the call fails on every survivor if one of them dies or fails before all
    * have connected. They then call it again on this communicator, and exclude the lost ranks too.

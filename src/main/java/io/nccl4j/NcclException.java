@@ -165,7 +165,7 @@ public class NcclException extends RuntimeException {
   /**
    * {@return the ranks that were waited for until the time had passed, in ascending order: they may
    * be late, stopped or gone} Numbers as for {@link #failedRanks}; a rank that was itself waited
-   * for finds its own number. Empty if it was no time-out, and on NCCL. Immutable.
+   * for finds its own number. Empty if it was no time-out, on NCCL, and of a rendezvous. Immutable.
    */
   public final Set<Integer> missingRanks() {
     return details.missingRanks();
@@ -178,10 +178,11 @@ public class NcclException extends RuntimeException {
 
   /**
    * {@return the number of the collective that failed among those of its communicator, from 1,
-   * which is the same on every rank} Recordings have the same numbers. Of a group that NCCL refused
-   * or ended, the first one. Of a wait for a stream or an event, whose own time has passed, the
-   * last one that was enqueued by then: the one that hangs is this one or one before it. Empty
-   * where it was no collective, or several communicators are on the stream.
+   * which is the same on every rank} Recordings have the same numbers. Of a group whose launch NCCL
+   * failed, the first one. Of a wait for a stream or an event, whose own time has passed, the last
+   * one that was enqueued by then: the one that hangs is this one or one before it. Empty where it
+   * was no collective, where NCCL refused the call, which then has no number, or where several
+   * communicators are on the stream.
    */
   public final OptionalLong sequenceNumber() {
     return details.sequenceNumber() == 0

@@ -1,7 +1,6 @@
 package io.nccl4j.drill;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Operation;
 import java.io.IOException;
@@ -9,13 +8,16 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.function.Predicate;
 
-/** The cells of one drill: checked, printed, and kept in {@code target/hang-drill}. */
+/** The cells of one drill: checked, and written to {@code target/hang-drill}. */
 public final class DrillTable {
   private final String where;
   private final List<String> rows = new ArrayList<>();
+  private final Set<String> cells = new HashSet<>();
   private final List<String> wrong = new ArrayList<>();
 
   /** Begins the table of one backend and transport. */
@@ -42,6 +44,7 @@ public final class DrillTable {
       Predicate<String> right,
       long least,
       long most) {
+    cells.add(operation + " " + fault + " " + note);
     boolean inTime = outcome.millis() >= least && outcome.millis() <= most;
     String row =
         "| %s | %s | %s | %d | %s | %d | %s |"
@@ -55,13 +58,17 @@ public final class DrillTable {
 
   /** Adds a cell that there cannot be. */
   public void addImpossible(Operation operation, DrillFault fault, String why) {
+    cells.add(operation + " " + fault);
     rows.add("| %s | %s | %s | - | - | - | %s |".formatted(where, operation.method(), fault, why));
   }
 
-  /** Prints and writes the table, and fails if a cell has ended in another way than it must. */
-  public void finish(int cells) {
+  /**
+   * Writes the table, and fails if a cell has ended in another way than it must.
+   *
+   * @param expected how many cells there are
+   */
+  public void finish(int expected) {
     String text = String.join("\n", rows) + "\n";
-    System.out.println(text);
     Path file = Path.of("target", "hang-drill", where.replaceAll("[^a-zA-Z]+", "-") + ".md");
     try {
       Files.createDirectories(file.getParent());
@@ -69,7 +76,8 @@ public final class DrillTable {
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
+    System.out.println("hang drill, " + where + ": " + cells.size() + " cells in " + file);
     assertEquals(List.of(), wrong, () -> wrong.size() + " cells are wrong");
-    assertTrue(rows.size() - 2 >= cells, () -> rows.size() - 2 + " rows; expected " + cells);
+    assertEquals(expected, cells.size());
   }
 }

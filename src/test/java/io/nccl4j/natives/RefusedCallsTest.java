@@ -2,6 +2,7 @@ package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
@@ -11,10 +12,14 @@ import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.contract.Recorded;
 import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
 import jdk.jfr.consumer.RecordedEvent;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -144,6 +149,50 @@ class RefusedCallsTest {
     try (Recorded now = new Recorded()) {
       sum();
       assertEquals(List.of(2L), sequences(now.events("Collective", 1), "allReduce"));
+    }
+  }
+
+  @ParameterizedTest(name = "recorded {0}")
+  @ValueSource(booleans = {true, false})
+  void failedCall_hasOperationAndNumber(boolean recorded) {
+    try (Recorded _ = recorded ? new Recorded() : null) {
+      sum();
+      StandIn.fail("ncclAllReduce", SYSTEM_ERROR, 1);
+      NcclException again = assertThrows(NcclException.class, this::sum);
+      assertEquals(Optional.of(Operation.ALL_REDUCE), again.operation());
+      assertEquals(OptionalLong.of(2), again.sequenceNumber());
+      assertTrue(again.getMessage().contains("collective 2 of " + comm), again::toString);
+      StandIn.fail("ncclBroadcast", SYSTEM_ERROR, 1);
+      NcclException other =
+          assertThrows(NcclException.class, () -> comm.broadcast(sent, received, 0, stream));
+      assertEquals(Optional.of(Operation.BROADCAST), other.operation());
+      assertEquals(OptionalLong.of(3), other.sequenceNumber());
+      StandIn.fail("ncclAllReduce", INVALID_USAGE, 1);
+      NcclException refused = assertThrows(NcclException.class, this::sum);
+      assertEquals(Optional.of(Operation.ALL_REDUCE), refused.operation());
+      assertEquals(OptionalLong.empty(), refused.sequenceNumber(), "it does not count");
+    }
+  }
+
+  @ParameterizedTest(name = "recorded {0}")
+  @ValueSource(booleans = {true, false})
+  void failedGroup_hasItsFirstNumber(boolean recorded) {
+    try (Recorded _ = recorded ? new Recorded() : null) {
+      sum();
+      StandIn.fail("ncclGroupEnd", SYSTEM_ERROR, 1);
+      NcclException failed =
+          assertThrows(
+              NcclException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        comm.broadcast(sent, 0, stream);
+                        sum();
+                      }));
+      assertEquals(Optional.empty(), failed.operation());
+      assertEquals(OptionalLong.of(2), failed.sequenceNumber());
+      assertEquals(Set.of(), failed.failedRanks());
+      assertEquals(Set.of(), failed.missingRanks());
     }
   }
 
