@@ -10,6 +10,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.natives.LogLines;
 import java.lang.foreign.MemorySegment;
+import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
@@ -137,14 +138,18 @@ class LeakTest {
   void streamClosedTooEarlyIsKeptForItsCommunicator() throws Exception {
     List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
     Buffer mine = backend.allocate(0, DataType.INT32, 1);
-    String thread = closeTooEarly(ranks.getFirst(), mine);
-    try (Buffer others = backend.allocate(1, DataType.INT32, 1);
+    Event done = backend.newEvent(0);
+    String thread = closeTooEarly(ranks.getFirst(), mine, done);
+    try (done;
+        Buffer others = backend.allocate(1, DataType.INT32, 1);
         Stream stream = backend.newStream(1)) {
       Thread other =
           Thread.ofPlatform()
               .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
       other.join();
       stream.synchronize();
+      // Nothing is pending any more, and nobody has asked for the stream.
+      done.synchronize(Duration.ofSeconds(30));
     }
     mine.close();
     collect();
@@ -154,9 +159,10 @@ class LeakTest {
   }
 
   /** Closes a stream with a pending collective; returns the name of its thread. */
-  private static String closeTooEarly(Communicator rank, Buffer data) {
+  private static String closeTooEarly(Communicator rank, Buffer data, Event done) {
     Stream stream = rank.newStream();
     rank.allReduce(data, data, ReduceOp.SUM, stream);
+    stream.record(done);
     assertThrows(IllegalStateException.class, stream::close);
     return "nccl4j-stream-" + stream.number() + "-device-0";
   }

@@ -120,7 +120,7 @@ class SharedMemoryFilesTest {
     assertFalse(SharedMemoryFiles.isAbandoned(directory));
     Files.delete(directory);
     assertFalse(SharedMemoryFiles.isAbandoned(directory), "it has gone");
-    Path link = Files.createSymbolicLink(directory, Path.of("/dev/null"));
+    Path link = Files.createSymbolicLink(directory, Path.of("elsewhere"));
     assertFalse(SharedMemoryFiles.isAbandoned(link));
     for (String other : new String[] {name + "0", "nccl4j-0", "other"}) {
       assertFalse(SharedMemoryFiles.isAbandoned(Files.createFile(folder.resolve(other))), other);
@@ -129,8 +129,13 @@ class SharedMemoryFilesTest {
 
   @Test
   void zombiesFileIsAbandoned() throws Exception {
-    // The shell's child ends at once; what replaces the shell does not ask for its status.
-    Process parent = new ProcessBuilder("sh", "-c", "true & echo $!; exec sleep 60").start();
+    // The child ends once another program has replaced the shell, which never asks for its status.
+    Process parent =
+        new ProcessBuilder(
+                "sh",
+                "-c",
+                "me=$$; until grep -q sleep /proc/$me/comm; do :; done & echo $!; exec sleep 60")
+            .start();
     try {
       String zombie = parent.inputReader().readLine();
       Path stat = Path.of("/proc", zombie, "stat");
