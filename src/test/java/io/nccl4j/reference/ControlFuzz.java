@@ -197,7 +197,9 @@ final class ControlFuzz implements FuzzTarget {
     int sender = Fuzzer.random(input).nextInt(2);
     World attacked = world(1 - sender);
     Remote attacker = world(sender).remote(1 - sender);
-    attacker.send(ByteBuffer.wrap(input));
+    // What is sent has a header, which its own connection may look at.
+    attacker.send(
+        ByteBuffer.wrap(Arrays.copyOf(input, Math.max(input.length, Message.HEADER_BYTES))));
     // Its answer says that all before has been read, unless the question is part of a message.
     attacker.ask(System.nanoTime());
     if (!awaitAnswer(attacker, ANSWER_NANOS)) {

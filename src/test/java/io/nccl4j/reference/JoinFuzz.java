@@ -9,10 +9,12 @@ import io.nccl4j.examples.fuzzing.Fuzzer;
 import io.nccl4j.examples.fuzzing.Sample;
 import io.nccl4j.examples.fuzzing.Stranger;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -94,17 +96,28 @@ final class JoinFuzz implements FuzzTarget {
   private Object answer(byte[] input) throws IOException {
     RandomGenerator random = Fuzzer.random(input);
     try (Socket joiner = listener.accept()) {
-      joiner.setSoTimeout(1000);
-      // First of all the rank says who it is.
-      int first = joiner.getInputStream().read(new byte[4096]);
-      boolean sent = first > 0 && Stranger.send(joiner, input, random);
+      readFirst(joiner);
+      boolean sent = Stranger.send(joiner, input, random);
       if (sent && random.nextInt(32) == 0) {
+        joiner.setSoTimeout(1000);
         return joiner.getInputStream().readAllBytes();
       }
     } catch (IOException e) {
       // The rank has ended the connection, which is for the reader to judge.
     }
     return null;
+  }
+
+  /** Reads what the rank says before it is answered; unread, it would reset the connection. */
+  private static void readFirst(Socket joiner) throws IOException {
+    joiner.setSoTimeout(5);
+    try {
+      InputStream in = joiner.getInputStream();
+      in.skipNBytes(1);
+      in.skipNBytes(in.available());
+    } catch (SocketTimeoutException e) {
+      // It waits for the other side.
+    }
   }
 
   @Override

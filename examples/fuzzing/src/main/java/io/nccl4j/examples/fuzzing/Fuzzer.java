@@ -37,7 +37,7 @@ import java.util.stream.Stream;
 public final class Fuzzer {
   // The build always sets the property, empty where nobody has chosen a seed.
   private static final long SEED = Long.getLong("test.seed", System.nanoTime() & 0xFFFF_FFFFL);
-  private static final double SMOKE_SECONDS = 0.5;
+  private static final double SMOKE_SECONDS = 0.3;
   private static final Duration SETTLING = Duration.ofSeconds(5);
   private static final int MOST_FINDINGS = 20;
   private static final int MOST_HEX_BYTES = 2048;

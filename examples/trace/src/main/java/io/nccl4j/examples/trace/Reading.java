@@ -105,8 +105,7 @@ final class Reading {
         .findFirst()
         .map(
             event ->
-                new Source(
-                    file, event.getLong("pid"), text(event, "host"), text(event, "clock")))
+                new Source(file, event.getLong("pid"), text(event, "host"), text(event, "clock")))
         .orElseGet(() -> new Source(file, -1, "an unknown host", file));
   }
 

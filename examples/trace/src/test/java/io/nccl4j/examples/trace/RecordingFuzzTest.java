@@ -110,9 +110,7 @@ class RecordingFuzzTest {
     EventFactory factory =
         EventFactory.create(
             List.of(new AnnotationElement(Name.class, "io.nccl4j." + name)),
-            Arrays.stream(texts)
-                .map(text -> new ValueDescriptor(String.class, text))
-                .toList());
+            Arrays.stream(texts).map(text -> new ValueDescriptor(String.class, text)).toList());
     Event event = factory.newEvent();
     event.begin();
     event.commit();
