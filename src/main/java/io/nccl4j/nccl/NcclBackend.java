@@ -42,6 +42,7 @@ import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Supplier;
+import java.util.regex.Pattern;
 import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -101,6 +102,9 @@ public final class NcclBackend extends Backend {
           "nccl.Window",
           "nccl.WindowOption");
 
+  private static final Pattern CALLED_ELSEWHERE =
+      Pattern.compile("ncclParam.*|ncclComm(?!GetAsyncError).*");
+
   private static volatile boolean initialized;
 
   private final NativeLibrary.Loaded nccl;
@@ -153,14 +157,21 @@ public final class NcclBackend extends Backend {
         : first;
   }
 
-  /** Returns false for a class whose initializer links a function that the library lacks. */
+  /**
+   * Returns false for a class whose initializer links a function that the library lacks, or one
+   * that is called on a thread of the library's own with as much stack: linking takes a
+   * millisecond.
+   */
   private static boolean linkable(Class<?> type) {
     Class<?> functions = type.getDeclaringClass();
-    if (functions == nccl_h.class || functions == cudart_h.class) {
-      return SymbolLookup.loaderLookup().find(type.getSimpleName()).isPresent();
+    String name = type.getSimpleName();
+    if (functions == EnqueueCalls.class) {
+      name = "nccl" + name;
+    } else if (functions != nccl_h.class && functions != cudart_h.class) {
+      return true;
     }
-    return functions != EnqueueCalls.class
-        || SymbolLookup.loaderLookup().find("nccl" + type.getSimpleName()).isPresent();
+    return !CALLED_ELSEWHERE.matcher(name).matches()
+        && SymbolLookup.loaderLookup().find(name).isPresent();
   }
 
   /** Returns what the call returns; or null, and then keeps what it threw. */
