@@ -5,8 +5,8 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
-import io.nccl4j.examples.fuzzing.Stranger;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.time.Duration;
@@ -65,12 +65,12 @@ final class EndpointFuzz implements FuzzTarget {
   @Override
   public void read(byte[] input) throws Exception {
     RandomGenerator random = Fuzzer.random(input);
-    try (Stranger stranger = new Stranger(address)) {
-      stranger.send(input, random);
+    try (RawConnection connection = new RawConnection(address)) {
+      connection.send(input, random);
       if (random.nextInt(16) != 0) {
-        stranger.end();
+        connection.end();
       }
-      byte[] answer = stranger.answer(PATIENCE);
+      byte[] answer = connection.answer(PATIENCE);
       if (answer.length > MOST_ANSWERED) {
         throw new AssertionError("it was answered " + answer.length + " bytes");
       }

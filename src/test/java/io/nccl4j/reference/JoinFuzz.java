@@ -6,8 +6,8 @@ import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
-import io.nccl4j.examples.fuzzing.Stranger;
 import java.io.IOException;
 import java.io.InputStream;
 import java.net.InetAddress;
@@ -97,7 +97,7 @@ final class JoinFuzz implements FuzzTarget {
     RandomGenerator random = Fuzzer.random(input);
     try (Socket joiner = listener.accept()) {
       readFirst(joiner);
-      boolean sent = Stranger.send(joiner, input, random);
+      boolean sent = RawConnection.send(joiner, input, random);
       if (sent && random.nextInt(32) == 0) {
         joiner.setSoTimeout(1000);
         return joiner.getInputStream().readAllBytes();

@@ -2,8 +2,8 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
-import io.nccl4j.examples.fuzzing.Stranger;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -87,15 +87,15 @@ final class IdClientFuzz implements FuzzTarget {
     byte[] rest = Arrays.copyOfRange(input, first, input.length);
     try (Socket client = listener.accept()) {
       if (random.nextInt(8) == 0) {
-        return Stranger.send(client, input, random);
+        return RawConnection.send(client, input, random);
       }
-      Stranger.send(client, framed(greeting), random);
+      RawConnection.send(client, framed(greeting), random);
       DataInputStream in = new DataInputStream(client.getInputStream());
       byte[] claim = new byte[in.readUnsignedShort()];
       in.readFully(claim);
       boolean sealed = random.nextBoolean();
       byte[] answer = sealed ? sealed(greeting, claim, rest) : rest;
-      Stranger.send(client, framed(answer), random);
+      RawConnection.send(client, framed(answer), random);
       if (random.nextInt(64) == 0) {
         return in.read();
       }

@@ -2,8 +2,8 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
-import io.nccl4j.examples.fuzzing.Stranger;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -81,7 +81,7 @@ final class IdServerFuzz implements FuzzTarget {
   @Override
   public void read(byte[] input) throws Exception {
     RandomGenerator random = Fuzzer.random(input);
-    try (Stranger client = new Stranger(address)) {
+    try (RawConnection client = new RawConnection(address)) {
       byte[] greeting = readFrame(client);
       boolean authentic = random.nextBoolean();
       if (authentic) {
@@ -110,7 +110,7 @@ final class IdServerFuzz implements FuzzTarget {
     }
   }
 
-  private static byte[] readFrame(Stranger client) throws IOException {
+  private static byte[] readFrame(RawConnection client) throws IOException {
     DataInputStream in = new DataInputStream(client.input());
     byte[] message = new byte[in.readUnsignedShort()];
     in.readFully(message);
@@ -119,7 +119,7 @@ final class IdServerFuzz implements FuzzTarget {
 
   @Override
   public void check() throws Exception {
-    try (Stranger client = new Stranger(address)) {
+    try (RawConnection client = new RawConnection(address)) {
       Handshake.Claim honest =
           new Handshake.Claim(
               SIZE - 2, SIZE, 1, RankBackend.UNKNOWN, Token.ofText(""), Token.random());

@@ -4,8 +4,8 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
-import io.nccl4j.examples.fuzzing.Stranger;
 import java.io.DataInputStream;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -199,7 +199,7 @@ final class TorchStoreFuzz implements FuzzTarget {
   }
 
   private static boolean say(Socket client, byte[] bytes, int wanted, RandomGenerator random) {
-    return Stranger.send(client, bytes, random) && bytes.length == wanted;
+    return RawConnection.send(client, bytes, random) && bytes.length == wanted;
   }
 
   @Override

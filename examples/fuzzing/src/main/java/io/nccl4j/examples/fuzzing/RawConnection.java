@@ -11,8 +11,8 @@ import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;
 import java.util.random.RandomGenerator;
 
-/** A connection to what is attacked. It sends anything, and takes it that it is cut off. */
-public final class Stranger implements AutoCloseable {
+/** A connection that sends any bytes, and expects the other side to close it at any time. */
+public final class RawConnection implements AutoCloseable {
   private static final int CONNECT_MILLIS = 5000;
   private static final int MOST_SLOW_BYTES = 200;
 
@@ -25,7 +25,7 @@ public final class Stranger implements AutoCloseable {
    * @param to where to
    * @throws IOException if nobody listens there any more
    */
-  public Stranger(SocketAddress to) throws IOException {
+  public RawConnection(SocketAddress to) throws IOException {
     socket.connect(to, CONNECT_MILLIS);
     socket.setTcpNoDelay(true);
   }
