@@ -2,6 +2,8 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.FailureDetails;
+import io.nccl4j.Operation;
 import io.nccl4j.UniqueId;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
@@ -67,7 +69,12 @@ final class ControlFuzz implements FuzzTarget {
     Location here = world(0).plan().locationOf(0);
     BitSet one = new BitSet();
     one.set(1);
-    Fault fault = Fault.timeout(1, "rank 1 waited", one);
+    Fault fault =
+        Fault.of(
+            1,
+            Fault.Kind.TIMEOUT,
+            "rank 1 waited",
+            FailureDetails.of("", new BitSet(), one).in(Operation.ALL_REDUCE, 3));
     Occasion split = new Occasion(Occasion.SPLIT, new BitSet(), 0);
     Occasion shrink = new Occasion(Occasion.SHRINK, one, 0);
     Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);

@@ -14,7 +14,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.FailureDetails;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
@@ -30,7 +29,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.BitSet;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -203,27 +201,6 @@ class FaultsTest {
           }
           over.await(20, TimeUnit.SECONDS);
         });
-  }
-
-  @Test
-  void childThatCannotConnect_hasTheRanksOfTheParent() {
-    BitSet expected = BitSet.valueOf(new long[] {0b1010});
-    Meeting meeting = new Meeting(Occasion.SHRINK, Secret.random(), expected, null, placed -> {});
-    Location here = Site.ofThisProcess().location();
-    meeting.arrive(new Meeting.Wish(1, 0, 1, here));
-    meeting.arrive(new Meeting.Wish(3, 0, 3, here));
-    Meeting.Seat seat =
-        meeting.await(3, null, Deadline.after(SOON.timeout()), () -> false, "rank 3");
-    assertEquals(1, seat.rank());
-    NcclException ofChild =
-        Fault.remote(Occasion.SHRINK, "rank 1 ended before it had connected")
-            .initDetails(
-                FailureDetails.of(
-                    "", BitSet.valueOf(new long[] {0b10}), BitSet.valueOf(new long[] {0b1})));
-    NcclException ofParent = meeting.renumbered(ofChild, seat.plan(), "parent");
-    assertEquals(Set.of(3), ofParent.failedRanks());
-    assertEquals(Set.of(1), ofParent.missingRanks());
-    assertEquals(ofChild.text(), ofParent.text());
   }
 
   @Test

@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.FailureDetails;
+import io.nccl4j.Operation;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Sample;
 import java.io.ByteArrayInputStream;
@@ -34,10 +36,15 @@ final class MessageBodiesFuzz implements FuzzTarget {
             "host");
     BitSet ranks = new BitSet();
     ranks.set(1, 3);
-    Fault fault = Fault.timeout(1, "rank 1 waited", ranks);
+    Fault fault =
+        Fault.of(
+            1,
+            Fault.Kind.TIMEOUT,
+            "rank 1 waited",
+            FailureDetails.of("", new BitSet(), ranks).in(Operation.ALL_REDUCE, 3));
     Plan plan = Plan.of(Secret.random(), List.of(here, here));
     Occasion occasion = new Occasion(Occasion.SHRINK, ranks, 7);
-    bodies.add(new Body(fault::write, in -> Fault.read(in).seenBy(1, "allReduce")));
+    bodies.add(new Body(fault::write, Fault::read));
     bodies.add(new Body(plan::write, in -> Plan.read(in).ranksOf(0)));
     bodies.add(new Body(occasion::write, Occasion::read));
     bodies.add(new Body(new Meeting.Wish(1, 0, 1, here)::write, Meeting.Wish::read));
