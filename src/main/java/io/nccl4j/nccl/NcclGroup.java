@@ -96,7 +96,7 @@ final class NcclGroup {
 
   /** Launches calls of one communicator together, in the same way. */
   static void launch(List<GroupCall> calls, NcclCommunicator communicator) {
-    communicator.enter("ncclGroupStart");
+    communicator.enter("ncclGroupEnd"); // Where the time goes.
     try {
       IntSupplier end = communicator.blocking() ? GROUP_END : () -> communicator.guarded(GROUP_END);
       int result = callTogether(calls, end);
@@ -189,7 +189,7 @@ final class NcclGroup {
     for (GroupCall call : calls) {
       // Mostly it is that of the call before.
       if (communicator(call) != last && !entered.contains(communicator(call))) {
-        communicator(call).enter("ncclGroupStart");
+        communicator(call).enter("ncclGroupEnd");
         entered.add(communicator(call));
       }
       last = communicator(call);

@@ -43,7 +43,7 @@ class VirtualThreadsTest {
       long launched = StandIn.calls("ncclAllReduce");
       refused("ncclAllReduce", () -> pair.rank(0).allReduce(value, value, ReduceOp.SUM, stream));
       refused(
-          "ncclGroupStart",
+          "ncclGroupEnd",
           () -> Group.run(() -> pair.rank(0).allReduce(value, value, ReduceOp.SUM, stream)));
       refused("cudaGetDevice", stream::isComplete);
       refused("cudaGetDevice", stream::synchronize);

@@ -189,17 +189,29 @@ class ProcessTest {
   }
 
   @Test
-  void silentRankOnTheStandInTimesOut() throws IOException, InterruptedException {
+  void rankThatNeverConnectsTimesOut() throws IOException, InterruptedException {
+    assertSilentRankTimesOut(
+        "1",
+        "WARN NcclCommunicator: Communicator[rank 0 of 2, CUDA device 0]: ncclGroupEnd has been inside NCCL for 1.0 s",
+        "time-out: ncclGroupEnd: not finished after 1.0 s: the peers of Communicator[rank 0 of 2");
+  }
+
+  @Test
+  void silentRankThatIsConnectedTimesOut() throws IOException, InterruptedException {
+    assertSilentRankTimesOut(
+        "0", "time-out: cudaStreamQuery: not finished after 1.0 s: the work on CudaStream");
+  }
+
+  private void assertSilentRankTimesOut(String connectsInCalls, String... texts)
+      throws IOException, InterruptedException {
     Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
+    environment.put("NCCL4J_STANDIN_CONNECT", connectsInCalls);
     Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "1");
     assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
-    assertTrue(
-        ended
-            .err()
-            .startsWith(
-                "all_reduce_perf: time-out: cudaStreamQuery: not finished after 1.0 s: the work on CudaStream"),
-        ended.err());
+    for (String text : texts) {
+      assertTrue(ended.err().contains(text), ended.err());
+    }
   }
 
   @Test
