@@ -16,9 +16,11 @@ class FullHeapTest {
     assertEquals(5, lines.size(), lines::toString);
     assertTrue(lines.getFirst().startsWith("rank 0: "), lines::toString);
     assertTrue(lines.get(1).startsWith("rank 1: "), lines::toString);
-    // A rank whose own worker found memory is notified of the other one's failure.
+    // Where a call itself finds no memory, the other rank may wait for it in vain.
+    String error = "java.lang.OutOfMemoryError: Java heap space";
+    assertTrue(lines.getFirst().contains(error) || lines.get(1).contains(error), lines::toString);
     for (String outcome : lines.subList(0, 2)) {
-      assertTrue(outcome.contains("java.lang.OutOfMemoryError: Java heap space"), outcome);
+      assertTrue(outcome.contains(error) || outcome.contains(" did not call allGather"), outcome);
     }
     assertEquals(List.of("later: ok, 1 2", "later: ok, 1 2", "closed"), lines.subList(2, 5));
   }

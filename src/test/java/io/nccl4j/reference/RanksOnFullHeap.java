@@ -28,6 +28,7 @@ public final class RanksOnFullHeap {
   private final Buffer all;
   private Thread thread;
   private volatile boolean ready;
+  private volatile boolean called;
   private volatile Throwable refused;
 
   private RanksOnFullHeap(Communicator comm) {
@@ -54,6 +55,9 @@ public final class RanksOnFullHeap {
     }
     FullHeap.fill();
     full = true;
+    while (!ranks.get(0).called || !ranks.get(1).called) {
+      Thread.sleep(1);
+    }
     Thread.sleep(HELD_MILLIS);
     FullHeap.release();
     for (RanksOnFullHeap rank : ranks) {
@@ -103,6 +107,7 @@ public final class RanksOnFullHeap {
     } catch (Throwable failure) {
       refused = failure;
     }
+    called = true;
   }
 
   private String outcome() {
