@@ -145,11 +145,11 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
         for (Object step : (List<?>) tree.get("steps")) {
           steps.add(Recorded.of(step));
         }
+        steps.removeIf(step -> !Plan.NAMES.contains(step.name()));
       } catch (RuntimeException e) {
         // A field that is missing or of another kind comes out as one of several.
         throw new IOException(json + " has a step that cannot be read: " + e.getMessage(), e);
       }
-      steps.removeIf(step -> !Plan.NAMES.contains(step.name()));
       return new Earlier(common, steps);
     }
 

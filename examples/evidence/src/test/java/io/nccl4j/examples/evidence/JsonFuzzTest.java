@@ -48,6 +48,8 @@ class JsonFuzzTest {
       REPORT.write(report);
       return List.of(
           Sample.text(Json.text(run.tree())),
+          // Once a NullPointerException.
+          Sample.text(Json.text(run.tree()).replace("\"name\"", "\"no name\"")),
           Sample.text(Files.readString(report)),
           Sample.text("{\"format\": 2, \"steps\": " + "[".repeat(50_000)));
     }

@@ -93,8 +93,8 @@ final class Reading {
           events.add(event);
         }
       }
-    } catch (IOException | RuntimeException e) {
-      // A file that is cut off or damaged comes out as one or the other.
+    } catch (IOException | RuntimeException | InternalError e) {
+      // The JDK's parser fails by any of them where a file is cut off or damaged.
       throw new BadRecordingException(path + " is no whole flight recording: " + e.getMessage());
     }
   }

@@ -44,8 +44,14 @@ class RecordingFuzzTest {
   private final class Recordings implements FuzzTarget {
     @Override
     public List<Sample> samples() throws IOException {
+      byte[] valid = recorded(RecordingFuzzTest::reduce);
+      // Once an InternalError of the JDK's parser.
+      String noName =
+          new String(valid, StandardCharsets.ISO_8859_1)
+              .replace("jdk.ThreadDump", "jdk&ThreadDump");
       return List.of(
-          Sample.opaque(recorded(RecordingFuzzTest::reduce)),
+          Sample.opaque(valid),
+          Sample.opaque(noName.getBytes(StandardCharsets.ISO_8859_1)),
           Sample.opaque(recorded(() -> other("Collective"))),
           Sample.opaque(recorded(() -> other("Process"))),
           Sample.opaque(
@@ -81,6 +87,12 @@ class RecordingFuzzTest {
       if (status != Commands.OK && !explained) {
         throw new AssertionError("status " + status + ": " + said);
       }
+    }
+
+    /** The JDK closes a file whose parser could not be made only when it is collected. */
+    @Override
+    public void check() {
+      System.gc();
     }
 
     @Override
