@@ -192,14 +192,14 @@ class ProcessTest {
   void rankThatNeverConnectsTimesOut() throws IOException, InterruptedException {
     assertSilentRankTimesOut(
         "1",
-        "WARN NcclCommunicator: Communicator[rank 0 of 2, CUDA device 0]: ncclGroupEnd has been inside NCCL for 1.0 s",
-        "time-out: ncclGroupEnd: not finished after 1.0 s: the peers of Communicator[rank 0 of 2");
+        "WARN NcclCommunicator: Communicator[rank 0 of 2, CUDA device 0]: ncclGroupEnd has been inside NCCL for 4.0 s",
+        "time-out: ncclGroupEnd: not finished after 4.0 s: the peers of Communicator[rank 0 of 2");
   }
 
   @Test
   void silentRankThatIsConnectedTimesOut() throws IOException, InterruptedException {
     assertSilentRankTimesOut(
-        "0", "time-out: cudaStreamQuery: not finished after 1.0 s: the work on CudaStream");
+        "0", "time-out: cudaStreamQuery: not finished after 4.0 s: the work on CudaStream");
   }
 
   private void assertSilentRankTimesOut(String connectsInCalls, String... texts)
@@ -207,7 +207,7 @@ class ProcessTest {
     Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
     environment.put("NCCL4J_STANDIN_CONNECT", connectsInCalls);
-    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "1");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "4");
     assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
     for (String text : texts) {
       assertTrue(ended.err().contains(text), ended.err());
@@ -229,7 +229,8 @@ class ProcessTest {
     Map<String, String> environment = new HashMap<>(standIn());
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
-    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8");
+    Ended ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "64");
     assertEquals(0, ended.status(), ended.err());
     List<String> devices = ended.out().lines().filter(line -> line.startsWith("#  Rank")).toList();
     assertEquals(2, devices.size(), ended.out());
