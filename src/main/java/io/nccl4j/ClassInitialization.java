@@ -26,6 +26,7 @@ final class ClassInitialization {
           "Communicator",
           "CommunicatorConfig",
           "DataType",
+          "FailureDetails",
           "Feature",
           "Graph",
           "Group",

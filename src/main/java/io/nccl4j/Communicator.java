@@ -831,9 +831,11 @@ public abstract sealed class Communicator implements AutoCloseable
       if ((state == State.CLOSED || state == State.ABORTED) && !unended) {
         return;
       }
-      unended = false;
+      // An Error below leaves it to another call.
+      unended = true;
       become(State.ABORTED);
       aborted = true;
+      unended = false;
     }
     try {
       Tracing.step(this, "abort", this::abortNow);

@@ -12,7 +12,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
@@ -36,7 +35,6 @@ public abstract class KeptMemory {
   private final boolean perDevice;
   private final BooleanSupplier keeps;
   private final Duration timeout;
-  private final AtomicInteger alive = new AtomicInteger();
   private final Map<Size, Deque<Piece>> kept = new HashMap<>();
 
   /** What must be equal for a piece to be reused. */
@@ -109,19 +107,14 @@ public abstract class KeptMemory {
   private Piece allocateNow(int device, long bytes) {
     enter(device);
     try {
-      return counted(new Piece(device, allocate(bytes), bytes));
+      return new Piece(device, allocate(bytes), bytes);
     } catch (CudaException | NcclException failure) {
       if (!freedKept(failure)) {
         throw failure;
       }
       enter(device);
-      return counted(new Piece(device, allocate(bytes), bytes));
+      return new Piece(device, allocate(bytes), bytes);
     }
-  }
-
-  private Piece counted(Piece piece) {
-    alive.incrementAndGet();
-    return piece;
   }
 
   /**
@@ -155,17 +148,19 @@ public abstract class KeptMemory {
         frees, timeout, workOn(piece.device()), () -> freeAll(List.of(piece)));
   }
 
-  /**
-   * Allocates pieces to be kept, for a time when allocating would wait, until there are so many,
-   * those in use included.
-   */
+  /** Allocates pieces until so many are kept, for a time when allocating would wait. */
   void reserve(int device, long bytes, int pieces) {
-    while (alive.get() < pieces) {
+    while (kept(size(device, bytes)) < pieces) {
       Piece piece = allocated(device, bytes);
       synchronized (this) {
         keep(piece);
       }
     }
+  }
+
+  private synchronized int kept(Size size) {
+    Deque<Piece> pieces = kept.get(size);
+    return pieces == null ? 0 : pieces.size();
   }
 
   private void keep(Piece piece) {
@@ -202,7 +197,6 @@ public abstract class KeptMemory {
   }
 
   private void freeNow(Piece piece) {
-    alive.decrementAndGet();
     enter(piece.device());
     free(piece.memory());
   }

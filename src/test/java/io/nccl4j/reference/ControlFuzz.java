@@ -121,6 +121,7 @@ final class ControlFuzz implements FuzzTarget {
                 out.writeInt(expected);
                 Message.writeText(out, null);
                 Message.writeBits(out, one);
+                out.writeBoolean(false);
                 out.writeBoolean(true);
                 out.writeInt(1);
                 plan.write(out);

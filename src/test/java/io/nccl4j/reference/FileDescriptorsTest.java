@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.BufferedReader;
@@ -36,6 +37,11 @@ class FileDescriptorsTest {
         Socket stranger = new Socket();
         stranger.connect(at, 10_000);
         strangers.add(stranger);
+        if (i == 0) {
+          // Classes are loaded from files here; the first greeting shows that they have been.
+          stranger.setSoTimeout(10_000);
+          assertNotEquals(-1, stranger.getInputStream().read());
+        }
       }
       Duration before = cpu(process);
       Thread.sleep(WATCHED);

@@ -61,6 +61,7 @@ final class JoinFuzz implements FuzzTarget {
             out.writeByte(1);
           }
           out.writeBoolean(false);
+          out.writeBoolean(false);
         });
   }
 
@@ -72,6 +73,7 @@ final class JoinFuzz implements FuzzTarget {
           out.writeInt(2);
           Message.writeText(out, null);
           Message.writeBits(out, null);
+          out.writeBoolean(false);
           out.writeBoolean(true);
           out.writeInt(0);
           out.writeInt(0);

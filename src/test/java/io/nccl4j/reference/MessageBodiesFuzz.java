@@ -63,6 +63,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
       throws IOException {
     Message.writeText(out, null);
     Message.writeBits(out, absent);
+    out.writeBoolean(false);
     out.writeBoolean(true);
     out.writeInt(1);
     plan.write(out);

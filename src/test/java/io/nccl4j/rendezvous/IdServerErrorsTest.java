@@ -6,19 +6,19 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
-/**
- * What becomes of rank 0's clients when the thread that accepts them meets an unforeseen failure.
- */
+/** What becomes of rank 0's clients when serving one of them meets an unforeseen failure. */
 class IdServerErrorsTest {
   private static final int PATIENCE_MILLIS = 5000;
 
   @Test
-  void clientThatCannotBeAdmittedEndsNoOther() throws IOException {
+  void clientThatCannotBeServedEndsNoOther() throws IOException {
     InetSocketAddress any = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
-    // There are no limits to be compared with, and so none can be admitted.
-    try (IdServer server = new IdServer(any, Member.of(0, 2), Secret.none(), null)) {
+    // Without a time for the handshake no client can be served.
+    IdServer.Limits limits = new IdServer.Limits(null, 1, Duration.ofSeconds(1));
+    try (IdServer server = new IdServer(any, Member.of(0, 2), Secret.none(), limits)) {
       for (int client = 0; client < 3; client++) {
         try (Socket socket = new Socket(any.getAddress(), server.port())) {
           socket.setSoTimeout(PATIENCE_MILLIS);
