@@ -831,22 +831,27 @@ public abstract sealed class Communicator implements AutoCloseable
       if ((state == State.CLOSED || state == State.ABORTED) && !unended) {
         return;
       }
-      // An Error below leaves it to another call.
-      unended = true;
-      become(State.ABORTED);
-      aborted = true;
       unended = false;
+      aborted = true;
+      ending(() -> become(State.ABORTED));
     }
     try {
-      Tracing.step(this, "abort", this::abortNow);
-    } catch (Error failure) {
-      unended = true;
-      throw failure;
+      ending(() -> Tracing.step(this, "abort", this::abortNow));
     } finally {
       if (streams().stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
         Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::giveStreamsBack);
       }
+    }
+  }
+
+  /** Takes a step to the end; after an Error, what is left is for another {@link #abort} to do. */
+  private void ending(Runnable step) {
+    try {
+      step.run();
+    } catch (Error failure) {
+      unended = true;
+      throw failure;
     }
   }
 
@@ -938,10 +943,7 @@ public abstract sealed class Communicator implements AutoCloseable
 
   private void closeNow() {
     try {
-      closeConnection();
-    } catch (Error failure) {
-      unended = true;
-      throw failure;
+      ending(this::closeConnection);
     } finally {
       giveStreamsBack();
     }
@@ -950,11 +952,11 @@ public abstract sealed class Communicator implements AutoCloseable
   /** Lets nobody use the communicator any more; returns what is left to do. */
   private synchronized Runnable beginClose() {
     State before = state;
-    become(State.CLOSED);
+    ending(() -> become(State.CLOSED));
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
       aborted = true;
-      return () -> Tracing.step(this, "abort", this::abortConnection);
+      return () -> ending(() -> Tracing.step(this, "abort", this::abortConnection));
     }
     return before.open() ? () -> Tracing.step(this, "close", this::closeNow) : () -> {};
   }
@@ -966,7 +968,13 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   protected final CompletionStage<Void> closeInBackground() {
     Graph.checkNotCapturing("closing a communicator");
-    return inBackground("nccl4j-close", nothing(beginClose()));
+    Runnable rest = beginClose();
+    try {
+      return inBackground("nccl4j-close", nothing(rest));
+    } catch (Error noThread) {
+      unended = true;
+      throw noThread;
+    }
   }
 
   private void become(State next) {

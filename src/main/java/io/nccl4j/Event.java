@@ -138,9 +138,10 @@ public abstract sealed class Event implements AutoCloseable
    */
   protected final NcclException timedOut(String function, Duration timeout, String waitedFor) {
     Marked by = marked;
-    return by == null
+    Stream stream = by == null ? null : by.progress().stream();
+    return stream == null
         ? new NcclTimeoutException(function, timeout, waitedFor)
-        : by.progress().stream().timedOut(function, timeout, waitedFor);
+        : stream.timedOut(function, timeout, waitedFor);
   }
 
   /**

@@ -41,7 +41,12 @@ final class LeakTracker {
   synchronized void watch(Object owner, String description) {
     if (!closed) {
       what = description;
-      watch = cleaner().register(owner, this::collected);
+      try {
+        watch = cleaner().register(owner, this::collected);
+      } catch (OutOfMemoryError shortage) {
+        // The object can be used without a watch; failing here would leave what it holds open.
+        watch = null;
+      }
     }
   }
 

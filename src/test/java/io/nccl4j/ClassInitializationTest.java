@@ -47,7 +47,8 @@ class ClassInitializationTest {
   @Test
   void referenceListsItsClassesThatHaveInitializers() throws Exception {
     assertEquals(
-        initialized("io.nccl4j.reference", "io.nccl4j.schedule"), listed(ReferenceBackend.class));
+        initialized("io.nccl4j.reference", "io.nccl4j.schedule", "io.nccl4j.wire"),
+        listed(ReferenceBackend.class));
   }
 
   @Test

@@ -226,10 +226,6 @@ final class Connection {
     }
   }
 
-  boolean open() {
-    return channel.isOpen();
-  }
-
   /** Site: does what the channel is ready for. */
   void proceed() {
     synchronized (unsent) {

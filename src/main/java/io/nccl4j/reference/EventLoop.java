@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.MemoryShortage;
 import io.nccl4j.wire.PendingConnections;
 import io.nccl4j.wire.RateLimitedWarning;
 import java.io.IOException;
@@ -242,12 +243,23 @@ final class EventLoop implements Runnable {
     }
   }
 
-  /** Ends after an error: the site forgets this loop, then all who depend on it hear why. */
+  /**
+   * Ends after an error: the site forgets this loop, then all who depend on it hear why. That is
+   * repeated while there is no memory for it.
+   */
   private void end(Throwable failure) {
-    attempt(failure, () -> failWorlds(failure));
-    attempt(failure, () -> failConnections(failure));
-    attempt(failure, () -> closeSockets(server));
-    Site.log().error("this process no longer hears others", failure);
+    long since = System.nanoTime();
+    while (true) {
+      try {
+        attempt(failure, () -> failWorlds(failure));
+        attempt(failure, () -> failConnections(failure));
+        attempt(failure, () -> closeSockets(server));
+        Site.log().error("this process no longer hears others", failure);
+        return;
+      } catch (OutOfMemoryError shortage) {
+        MemoryShortage.pause(shortage, since);
+      }
+    }
   }
 
   private void failWorlds(Throwable failure) {
@@ -274,6 +286,8 @@ final class EventLoop implements Runnable {
   private static void attempt(Throwable failure, Runnable step) {
     try {
       step.run();
+    } catch (OutOfMemoryError shortage) {
+      throw shortage;
     } catch (RuntimeException | Error e) {
       failure.addSuppressed(e);
     }

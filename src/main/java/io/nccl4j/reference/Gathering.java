@@ -81,12 +81,19 @@ final class Gathering implements Doorway {
       throw new IllegalArgumentException(
           "id is " + id + ", which " + meaning.maker() + " made; only that process can close it");
     }
-    switch (site.doorway(id)) {
-      case Growth growth ->
-          throw new IllegalArgumentException(
-              "id is " + id + ", the id of a grow, which is closed with its communicator");
-      case Gathering gathering -> gathering.fail(meaning.maker() + " closed " + id);
-      case null -> site.discard(meaning.secret());
+    Doorway doorway;
+    synchronized (site.doors()) {
+      doorway = site.doorway(id);
+      if (doorway == null) {
+        site.discard(meaning.secret());
+      }
+    }
+    if (doorway instanceof Growth) {
+      throw new IllegalArgumentException(
+          "id is " + id + ", the id of a grow, which is closed with its communicator");
+    }
+    if (doorway instanceof Gathering gathering) {
+      gathering.fail(meaning.maker() + " closed " + id);
     }
   }
 
@@ -113,7 +120,7 @@ final class Gathering implements Doorway {
             function,
             Result.INVALID_USAGE.code(),
             id
-                + " is good no more: its ranks have come or have given up, or it was closed, or its"
+                + " is no longer valid: its ranks have come or have given up, or it was closed, or its"
                 + " process has failed to listen",
             "");
       }

@@ -30,9 +30,11 @@ import java.util.function.Supplier;
  *
  * <p>A meeting is done once every rank has connected with the other ranks of its new world. If a
  * rank fails or leaves before that, the meeting fails for all ranks, so that they all call again in
- * the same communicator. Only the death of the convening process can come between two ranks: those
- * that it has not reached with the news that the meeting is done fail, and the others find their
- * new world without the ranks of that process.
+ * the same communicator. Two cases remain. The convening process may die while it announces that
+ * the meeting is done: ranks that have not received the announcement fail, and the others have a
+ * new world without the ranks of that process. And a rank may time out, be interrupted or be
+ * aborted just before it receives the announcement: the others then have a new world without that
+ * rank.
  */
 final class Meeting {
   /** The color of a rank that is to have no seat. */
@@ -290,6 +292,7 @@ final class Meeting {
 
   private NcclException timedOut(Participant participant, Shortfall late) {
     Duration timeout = participant.deadline().timeout();
+    BitSet waitedFor = late.ranks == null ? ranksOfChair() : late.ranks;
     giveUp(
         "rank "
             + participant.rank()
@@ -297,8 +300,7 @@ final class Meeting {
             + timeout.toMillis() / 1000.0
             + " s: "
             + late.text,
-        late.ranks);
-    BitSet waitedFor = late.ranks == null ? ranksOfChair() : late.ranks;
+        waitedFor.isEmpty() ? null : waitedFor);
     return new NcclTimeoutException(function, timeout, late.text)
         .initDetails(FailureDetails.of(participant.communicator(), left(), waitedFor));
   }

@@ -58,6 +58,8 @@ final class PendingConnection implements Connection.Receiver {
       admitted();
     } catch (IOException e) {
       connection.refuse(e.getMessage());
+    } catch (RuntimeException e) {
+      connection.refuse("what it sent could not be dealt with: " + e);
     }
   }
 

@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import java.io.DataInput;
 import java.io.DataOutput;
@@ -118,7 +120,7 @@ final class Plan {
   /** Makes this process's part of the world, or returns it if another rank has made it. */
   synchronized World form(Site site, ReferenceOptions options, Participant participant) {
     if (failure != null) {
-      throw NcclException.copyOf(failure, failure.details());
+      throw seenBy(participant);
     }
     if (formed == null) {
       World made = new World(site, this, options);
@@ -131,5 +133,22 @@ final class Plan {
       formed = made;
     }
     return formed;
+  }
+
+  /**
+   * Returns the failure of the rank that formed the world, as another rank of its process sees it.
+   */
+  private NcclException seenBy(Participant participant) {
+    FailureDetails known = failure.details();
+    FailureDetails details =
+        new FailureDetails(
+            participant.communicator(),
+            known.operation(),
+            known.sequenceNumber(),
+            known.failedRanks(),
+            known.missingRanks());
+    return failure instanceof CommunicatorAbortedException
+        ? Fault.remote(participant.meeting().function(), failure.text()).initDetails(details)
+        : NcclException.copyOf(failure, details);
   }
 }

@@ -101,7 +101,9 @@ public final class ReferenceBackend extends Backend {
           "schedule.Action",
           "schedule.Layout",
           "schedule.NodePattern",
-          "schedule.Protocol");
+          "schedule.Protocol",
+          "wire.PendingConnections",
+          "wire.RateLimitedWarning");
 
   private static volatile boolean initialized;
 

@@ -123,7 +123,7 @@ final class Site {
     return made.contains(secret);
   }
 
-  /** Releases the secret of an id that is good no more. */
+  /** Releases the secret of an id that is no longer valid. */
   synchronized void spend(Secret secret) {
     if (made.remove(secret) && secrets.containsKey(secret)) {
       release(secret);
@@ -134,6 +134,9 @@ final class Site {
    * Forgets the secret of an id that nobody has come by, and stops listening if that is the last.
    */
   synchronized void discard(Secret secret) {
+    if (!made.contains(secret)) {
+      return;
+    }
     spend(secret);
     fading.remove(secret);
     if (loop != null) {

@@ -299,10 +299,15 @@ final class IdServer implements Closeable {
 
   /** Goes on after a failure, such as no file descriptors left: the oldest client's is freed. */
   private void survive(Throwable failure) {
-    evictOldest();
-    pauseAfterFailure();
-    // Not before: a logger may need a file descriptor too.
-    warn("accept", failure);
+    try {
+      evictOldest();
+      pauseAfterFailure();
+      // Not before: a logger may need a file descriptor too.
+      warn("accept", failure);
+    } catch (OutOfMemoryError shortage) {
+      // There is no memory for the message either; the next client may find some.
+      failure.addSuppressed(shortage);
+    }
   }
 
   private void warn(String what, Throwable failure) {

@@ -79,7 +79,10 @@ final class ControlFuzz implements FuzzTarget {
     Occasion shrink = new Occasion(Occasion.SHRINK, one, 0);
     Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
     Plan plan = Plan.of(Secret.random(), List.of(here, here));
-    Path memory = Path.of(System.getProperty("java.io.tmpdir"), "nccl4j-" + "0".repeat(32));
+    Path memory =
+        Path.of(
+            System.getProperty("java.io.tmpdir"),
+            SharedMemoryFiles.name(SharedMemoryFiles.ofThisProcess(), new byte[16]));
     World.LinkKey link = new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0);
     List<Sample> samples = new ArrayList<>();
     samples.add(

@@ -65,7 +65,7 @@ class UnusedIdTest {
     String text =
         assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
             .getMessage();
-    assertTrue(text.contains("is good no more"), text);
+    assertTrue(text.contains("is no longer valid"), text);
   }
 
   @Test
