@@ -1437,8 +1437,8 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   /**
-   * For the backends: {@return what a wait concerns that has timed out and could be for anything
-   * that is enqueued: this communicator and its last collective}
+   * {@return what a wait concerns that has timed out and could be for anything that is enqueued:
+   * this communicator and its last collective} For the backends.
    */
   protected final FailureDetails lastEnqueued() {
     return details().in(null, collectives);

@@ -129,7 +129,7 @@ public abstract sealed class Event implements AutoCloseable
   }
 
   /**
-   * For the backends: {@return what a wait for this event throws whose time has passed} It names
+   * {@return what a wait for this event throws whose time has passed} For the backends. It names
    * the communicators on the stream that recorded the event.
    *
    * @param function the function that waits

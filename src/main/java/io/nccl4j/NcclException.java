@@ -102,8 +102,8 @@ public class NcclException extends RuntimeException {
   }
 
   /**
-   * For the backends: {@return a new exception of the same kind and with the same texts, whose
-   * cause is the first} Each of several waits that end for one reason throws its own, since it may
+   * {@return a new exception of the same kind and with the same texts, whose cause is the first}
+   * For the backends. Each of several waits that end for one reason throws its own, since it may
    * suppress others in it.
    *
    * @param first the first exception
@@ -133,7 +133,7 @@ public class NcclException extends RuntimeException {
     return this;
   }
 
-  /** For the backends: {@return what this exception concerns, as far as is known} */
+  /** {@return what this exception concerns, as far as is known} For the backends. */
   public final FailureDetails details() {
     return details;
   }

@@ -508,7 +508,7 @@ public abstract sealed class Stream implements AutoCloseable
   }
 
   /**
-   * For the backends: {@return what a wait for this stream throws whose time has passed} It names
+   * {@return what a wait for this stream throws whose time has passed} For the backends. It names
    * the communicators on the stream, and of each the collective that was enqueued last.
    *
    * @param function the function that waits

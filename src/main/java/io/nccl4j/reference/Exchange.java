@@ -39,6 +39,8 @@ final class Exchange implements Transfer {
   private final List<Message> sends = new ArrayList<>();
   private final List<Message> receives = new ArrayList<>();
   private final List<Message> spare = new ArrayList<>();
+  // The peers that were waited for, and ahead in a collective, at the last look.
+  private final BitSet ahead = new BitSet();
   private String function = "";
   // Since when a slice has lain here that is of another operation, or 0.
   private long foreignSince;
@@ -57,6 +59,7 @@ final class Exchange implements Transfer {
     foreignSince = 0;
     recycle(sends, lastTo);
     recycle(receives, lastFrom);
+    ahead.clear();
   }
 
   private void recycle(List<Message> messages, Message[] last) {
@@ -133,6 +136,9 @@ final class Exchange implements Transfer {
       while (!message.done && message.mayStart() && advanceReceive(message)) {
         moved = true;
       }
+    }
+    if (moved) {
+      ahead.clear();
     }
     return moved;
   }
@@ -233,25 +239,34 @@ final class Exchange implements Transfer {
     }
   }
 
-  /** Throws if a peer waits in a collective, where it can neither send nor receive. */
+  /**
+   * Throws if a peer waits in a collective, where it can neither send nor receive. Once is not
+   * enough: its part may have come after this rank had looked for it, and before the peer went
+   * ahead. If nothing has moved until the next look, it has not.
+   */
   void checkAgreement() {
-    BitSet waitedFor = pendingPeers();
-    for (int rank = waitedFor.nextSetBit(0); rank >= 0; rank = waitedFor.nextSetBit(rank + 1)) {
-      Peer peer = member.world().peer(rank);
-      if (rank != member.rank() && member.isAheadInCollective(peer)) {
-        throw member.mismatch(
-            function,
-            "ranks %d and %d wait for each other: rank %d is in %s, rank %d in %s with rank %d"
-                .formatted(
-                    member.rank(),
-                    rank,
-                    rank,
-                    peer.describeCollective(),
-                    member.rank(),
-                    function,
-                    rank));
-      }
+    BitSet before = (BitSet) ahead.clone();
+    ahead.clear();
+    pendingPeers().stream()
+        .filter(rank -> rank != member.rank())
+        .filter(rank -> member.isAheadInCollective(member.world().peer(rank)))
+        .forEach(ahead::set);
+    before.and(ahead);
+    if (before.isEmpty()) {
+      return;
     }
+    int rank = before.nextSetBit(0);
+    throw member.mismatch(
+        function,
+        "ranks %d and %d wait for each other: rank %d is in %s, rank %d in %s with rank %d"
+            .formatted(
+                member.rank(),
+                rank,
+                rank,
+                member.world().peer(rank).describeCollective(),
+                member.rank(),
+                function,
+                rank));
   }
 
   NcclException timeout() {
