@@ -15,6 +15,7 @@ final class VariablesCheck implements Check {
   static final Set<String> OWN =
       Set.of(
           "NCCL4J_NCCL_LIBRARY",
+          "NCCL4J_PENDING_CONNECTIONS",
           "NCCL4J_CUDART_LIBRARY",
           "NCCL4J_RANK",
           "NCCL4J_WORLD_SIZE",
