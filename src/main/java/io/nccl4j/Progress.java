@@ -49,7 +49,7 @@ final class Progress {
     return stream.get();
   }
 
-  /** Returns whether the stream has neither been given back nor forgotten. */
+  /** Returns whether the stream has neither been released nor forgotten. */
   boolean alive() {
     Stream there = stream();
     return there != null && there.alive();
@@ -151,7 +151,7 @@ final class Progress {
       // Whoever waits for the stream has not asked for this; whoever closed the buffer was told.
       // Callers' code is among it, and what fails there must not keep other memory.
       LogManager.getLogger(Progress.class)
-          .warn("{}: what was closed too early could not be given back", this, e);
+          .warn("{}: what was closed too early could not be released", this, e);
     }
   }
 

@@ -177,7 +177,7 @@ public final class FaultCampaignRank {
     }
   }
 
-  /** Makes a communicator, reduces something, and closes it; which of these fails is told. */
+  /** Makes a communicator, reduces something, and closes it; reports which of these fails. */
   private void useAndClose(String how, Supplier<Communicator> maker, int round) {
     step = how;
     try (Communicator made = maker.get()) {
