@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
@@ -8,6 +9,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import java.util.BitSet;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -59,6 +61,40 @@ class LeavingTest {
               }
               assertEquals(Peer.Presence.CLOSED, world.peer(0).presence());
               assertEquals(Peer.Presence.CLOSED, world.peer(2).presence());
+            }
+          }
+        });
+  }
+
+  /**
+   * Rank 1 has heard of the fault, rank 2 has not yet. The test stops the message that would tell
+   * it, by having rank 1 alone learn of the fault.
+   */
+  @Test
+  @Timeout(60)
+  void reasonComesBeforeTheEndThatItCauses() {
+    CountDownLatch heard = new CountDownLatch(1);
+    Fault fault = Fault.nonsense("rank 0 sent bytes that are no message", new BitSet());
+    Ranks.run(
+        3,
+        SeparateSites.open(3, ReferenceOptions.defaults(), 3),
+        CommunicatorConfig.defaults(),
+        (comm, stream) -> {
+          everyoneHasCome(comm, stream);
+          switch (comm.rank()) {
+            case 0 -> heard.await();
+            case 1 -> {
+              world(comm).hear(fault);
+              world(comm).member(1).revoke();
+              heard.await();
+            }
+            default -> {
+              while (comm.asyncError().isEmpty()) {
+                Thread.sleep(1);
+              }
+              String text = comm.asyncError().get().getMessage();
+              heard.countDown();
+              assertTrue(text.contains(fault.text()), text);
             }
           }
         });
