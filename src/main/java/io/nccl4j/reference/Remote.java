@@ -133,7 +133,7 @@ final class Remote implements Connection.Receiver {
   void tell(Peer self) {
     List<TcpSendLink> sent =
         self.presence() == Peer.Presence.CLOSED ? world.sentBy(self.rank(), process) : List.of();
-    send(
+    sendState(
         Message.of(
             Message.Kind.PRESENCE,
             out -> {
@@ -145,6 +145,21 @@ final class Remote implements Connection.Receiver {
                 out.writeLong(link.sent());
               }
             }));
+  }
+
+  /**
+   * Sends a message that says how ranks of this process are, after the fault that may be the reason
+   * why one has ended: a process that heard of the end alone would take that for the fault.
+   *
+   * @param state the message; the fault is looked for after it was written, since a rank ends later
+   *     than it learns of the fault
+   */
+  private void sendState(ByteBuffer state) {
+    Fault known = world.fault();
+    if (known != null) {
+      tell(known);
+    }
+    send(state);
   }
 
   /** Tells what memory a link goes through. */
@@ -251,7 +266,7 @@ final class Remote implements Connection.Receiver {
     for (int rank = 0; rank < world.size(); rank++) {
       own.set(rank, world.remote(rank) == null);
     }
-    send(
+    sendState(
         Message.of(
             Message.Kind.STATUS,
             out -> {
