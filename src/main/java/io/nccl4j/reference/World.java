@@ -303,6 +303,11 @@ final class World {
         });
   }
 
+  /** Returns how many splits and shrinks are known that are not done; for tests. */
+  int openMeetings() {
+    return meetings.size();
+  }
+
   /**
    * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
    */
