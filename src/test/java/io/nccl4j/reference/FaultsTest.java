@@ -386,6 +386,7 @@ class FaultsTest {
           Buffer message = comm.allocate(DataType.FLOAT32, 6);
           if (comm.rank() == 1) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
+            stream.synchronize();
             return;
           }
           Group.run(
