@@ -353,6 +353,15 @@ final class World {
     return meeting(occasion);
   }
 
+  /** Returns the meeting of an occasion, or null if there is none for this size. */
+  Meeting knownMeeting(Occasion occasion, int newSize) {
+    if (occasion.function().equals(Occasion.GROW)) {
+      Growth growth = growths.get(occasion);
+      return growth == null ? null : growth.knownMeeting(newSize);
+    }
+    return meetings.get(occasion);
+  }
+
   void forget(Occasion occasion) {
     meetings.remove(occasion);
     growths.remove(occasion);
