@@ -270,8 +270,8 @@ final class EventLoop implements Runnable {
           () -> world.failHere("its process no longer hears others, because of " + failure));
     }
     String here = site.location().toString();
-    for (Gathering gathering : site.gatherings()) {
-      attempt(failure, () -> gathering.fail(here + " no longer hears others: " + failure));
+    for (Doorway doorway : site.bootstrapTargets()) {
+      attempt(failure, () -> doorway.fail(here + " no longer hears others: " + failure));
     }
   }
 

@@ -83,6 +83,10 @@ final class Exchange implements Transfer {
     function = name;
   }
 
+  String function() {
+    return function;
+  }
+
   void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (toPeers[peer] == null) {
       toPeers[peer] = member.world().sendLink(route, 0, member.rank(), peer);

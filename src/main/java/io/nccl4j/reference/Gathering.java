@@ -26,7 +26,6 @@ final class Gathering implements Doorway {
   private final String options;
   private final Meeting meeting;
   private Way way;
-  private volatile boolean hasOwn;
 
   private Gathering(Site site, UniqueId id, ReferenceId meaning, String function, Visitor first) {
     this.site = site;
@@ -45,11 +44,9 @@ final class Gathering implements Doorway {
 
   private void over(boolean done) {
     site.shut(id, this);
-    // Ranks of this process that have connected spend it themselves.
-    if (way == null && !(done && hasOwn)) {
+    if (way == null) {
       site.spend(ReferenceId.of(id).secret());
-    }
-    if (way != null) {
+    } else {
       way.close();
     }
   }
@@ -97,8 +94,8 @@ final class Gathering implements Doorway {
     }
   }
 
-  /** Ends the gathering for all who have come. */
-  void fail(String why) {
+  @Override
+  public void fail(String why) {
     meeting.fail(why, null);
   }
 
@@ -157,10 +154,7 @@ final class Gathering implements Doorway {
               + options);
     }
     if (way != null) {
-      way.open(deadline);
-    }
-    if (visitor.at() == null) {
-      hasOwn = true;
+      way.open(rank, deadline);
     }
     Location at = visitor.at() != null ? visitor.at() : site.location();
     meeting.arrive(new Meeting.Wish(rank, 0, rank, at));
@@ -187,8 +181,10 @@ final class Gathering implements Doorway {
       this.target = target;
     }
 
-    /** Connects, unless a rank of this process has before. */
-    synchronized void open(Deadline deadline) {
+    /** Connects for a rank, unless another one of this process has before. */
+    synchronized void open(int rank, Deadline deadline) {
+      // It may have ended since the rank has found this gathering.
+      meeting.checkNotOver(rank);
       if (connection != null) {
         return;
       }

@@ -16,6 +16,7 @@ final class Growth implements Doorway {
   private int maker;
   private int size;
   private volatile Meeting meeting;
+  private String failure;
 
   Growth(World parent, Occasion occasion) {
     this.parent = parent;
@@ -49,12 +50,21 @@ final class Growth implements Doorway {
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      meeting = parent.meeting(occasion, expected, this::over);
+      Meeting opened = parent.meeting(occasion, expected, this::over);
+      if (failure != null) {
+        opened.fail(failure, null);
+      }
+      meeting = opened;
     }
     if (newSize != size) {
       throw refused("a rank wants " + newSize + " ranks, the ranks before it " + size);
     }
     return meeting;
+  }
+
+  /** Returns the meeting for a new size, or null if there is none. */
+  synchronized Meeting knownMeeting(int newSize) {
+    return newSize == size ? meeting : null;
   }
 
   private void over(boolean done) {
@@ -67,6 +77,19 @@ final class Growth implements Doorway {
     Meeting now = meeting;
     if (now != null) {
       now.checkPresent();
+    }
+  }
+
+  @Override
+  public void fail(String why) {
+    Meeting now;
+    synchronized (this) {
+      failure = why;
+      now = meeting;
+    }
+    // Outside the lock: a meeting that is done calls forget while it holds its own.
+    if (now != null) {
+      now.fail(why, null);
     }
   }
 
@@ -95,12 +118,17 @@ final class Growth implements Doorway {
   }
 
   /** Lets nobody find this any more. */
-  synchronized void forget() {
+  void forget() {
+    closeId();
+    parent.forget(occasion);
+  }
+
+  /** Lets no new rank find this any more; ranks of the parent that are late still do. */
+  synchronized void closeId() {
     if (id != null) {
       parent.site().shut(id, this);
       parent.site().spend(ReferenceId.of(id).secret());
     }
-    parent.forget(occasion);
   }
 
   private static NcclInvalidUsageException refused(String text) {

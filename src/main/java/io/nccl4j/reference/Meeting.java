@@ -168,6 +168,18 @@ final class Meeting {
     return done || failure != null;
   }
 
+  /** Throws if it is too late for a rank to arrive. */
+  synchronized void checkNotOver(int rank) {
+    checkFailed(rank, "");
+    if (done) {
+      throw refusedAgain(rank);
+    }
+  }
+
+  private NcclInvalidUsageException refusedAgain(int rank) {
+    return refused("rank " + rank + " has come already; every rank comes once");
+  }
+
   /**
    * Takes a rank in; who convenes must not be waited for here.
    *
@@ -183,10 +195,9 @@ final class Meeting {
     synchronized (this) {
       checkFailed(wish.rank(), "");
       if (seats != null || !awaited.get(wish.rank())) {
-        throw refused(
-            expected.get(wish.rank())
-                ? "rank " + wish.rank() + " has come already; every rank comes once"
-                : "rank " + wish.rank() + " is not expected");
+        throw expected.get(wish.rank())
+            ? refusedAgain(wish.rank())
+            : refused("rank " + wish.rank() + " is not expected");
       }
       wishes.add(wish);
       awaited.clear(wish.rank());

@@ -44,10 +44,6 @@ record Participant(
         world.abandon("rank " + seat.rank() + " gave up connecting: " + why);
       }
       throw e;
-    } finally {
-      if (seat != null) {
-        site.spend(seat.plan().secret());
-      }
     }
   }
 

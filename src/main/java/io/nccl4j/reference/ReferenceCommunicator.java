@@ -187,6 +187,11 @@ public final class ReferenceCommunicator extends Communicator {
     finishOperations(Occasion.GROW);
     Growth upcoming = growth(member.upcoming(Occasion.GROW, new BitSet()));
     UniqueId id = upcoming.newId(rank());
+    Growth last = growth;
+    if (last != null) {
+      // A grow that failed leaves its id open, for new ranks that are late to find the failure.
+      last.closeId();
+    }
     growth = upcoming;
     return id;
   }

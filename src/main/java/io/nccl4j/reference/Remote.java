@@ -288,20 +288,34 @@ final class Remote implements Connection.Receiver {
   private void hearOfMeeting(Message.Kind kind, DataInput in) throws IOException {
     Occasion occasion = Occasion.read(in);
     int newSize = in.readInt();
+    if (kind == Message.Kind.MEETING) {
+      hearMeeting(occasion, newSize, in);
+      return;
+    }
+    // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
+    Meeting meeting = world.knownMeeting(occasion, newSize);
+    if (meeting == null) {
+      Site.log().debug("{} was not read: there is no meeting for {} and its size", kind, occasion);
+      return;
+    }
+    switch (kind) {
+      case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+      case CONNECTED -> meeting.confirm(readConfirmed(in));
+      default -> meeting.fail(in.readUTF(), Message.readBits(in));
+    }
+  }
+
+  /** Hears how a meeting stands; ranks that call later need to find that it has failed. */
+  private void hearMeeting(Occasion occasion, int newSize, DataInput in) throws IOException {
     Meeting meeting;
     try {
       meeting = world.meetingFor(occasion, newSize);
     } catch (NcclException e) {
       // A grow to a size that the ranks here do not want; the answer to their MEET says so.
-      Site.log().debug("{} was not read: {}", kind, e.text());
+      Site.log().debug("MEETING was not read: {}", e.text());
       return;
     }
-    switch (kind) {
-      case MEETING -> meeting.hear(in);
-      case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
-      case CONNECTED -> meeting.confirm(readConfirmed(in));
-      default -> meeting.fail(in.readUTF(), Message.readBits(in));
-    }
+    meeting.hear(in);
   }
 
   private void meet(DataInput in) throws IOException {

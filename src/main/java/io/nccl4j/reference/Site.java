@@ -293,12 +293,9 @@ final class Site {
   }
 
   /** Returns where ranks of other processes are waited for that come by an id. */
-  List<Gathering> gatherings() {
+  List<Doorway> bootstrapTargets() {
     synchronized (doorways) {
-      return doorways.values().stream()
-          .filter(Gathering.class::isInstance)
-          .map(Gathering.class::cast)
-          .toList();
+      return List.copyOf(doorways.values());
     }
   }
 

@@ -21,6 +21,7 @@ final class Work {
   private int next;
   private boolean inCollective;
   private boolean inMessages;
+  // Of the part that is being advanced: a group may have both messages and collectives.
   private String function = "";
   private Throwable failure;
 
@@ -193,6 +194,7 @@ final class Work {
     member.checkNotAborted(function);
     boolean moved = false;
     if (inMessages) {
+      function = messages.function();
       moved = messages.advance();
       inMessages = !messages.done();
     }
@@ -202,6 +204,7 @@ final class Work {
       moved = true;
     }
     if (inCollective) {
+      function = member.collective().function();
       moved |= member.collective().advance();
       if (member.collective().done()) {
         inCollective = false;
@@ -239,6 +242,7 @@ final class Work {
     }
     boolean late = idleNanos > member.timeoutNanos();
     if (inCollective) {
+      function = member.collective().function();
       if (idleNanos > 0) {
         member.checkCollectiveAgreement(function);
       }
@@ -248,6 +252,7 @@ final class Work {
       }
     }
     if (inMessages) {
+      function = messages.function();
       if (idleNanos > 0) {
         messages.checkAgreement();
       }

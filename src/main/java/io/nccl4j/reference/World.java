@@ -303,6 +303,11 @@ final class World {
         });
   }
 
+  /** Returns how many splits and shrinks are known that are not done; for tests. */
+  int openMeetings() {
+    return meetings.size();
+  }
+
   /**
    * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
    */
@@ -346,6 +351,15 @@ final class World {
       throw new ProtocolException("a " + occasion.function() + " leaves no rank");
     }
     return meeting(occasion);
+  }
+
+  /** Returns the meeting of an occasion, or null if there is none for this size. */
+  Meeting knownMeeting(Occasion occasion, int newSize) {
+    if (occasion.function().equals(Occasion.GROW)) {
+      Growth growth = growths.get(occasion);
+      return growth == null ? null : growth.knownMeeting(newSize);
+    }
+    return meetings.get(occasion);
   }
 
   void forget(Occasion occasion) {

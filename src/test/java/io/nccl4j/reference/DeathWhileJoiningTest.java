@@ -188,6 +188,22 @@ class DeathWhileJoiningTest {
     job.abort();
   }
 
+  @Test
+  void giveUpAfterTheEnd_opensNoMeeting() throws Exception {
+    Job job = new Job(Call.SPLIT, Links.AUTO);
+    job.prepare();
+    job.callAll();
+    World last = job.world(RANKS - 1);
+    Occasion over = new Occasion(Occasion.SPLIT, new BitSet(), 0);
+    last.remote(0).chair(over).giveUp(RANKS, "rank 3 has changed its mind", null);
+    // Once this is done, what was sent before has been read.
+    job.callAll();
+    for (int rank = 0; rank < RANKS; rank++) {
+      assertEquals(0, job.world(rank).openMeetings(), "in the process of rank " + rank);
+    }
+    job.abort();
+  }
+
   private static <T> FutureTask<T> start(Callable<T> program) {
     FutureTask<T> task = new FutureTask<>(program);
     Thread.ofPlatform().daemon().start(task);
@@ -255,6 +271,26 @@ class DeathWhileJoiningTest {
                     ? parents[rank].grow(RANKS, id, CONFIG)
                     : parents[rank].grow(RANKS, CONFIG);
       };
+    }
+
+    /** Makes the call on all ranks, and closes what they get. */
+    void callAll() throws Exception {
+      List<FutureTask<Void>> calls = new ArrayList<>();
+      for (int rank : callers()) {
+        calls.add(
+            start(
+                () -> {
+                  call(rank).close();
+                  return null;
+                }));
+      }
+      for (FutureTask<Void> made : calls) {
+        made.get(30, TimeUnit.SECONDS);
+      }
+    }
+
+    World world(int rank) {
+      return ((ReferenceCommunicator) parents[rank]).member().world();
     }
 
     /** Returns whether a message names a rank, or its process where no more can be known of it. */

@@ -14,6 +14,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.time.Duration;
+import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -70,6 +71,34 @@ class EventLoopTest {
     String text = failed.getCause().getMessage();
     assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
     assertEquals(3, sum());
+  }
+
+  @Test
+  void errorFailsAGrowThatWaitsAndOneWhoseIdIsMade() throws Exception {
+    Communicator one = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator other = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    UniqueId waitsFor = one.newGrowId();
+    UniqueId made = other.newGrowId();
+    FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
+    Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
+    Meeting meeting = ((ReferenceCommunicator) one).member().world().growth(grow).meeting(2);
+    Deadline deadline = Deadline.after(Duration.ofSeconds(20));
+    while (meeting.awaited().cardinality() > 1) {
+      assertTrue(!deadline.passed(), "the rank does not come");
+      Thread.sleep(5);
+    }
+    failLoop();
+    ExecutionException failed =
+        assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
+    assertInstanceOf(NcclRemoteException.class, failed.getCause());
+    String text = failed.getCause().getMessage();
+    assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
+    String later =
+        assertThrows(NcclRemoteException.class, () -> other.grow(2, made, CONFIG)).getMessage();
+    assertTrue(later.contains("java.lang.OutOfMemoryError: thrown by a test"), later);
+    one.close();
+    other.close();
+    assertEquals(0, places.getFirst().openDoorways());
   }
 
   @Test

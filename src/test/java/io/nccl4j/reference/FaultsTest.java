@@ -31,6 +31,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
+import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
@@ -375,6 +376,33 @@ class FaultsTest {
   }
 
   @Test
+  void failedMessageBesideACollective_isReportedAsTheMessage() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          Buffer message = comm.allocate(DataType.FLOAT32, 6);
+          if (comm.rank() == 1) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            stream.synchronize();
+            return;
+          }
+          Group.run(
+              () -> {
+                comm.recv(message, 1, stream);
+                comm.allReduce(data, data, ReduceOp.SUM, stream);
+              });
+          NcclException thrown = assertThrows(NcclRemoteException.class, stream::synchronize);
+          assertEquals("recv", thrown.function());
+          assertEquals(Optional.of(Operation.RECV), thrown.operation());
+          assertEquals(OptionalLong.empty(), thrown.sequenceNumber());
+          assertEquals(Set.of(1), thrown.failedRanks());
+        });
+  }
+
+  @Test
   void aMessageToItselfNeedsItsOtherHalfInTheSameGroup() {
     Ranks.run(
         1,
@@ -565,6 +593,39 @@ class FaultsTest {
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       assertEquals(1, second.rank());
       assertEquals(0, there.rank());
+    }
+  }
+
+  @Test
+  void rankThatArrivesAfterTheFailure_isNotConnected() {
+    List<Site> sites = List.of(new Site(), new Site());
+    UniqueId id = SeparateSites.open(2, OPTIONS, sites).newUniqueId();
+    Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
+    Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
+    ((Gathering) doorway).fail("failed by a test");
+    Deadline deadline = Deadline.after(LATE.timeout());
+    NcclRemoteException thrown =
+        assertThrows(NcclRemoteException.class, () -> doorway.admit(visitor, deadline));
+    assertEquals("failed by a test", thrown.text());
+    assertNull(sites.get(1).location().address(), "it listens for a connection to the maker");
+  }
+
+  @Test
+  void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
+    List<Site> sites = List.of(new Site(), new Site());
+    ReferenceBackend backend = SeparateSites.open(2, OPTIONS, sites);
+    UniqueId id = backend.newUniqueId();
+    Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
+    Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
+    FutureTask<Communicator> first = new FutureTask<>(() -> backend.communicator(id, 2, 0, LATE));
+    Thread.ofPlatform().daemon().start(first);
+    try (Communicator second = backend.communicator(id, 2, 1, LATE);
+        Communicator there = first.get(20, TimeUnit.SECONDS)) {
+      Deadline deadline = Deadline.after(LATE.timeout());
+      NcclInvalidUsageException thrown =
+          assertThrows(NcclInvalidUsageException.class, () -> doorway.admit(visitor, deadline));
+      assertEquals("rank 1 has come already; every rank comes once", thrown.text());
+      assertEquals(2, second.size() * there.size() / 2);
     }
   }
 

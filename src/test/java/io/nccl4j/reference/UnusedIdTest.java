@@ -1,7 +1,10 @@
 package io.nccl4j.reference;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -93,6 +96,40 @@ class UnusedIdTest {
         assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(id)).getMessage();
     assertTrue(text.contains("only that process can close it"), text);
     Backend.reference(1).closeUniqueId(id);
+  }
+
+  @Test
+  void newGrowId_closesTheIdOfTheFailedGrowBefore() throws Exception {
+    CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
+    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, soon);
+    UniqueId first = comm.newGrowId();
+    assertThrows(NcclTimeoutException.class, () -> comm.grow(2, first, soon));
+    UniqueId second = comm.newGrowId();
+    assertNull(site.doorway(first));
+    assertFalse(site.isGood(ReferenceId.of(first).secret()));
+    assertNotNull(site.doorway(second));
+    comm.close();
+    assertEquals(0, site.openDoorways());
+    assertFalse(site.isGood(ReferenceId.of(second).secret()));
+  }
+
+  @Test
+  void refusedRankOfTheMaker_leavesTheIdToBeSpent() {
+    UniqueId id = backend.newUniqueId();
+    Location elsewhere = new Site().location();
+    arrive(id, 0, elsewhere);
+    String text =
+        assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
+            .getMessage();
+    assertTrue(text.contains("rank 0 has come already"), text);
+    arrive(id, 1, elsewhere);
+    assertFalse(site.isGood(ReferenceId.of(id).secret()));
+  }
+
+  private void arrive(UniqueId id, int rank, Location from) {
+    String options = ReferenceOptions.defaults().toString();
+    Doorway.Visitor visitor = new Doorway.Visitor(2, rank, options, from);
+    Gathering.of(site, id, Gathering.CONNECT, visitor).admit(visitor, null);
   }
 
   private void awaitDeaf(Duration longest) throws InterruptedException {
