@@ -2,11 +2,15 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
+import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.Supplier;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
 /**
  * The base of every rendezvous here: it counts rounds, allows one at a time, and refuses more after
@@ -18,6 +22,11 @@ abstract sealed class OrderedRendezvous implements Rendezvous
         TcpRendezvous,
         TorchStoreRendezvous,
         GatherRendezvous {
+  private static final Logger LOG = LogManager.getLogger(OrderedRendezvous.class);
+
+  /** Ranks that are started together rarely wait longer. */
+  private static final Duration LONG_WAIT = Duration.ofSeconds(10);
+
   private final Member member;
   private final ReentrantLock inUse = new ReentrantLock();
   private int rounds;
@@ -95,6 +104,8 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     failed = true;
     rounds++;
     Deadline deadline = Deadline.after(member.timeout());
+    int round = rounds;
+    Thread reminder = Thread.ofVirtual().start(() -> sayThatItWaits(round, deadline));
     try {
       UniqueId id =
           member.rank() == 0
@@ -111,7 +122,26 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     } catch (RuntimeException | Error e) {
       releaseAfter(e);
       throw e;
+    } finally {
+      reminder.interrupt();
     }
+  }
+
+  /** Logs once that other ranks are late, for a user who looks at a program that prints nothing. */
+  private void sayThatItWaits(int round, Deadline deadline) {
+    try {
+      Thread.sleep(Math.min(LONG_WAIT.toMillis(), deadline.remainingMillis() / 2));
+    } catch (InterruptedException e) {
+      return;
+    }
+    LOG.warn(
+        "rank {} of {} still waits for {} in round {}, for {} s more: {}",
+        rank(),
+        size(),
+        rank() == 0 ? "the other ranks" : "rank 0",
+        round,
+        TimeUnit.NANOSECONDS.toSeconds(Math.max(0, deadline.remainingNanos())),
+        this);
   }
 
   /** Releases what is held, since no further exchange is allowed. */

@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.natives.LogLines;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
@@ -26,6 +27,18 @@ class InProcessRendezvousTest {
   void allRanksGetTheIdOfEachRound(int size) throws Exception {
     List<InProcessRendezvous> places = InProcessRendezvous.of(size, LONG);
     RankThreads.exchange(size, 5, places::get);
+  }
+
+  @Test
+  void rankThatWaitsLongSaysSoOnce() throws Exception {
+    List<InProcessRendezvous> places = InProcessRendezvous.of(2, Duration.ofSeconds(1));
+    try (LogLines log = new LogLines(OrderedRendezvous.class)) {
+      assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
+      assertEquals(1, log.lines().size(), () -> log.lines().toString());
+      String line = log.lines().getFirst();
+      String expected = "rank 0 of 2 still waits for the other ranks in round 1, for 0 s more: ";
+      assertTrue(line.startsWith(expected), line);
+    }
   }
 
   @Test
