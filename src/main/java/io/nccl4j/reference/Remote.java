@@ -307,7 +307,7 @@ final class Remote implements Connection.Receiver {
                 occasion.write(out);
                 out.writeInt(newSize);
                 out.writeInt(wish.rank());
-                out.writeUTF(e.text());
+                Message.writeReason(out, e.text());
               }));
     }
   }
@@ -347,7 +347,7 @@ final class Remote implements Connection.Receiver {
                 out -> {
                   occasion.write(out);
                   out.writeInt(expected);
-                  out.writeUTF(text);
+                  Message.writeReason(out, text);
                   Message.writeBits(out, missing);
                 }));
       }
