@@ -111,12 +111,12 @@ final class GuestFuzz implements FuzzTarget {
       }
       connection.answer(PATIENCE);
     }
-    awaitLoss();
+    awaitLoss(site);
     errors.check();
   }
 
-  /** Waits until no meeting is left that only ranks of the closed connection have come to. */
-  private void awaitLoss() throws InterruptedException {
+  /** Waits until a process has ended the meetings that depend on a connection that has ended. */
+  static void awaitLoss(Site site) throws InterruptedException {
     long end = System.nanoTime() + NOTICE_NANOS;
     while (site.openDoorways() > 0) {
       if (System.nanoTime() > end) {

@@ -33,7 +33,9 @@ final class JoinFuzz implements FuzzTarget {
       CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(200));
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final List<Site> places = List.of(new Site(), new Site());
+  private final ReferenceBackend backend =
+      SeparateSites.open(2, ReferenceOptions.defaults(), places);
   private final UniqueId id = backend.newUniqueId();
   private final ExecutorService impostor = Executors.newSingleThreadExecutor();
   private final ServerSocket listener;
@@ -102,6 +104,8 @@ final class JoinFuzz implements FuzzTarget {
       throw new AssertionError(unexpected + " came of an answer without the other rank");
     } finally {
       answered.get();
+      // Otherwise the next rank would come to the same meeting, without another connection.
+      GuestFuzz.awaitLoss(places.get(1));
     }
   }
 
