@@ -87,8 +87,7 @@ final class ClassInitialization {
   /**
    * Has the JDK initialize its own classes, which would otherwise be the first operation's to do.
    */
-  private static void initializePlatform() throws IllegalAccessException {
-    LambdaShapes.link();
+  private static void initializePlatform() {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment memory = arena.allocate(Long.BYTES, Long.BYTES);
       for (DataType type : DataType.values()) {

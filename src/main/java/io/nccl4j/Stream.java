@@ -199,7 +199,18 @@ public abstract sealed class Stream implements AutoCloseable
     checkNotCaptured("completion");
     checkNothingKept("completion");
     long enqueued = progress.enqueued();
-    return whenComplete().thenRun(() -> progress.passed(enqueued));
+    return whenComplete().thenRun(new Passing(progress, enqueued));
+  }
+
+  /**
+   * Notes that the tickets up to one have passed. Not a lambda expression: a stack overflow while
+   * the JDK links one can fail it for the life of the process.
+   */
+  private record Passing(Progress progress, long ticket) implements Runnable {
+    @Override
+    public void run() {
+      progress.passed(ticket);
+    }
   }
 
   /**

@@ -9,17 +9,7 @@ import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
-import java.io.IOException;
-import java.lang.classfile.ClassFile;
-import java.lang.classfile.ClassModel;
-import java.lang.classfile.CodeElement;
-import java.lang.classfile.MethodModel;
-import java.lang.classfile.instruction.InvokeDynamicInstruction;
-import java.lang.constant.ClassDesc;
 import java.lang.reflect.Field;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -30,9 +20,6 @@ import org.junit.jupiter.api.Test;
 /** What the opening of a backend initializes, so that no first operation has to. */
 class ClassInitializationTest {
   private static final String PACKAGE = "io.nccl4j.";
-
-  /** The shapes that the JDK has made: none, up to three references, one int. */
-  private static final Set<String> OF_THE_JDK = Set.of("", "L", "LL", "LLL", "I");
 
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
@@ -56,23 +43,6 @@ class ClassInitializationTest {
     Set<String> expected = initialized("io.nccl4j.nccl", "io.nccl4j.cuda", "io.nccl4j.internal");
     expected.addAll(usedBindings());
     assertEquals(expected, listed(NcclBackend.class));
-  }
-
-  @Test
-  void lambdaShapesAreThoseOfTheLibrary() throws IOException {
-    Set<String> shapes = new TreeSet<>();
-    for (Path file : classFiles()) {
-      ClassModel type = ClassFile.of().parse(file);
-      type.methods().forEach(method -> addShapes(method, shapes));
-    }
-    shapes.removeAll(OF_THE_JDK);
-    Set<String> linked =
-        Arrays.stream(LambdaShapes.class.getDeclaredConstructors())
-            .map(
-                shape ->
-                    shape(Arrays.stream(shape.getParameterTypes()).map(Class::descriptorString)))
-            .collect(Collectors.toCollection(TreeSet::new));
-    assertEquals(shapes, linked);
   }
 
   /** Returns what a backend lists. */
@@ -117,41 +87,5 @@ class ClassInitializationTest {
       outer = outer.getEnclosingClass().get();
     }
     return outer.getName().substring(PACKAGE.length());
-  }
-
-  private static List<Path> classFiles() throws IOException {
-    Path classes = Path.of(System.getProperty("basedir", "."), "target/classes/io/nccl4j");
-    try (Stream<Path> files = Files.walk(classes)) {
-      return files
-          .filter(
-              file -> file.toString().endsWith(".class") && !file.toString().contains("bindings"))
-          .toList();
-    }
-  }
-
-  private static void addShapes(MethodModel method, Set<String> shapes) {
-    if (method.code().isEmpty()) {
-      return;
-    }
-    for (CodeElement element : method.code().get()) {
-      if (element instanceof InvokeDynamicInstruction call
-          && call.bootstrapMethod().owner().displayName().equals("LambdaMetafactory")) {
-        shapes.add(
-            shape(call.typeSymbol().parameterList().stream().map(ClassDesc::descriptorString)));
-      }
-    }
-  }
-
-  /** Returns the kinds of some types, as the JDK tells them apart. */
-  private static String shape(Stream<String> types) {
-    return types
-        .map(
-            type ->
-                switch (type.charAt(0)) {
-                  case 'L', '[' -> "L";
-                  case 'J', 'F', 'D' -> type;
-                  default -> "I";
-                })
-        .collect(Collectors.joining());
   }
 }

@@ -1113,7 +1113,6 @@ public final class NcclCommunicator extends Communicator {
       return;
     }
     overdue = true;
-    long since = System.nanoTime();
     while (true) {
       try {
         LOG.warn(
@@ -1127,8 +1126,8 @@ public final class NcclCommunicator extends Communicator {
         LOG.warn("{}: the abort of an overdue call has failed", this, failure);
         return;
       } catch (OutOfMemoryError shortage) {
-        // The thread inside the call waits for this one.
-        MemoryShortage.pause(shortage, since);
+        // The thread inside the call waits for this one, and nothing else would abort it later.
+        MemoryShortage.pause(shortage, System.nanoTime());
       }
     }
   }

@@ -99,7 +99,7 @@ record Fault(
   void write(DataOutput out) throws IOException {
     out.writeInt(rank);
     out.writeByte(kind.ordinal());
-    out.writeUTF(text);
+    Message.writeReason(out, text);
     Message.writeBits(out, failed);
     Message.writeBits(out, missing);
     out.writeByte(operation == null ? 0 : 1 + operation.ordinal());

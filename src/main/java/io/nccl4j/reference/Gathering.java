@@ -243,7 +243,7 @@ final class Gathering implements Doorway {
           Message.of(
               Message.Kind.GIVE_UP,
               out -> {
-                out.writeUTF(text);
+                Message.writeReason(out, text);
                 Message.writeBits(out, missing);
               }));
     }

@@ -62,6 +62,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
     if (size > ReferenceBackend.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
       throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
     }
+    boolean again = ranks.get(wish.rank());
     ranks.set(wish.rank());
     location = wish.at();
     try {
@@ -73,6 +74,8 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
       meeting = doorway.admit(visitor, null);
     } catch (NcclException e) {
       refused(wish.rank(), e.text());
+      // Where a rank comes again, the end of the connection is still the loss of the first one.
+      ranks.set(wish.rank(), again);
     }
   }
 
@@ -109,7 +112,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
               Message.Kind.REFUSED,
               out -> {
                 out.writeInt(rank);
-                out.writeUTF(text);
+                Message.writeReason(out, text);
               }));
     }
   }

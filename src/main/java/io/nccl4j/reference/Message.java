@@ -84,6 +84,9 @@ final class Message {
   /** More than a communicator has ranks, or a rank links to one process. */
   private static final int MOST_COUNT = 1 << 17;
 
+  /** So many characters fit into a text, whatever they are. */
+  private static final int MOST_REASON_CHARS = 0xFFFF / 3;
+
   private final Kind kind;
   private final byte[] content;
   private final ByteBuffer body;
@@ -193,8 +196,13 @@ final class Message {
   static void writeText(DataOutput out, String text) throws IOException {
     out.writeBoolean(text != null);
     if (text != null) {
-      out.writeUTF(text);
+      writeReason(out, text);
     }
+  }
+
+  /** Writes why something happened; what does not fit is cut off. */
+  static void writeReason(DataOutput out, String text) throws IOException {
+    out.writeUTF(text.substring(0, Math.min(text.length(), MOST_REASON_CHARS)));
   }
 
   static String readText(DataInput in) throws IOException {

@@ -336,7 +336,7 @@ final class Remote implements Connection.Receiver {
                 occasion.write(out);
                 out.writeInt(newSize);
                 out.writeInt(wish.rank());
-                out.writeUTF(e.text());
+                Message.writeReason(out, e.text());
               }));
     }
   }
@@ -376,7 +376,7 @@ final class Remote implements Connection.Receiver {
                 out -> {
                   occasion.write(out);
                   out.writeInt(expected);
-                  out.writeUTF(text);
+                  Message.writeReason(out, text);
                   Message.writeBits(out, missing);
                 }));
       }

@@ -2,10 +2,8 @@ package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.ChildJvm;
 import io.nccl4j.ForgottenOwners;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.Test;
@@ -37,24 +35,9 @@ class ForgottenOnNcclTest {
 
   /** Runs the program, in a process of its own, and returns what it has seen reported. */
   private static List<String> run(boolean closes, int reports) throws Exception {
-    List<String> command = new ArrayList<>();
-    command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
-    command.add("--enable-native-access=ALL-UNNAMED");
-    for (String label : List.of("nccl", "cudart")) {
-      command.add("-Dio.nccl4j." + label + ".library=" + Requirement.library(label));
-    }
-    command.add("-cp");
-    command.add(
-        System.getProperty("java.class.path") + ":" + System.getProperty("jdk.module.path", ""));
-    command.add(ForgottenOwners.class.getName());
-    command.add(Boolean.toString(closes));
-    command.add(Integer.toString(reports));
-    ProcessBuilder builder =
-        new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
-    builder.environment().put("NCCL4J_STANDIN_DEVICES", "2");
-    Process process = builder.start();
-    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertEquals(0, process.waitFor(), output);
+    String output =
+        ChildJvm.run(
+            ForgottenOwners.class, List.of(), Boolean.toString(closes), Integer.toString(reports));
     String mark = "reported: ";
     return output
         .lines()

@@ -144,6 +144,14 @@ final class ControlFuzz implements FuzzTarget {
               }));
       samples.add(
           message(
+              Message.Kind.CONNECTED,
+              out -> {
+                occasion.write(out);
+                out.writeInt(expected);
+                out.writeInt(1);
+              }));
+      samples.add(
+          message(
               Message.Kind.GIVE_UP,
               out -> {
                 occasion.write(out);

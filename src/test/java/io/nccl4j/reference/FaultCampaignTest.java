@@ -14,7 +14,7 @@ import org.junit.jupiter.api.Timeout;
  */
 class FaultCampaignTest {
   @Test
-  @Timeout(value = 1, unit = TimeUnit.DAYS) // Each wait of a job has a limit of its own.
+  @Timeout(value = 5, unit = TimeUnit.MINUTES)
   void lostRanksAreReportedAndTheOthersGoOn() throws Exception {
     FaultCampaign campaign =
         new FaultCampaign(

@@ -8,13 +8,14 @@ import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
 import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.wire.SessionKeys;
+import java.io.DataInputStream;
 import java.io.IOException;
-import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
-import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
@@ -23,13 +24,18 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.random.RandomGenerator;
 
-/** What a rank that joins takes from the one who listens where the maker of the id should be. */
+/**
+ * What a rank that joins takes from the one who listens where the maker of the id should be, with
+ * the secret or without.
+ */
 final class JoinFuzz implements FuzzTarget {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(200));
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final List<Site> places = List.of(new Site(), new Site());
+  private final ReferenceBackend backend =
+      SeparateSites.open(2, ReferenceOptions.defaults(), places);
   private final UniqueId id = backend.newUniqueId();
   private final ExecutorService impostor = Executors.newSingleThreadExecutor();
   private final ServerSocket listener;
@@ -46,7 +52,13 @@ final class JoinFuzz implements FuzzTarget {
         RecordedJoin.of(backend, id).answered(),
         meeting(null, false),
         meeting("why", true),
-        nowhere());
+        nowhere(),
+        message(
+            Message.Kind.REFUSED,
+            out -> {
+              out.writeInt(1);
+              out.writeUTF("refused");
+            }));
   }
 
   private static Sample meeting(String failure, boolean missing) throws IOException {
@@ -92,14 +104,16 @@ final class JoinFuzz implements FuzzTarget {
       throw new AssertionError(unexpected + " came of an answer without the other rank");
     } finally {
       answered.get();
+      // Otherwise the next rank would come to the same meeting, without another connection.
+      GuestFuzz.awaitLoss(places.get(1));
     }
   }
 
   private Object answer(byte[] input) throws IOException {
     RandomGenerator random = Fuzzer.random(input);
     try (Socket joiner = listener.accept()) {
-      readFirst(joiner);
-      boolean sent = RawConnection.send(joiner, input, random);
+      byte[] answer = random.nextInt(4) == 0 ? input : sealed(joiner, input);
+      boolean sent = RawConnection.send(joiner, answer, random);
       if (sent && random.nextInt(32) == 0) {
         joiner.setSoTimeout(1000);
         return joiner.getInputStream().readAllBytes();
@@ -110,16 +124,25 @@ final class JoinFuzz implements FuzzTarget {
     return null;
   }
 
-  /** Reads what the rank says before it is answered; unread, it would reset the connection. */
-  private static void readFirst(Socket joiner) throws IOException {
-    joiner.setSoTimeout(5);
-    try {
-      InputStream in = joiner.getInputStream();
-      in.skipNBytes(1);
-      in.skipNBytes(in.available());
-    } catch (SocketTimeoutException e) {
-      // It waits for the other side.
-    }
+  /** Greets the rank, and returns what is sealed with the keys that its claim has proved. */
+  private byte[] sealed(Socket joiner, byte[] input) throws IOException {
+    joiner.setSoTimeout(1000);
+    byte[] greeting = Handshake.greeting();
+    joiner.getOutputStream().write(greeting);
+    Handshake.Claim claim = Handshake.Claim.read(next(joiner));
+    SessionKeys keys = claim.prove(ReferenceId.of(id).secret(), greeting);
+    // Its JOIN; unread, it would reset the connection.
+    next(joiner);
+    boolean announced = Fuzzer.random(input).nextInt() % 4 == 0;
+    return SealedMessages.seal(input, keys.toConnector(), announced);
+  }
+
+  private static Message next(Socket joiner) throws IOException {
+    DataInputStream in = new DataInputStream(joiner.getInputStream());
+    byte[] header = in.readNBytes(Message.HEADER_BYTES);
+    Message message = Message.begin(ByteBuffer.wrap(header), Message.MOST_BYTES);
+    in.readFully(message.bytes());
+    return message;
   }
 
   @Override

@@ -21,6 +21,7 @@ class ReferenceFuzzTest {
     targets.put("message-bodies", MessageBodiesFuzz::new);
     targets.put("control", ControlFuzz::new);
     targets.put("endpoint", EndpointFuzz::new);
+    targets.put("guest", GuestFuzz::new);
     targets.put("join", JoinFuzz::new);
     targets.put("tcp-frames", TcpFramesFuzz::new);
     targets.put("shared-memory-link", SharedMemoryLinkFuzz::new);

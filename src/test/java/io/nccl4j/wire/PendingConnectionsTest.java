@@ -51,9 +51,14 @@ class PendingConnectionsTest {
 
   @Test
   void limitIsWhatThePropertySays() {
-    assertEquals(64, PendingConnections.limit());
     int limit = limit("5", PendingConnections::limit);
     assertEquals(5, limit);
+  }
+
+  @Test
+  void blankPropertyMeansTheDefaultLimit() {
+    int limit = limit("", PendingConnections::limit);
+    assertEquals(64, limit);
   }
 
   private static <T> T limit(String value, java.util.function.Supplier<T> action) {

@@ -1,0 +1,157 @@
+package io.nccl4j.reference;
+
+import io.nccl4j.UniqueId;
+import io.nccl4j.examples.fuzzing.FuzzTarget;
+import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.examples.fuzzing.RawConnection;
+import io.nccl4j.examples.fuzzing.Sample;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.BitSet;
+import java.util.List;
+import java.util.UUID;
+import java.util.random.RandomGenerator;
+
+/**
+ * The process that made an id, attacked by one that has the id: it finishes the handshake, and
+ * seals what it never would send.
+ */
+final class GuestFuzz implements FuzzTarget {
+  private static final Duration PATIENCE = Duration.ofMillis(20);
+  private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
+
+  private final LoggedErrors errors = new LoggedErrors();
+  private final List<Site> places = List.of(new Site(), new Site());
+  private final ReferenceBackend backend =
+      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+  private final Site site = places.getFirst();
+  private final UniqueId id = backend.newUniqueId();
+  private final Secret secret = ReferenceId.of(id).secret();
+
+  @Override
+  public List<Sample> samples() throws Exception {
+    Location here = site.location();
+    Location there =
+        new Location(UUID.randomUUID(), UUID.randomUUID(), here.address(), 1, "another");
+    Sample first = join(2, "", 0, here);
+    Sample second = join(2, "", 1, there);
+    List<Sample> samples = new ArrayList<>();
+    samples.add(first);
+    samples.add(first.followedBy(join(2, "", 1, here)));
+    samples.add(first.followedBy(second));
+    samples.add(first.followedBy(second).followedBy(connected(0)).followedBy(connected(1)));
+    samples.add(first.followedBy(join(3, "", 1, there)));
+    samples.add(first.followedBy(first));
+    samples.add(first.followedBy(giveUp()));
+    samples.add(giveUp());
+    samples.add(connected(0));
+    samples.add(join(ReferenceBackend.MOST_RANKS, "", 0, here));
+    // Their refusal and the failure quote these.
+    String longest = "x".repeat(0xFFFF);
+    samples.add(join(2, longest, 0, here).followedBy(join(2, "", 1, here)));
+    samples.add(
+        join(2, "", 0, new Location(here.process(), here.host(), here.address(), 1, longest)));
+    for (Message.Kind kind : Message.Kind.values()) {
+      samples.add(message(kind, out -> {}));
+    }
+    return samples;
+  }
+
+  private Sample join(int size, String options, int rank, Location at) throws IOException {
+    return message(
+        Message.Kind.JOIN,
+        out -> {
+          out.write(id.toBytes());
+          out.writeUTF(Gathering.CONNECT);
+          out.writeInt(size);
+          out.writeUTF(options);
+          new Meeting.Wish(rank, 0, rank, at).write(out);
+        });
+  }
+
+  private static Sample connected(int rank) throws IOException {
+    return message(Message.Kind.CONNECTED, out -> out.writeInt(rank));
+  }
+
+  private static Sample giveUp() throws IOException {
+    return message(
+        Message.Kind.GIVE_UP,
+        out -> {
+          out.writeUTF("gave up");
+          Message.writeBits(out, new BitSet());
+        });
+  }
+
+  private static Sample message(Message.Kind kind, Message.Body body) throws IOException {
+    byte[] header = Arrays.copyOf(Message.of(kind, body).array(), Message.HEADER_BYTES);
+    return Sample.of(header, 4, 4, 4).followedBy(Sample.of(body::write));
+  }
+
+  @Override
+  public void read(byte[] input) throws Exception {
+    if (!site.isGood(secret)) {
+      // An input before has spent it.
+      site.make(secret, Gathering.CONNECT);
+    }
+    RandomGenerator random = Fuzzer.random(input);
+    try (RawConnection connection = new RawConnection(site.location().address())) {
+      Handshake.Answer answer =
+          new Handshake.Opening(Message.Kind.JOIN, secret, site.process(), 0, out -> {})
+              .answer(connection.input().readNBytes(Handshake.GREETING_BYTES));
+      ByteArrayOutputStream sent = new ByteArrayOutputStream();
+      sent.writeBytes(answer.message().array());
+      boolean announced = random.nextInt(4) == 0;
+      sent.writeBytes(SealedMessages.seal(input, answer.keys().toAcceptor(), announced));
+      connection.send(sent.toByteArray(), random);
+      if (random.nextInt(16) != 0) {
+        connection.end();
+      }
+      connection.answer(PATIENCE);
+    }
+    awaitLoss(site);
+    errors.check();
+  }
+
+  /** Waits until a process has ended the meetings that depend on a connection that has ended. */
+  static void awaitLoss(Site site) throws InterruptedException {
+    long end = System.nanoTime() + NOTICE_NANOS;
+    while (site.openDoorways() > 0) {
+      if (System.nanoTime() > end) {
+        throw new AssertionError("the end of the connection was not noticed");
+      }
+      Thread.sleep(1);
+    }
+  }
+
+  /** Checks that ranks still meet at this process. */
+  @Override
+  public void check() throws Exception {
+    EndpointFuzz.meet(backend);
+    errors.check();
+  }
+
+  /** A connection is cut off, or a rank refused; nothing is thrown here. */
+  @Override
+  public List<Class<? extends Exception>> documented() {
+    return List.of();
+  }
+
+  /** A message may announce 16 MiB, which is more than any needs. */
+  @Override
+  public long mostAllocated(int inputBytes) {
+    return (20L << 20) + 64L * inputBytes;
+  }
+
+  @Override
+  public boolean usesOtherThreads() {
+    return true;
+  }
+
+  @Override
+  public void close() {
+    errors.close();
+  }
+}
