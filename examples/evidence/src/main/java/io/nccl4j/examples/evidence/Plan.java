@@ -403,7 +403,7 @@ final class Plan {
         machine,
         measured(
             "bandwidth-sweep",
-            "Every algorithm with every protocol, " + ranks(machine) + " in one process",
+            "Every algorithm with every protocol, " + ranks(machine.devices()) + " in one process",
             seconds,
             machine,
             Bandwidth.Layout.ONE_PROCESS,
@@ -421,7 +421,7 @@ final class Plan {
   private Step ncclTests(Machine machine, int seconds) {
     return ncclTests(
         "nccl-tests-one-process",
-        "Bandwidth beside nccl-tests, in turn, " + ranks(machine) + " in one process",
+        "Bandwidth beside nccl-tests, in turn, " + ranks(machine.devices()) + " in one process",
         seconds,
         machine,
         Bandwidth.Layout.ONE_PROCESS);
