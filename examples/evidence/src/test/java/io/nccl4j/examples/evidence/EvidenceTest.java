@@ -103,7 +103,8 @@ class EvidenceTest {
     assertTrue(
         ended
             .output()
-            .contains("\nno usable GPU; the other steps are skipped, and scripts/doctor says why\n"),
+            .contains(
+                "\nno usable GPU; the other steps are skipped, and scripts/doctor says why\n"),
         ended.output());
     assertFalse(ended.output().contains("steps to come"), ended.output());
     String page = Files.readString(folder.resolve("out/evidence.md"));
