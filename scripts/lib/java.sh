@@ -54,7 +54,7 @@ nccl4j_build() {
   done
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
-  echo "building nccl4j (once) ..." >&2
+  echo "building nccl4j (once, about a minute) ..." >&2
   mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects "$(IFS=,; echo "${nccl4j_programs[*]}")" --also-make \
     -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
@@ -103,8 +103,9 @@ nccl4j_rehearse() {
 # that want the processors.
 nccl4j_flags() {
   nccl4j_flags=(
-    # JDK 25 warns on stdout of parts of its own cache that it then does without.
-    -Xlog:disable -Xlog:all=error:stderr
+    # JDK 25 warns on stdout of parts of its own cache that it then does without. A recording that is asked for does
+    # without the cache, and the errors about that are left out too.
+    -Xlog:disable -Xlog:all=error:stderr -Xlog:aot=off:stderr
     -XX:+UseSerialGC
     --enable-native-access=io.nccl4j
     --module-path "$nccl4j_target/$1/$2"

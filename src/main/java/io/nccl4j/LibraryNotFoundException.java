@@ -28,7 +28,15 @@ public class LibraryNotFoundException extends RuntimeException {
    * @param reason why it failed, in the loader's own words where it was asked
    */
   public record Attempt(String source, String location, String reason)
-      implements java.io.Serializable {}
+      implements java.io.Serializable {
+
+    /** {@return all three in one line, without a location that there is not or that is repeated} */
+    @Override
+    public String toString() {
+      boolean repeated = location.equals("-") || reason.startsWith(location + ": ");
+      return source + ": " + (repeated ? "" : location + ": ") + reason;
+    }
+  }
 
   /**
    * Describes one search that found nothing.
@@ -61,8 +69,7 @@ public class LibraryNotFoundException extends RuntimeException {
         new StringBuilder(
             "the native library '" + library + "' could not be loaded. " + remedy + " Tried:");
     for (Attempt attempt : attempts) {
-      text.append("\n  ").append(attempt.source()).append(": ").append(attempt.location());
-      text.append(": ").append(attempt.reason());
+      text.append("\n  ").append(attempt);
     }
     return text.toString();
   }

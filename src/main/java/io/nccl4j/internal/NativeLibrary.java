@@ -162,11 +162,11 @@ public final class NativeLibrary {
     List<Attempt> attempts = new ArrayList<>();
     String property = System.getProperty(property());
     if (set(property)) {
-      return orThrow(tryNamed("system property " + property(), property, attempts), attempts);
+      return named("system property " + property(), property, attempts);
     }
     String variable = System.getenv(variable());
     if (set(variable)) {
-      return orThrow(tryNamed("environment variable " + variable(), variable, attempts), attempts);
+      return named("environment variable " + variable(), variable, attempts);
     }
     Loaded found = null;
     for (String name : fileNames) {
@@ -176,14 +176,23 @@ public final class NativeLibrary {
         found == null ? LibraryFolders.places(wheelFolders) : List.<LibraryFolders.Place>of()) {
       found = found == null ? tryPlace(place, attempts) : found;
     }
-    return orThrow(found, attempts);
+    return orThrow(found, attempts, remedy);
   }
 
-  private Loaded orThrow(Loaded found, List<Attempt> attempts) {
+  private Loaded orThrow(Loaded found, List<Attempt> attempts, String remedy) {
     if (found == null) {
       throw new LibraryNotFoundException(label, attempts, remedy);
     }
     return found;
+  }
+
+  private Loaded named(String source, String value, List<Attempt> attempts) {
+    return orThrow(
+        tryNamed(source, value, attempts),
+        attempts,
+        "The "
+            + source
+            + " names no library that can be loaded: correct it, or unset it to have the usual places searched.");
   }
 
   private Loaded tryNamed(String source, String value, List<Attempt> attempts) {

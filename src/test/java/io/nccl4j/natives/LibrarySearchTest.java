@@ -78,8 +78,14 @@ class LibrarySearchTest {
     environment.put("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so");
     String said = run();
     assertTrue(said.startsWith("no cudart\n"), said);
-    assertTrue(said.contains("environment variable NCCL4J_CUDART_LIBRARY"), said);
-    assertTrue(said.contains("/no/such/libcudart.so: cannot open shared object file"), said);
+    assertTrue(
+        containsAll(
+            said,
+            "The environment variable NCCL4J_CUDART_LIBRARY names no library that can be loaded:"
+                + " correct it, or unset it to have the usual places searched. Tried:\n"
+                + "  environment variable NCCL4J_CUDART_LIBRARY: /no/such/libcudart.so: cannot open"),
+        said);
+    assertFalse(said.contains("Install"), said);
     assertEquals(1, said.lines().filter(line -> line.startsWith("  ")).count(), said);
   }
 
@@ -224,8 +230,7 @@ class LibrarySearchTest {
     assertEquals(loaded(copy, cudart), run());
     Files.delete(copy);
     String said = run();
-    assertTrue(
-        said.contains("wheels of the active python3: -: cannot be named in this locale"), said);
+    assertTrue(said.contains("wheels of the active python3: cannot be named in this locale"), said);
     assertFalse(said.contains("a warning"), said);
   }
 
@@ -262,10 +267,10 @@ class LibrarySearchTest {
         List.of(
             "-Dio.nccl4j.nccl.library=PATH",
             "NCCL4J_NCCL_LIBRARY=PATH",
-            "system loader: libnccl.so.2: libnccl.so.2: cannot open shared object file",
+            "system loader: libnccl.so.2: cannot open shared object file",
             "system loader: libnccl.so: ",
-            "pip wheels of the active python3: -: ",
-            "environment variable CONDA_PREFIX: -: not set",
+            "pip wheels of the active python3: ",
+            "environment variable CONDA_PREFIX: not set",
             "environment variable CUDA_HOME: " + temp.resolve("no-cuda/lib64"))) {
       assertTrue(said.contains(part), () -> "lacks '" + part + "':\n" + said);
     }

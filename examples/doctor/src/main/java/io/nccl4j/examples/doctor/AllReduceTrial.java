@@ -61,7 +61,7 @@ public final class AllReduceTrial {
   private void missing(LibraryNotFoundException e) {
     diary.write(Diary.MISSING, e.library(), e.getMessage().lines().findFirst().orElse(""));
     for (LibraryNotFoundException.Attempt attempt : e.attempts()) {
-      diary.write(Diary.ATTEMPT, attempt.source(), attempt.location(), attempt.reason());
+      diary.write(Diary.ATTEMPT, attempt);
     }
   }
 

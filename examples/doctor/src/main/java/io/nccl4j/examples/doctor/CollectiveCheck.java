@@ -44,8 +44,8 @@ final class CollectiveCheck implements Check {
             .orElseThrow();
     return Finding.unchecked(
         "the all-reduce on NCCL, which was not run",
-        "it came no further than " + trial.lastStep() + ": " + reason,
-        "mend what the errors name, and run this again");
+        "it stopped while " + trial.lastStep() + ": " + reason,
+        "fix the errors above, and run this again");
   }
 
   private static Finding failed(Trial trial) {

@@ -25,7 +25,7 @@ record Diary(Path file) {
   /** A library was not found: its label, the message's first line. */
   static final String MISSING = "missing";
 
-  /** One attempt to find the missing library: source, location, reason. */
+  /** One attempt to find the missing library, as one line. */
   static final String ATTEMPT = "attempt";
 
   /** Java refused native access: its message. */

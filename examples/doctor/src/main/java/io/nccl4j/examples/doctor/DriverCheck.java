@@ -28,8 +28,8 @@ final class DriverCheck implements Check {
       return List.of(
           Finding.unchecked(
               "the driver's version",
-              "it is asked for through libcudart, which the trial did not come to",
-              "mend what the other findings name, and run this again"));
+              "it is read through libcudart, which was not loaded",
+              "fix the other errors, and run this again"));
     }
     int driver = trial.driver().getAsInt();
     List<Finding> findings = new ArrayList<>();

@@ -1,6 +1,7 @@
 package io.nccl4j.examples.doctor;
 
 import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.Launcher;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.LinkedHashMap;
@@ -88,8 +89,8 @@ final class Examination {
     for (Gpu gpu : trial.gpus()) {
       found.put("GPU " + gpu.index(), gpu.name() + ", compute capability " + gpu.capability());
     }
-    evidence.launch().map(Launch::toString).ifPresent(launch -> found.put("launch", launch));
-    found.put("all-reduce, NCCL", trial.sums().map(Examination::sums).orElse("none"));
+    evidence.launch().map(Examination::launch).ifPresent(text -> found.put("launch", text));
+    found.put("all-reduce, NCCL", trial.sums().map(Examination::sums).orElse("not run"));
     found.put(
         "all-reduce, reference",
         evidence
@@ -99,6 +100,18 @@ final class Examination {
                 "%d ranks, %d floats, all right"
                     .formatted(ReferenceTrial.RANKS, ReferenceTrial.COUNT)));
     return found;
+  }
+
+  private static String launch(Launch launch) {
+    if (launch.launcher() == Launcher.NONE) {
+      return "without a launcher, as the only rank";
+    }
+    String local =
+        launch.localRank().isPresent()
+            ? ", number " + launch.localRank().getAsInt() + " on this host"
+            : "";
+    return "%s: rank %d of %d%s, id from %s"
+        .formatted(launch.launcher(), launch.rank(), launch.size(), local, launch.idSource());
   }
 
   private static String sums(Trial.Sums sums) {

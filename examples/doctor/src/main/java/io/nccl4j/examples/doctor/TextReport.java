@@ -27,7 +27,7 @@ final class TextReport {
                 check -> report.findings().stream().noneMatch(each -> each.check().equals(check)))
             .toList();
     if (!quiet.isEmpty()) {
-      out.printf(Locale.ROOT, LABEL, "no finding", String.join(", ", quiet));
+      out.println("nothing found wrong with: " + String.join(", ", quiet));
     }
     out.printf(Locale.ROOT, LABEL, "verdict", report.verdict());
   }

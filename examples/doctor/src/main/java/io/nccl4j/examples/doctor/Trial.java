@@ -119,8 +119,7 @@ record Trial(
   }
 
   private static Missing missing(List<String> entry, Diary diary) {
-    List<String> attempts =
-        diary.entries(Diary.ATTEMPT).stream().map(fields -> String.join(": ", fields)).toList();
+    List<String> attempts = diary.entries(Diary.ATTEMPT).stream().map(List::getFirst).toList();
     return new Missing(entry.get(0), entry.get(1), attempts);
   }
 

@@ -226,7 +226,7 @@ final class ValuesCheck implements Check {
         Finding.warning(
             setting + " is not a whole number",
             "NCCL reads it as " + read,
-            name.endsWith("ABLE") ? "take 1 or 0" : "take a whole number"));
+            name.endsWith("ABLE") ? "use 1 or 0" : "use a whole number"));
   }
 
   private static String upper(String text) {

@@ -104,7 +104,7 @@ final class VariablesCheck implements Check {
       return Optional.of(
           Finding.warning(
               name + where + " is not known to " + release + asked(name, known),
-              "NCCL does not read it, and says nothing of it; a plugin may",
+              "NCCL ignores it without a message; a plugin may read it",
               "correct or unset it"));
     }
     return meant(name, known)

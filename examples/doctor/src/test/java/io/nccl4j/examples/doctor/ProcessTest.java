@@ -148,8 +148,8 @@ class ProcessTest {
         ended
             .out()
             .contains(
-                "environment variable NCCL4J_CUDART_LIBRARY: /missing/libcudart.so:"
-                    + " /missing/libcudart.so: cannot open shared object file"),
+                "environment variable NCCL4J_CUDART_LIBRARY: /missing/libcudart.so: cannot open shared"
+                    + " object file"),
         ended.out());
   }
 

@@ -50,6 +50,17 @@ class ReportTest {
   }
 
   @Test
+  void launchSaysHowThisProcessWasStarted() {
+    assertEquals("without a launcher, as the only rank", report().found().get("launch"));
+    machine.set("OMPI_COMM_WORLD_RANK", "2").set("OMPI_COMM_WORLD_SIZE", "4");
+    machine.set("OMPI_COMM_WORLD_LOCAL_RANK", "0").set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+    machine.set("NCCL4J_RENDEZVOUS", "file:/shared/run");
+    assertEquals(
+        "Open MPI: rank 2 of 4, number 0 on this host, id from files in /shared/run",
+        report().found().get("launch"));
+  }
+
+  @Test
   void warningsDoNotChangeTheStatus() {
     machine.set("NCCL_DEBUG", "FOO");
     assertEquals(Doctor.OK, report(new ValuesCheck()).status());

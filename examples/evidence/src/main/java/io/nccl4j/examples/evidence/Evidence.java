@@ -253,9 +253,13 @@ public final class Evidence {
     Duration needed =
         rest.stream().map(Step::deadline).reduce(plan.first().deadline(), Duration::plus);
     long end = start + (needed.compareTo(LIMIT) > 0 ? needed : LIMIT).toNanos();
-    out.printf(
-        "steps to come: %d, at most %d s%n",
-        rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
+    if (machine.usable()) {
+      out.printf(
+          "steps to come: %d, at most %d s%n",
+          rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
+    } else {
+      out.println("no usable GPU; the other steps are skipped, and scripts/doctor says why");
+    }
     Run run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
     write(run, work);
     Duration later = needed.minus(plan.first().deadline());

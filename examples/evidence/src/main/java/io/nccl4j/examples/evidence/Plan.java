@@ -226,7 +226,7 @@ final class Plan {
     }
     String title =
         "Contract suite, "
-            + (ranks == 1 ? "1 rank" : ranks + " ranks in one process")
+            + (ranks == 1 ? "1 rank" : ranks(ranks) + " in one process")
             + (share && !machine.standIn() ? " on one GPU" : "");
     return contract("contract-one-process", title, machine, ranks, share, seconds);
   }
@@ -364,15 +364,20 @@ final class Plan {
   private Step bandwidth(Machine machine, int seconds) {
     return measured(
         "bandwidth-one-process",
-        "Bandwidth, " + ranks(machine) + " in one process",
+        "Bandwidth, " + ranks(machine.devices()) + " in one process",
         seconds,
         machine,
         Bandwidth.Layout.ONE_PROCESS,
         "bandwidth");
   }
 
-  private static String ranks(Machine machine) {
-    return machine.devices() == 1 ? "1 rank" : machine.devices() + " ranks";
+  /** Returns how many ranks a title names; those of a machine without a GPU have no number. */
+  private static String ranks(int count) {
+    return switch (count) {
+      case 0 -> "all ranks";
+      case 1 -> "1 rank";
+      default -> count + " ranks";
+    };
   }
 
   private Step bandwidthOfProcesses(Machine machine, int seconds) {
@@ -398,7 +403,7 @@ final class Plan {
         machine,
         measured(
             "bandwidth-sweep",
-            "Every algorithm with every protocol, " + ranks(machine) + " in one process",
+            "Every algorithm with every protocol, " + ranks(machine.devices()) + " in one process",
             seconds,
             machine,
             Bandwidth.Layout.ONE_PROCESS,
@@ -416,7 +421,7 @@ final class Plan {
   private Step ncclTests(Machine machine, int seconds) {
     return ncclTests(
         "nccl-tests-one-process",
-        "Bandwidth beside nccl-tests, in turn, " + ranks(machine) + " in one process",
+        "Bandwidth beside nccl-tests, in turn, " + ranks(machine.devices()) + " in one process",
         seconds,
         machine,
         Bandwidth.Layout.ONE_PROCESS);

@@ -96,6 +96,21 @@ class EvidenceTest {
     assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
   }
 
+  @Test
+  void noGpuSkipsTheOtherStepsAndNamesTheDoctor() throws IOException, InterruptedException {
+    Ended ended = run(Map.of("NCCL4J_STANDIN_DEVICES", "0"), "--quick", "--steps", "bandwidth");
+    assertEquals(1, ended.status(), ended.output());
+    assertTrue(
+        ended
+            .output()
+            .contains(
+                "\nno usable GPU; the other steps are skipped, and scripts/doctor says why\n"),
+        ended.output());
+    assertFalse(ended.output().contains("steps to come"), ended.output());
+    String page = Files.readString(folder.resolve("out/evidence.md"));
+    assertTrue(page.contains("Bandwidth, all ranks in one process"), page);
+  }
+
   private static Map<String, String> launched(int devices) {
     return Map.of(
         "RANK", "0",

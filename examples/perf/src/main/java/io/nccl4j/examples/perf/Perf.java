@@ -43,6 +43,8 @@ public final class Perf {
   /** What the driver says to an allocation that it has no memory for. */
   private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
 
+  private static final String HELP = "; scripts/perf --help says what is allowed";
+
   private static final String LESS_MEMORY = "; a smaller -e needs less memory";
 
   /** How long other processes may take to end by themselves, and to say why, once one has. */
@@ -122,9 +124,12 @@ public final class Perf {
           ? measure(flags, job, List.of(args))
           : start(flags, job, List.of(args));
     } catch (ParameterException e) {
-      Throwable cause = e.getCause() instanceof Flags.BadArguments bad ? bad : e;
-      String message = withShortNames(commandLine, cause.getMessage());
-      return fail(flags, cause, message, ExitStatus.BAD_ARGUMENTS);
+      if (e.getCause() instanceof Flags.BadArguments bad) {
+        return fail(
+            flags, bad, withShortNames(commandLine, bad.getMessage()), ExitStatus.BAD_ARGUMENTS);
+      }
+      String message = withShortNames(commandLine, e.getMessage()) + HELP;
+      return fail(flags, e, message, ExitStatus.BAD_ARGUMENTS);
     } catch (Flags.BadArguments e) {
       return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
     } catch (NcclTimeoutException e) {

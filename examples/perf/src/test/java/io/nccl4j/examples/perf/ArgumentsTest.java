@@ -93,7 +93,7 @@ class ArgumentsTest {
           all_reduce -x 1                | -x is not supported
           all_reduce -D 1                | -D is not supported
           all_reduce -M 1                | -M is not supported
-          all_reduce --bogus             | Unknown option: '--bogus'
+          all_reduce --bogus             | Unknown option: '--bogus'; scripts/perf --help says what is allowed
           all_reduce all_gather          | Unmatched argument
           all_reduce -n                  | Missing required parameter for option '-n'
           allreduce                      | 'allreduce' is no collective; there are all_reduce, all_gather,
