@@ -54,7 +54,7 @@ nccl4j_build() {
   done
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
-  echo "building nccl4j (once, about a minute) ..." >&2
+  echo "building nccl4j (about a minute, and longer where Maven downloads) ..." >&2
   mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects "$(IFS=,; echo "${nccl4j_programs[*]}")" --also-make \
     -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then

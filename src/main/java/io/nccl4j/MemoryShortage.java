@@ -25,6 +25,11 @@ public final class MemoryShortage {
     if (System.nanoTime() - since > LONGEST_NANOS) {
       throw shortage;
     }
+    pause();
+  }
+
+  /** Pauses before a step is repeated for as long as it takes; allocates nothing. */
+  public static void pause() {
     try {
       Thread.sleep(PAUSE_MILLIS);
     } catch (InterruptedException e) {

@@ -1108,18 +1108,19 @@ public final class NcclCommunicator extends Communicator {
 
   private void abortOverdue(int call) {
     String function = handle.enqueuingFunction();
-    if (handle.enqueuing() != call) {
-      // It has returned after all.
-      return;
-    }
-    overdue = true;
-    while (true) {
+    boolean said = false;
+    // The call may return after all.
+    while (handle.enqueuing() == call) {
+      overdue = true;
       try {
-        LOG.warn(
-            "{}: {} has been inside NCCL for {} s; the communicator is aborted",
-            this,
-            function,
-            timeout().toMillis() / MILLIS_PER_SECOND);
+        if (!said) {
+          LOG.warn(
+              "{}: {} has been inside NCCL for {} s; the communicator is aborted",
+              this,
+              function,
+              timeout().toMillis() / MILLIS_PER_SECOND);
+          said = true;
+        }
         abort();
         return;
       } catch (RuntimeException failure) {
@@ -1127,9 +1128,10 @@ public final class NcclCommunicator extends Communicator {
         return;
       } catch (OutOfMemoryError shortage) {
         // The thread inside the call waits for this one, and nothing else would abort it later.
-        MemoryShortage.pause(shortage, System.nanoTime());
+        MemoryShortage.pause();
       }
     }
+    overdue = false;
   }
 
   @Override

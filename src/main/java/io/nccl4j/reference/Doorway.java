@@ -22,6 +22,6 @@ sealed interface Doorway permits Gathering, Growth {
   /** Lets another process know how the meeting of a visitor stands. */
   void attend(Visitor visitor, Meeting.Audience audience);
 
-  /** Fails all ranks that have arrived, and those that arrive later. */
+  /** Fails all ranks that have arrived, and those that have found this and arrive later. */
   void fail(String why);
 }

@@ -115,6 +115,7 @@ final class Meeting {
   private final List<Wish> wishes = new ArrayList<>();
   private final List<Audience> audiences = new ArrayList<>();
   private final Map<Integer, String> refusals = new HashMap<>();
+  private final BitSet sent = new BitSet();
   // The ranks that have not come or, once there are seats, that have not connected.
   private final BitSet awaited;
   private Chair chair;
@@ -187,6 +188,7 @@ final class Meeting {
    */
   void arrive(Wish wish) {
     if (chair != null) {
+      noteSent(wish.rank());
       chair.arrive(expected.cardinality(), wish);
       // It may have gone before this meeting was opened.
       checkPresent();
@@ -213,6 +215,14 @@ final class Meeting {
       tell(complete);
     }
     checkPresent();
+  }
+
+  /** Notes that a rank comes to another process's meeting; the answers there name ranks alone. */
+  private synchronized void noteSent(int rank) {
+    if (sent.get(rank)) {
+      throw refusedAgain(rank);
+    }
+    sent.set(rank);
   }
 
   /** Notes that a rank has connected with the other ranks of its new world. */
@@ -540,6 +550,7 @@ final class Meeting {
   /** Hears that a rank cannot take part. */
   synchronized void hearRefusal(int rank, String text) {
     answered = true;
+    sent.clear(rank);
     refusals.put(rank, text);
     notifyAll();
     audiences.forEach(audience -> audience.refused(rank, text));

@@ -104,13 +104,11 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     failed = true;
     rounds++;
     Deadline deadline = Deadline.after(member.timeout());
-    int round = rounds;
-    Thread reminder = Thread.ofVirtual().start(() -> sayThatItWaits(round, deadline));
     try {
-      UniqueId id =
-          member.rank() == 0
-              ? lead(rounds, maker, backend, deadline)
-              : follow(rounds, backend, deadline);
+      UniqueId id = member.rank() == 0 ? make(rounds, maker) : null;
+      if (member.size() > 1) {
+        id = exchange(rounds, id, backend, deadline);
+      }
       failed = false;
       return id;
     } catch (InterruptedException e) {
@@ -122,6 +120,19 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     } catch (RuntimeException | Error e) {
       releaseAfter(e);
       throw e;
+    }
+  }
+
+  /** Hands the id to the other ranks, where this one has made it, or else returns theirs. */
+  private UniqueId exchange(int round, UniqueId made, RankBackend backend, Deadline deadline)
+      throws InterruptedException {
+    Thread reminder = Thread.ofVirtual().start(() -> sayThatItWaits(round, deadline));
+    try {
+      if (made == null) {
+        return follow(round, backend, deadline);
+      }
+      publish(round, made, backend, deadline);
+      return made;
     } finally {
       reminder.interrupt();
     }
@@ -135,10 +146,9 @@ abstract sealed class OrderedRendezvous implements Rendezvous
       return;
     }
     LOG.warn(
-        "rank {} of {} still waits for {} in round {}, for {} s more: {}",
+        "rank {} of {} still waits for all ranks to come in round {}, for {} s more: {}",
         rank(),
         size(),
-        rank() == 0 ? "the other ranks" : "rank 0",
         round,
         TimeUnit.NANOSECONDS.toSeconds(Math.max(0, deadline.remainingNanos())),
         this);
@@ -151,15 +161,6 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     } catch (RuntimeException e) {
       failure.addSuppressed(e);
     }
-  }
-
-  private UniqueId lead(int round, Supplier<UniqueId> maker, RankBackend backend, Deadline deadline)
-      throws InterruptedException {
-    UniqueId id = make(round, maker);
-    if (member.size() > 1) {
-      publish(round, id, backend, deadline);
-    }
-    return id;
   }
 
   /** Makes the id of a round, on rank 0. */

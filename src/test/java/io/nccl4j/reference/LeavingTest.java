@@ -11,6 +11,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.util.BitSet;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -73,6 +74,7 @@ class LeavingTest {
   @Test
   @Timeout(60)
   void reasonComesBeforeTheEndThatItCauses() {
+    CyclicBarrier connected = new CyclicBarrier(3);
     CountDownLatch heard = new CountDownLatch(1);
     Fault fault = Fault.nonsense("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
@@ -81,6 +83,7 @@ class LeavingTest {
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           everyoneHasCome(comm, stream);
+          connected.await();
           switch (comm.rank()) {
             case 0 -> heard.await();
             case 1 -> {
@@ -89,11 +92,13 @@ class LeavingTest {
               heard.await();
             }
             default -> {
-              while (comm.asyncError().isEmpty()) {
-                Thread.sleep(1);
+              while (world(comm).peer(1).presence() != Peer.Presence.REVOKED) {
+                Thread.onSpinWait();
               }
-              String text = comm.asyncError().get().getMessage();
+              Fault known = world(comm).fault();
               heard.countDown();
+              assertEquals(fault, known);
+              String text = comm.asyncError().get().getMessage();
               assertTrue(text.contains(fault.text()), text);
             }
           }
