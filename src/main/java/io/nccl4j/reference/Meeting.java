@@ -16,8 +16,10 @@ import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.Comparator;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
@@ -115,7 +117,8 @@ final class Meeting {
   private final List<Wish> wishes = new ArrayList<>();
   private final List<Audience> audiences = new ArrayList<>();
   private final Map<Integer, String> refusals = new HashMap<>();
-  private final BitSet sent = new BitSet();
+  // A set of bits would be as large as the largest number that another process names.
+  private final Set<Integer> sent = new HashSet<>();
   // The ranks that have not come or, once there are seats, that have not connected.
   private final BitSet awaited;
   private Chair chair;
@@ -219,10 +222,9 @@ final class Meeting {
 
   /** Notes that a rank comes to another process's meeting; the answers there name ranks alone. */
   private synchronized void noteSent(int rank) {
-    if (sent.get(rank)) {
+    if (!sent.add(rank)) {
       throw refusedAgain(rank);
     }
-    sent.set(rank);
   }
 
   /** Notes that a rank has connected with the other ranks of its new world. */
@@ -550,7 +552,7 @@ final class Meeting {
   /** Hears that a rank cannot take part. */
   synchronized void hearRefusal(int rank, String text) {
     answered = true;
-    sent.clear(rank);
+    sent.remove(rank);
     refusals.put(rank, text);
     notifyAll();
     audiences.forEach(audience -> audience.refused(rank, text));
