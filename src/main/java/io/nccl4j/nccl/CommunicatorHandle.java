@@ -147,10 +147,7 @@ final class CommunicatorHandle {
       return false;
     }
     INSIDE.setOpaque(this, now + ENTRY + what);
-    // To store a reference costs more than to compare it.
-    if (!called.equals(function)) {
-      function = called;
-    }
+    function = called;
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
     if (ended) {
