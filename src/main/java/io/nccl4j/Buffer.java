@@ -52,7 +52,8 @@ public final class Buffer implements AutoCloseable {
    * back.
    */
   private static final class Owner {
-    // Forgotten once it has run: what it holds may be large, and remembered calls hold the buffer.
+    // Forgotten once it has run: what it holds may be large, and a thread's last group may hold the
+    // buffer.
     private Runnable release;
     // Who must let go before the memory may; under the owner's lock.
     final List<Hold> holds = new ArrayList<>();
@@ -83,7 +84,6 @@ public final class Buffer implements AutoCloseable {
             buffer + " cannot be closed: " + holds.getFirst().holder + " still uses its memory");
       }
       place = Platform.NOWHERE;
-      Changes.tell();
       return true;
     }
 
@@ -197,10 +197,6 @@ public final class Buffer implements AutoCloseable {
   private final long byteSize;
   private final int device;
   private final int typeCode;
-  // The all-reduce of this buffer that comes again, as far as anybody can tell, and how many others
-  // came in its stead. Both plain: threads that race remember one call or the other.
-  private OperationCall allReduce;
-  private int others;
 
   private Buffer(
       Owner owner,
@@ -507,7 +503,7 @@ public final class Buffer implements AutoCloseable {
   public void copyTo(MemorySegment target, Stream stream) {
     checkAccessible(target, "target");
     checkCopy(stream, target.byteSize(), "target");
-    stream.checkNothingKept("copyTo");
+    Group.checkNothingKeptFor(stream, "copyTo");
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");
     }
@@ -620,28 +616,6 @@ public final class Buffer implements AutoCloseable {
   /** Remembers that work on a stream uses this memory until the stream has passed a ticket. */
   void usedBy(Progress progress, long ticket) {
     owner.usedBy(progress, ticket);
-  }
-
-  /** Returns the all-reduce of this buffer that is remembered, or null. */
-  OperationCall allReduce() {
-    return allReduce;
-  }
-
-  /** Remembers an all-reduce of this buffer, which was checked and then launched. */
-  void remember(OperationCall call) {
-    allReduce = call;
-  }
-
-  /**
-   * Returns whether another all-reduce, which has come, is to be remembered: at once where the one
-   * that is can come no more; else ever more rarely, since each is an object.
-   */
-  boolean remembersAnother() {
-    if (allReduce == null || allReduce.over()) {
-      return true;
-    }
-    others++;
-    return Integer.bitCount(others) == 1;
   }
 
   void checkOpen(String argument) {

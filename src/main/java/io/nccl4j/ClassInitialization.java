@@ -21,7 +21,6 @@ final class ClassInitialization {
       List.of(
           "Backend",
           "Buffer",
-          "Changes",
           "ClassInitialization",
           "Communicator",
           "CommunicatorConfig",

@@ -221,51 +221,15 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param stream the stream that orders the operation, of this rank's device
    */
   public final void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
-    OperationCall known = send == null ? null : send.allReduce();
-    if (known != null && known.isAllReduce(this, recv, op, stream)) {
-      if (isCaller() && known.enter()) {
-        collectives++;
-        known.launch(send, recv, op, stream);
-        lastCalled = collectives;
-        return;
-      }
-      if (known.holds() && Group.takes(known)) {
-        return;
-      }
-    }
-    allReduceAfterChecks(send, recv, op, stream);
-  }
-
-  private void allReduceAfterChecks(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
-    long changes = Changes.withoutGroups(Changes.count());
     check(send, "send");
-    checkUsable(recv, "recv");
+    check(recv, "recv");
     checkSameCount(send, recv);
     checkOperator(op, send.type());
     if (send != recv) {
       checkTypes(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    if (submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream)) {
-      rememberAllReduce(send, recv, op, stream, changes);
-    }
-  }
-
-  private void rememberAllReduce(
-      Buffer send, Buffer recv, ReduceOp op, Stream stream, long checkedAt) {
-    if (Tracing.on()) {
-      return;
-    }
-    OperationCall known = send.allReduce();
-    if (known != null && known.isAllReduce(this, recv, op, stream)) {
-      known.launchedAt(checkedAt);
-    } else if (op.standard() && entrance() != null && send.remembersAnother()) {
-      OperationCall made =
-          new OperationCall(
-              Operation.ALL_REDUCE, this, send, recv, send.count(), op, NO_PEER, stream);
-      send.remember(made);
-      made.launchedAt(checkedAt);
-    }
+    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -979,7 +943,6 @@ public abstract sealed class Communicator implements AutoCloseable
 
   private void become(State next) {
     state = next;
-    Changes.tell();
     if (next == State.ABORTED || next == State.CLOSED) {
       leak.close();
     }
@@ -1087,7 +1050,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param parent the communicator that this one is made of, or null
    */
   protected final void connectNowOrWithGroup(Communicator parent) {
-    Group group = Group.anyOpen() ? Group.current() : null;
+    Group group = Group.current();
     if (group != null) {
       group.add(this, parent);
     } else {
@@ -1102,7 +1065,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if this thread has a group open
    */
   protected final CompletionStage<Void> connectInBackground() {
-    if (Group.anyOpen() && Group.current() != null) {
+    if (Group.running()) {
       throw new IllegalStateException(
           "a communicator that connects in the background belongs to no group; end the group first");
     }
@@ -1284,8 +1247,10 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /** Launches an operation, or leaves that to a group or a graph; returns whether it did itself. */
-  private boolean submit(
+  /**
+   * Launches a checked operation, or leaves that to this thread's group or the stream's capture.
+   */
+  private void submit(
       Operation operation,
       Buffer send,
       Buffer recv,
@@ -1299,20 +1264,18 @@ public abstract sealed class Communicator implements AutoCloseable
       checkFloat8(operation, type);
     }
     if (count == 0 && !operation.pointToPoint()) {
-      return false;
+      return;
     }
-    if (Group.anyOpen()) {
-      Group group = Group.current();
-      if (group != null) {
-        group.add(operation, this, send, recv, count, op, peer, stream);
-        return false;
-      }
+    Group group = Group.current();
+    if (group != null) {
+      group.add(operation, this, send, recv, count, op, peer, stream);
+      return;
     }
     stream.usedBy(this);
     if (stream.captured()) {
       stream.checkCapturedHere();
       capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
-      return false;
+      return;
     }
     boolean collective = !operation.pointToPoint();
     if (collective && !isCaller()) {
@@ -1322,7 +1285,6 @@ public abstract sealed class Communicator implements AutoCloseable
     if (collective) {
       lastCalled = collectives;
     }
-    return true;
   }
 
   /** Returns how this communicator comes to be, or null if it is connected already. */
@@ -1465,7 +1427,7 @@ public abstract sealed class Communicator implements AutoCloseable
     checkConnected();
     Stream stream = call.stream();
     checkStream(stream);
-    Group group = Group.anyOpen() ? Group.current() : null;
+    Group group = Group.current();
     if (group != null) {
       group.add(call);
       return;
@@ -1688,9 +1650,6 @@ public abstract sealed class Communicator implements AutoCloseable
    * else: these objects are equal}
    */
   protected abstract Object world();
-
-  /** {@return the way in for calls that have been checked already, or null if there is none} */
-  protected abstract Entrance entrance();
 
   /**
    * Throws unless this rank can do the operation on a float8 type.

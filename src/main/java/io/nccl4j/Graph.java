@@ -301,7 +301,7 @@ public abstract sealed class Graph implements AutoCloseable
     @Override
     protected void replay(Stream stream) {
       for (List<GroupCall> together : launches) {
-        Group.launchPerBackend(together.stream().map(call -> call.on(stream)).toList());
+        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null);
       }
     }
 

@@ -43,10 +43,6 @@ public final class Group {
   private static final int MOST_SLOTS = 4096;
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
-  // The group that was opened last, by any thread. Mostly it is one's own, and is found more
-  // quickly so than by the thread-local.
-  private static Group lastOpened;
-
   /** A communicator and a stream that orders calls of it. */
   private record Way(Communicator communicator, Stream stream) {}
 
@@ -65,14 +61,12 @@ public final class Group {
 
   // A thread has one group for all its life. The slots keep the calls of the last time: where the
   // same call comes again, which it mostly does, nothing need be made or written.
-  private final Thread thread = Thread.currentThread();
   private final Calls calls = new Calls();
   private final GroupMemory memory = new GroupMemory();
   private GroupCall[] slots = new GroupCall[16];
   private int count;
   private int depth;
   private boolean launching;
-  private long openedAt;
 
   // Whose calls they are: the first one's, of which there is often no other.
   private Communicator firstCommunicator;
@@ -103,9 +97,6 @@ public final class Group {
     Objects.requireNonNull(body, "body");
     Group group = ofThread();
     boolean outermost = group.depth == 0;
-    if (outermost) {
-      group.open();
-    }
     group.runBody(body);
     if (outermost) {
       try {
@@ -125,24 +116,15 @@ public final class Group {
     return group;
   }
 
-  private void open() {
-    if (lastOpened != this) {
-      lastOpened = this;
-    }
-    openedAt = Changes.withoutGroups(Changes.count());
-  }
-
   private void runBody(Runnable body) {
     int callsBefore = count;
     int unconnectedBefore = unconnected.size();
     boolean returned = false;
     depth++;
-    Changes.groupOpened();
     try {
       body.run();
       returned = true;
     } finally {
-      Changes.groupClosed();
       depth--;
       if (!returned) {
         forget(callsBefore, unconnectedBefore);
@@ -152,20 +134,12 @@ public final class Group {
 
   /** {@return whether this thread is within {@link #run}, so that its operations are kept} */
   public static boolean running() {
-    return anyOpen() && current() != null;
-  }
-
-  /** Returns whether any thread has a group open, which is quickly known. */
-  static boolean anyOpen() {
-    return Changes.groupsOpen();
+    return current() != null;
   }
 
   /** Returns this thread's open group, or null. */
   static Group current() {
-    Group group = lastOpened;
-    if (group == null || group.thread != Thread.currentThread()) {
-      group = OF_THREAD.get();
-    }
+    Group group = OF_THREAD.get();
     return group == null || group.depth == 0 ? null : group;
   }
 
@@ -178,16 +152,6 @@ public final class Group {
               + " would come before the group's operations, which are launched when it ends; end the group first: "
               + stream);
     }
-  }
-
-  /** Keeps a call that needs no checks, if this thread has a group open; returns whether it has. */
-  static boolean takes(GroupCall call) {
-    Group group = current();
-    if (group == null) {
-      return false;
-    }
-    group.add(call);
-    return true;
   }
 
   /** Keeps a checked operation. */
@@ -305,7 +269,6 @@ public final class Group {
     if (group.depth > 0) {
       throw new IllegalStateException("what a group launches cannot be recorded in it");
     }
-    group.open();
     try {
       group.runBody(body);
       if (!group.unconnected.isEmpty()) {
@@ -345,12 +308,8 @@ public final class Group {
   }
 
   private void launchCalls() {
-    boolean changed = openedAt != Changes.withoutGroups(Changes.count());
     for (int i = 0; i < count; i++) {
-      // What only a backend knows, such as a window, may end without being told as a change.
-      if (changed || !(slots[i] instanceof OperationCall)) {
-        checkStillOpen(slots[i]);
-      }
+      checkStillOpen(slots[i]);
     }
     if (!otherWays.isEmpty()) {
       checkRanksApart();
@@ -362,25 +321,8 @@ public final class Group {
     }
     if (captured) {
       launchCaptured();
-      return;
-    }
-    boolean refused = false;
-    boolean traced = Tracing.on();
-    Communicator only = otherWays.isEmpty() ? firstCommunicator : null;
-    try {
-      if (traced) {
-        Span.enclose(calls, () -> launchTogether(calls, only));
-      } else {
-        launchTogether(calls, only);
-      }
-    } catch (Throwable failure) {
-      refused = refuses(failure) && ofOneBackend(calls);
-      describe(failure, calls, refused, traced);
-      throw failure;
-    } finally {
-      if (!refused) {
-        carry(!traced);
-      }
+    } else {
+      launchAndCarry(calls, otherWays.isEmpty() ? firstCommunicator : null);
     }
   }
 
@@ -424,21 +366,6 @@ public final class Group {
     return stream.captured();
   }
 
-  /** Remembers what the calls use, now that their streams carry them, and counts them. */
-  private void carry(boolean counts) {
-    for (int i = 0; i < count; i++) {
-      if (slots[i] instanceof OperationCall operation) {
-        operation.carried();
-        operation.launchedAt(openedAt);
-        if (counts) {
-          operation.takeNumber();
-        }
-      } else {
-        slots[i].stream().carries(slots[i]);
-      }
-    }
-  }
-
   private void launchCaptured() {
     Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
     List<GroupCall> launched = new ArrayList<>();
@@ -451,15 +378,15 @@ public final class Group {
         launched.add(call);
       }
     }
-    launchAndCount(launched);
+    launchAndCarry(launched, null);
     captured.forEach(Stream::keep);
   }
 
   /** Launches calls; unless all of them were refused, the streams now carry them. */
-  private static void launchAndCount(List<GroupCall> launched) {
+  private static void launchAndCarry(List<GroupCall> launched, Communicator only) {
     boolean refused = false;
     try {
-      launchPerBackend(launched);
+      launchAndCount(launched, only);
     } catch (Throwable failure) {
       refused = refuses(failure) && ofOneBackend(launched);
       throw failure;
@@ -473,15 +400,19 @@ public final class Group {
     }
   }
 
-  /** Launches checked calls together, as far as they are of one backend, and counts them. */
-  static void launchPerBackend(List<GroupCall> calls) {
+  /**
+   * Launches checked calls together, as far as they are of one backend, and counts them.
+   *
+   * @param only the communicator of all calls, or null if there may be several
+   */
+  static void launchAndCount(List<GroupCall> calls, Communicator only) {
     boolean refused = false;
     boolean traced = Tracing.on();
     try {
       if (traced) {
-        Span.enclose(calls, () -> launchTogether(calls, null));
+        Span.enclose(calls, () -> launchTogether(calls, only));
       } else {
-        launchTogether(calls, null);
+        launchTogether(calls, only);
       }
     } catch (Throwable failure) {
       refused = refuses(failure) && ofOneBackend(calls);
@@ -526,14 +457,15 @@ public final class Group {
 
   /** Counts calls that run now; what is captured counts when its graph is launched. */
   private static void count(List<GroupCall> calls) {
-    for (GroupCall call : calls) {
-      if (call instanceof OperationCall one && !one.stream().captured()) {
+    // By index: an iterator would be an object.
+    for (int i = 0; i < calls.size(); i++) {
+      if (calls.get(i) instanceof OperationCall one && !one.stream().captured()) {
         one.takeNumber();
       }
     }
   }
 
-  /** Launches checked calls, which may be of one communicator only. */
+  /** Does what {@link #launchAndCount} promises, without counting. */
   private static void launchTogether(List<GroupCall> calls, Communicator only) {
     if (only != null) {
       only.backend().launchGroup(calls, only);

@@ -3,14 +3,7 @@ package io.nccl4j;
 import java.util.List;
 import java.util.Objects;
 
-/**
- * One operation of the contract, for its backend to launch.
- *
- * <p>A program makes the same calls step after step, so calls are remembered: an all-reduce by its
- * send buffer, those of a group by the thread. What the checks have found of types, counts and
- * memory holds for good; for what may be closed, a call knows at which of the {@link Changes} it
- * was checked.
- */
+/** One operation of the contract, for its backend to launch. */
 public final class OperationCall implements GroupCall {
   private final Operation operation;
   private final Communicator communicator;
@@ -20,11 +13,6 @@ public final class OperationCall implements GroupCall {
   private final ReduceOp op;
   private final int peer;
   private final Stream stream;
-  private final Progress progress;
-  private final Entrance entrance;
-  // Both plain: what any thread reads here was once true, and is compared with what is true now.
-  private long checkedAt = Changes.NEVER;
-  private long ticket;
 
   OperationCall(
       Operation operation,
@@ -43,8 +31,6 @@ public final class OperationCall implements GroupCall {
     this.op = op;
     this.peer = peer;
     this.stream = stream;
-    this.progress = stream.progress();
-    this.entrance = communicator.entrance();
   }
 
   /** {@return what to do} */
@@ -130,11 +116,6 @@ public final class OperationCall implements GroupCall {
     return send.overlaps(send.byteSize(), recv, recv.byteSize());
   }
 
-  /** Returns whether it is the all-reduce of its send buffer with these arguments. */
-  boolean isAllReduce(Communicator caller, Buffer to, ReduceOp operator, Stream on) {
-    return communicator == caller && recv == to && op == operator && stream == on;
-  }
-
   /** Returns whether it is the call with these arguments. */
   boolean is(
       Operation what,
@@ -146,78 +127,13 @@ public final class OperationCall implements GroupCall {
       int other,
       Stream on) {
     return operation == what
+        && communicator == caller
         && send == from
+        && recv == to
         && count == elements
+        && op == operator
         && peer == other
-        && isAllReduce(caller, to, operator, on);
-  }
-
-  /**
-   * Says that all checks have been made at some of the changes, and that the call was launched; an
-   * all-reduce is then remembered, unless calls are recorded, which only checked ones are.
-   */
-  void launchedAt(long changes) {
-    if (checkedAt != changes && !Tracing.on()) {
-      checkedAt = changes;
-      if (operation == Operation.ALL_REDUCE
-          && entrance != null
-          && op.standard()
-          && send.allReduce() != this
-          && send.remembersAnother()) {
-        send.remember(this);
-      }
-    }
-  }
-
-  /** Returns whether the all-reduce of its send buffer can be made no more. */
-  boolean over() {
-    return !communicator.open() || communicator.aborted() || !stream.open() || !recv.open();
-  }
-
-  /** Returns whether all checks still hold, whatever groups are open. */
-  boolean holds() {
-    return checkedAt == Changes.withoutGroups(Changes.count());
-  }
-
-  /**
-   * Lets this thread into the communicator to launch the call, unless another one is inside,
-   * anything has changed since the checks, or a group is open that the call could belong to.
-   */
-  boolean enter() {
-    if (!entrance.occupy()) {
-      return false;
-    }
-    if (checkedAt != Changes.count()) {
-      entrance.leave();
-      return false;
-    }
-    return true;
-  }
-
-  /**
-   * Launches the all-reduce, which is counted already, by the thread that has entered; unless it
-   * was refused, it counts and its stream now carries it. The arguments are the call's own, which
-   * the caller has at hand.
-   */
-  void launch(Buffer from, Buffer to, ReduceOp operator, Stream on) {
-    try {
-      int result = entrance.allReduce(from, to, operator, on);
-      if (result != 0) {
-        entrance.settle(result);
-      }
-    } catch (Throwable failure) {
-      boolean refused = Group.refuses(failure);
-      communicator.describe(failure, operation, refused ? 0 : communicator.collectives());
-      if (refused) {
-        giveNumberBack();
-      } else {
-        carried();
-      }
-      throw failure;
-    } finally {
-      entrance.leave();
-    }
-    carried();
+        && stream == on;
   }
 
   /** Counts the call on its communicator, and returns its number there. */
@@ -228,15 +144,6 @@ public final class OperationCall implements GroupCall {
   /** Takes back what {@link #takeNumber} has counted, since the call was refused. */
   void giveNumberBack() {
     communicator.uncount(operation, peer);
-  }
-
-  /** Remembers what the call uses, now that its stream carries it. */
-  void carried() {
-    long now = progress.ticket();
-    if (ticket != now) {
-      stream.carries(send, recv, op);
-      ticket = now;
-    }
   }
 
   @Override

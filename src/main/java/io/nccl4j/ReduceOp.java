@@ -41,11 +41,6 @@ public abstract sealed class ReduceOp {
     return label;
   }
 
-  /** Returns whether it is one of the five that every communicator has, for every type. */
-  final boolean standard() {
-    return this instanceof Standard;
-  }
-
   /** Throws unless the operator may reduce this type in this communicator. */
   abstract void check(Communicator communicator, DataType type);
 
@@ -134,7 +129,6 @@ public abstract sealed class ReduceOp {
         }
         closed = true;
       }
-      Changes.tell();
       communicator.destroyOperator(code);
     }
   }

@@ -145,7 +145,7 @@ public abstract sealed class Stream implements AutoCloseable
     }
     checkOpen();
     checkNotCaptured("synchronize");
-    checkNothingKept("synchronize");
+    Group.checkNothingKeptFor(this, "synchronize");
     long enqueued = progress.enqueued();
     telling(() -> await(timeout));
     progress.passed(enqueued);
@@ -177,7 +177,7 @@ public abstract sealed class Stream implements AutoCloseable
   public final boolean isComplete() {
     checkOpen();
     checkNotCaptured("isComplete");
-    checkNothingKept("isComplete");
+    Group.checkNothingKeptFor(this, "isComplete");
     long enqueued = progress.enqueued();
     boolean complete = poll();
     if (complete) {
@@ -197,7 +197,7 @@ public abstract sealed class Stream implements AutoCloseable
   public final CompletionStage<Void> completion() {
     checkOpen();
     checkNotCaptured("completion");
-    checkNothingKept("completion");
+    Group.checkNothingKeptFor(this, "completion");
     long enqueued = progress.enqueued();
     return whenComplete().thenRun(new Passing(progress, enqueued));
   }
@@ -282,15 +282,6 @@ public abstract sealed class Stream implements AutoCloseable
     }
   }
 
-  /**
-   * Throws if this thread's group keeps operations of this stream, which a call means to follow.
-   */
-  final void checkNothingKept(String call) {
-    if (Group.anyOpen()) {
-      Group.checkNothingKeptFor(this, call);
-    }
-  }
-
   /** Throws unless it is this thread that captures. */
   final void checkCapturedHere() {
     Thread by = captor;
@@ -310,7 +301,6 @@ public abstract sealed class Stream implements AutoCloseable
       captor = Thread.currentThread();
       kept = new ArrayList<>();
     }
-    Changes.tell();
     boolean begun = false;
     try {
       beginCapture();
@@ -686,18 +676,13 @@ public abstract sealed class Stream implements AutoCloseable
     if (!foreign() && carriesPendingCollective()) {
       abandoned = true;
       progress.keepStream();
-      end();
+      place = Platform.NOWHERE;
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
               .formatted(lastUser, this));
     }
-    end();
-    giveBack();
-  }
-
-  private void end() {
     place = Platform.NOWHERE;
-    Changes.tell();
+    giveBack();
   }
 
   private boolean carriesPendingCollective() {

@@ -8,10 +8,7 @@ import jdk.jfr.FlightRecorderListener;
 import jdk.jfr.Recording;
 import jdk.jfr.RecordingState;
 
-/**
- * Whether the flight recorder records. The hot path does not ask: that a recording has begun is
- * among the {@link Changes}, and no call is remembered until all have ended.
- */
+/** Whether the flight recorder records, and what it hears of communicators. */
 final class Tracing {
   /** Looks again whenever a recording begins or ends, however it was asked for. */
   private static final class Listener implements FlightRecorderListener {
@@ -42,11 +39,7 @@ final class Tracing {
   }
 
   private static void look(FlightRecorder recorder) {
-    boolean before = on;
     on = recorder.getRecordings().stream().anyMatch(r -> r.getState() == RecordingState.RUNNING);
-    if (on && !before) {
-      Changes.tell();
-    }
   }
 
   /** Does a step of a communicator's life and, where that is recorded, tells of it. */

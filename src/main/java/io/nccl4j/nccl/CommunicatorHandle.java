@@ -1,13 +1,8 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.Entrance;
-import io.nccl4j.ReduceOp;
-import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
@@ -28,16 +23,15 @@ import java.util.concurrent.locks.LockSupport;
  * inside takes the communicator, once, to free it: NCCL frees at once, even while another thread is
  * still in a call. Ending such a call from outside holds the communicator too, with {@link #hold}.
  */
-final class CommunicatorHandle extends Entrance {
+final class CommunicatorHandle {
   private static final VarHandle INSIDE;
   private static final long LOOK_NANOS = 50_000;
 
   // What the two lowest bits of 'inside' say. The others count entries, so that one long call
   // differs from many short ones.
   private static final int NOBODY = 0;
-  private static final int REMEMBERED = 1;
-  private static final int ENQUEUING = 2;
-  private static final int LASTING = 3;
+  private static final int ENQUEUING = 1;
+  private static final int LASTING = 2;
   private static final int WHAT = 3;
   private static final int ENTRY = 4;
 
@@ -64,7 +58,7 @@ final class CommunicatorHandle extends Entrance {
   @SuppressWarnings("UnusedVariable") // Through INSIDE.
   private int inside;
 
-  // The function that the thread inside calls, unless the call is a remembered one; for messages.
+  // The function that the thread inside calls, for messages.
   private String function;
 
   // Read and written without order: what it decides may be decided again.
@@ -100,8 +94,8 @@ final class CommunicatorHandle extends Entrance {
   }
 
   /**
-   * Lets this thread in for the last call. Nobody else may stay by then, but a call that was
-   * remembered looks in before it is refused, and leaves at once: that is waited for.
+   * Lets this thread in for the last call. Nobody else may enter by then, but a call that was
+   * checked just before may still be inside, and is waited for.
    */
   MemorySegment enterToEnd(String function, Duration patience) {
     long start = System.nanoTime();
@@ -131,16 +125,6 @@ final class CommunicatorHandle extends Entrance {
   }
 
   /**
-   * Lets this thread in for a moment, to look whether it may stay, and to leave again in any case.
-   *
-   * @return false if another thread is inside, or was here last
-   */
-  @Override
-  protected boolean occupy() {
-    return Thread.currentThread() == lastThread && occupy(REMEMBERED);
-  }
-
-  /**
    * Prepares a thread that was not here last. NCCL makes the device that it finds current current
    * again after a launch, which would create a context on it: on device 0, in a thread that never
    * chose one.
@@ -157,19 +141,12 @@ final class CommunicatorHandle extends Entrance {
     lastThread = thread;
   }
 
-  private boolean occupy(int what) {
+  private boolean tryEnter(String called, int what) {
     int now = (int) INSIDE.getOpaque(this);
     if ((now & WHAT) != NOBODY) {
       return false;
     }
     INSIDE.setOpaque(this, now + ENTRY + what);
-    return true;
-  }
-
-  private boolean tryEnter(String called, int what) {
-    if (!occupy(what)) {
-      return false;
-    }
     function = called;
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
@@ -193,7 +170,7 @@ final class CommunicatorHandle extends Entrance {
     String by =
         what == LASTING
             ? " is in use by another thread, or by one that a time-out has left in " + function
-            : " is in use by another thread, in " + enqueued(what);
+            : " is in use by another thread, in " + function;
     boolean ends = owner.abortEndsCalls() && (what != LASTING || !owner.blocking());
     return new IllegalStateException(
         owner
@@ -202,43 +179,19 @@ final class CommunicatorHandle extends Entrance {
             + (ends ? ", and abort ends its call" : ""));
   }
 
-  private String enqueued(int what) {
-    return what == REMEMBERED ? "ncclAllReduce" : function;
-  }
-
   /** Returns a number that is another one for each call that enqueues, or 0 outside such calls. */
   int enqueuing() {
     int now = (int) INSIDE.getOpaque(this);
-    int what = now & WHAT;
-    return what == REMEMBERED || what == ENQUEUING ? now : 0;
+    return (now & WHAT) == ENQUEUING ? now : 0;
   }
 
   /** Returns the function of the call that enqueues, or null outside such calls. */
   String enqueuingFunction() {
-    int what = enqueuing() & WHAT;
-    return what == NOBODY ? null : enqueued(what);
-  }
-
-  @Override
-  protected int allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
-    return EnqueueCalls.allReduce(
-        send.pointerAddress(),
-        recv.pointerAddress(),
-        send.count(),
-        send.typeCode(),
-        op.code(),
-        address,
-        ((CudaStream) stream).address());
-  }
-
-  @Override
-  protected void settle(int result) {
-    owner.settle(result, "ncclAllReduce");
+    return enqueuing() == 0 ? null : function;
   }
 
   /** Lets this thread out; if the communicator ended meanwhile, this thread frees it. */
-  @Override
-  protected void leave() {
+  void leave() {
     INSIDE.setRelease(this, (int) INSIDE.getOpaque(this) & ~WHAT);
     if (ended) {
       owner.freeIfNobodyInside();

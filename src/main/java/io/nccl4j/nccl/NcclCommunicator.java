@@ -5,7 +5,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.Entrance;
 import io.nccl4j.MemoryShortage;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
@@ -100,8 +99,6 @@ public final class NcclCommunicator extends Communicator {
   private boolean blocking;
   // Whether operations need no condition of callSafely; known once NCCL has told the size.
   private boolean direct;
-  // The handle's pointer, for the hot path.
-  private long address;
 
   NcclCommunicator(
       NcclBackend backend, NcclConfig settings, int device, int rank, int size, Making making) {
@@ -482,7 +479,6 @@ public final class NcclCommunicator extends Communicator {
       // NCCL's configuration files may have set the variable meanwhile.
       blocking = NativeConfig.blocking(settings);
       handle.publish();
-      address = handle.pointer().address();
       if (handle.made()) {
         settle(nccl_h.ncclSuccess(), making.function());
         place(
@@ -557,11 +553,6 @@ public final class NcclCommunicator extends Communicator {
   @Override
   protected Object world() {
     return world;
-  }
-
-  @Override
-  protected Entrance entrance() {
-    return direct ? handle : null;
   }
 
   /** Returns what is equal for those ranks of this process that may wait for each other. */
@@ -728,7 +719,7 @@ public final class NcclCommunicator extends Communicator {
           count,
           send.typeCode(),
           op.code(),
-          address,
+          handle.address(),
           stream);
     }
     return callOther(operation, send, recv, count, op, peer, stream);

@@ -4,7 +4,6 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.Entrance;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
@@ -269,11 +268,6 @@ public final class ReferenceCommunicator extends Communicator {
   @Override
   protected Object world() {
     return member.world();
-  }
-
-  @Override
-  protected Entrance entrance() {
-    return null;
   }
 
   @Override

@@ -146,7 +146,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void aCallThatWasRememberedBeforeIsRecordedEachTime() {
+  void callMadeBeforeTheRecordingIsRecordedEachTime() {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {

@@ -16,8 +16,10 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.nccl.NcclCommunicator;
 import java.time.Duration;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
@@ -115,6 +117,29 @@ class AbortTest {
       first.join();
     }
     comm.close();
+  }
+
+  @Test
+  void callWhileItsCommunicatorClosesIsRefusedAndLeavesTheCloseAlone() {
+    for (int round = 0; round < 100; round++) {
+      Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+      try (Stream stream = comm.newStream();
+          Buffer value = comm.allocate(DataType.INT32, 1)) {
+        comm.allReduce(value, value, ReduceOp.SUM, stream);
+        stream.synchronize();
+        CompletableFuture<Void> closing =
+            NcclCommunicator.of(comm).closeAsync().toCompletableFuture();
+        do {
+          IllegalStateException refused =
+              assertThrows(
+                  IllegalStateException.class,
+                  () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+          assertEquals("closed: " + comm, refused.getMessage());
+        } while (!closing.isDone());
+        Pair.await(closing);
+        assertFalse(comm.aborted());
+      }
+    }
   }
 
   /** Waits until the other thread sleeps between two looks at the state. */

@@ -180,7 +180,7 @@ public final class Calls {
         - a group of 64, in single calls of a loop of 64: %s
         """
         .formatted(
-            Page.againstGoal(contract.median() / javaCpp.median(), 0.65),
+            Page.againstGoal(contract.median() / javaCpp.median(), 0.80),
             Page.againstGoal(contract.median() / jni.median(), 1.05),
             Page.againstGoal(group.median() / one, CALLS + 2));
   }
