@@ -316,8 +316,9 @@ public final class Group {
     }
     checkMemory();
     boolean captured = prepare(firstCommunicator, firstStream);
-    for (Way way : otherWays) {
-      captured |= prepare(way.communicator(), way.stream());
+    // By index: an iterator would be an object.
+    for (int i = 0; i < otherWays.size(); i++) {
+      captured |= prepare(otherWays.get(i).communicator(), otherWays.get(i).stream());
     }
     if (captured) {
       launchCaptured();
