@@ -143,6 +143,7 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     try {
       Thread.sleep(Math.min(LONG_WAIT.toMillis(), deadline.remainingMillis() / 2));
     } catch (InterruptedException e) {
+      // The exchange has ended.
       return;
     }
     LOG.warn(

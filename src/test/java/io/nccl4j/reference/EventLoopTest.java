@@ -65,11 +65,7 @@ class EventLoopTest {
       Thread.sleep(5);
     }
     failLoop();
-    ExecutionException failed =
-        assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
-    assertInstanceOf(NcclRemoteException.class, failed.getCause());
-    String text = failed.getCause().getMessage();
-    assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
+    assertFailedByTheLoop(waiting);
     assertEquals(3, sum());
   }
 
@@ -88,11 +84,7 @@ class EventLoopTest {
       Thread.sleep(5);
     }
     failLoop();
-    ExecutionException failed =
-        assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
-    assertInstanceOf(NcclRemoteException.class, failed.getCause());
-    String text = failed.getCause().getMessage();
-    assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
+    assertFailedByTheLoop(waiting);
     String later =
         assertThrows(NcclRemoteException.class, () -> other.grow(2, made, CONFIG)).getMessage();
     assertTrue(later.contains("java.lang.OutOfMemoryError: thrown by a test"), later);
@@ -125,6 +117,14 @@ class EventLoopTest {
       one.abort();
       zero.abort();
     }
+  }
+
+  private static void assertFailedByTheLoop(FutureTask<Communicator> waiting) {
+    ExecutionException failed =
+        assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
+    assertInstanceOf(NcclRemoteException.class, failed.getCause());
+    String text = failed.getCause().getMessage();
+    assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
   }
 
   /** Has the loop of the first place throw; the ranks that were waiting there fail soon. */

@@ -33,6 +33,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
@@ -582,8 +583,7 @@ class FaultsTest {
     List<Site> sites = List.of(new Site(), new Site());
     ReferenceBackend backend = SeparateSites.open(2, OPTIONS, sites);
     UniqueId id = backend.newUniqueId();
-    FutureTask<Communicator> first = new FutureTask<>(() -> backend.communicator(id, 2, 0, LATE));
-    Thread.ofPlatform().daemon().start(first);
+    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
     while (sites.get(0).doorway(id) == null) {
       Thread.sleep(1);
     }
@@ -601,15 +601,13 @@ class FaultsTest {
     List<Site> sites = List.of(new Site(), new Site());
     ReferenceBackend backend = SeparateSites.open(3, OPTIONS, sites);
     UniqueId id = backend.newUniqueId();
-    FutureTask<Communicator> second = new FutureTask<>(() -> backend.communicator(id, 3, 1, LATE));
-    Thread.ofPlatform().daemon().start(second);
+    FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
     // Both ranks 1 are of the process that has not made the id.
     while (sites.get(0).doorway(id) == null) {
       Thread.sleep(1);
     }
     assertRefused(backend, id, 3, 1, "rank 1 has come already");
-    FutureTask<Communicator> third = new FutureTask<>(() -> backend.communicator(id, 3, 2, LATE));
-    Thread.ofPlatform().daemon().start(third);
+    FutureTask<Communicator> third = start(() -> backend.communicator(id, 3, 2, LATE));
     try (Communicator first = backend.communicator(id, 3, 0, LATE);
         Communicator one = second.get(20, TimeUnit.SECONDS);
         Communicator two = third.get(20, TimeUnit.SECONDS)) {
@@ -640,8 +638,7 @@ class FaultsTest {
     UniqueId id = backend.newUniqueId();
     Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
     Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
-    FutureTask<Communicator> first = new FutureTask<>(() -> backend.communicator(id, 2, 0, LATE));
-    Thread.ofPlatform().daemon().start(first);
+    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
     try (Communicator second = backend.communicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       Deadline deadline = Deadline.after(LATE.timeout());
@@ -651,6 +648,12 @@ class FaultsTest {
       assertEquals(1, second.rank());
       assertEquals(0, there.rank());
     }
+  }
+
+  private static FutureTask<Communicator> start(Callable<Communicator> maker) {
+    FutureTask<Communicator> task = new FutureTask<>(maker);
+    Thread.ofPlatform().daemon().start(task);
+    return task;
   }
 
   private static void assertRefused(
