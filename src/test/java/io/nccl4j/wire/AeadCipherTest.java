@@ -32,6 +32,15 @@ class AeadCipherTest {
     assertThrows(AEADBadTagException.class, () -> keys(1, 2).toAcceptor().open(second, NONE));
   }
 
+  /** As an error while there is no memory: nothing was sent, so nothing is missing. */
+  @Test
+  void messageThatCouldNotBeSealedIsNotCounted() throws Exception {
+    AeadCipher sender = keys(1, 2).toAcceptor();
+    assertThrows(IllegalArgumentException.class, () -> sender.seal(null, NONE));
+    byte[] sealed = sender.seal(HELLO, NONE);
+    assertArrayEquals(HELLO, keys(1, 2).toAcceptor().open(sealed, NONE));
+  }
+
   @Test
   void nothingOpensInTheOtherDirectionOrContext() {
     byte[] sealed = keys(1, 2).toAcceptor().seal(HELLO, NONE);
