@@ -16,7 +16,10 @@ import java.util.function.Predicate;
 final class ClassInitialization {
   private static final long STACK_BYTES = 16L << 20;
 
-  /** The outermost classes of this package that have initializers, or nested classes with such. */
+  /**
+   * The outermost classes that have initializers, or nested classes with such, of this package and
+   * {@code internal.util}.
+   */
   static final List<String> CONTRACT =
       List.of(
           "Backend",
@@ -29,7 +32,6 @@ final class ClassInitialization {
           "Feature",
           "Graph",
           "Group",
-          "MemoryShortage",
           "MiniFloat",
           "NcclException",
           "Operation",
@@ -40,7 +42,8 @@ final class ClassInitialization {
           "ShrinkMode",
           "Span",
           "Stream",
-          "Tracing");
+          "Tracing",
+          "internal.util.MemoryShortage");
 
   private ClassInitialization() {}
 

@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.internal.util.Steps;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.BitSet;
@@ -849,40 +851,18 @@ public abstract sealed class Communicator implements AutoCloseable
    *     is suppressed in it
    */
   protected final void endGraphs() {
-    RuntimeException first = null;
-    for (Graph graph : graphs) {
-      try {
-        graph.end();
-      } catch (RuntimeException failure) {
-        if (first == null) {
-          first = failure;
-        } else {
-          first.addSuppressed(failure);
-        }
-      }
-    }
-    if (first != null) {
-      throw first;
-    }
+    Steps.all(graphs.stream().<Runnable>map(graph -> graph::end).toList());
   }
 
   private void giveStreamsBack() {
-    Throwable first = null;
-    for (Stream stream : streams()) {
-      try {
-        stream.giveBackIfAbandoned();
-      } catch (NcclException | CudaException e) {
-        LogManager.getLogger(Communicator.class).warn("{} is stuck", stream, e);
-      } catch (RuntimeException | Error failure) {
-        // The other streams can still be released.
-        first = first == null ? failure : first;
-      }
-    }
-    if (first instanceof Error error) {
-      throw error;
-    }
-    if (first != null) {
-      throw (RuntimeException) first;
+    Steps.all(streams().stream().<Runnable>map(stream -> () -> giveBack(stream)).toList());
+  }
+
+  private static void giveBack(Stream stream) {
+    try {
+      stream.giveBackIfAbandoned();
+    } catch (NcclException | CudaException e) {
+      LogManager.getLogger(Communicator.class).warn("{} is stuck", stream, e);
     }
   }
 
@@ -1136,11 +1116,7 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   private void abortAfter(Throwable failure) {
-    try {
-      abort();
-    } catch (RuntimeException another) {
-      failure.addSuppressed(another);
-    }
+    Steps.after(failure, this::abort);
   }
 
   /**
@@ -1161,7 +1137,7 @@ public abstract sealed class Communicator implements AutoCloseable
               if (first.compareAndSet(null, failure)) {
                 connectedOrFailed.countDown();
               } else {
-                first.get().addSuppressed(failure);
+                Steps.suppress(first.get(), failure);
               }
             }
             if (connecting.decrementAndGet() == 0) {

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Steps;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -107,15 +108,7 @@ public abstract sealed class Graph implements AutoCloseable
     List<Runnable> steps = new ArrayList<>();
     begun.forEach(stream -> steps.add(stream::dropCapture));
     graphs.forEach(graph -> steps.add(graph::close));
-    for (Runnable step : steps) {
-      try {
-        step.run();
-      } catch (RuntimeException | Error another) {
-        if (another != cause) {
-          cause.addSuppressed(another);
-        }
-      }
-    }
+    steps.forEach(step -> Steps.after(cause, step));
   }
 
   /** Throws if this thread is capturing, which CUDA allows little beside. */

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -540,7 +541,7 @@ public abstract sealed class Stream implements AutoCloseable
     try {
       throwFailureOfUsers("cudaStreamQuery");
     } catch (NcclException another) {
-      failure.addSuppressed(another);
+      Steps.suppress(failure, another);
     }
     return failure;
   }

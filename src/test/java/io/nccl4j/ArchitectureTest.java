@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 /**
  * The rooms of the house and who may call whom: examples, {@code io.nccl4j}, ({@code nccl}, {@code
  * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j},
- * {@code schedule} and {@code wire} alone.
+ * {@code schedule} and {@code wire} alone. All may use {@code internal.util}.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
@@ -32,7 +32,8 @@ class ArchitectureTest {
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String TRAINING = "io.nccl4j.training..";
   private static final String WIRE = "io.nccl4j.wire..";
-  private static final String INTERNAL = "io.nccl4j.internal..";
+  private static final String INTERNAL = "io.nccl4j.internal";
+  private static final String UTIL = "io.nccl4j.internal.util";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
     "java..", "javax.crypto..", "jdk.jfr", "com.sun.management", "org.apache.logging.log4j"
@@ -83,6 +84,16 @@ class ArchitectureTest {
   }
 
   @Test
+  void utilDependsOnNothing() {
+    classes()
+        .that()
+        .resideInAPackage(UTIL)
+        .should()
+        .onlyDependOnClassesThat(resideInAnyPackage(UTIL, "java.."))
+        .check(LIBRARY);
+  }
+
+  @Test
   void trainingDependsOnTheContractAlone() {
     onlyDepends(TRAINING, CONTRACT, TRAINING);
   }
@@ -96,7 +107,7 @@ class ArchitectureTest {
         .doNotHaveFullyQualifiedName(Backend.class.getName())
         .should()
         .onlyDependOnClassesThat(
-            resideInAnyPackage(CONTRACT, "java..", "jdk.jfr", "org.apache.logging.log4j"))
+            resideInAnyPackage(CONTRACT, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
         .check(LIBRARY);
   }
 
@@ -171,7 +182,8 @@ class ArchitectureTest {
         .that()
         .resideInAPackage(room)
         .should()
-        .onlyDependOnClassesThat(permitted.or(resideInAnyPackage(PLATFORM)))
+        .onlyDependOnClassesThat(
+            permitted.or(resideInAPackage(UTIL)).or(resideInAnyPackage(PLATFORM)))
         .allowEmptyShould(true)
         .check(LIBRARY);
   }

@@ -1,9 +1,9 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.MemoryShortage;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.Watcher;
+import io.nccl4j.internal.util.MemoryShortage;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;

@@ -17,7 +17,7 @@ import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.Steps;
+import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

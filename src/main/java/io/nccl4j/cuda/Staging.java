@@ -4,7 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
-import io.nccl4j.internal.Steps;
+import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;

@@ -3,6 +3,7 @@ package io.nccl4j.internal;
 import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayDeque;

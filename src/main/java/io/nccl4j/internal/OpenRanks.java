@@ -1,5 +1,6 @@
 package io.nccl4j.internal;
 
+import io.nccl4j.internal.util.Steps;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;

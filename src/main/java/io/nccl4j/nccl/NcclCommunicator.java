@@ -5,7 +5,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
-import io.nccl4j.MemoryShortage;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
@@ -25,7 +24,8 @@ import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.Steps;
+import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -1260,11 +1260,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void abortAfter(RuntimeException failure) {
     markAborted();
-    try {
-      abortConnection();
-    } catch (RuntimeException another) {
-      failure.addSuppressed(another);
-    }
+    Steps.after(failure, this::abortConnection);
   }
 
   /**
@@ -1306,11 +1302,7 @@ public final class NcclCommunicator extends Communicator {
   /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
     handle.giveBack();
-    try {
-      freeIfNobodyInside();
-    } catch (RuntimeException another) {
-      refusal.addSuppressed(another);
-    }
+    Steps.after(refusal, this::freeIfNobodyInside);
     return refusal;
   }
 }

@@ -10,7 +10,7 @@ import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
-import io.nccl4j.internal.Steps;
+import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;

@@ -130,7 +130,7 @@ final class Connection {
     synchronized (unsent) {
       sealer = outgoing;
       while (!unsealed.isEmpty()) {
-        unsent.add(sealed(unsealed.remove()));
+        addSealed(unsealed.remove());
       }
       flush();
     }
@@ -142,7 +142,11 @@ final class Connection {
     return channel;
   }
 
-  /** Sends a message as soon as the other process takes it; what cannot be sent is dropped. */
+  /**
+   * Sends a message as soon as the other process takes it; what cannot be sent is dropped.
+   *
+   * @throws OutOfMemoryError if there is no memory for it; nothing is sent then
+   */
   void send(ByteBuffer message) {
     synchronized (unsent) {
       if (closing || !channel.isOpen()) {
@@ -152,18 +156,31 @@ final class Connection {
         unsealed.add(message);
         return;
       }
-      unsent.add(sealed(message));
+      addSealed(message);
       flush();
     }
   }
 
+  /** Adds a message to the unsent ones, or nothing: a message that is sealed must be sent. */
+  private void addSealed(ByteBuffer message) {
+    // Before it is sealed, since the queue may have to grow.
+    unsent.add(message);
+    ByteBuffer sealed;
+    try {
+      sealed = sealed(message);
+    } finally {
+      unsent.removeLast();
+    }
+    unsent.add(sealed);
+  }
+
   private ByteBuffer sealed(ByteBuffer message) {
     byte[] whole = new byte[message.remaining()];
-    message.get(whole);
+    message.duplicate().get(whole);
     byte[] plain = Arrays.copyOfRange(whole, Message.HEADER_BYTES, whole.length);
     byte[] head = Message.headerOf(whole, plain.length + AeadCipher.TAG_BYTES);
-    byte[] body = sealer.seal(plain, head);
-    return ByteBuffer.allocate(head.length + body.length).put(head).put(body).flip();
+    ByteBuffer sealed = ByteBuffer.allocate(whole.length + AeadCipher.TAG_BYTES).put(head);
+    return sealed.put(sealer.seal(plain, head)).flip();
   }
 
   private void flush() {

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.MemoryShortage;
+import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.internal.util.Steps;
 import io.nccl4j.wire.PendingConnections;
 import io.nccl4j.wire.RateLimitedWarning;
 import java.io.IOException;
@@ -289,7 +290,7 @@ final class EventLoop implements Runnable {
     } catch (OutOfMemoryError shortage) {
       throw shortage;
     } catch (RuntimeException | Error e) {
-      failure.addSuppressed(e);
+      Steps.suppress(failure, e);
     }
   }
 

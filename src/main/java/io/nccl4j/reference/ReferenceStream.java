@@ -2,7 +2,6 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Event;
-import io.nccl4j.MemoryShortage;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclTimeoutException;
@@ -11,6 +10,7 @@ import io.nccl4j.Platform;
 import io.nccl4j.Result;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.util.MemoryShortage;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;

@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Steps;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
@@ -70,7 +71,7 @@ public final class GatherRendezvous extends OrderedRendezvous {
     try {
       gather(round, "failed", RankBackend.UNKNOWN.code() + " " + printable(failure.toString()));
     } catch (RuntimeException | Error e) {
-      failure.addSuppressed(e);
+      Steps.suppress(failure, e);
     }
   }
 

@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Steps;
 import io.nccl4j.wire.PendingConnections;
 import io.nccl4j.wire.RateLimitedWarning;
 import java.io.Closeable;
@@ -179,7 +180,7 @@ final class IdServer implements Closeable {
     try {
       channel.close();
     } catch (IOException e) {
-      failure.addSuppressed(e);
+      Steps.suppress(failure, e);
     }
   }
 
@@ -306,7 +307,7 @@ final class IdServer implements Closeable {
       warn("accept", failure);
     } catch (OutOfMemoryError shortage) {
       // There is no memory for the message either; the next client may find some.
-      failure.addSuppressed(shortage);
+      Steps.suppress(failure, shortage);
     }
   }
 

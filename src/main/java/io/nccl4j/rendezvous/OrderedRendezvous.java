@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Steps;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
@@ -157,11 +158,7 @@ abstract sealed class OrderedRendezvous implements Rendezvous
 
   /** Releases what is held, since no further exchange is allowed. */
   private void releaseAfter(Throwable failure) {
-    try {
-      release();
-    } catch (RuntimeException e) {
-      failure.addSuppressed(e);
-    }
+    Steps.after(failure, this::release);
   }
 
   /** Makes the id of a round, on rank 0. */

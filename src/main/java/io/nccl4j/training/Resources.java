@@ -1,5 +1,6 @@
 package io.nccl4j.training;
 
+import io.nccl4j.internal.util.Steps;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.function.Consumer;
@@ -32,9 +33,7 @@ final class Resources {
       try {
         closings.pop().run();
       } catch (Throwable another) {
-        if (another != failure) {
-          failure.addSuppressed(another);
-        }
+        Steps.suppress(failure, another);
       }
     }
   }

@@ -33,13 +33,16 @@ public final class AeadCipher {
   }
 
   /**
-   * Seals the next message.
+   * Seals the next message, which counts unless this throws: one that could not be sealed, for want
+   * of memory say, is not missing on the other side.
    *
    * @param context what is not sealed, but must be the same on both sides
    */
   public byte[] seal(byte[] message, byte[] context) {
     try {
-      return cipher(Cipher.ENCRYPT_MODE, context).doFinal(message);
+      byte[] sealed = cipher(Cipher.ENCRYPT_MODE, context).doFinal(message);
+      messages++;
+      return sealed;
     } catch (GeneralSecurityException e) {
       throw SessionKeys.missing(e);
     }
@@ -53,7 +56,9 @@ public final class AeadCipher {
    */
   public byte[] open(byte[] sealed, byte[] context) throws AEADBadTagException {
     try {
-      return cipher(Cipher.DECRYPT_MODE, context).doFinal(sealed);
+      byte[] message = cipher(Cipher.DECRYPT_MODE, context).doFinal(sealed);
+      messages++;
+      return message;
     } catch (AEADBadTagException e) {
       throw e;
     } catch (GeneralSecurityException e) {
@@ -62,7 +67,7 @@ public final class AeadCipher {
   }
 
   private Cipher cipher(int mode, byte[] context) throws GeneralSecurityException {
-    byte[] nonce = ByteBuffer.allocate(NONCE_BYTES).putLong(Integer.BYTES, messages++).array();
+    byte[] nonce = ByteBuffer.allocate(NONCE_BYTES).putLong(Integer.BYTES, messages).array();
     Cipher cipher = Cipher.getInstance("AES/GCM/NoPadding");
     cipher.init(mode, key, new GCMParameterSpec(TAG_BYTES * Byte.SIZE, nonce));
     cipher.updateAAD(context);

@@ -1,12 +1,12 @@
-package io.nccl4j;
+package io.nccl4j.internal.util;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 
 /**
- * For the backends: what a thread of the library does when it has no memory for a step that others
- * wait for. It repeats the step until the program has freed some: a thread that ended instead would
- * leave those that wait for it without an answer.
+ * What a thread of the library does when it has no memory for a step that others wait for. It
+ * repeats the step until the program has freed some: a thread that ended instead would leave those
+ * that wait for it without an answer.
  */
 public final class MemoryShortage {
   private static final long PAUSE_MILLIS = 10;
