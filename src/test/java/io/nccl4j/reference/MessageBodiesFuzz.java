@@ -2,8 +2,8 @@ package io.nccl4j.reference;
 
 import io.nccl4j.FailureDetails;
 import io.nccl4j.Operation;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import java.io.ByteArrayInputStream;
 import java.io.DataInput;
 import java.io.DataInputStream;

@@ -4,7 +4,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.InetAddress;

@@ -1,9 +1,9 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.RawConnection;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.RawConnection;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetAddress;

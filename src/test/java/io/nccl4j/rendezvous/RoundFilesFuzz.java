@@ -1,8 +1,8 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
