@@ -273,12 +273,15 @@ final class Exchange implements Transfer {
                 rank));
   }
 
+  /** Returns the time-out of these, or null if no peer is waited for, and so nothing is late. */
   NcclException timeout() {
     BitSet waitedFor = pendingPeers();
-    return member.timeout(
-        function,
-        "waited for " + member.world().describe(waitedFor) + " to receive or send its part",
-        waitedFor);
+    return waitedFor.isEmpty()
+        ? null
+        : member.timeout(
+            function,
+            "waited for " + member.world().describe(waitedFor) + " to receive or send its part",
+            waitedFor);
   }
 
   private BitSet pendingPeers() {

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.NcclException;
 import io.nccl4j.DataType;
 import io.nccl4j.internal.util.MemoryShortage;
 import java.util.ArrayList;
@@ -248,7 +249,7 @@ final class Work {
       }
       member.checkCollectivePeers(function);
       if (late) {
-        throw member.collectiveTimeout(function);
+        throwUnlessNull(member.collectiveTimeout(function));
       }
     }
     if (inMessages) {
@@ -258,8 +259,14 @@ final class Work {
       }
       messages.checkPeers();
       if (late) {
-        throw messages.timeout();
+        throwUnlessNull(messages.timeout());
       }
+    }
+  }
+
+  private static void throwUnlessNull(NcclException failure) {
+    if (failure != null) {
+      throw failure;
     }
   }
 
