@@ -323,8 +323,8 @@ final class Member {
   }
 
   /**
-   * Returns the failure of a collective in which nothing has happened for the whole timeout, or null
-   * if no other rank is waited for: the last part came while this process was stopped, say.
+   * Returns the failure of a collective in which nothing has happened for the whole timeout, or
+   * null if no other rank is waited for: the last part came while this process was stopped, say.
    */
   NcclException collectiveTimeout(String function) {
     long number = self.entered();
