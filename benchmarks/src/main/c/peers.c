@@ -4,13 +4,13 @@
 
 #define ARGUMENTS (void *)send, (void *)recv, (size_t)count, type, op, (ncclComm_t)comm, (cudaStream_t)stream
 
-JNIEXPORT jint JNICALL Java_io_nccl4j_examples_benchmarks_CCalls_allReduce(JNIEnv *env, jclass class, jlong send,
+JNIEXPORT jint JNICALL Java_io_nccl4j_benchmarks_CCalls_allReduce(JNIEnv *env, jclass class, jlong send,
     jlong recv, jlong count, jint type, jint op, jlong comm, jlong stream) {
   (void)env, (void)class;
   return ncclAllReduce(ARGUMENTS);
 }
 
-JNIEXPORT jint JNICALL Java_io_nccl4j_examples_benchmarks_CCalls_loop(JNIEnv *env, jclass class, jint times,
+JNIEXPORT jint JNICALL Java_io_nccl4j_benchmarks_CCalls_loop(JNIEnv *env, jclass class, jint times,
     jlong send, jlong recv, jlong count, jint type, jint op, jlong comm, jlong stream) {
   (void)env, (void)class;
   int failed = 0;
