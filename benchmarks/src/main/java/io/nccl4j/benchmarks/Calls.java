@@ -11,6 +11,7 @@ import org.openjdk.jmh.profile.GCProfiler;
 import org.openjdk.jmh.results.RunResult;
 import org.openjdk.jmh.runner.Runner;
 import org.openjdk.jmh.runner.RunnerException;
+import org.openjdk.jmh.runner.options.ChainedOptionsBuilder;
 import org.openjdk.jmh.runner.options.CommandLineOptionException;
 import org.openjdk.jmh.runner.options.CommandLineOptions;
 import org.openjdk.jmh.runner.options.Options;
@@ -26,7 +27,8 @@ import org.openjdk.jmh.runner.options.VerboseMode;
  * the result the median of the rounds.
  */
 public final class Calls {
-  private static final int CALLS = FirstRank.GROUP;
+  /** The name of what was measured in two threads at once. */
+  private static final String TWO_THREADS = " in two threads";
 
   /** One way of calling: its benchmark and what it is called in the table. */
   private record Way(String benchmark, String label) {}
@@ -42,6 +44,7 @@ public final class Calls {
           new Way("JavaCppCalls.allReduce", "JavaCPP `ncclAllReduce`"),
           new Way("ContractCalls.calls64", "nccl4j, 64 calls"),
           new Way("ContractCalls.group64", "nccl4j, a group of 64 calls"),
+          new Way("JavaCppCalls.group64", "JavaCPP, a group of 64 calls"),
           new Way("ContractCalls.rank", "nccl4j `rank()`"),
           new Way("JavaCppCalls.rank", "JavaCPP `ncclCommUserRank`, pointer used again"),
           new Way("JavaCppCalls.rankIntoNewPointer", "JavaCPP `ncclCommUserRank`, new pointer"));
@@ -82,11 +85,14 @@ public final class Calls {
     List<String> options = new ArrayList<>(List.of(args));
     int rounds = Integer.parseInt(take(options, "--rounds", "5"));
     String page = take(options, "--write", "");
-    Options jmh = options(new CommandLineOptions(options.toArray(String[]::new)));
+    CommandLineOptions given = new CommandLineOptions(options.toArray(String[]::new));
+    Options one = options(given).include("\\.(CCalls|GeneratedCalls|ContractCalls|JavaCppCalls)\\.").build();
+    Options two = options(given).include("\\.(ContractCalls|JavaCppCalls)\\.(allReduce|group64)$").threads(2).build();
     Calls calls = new Calls();
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
-      calls.add(new Runner(jmh).run());
+      calls.add(new Runner(one).run(), "");
+      calls.add(new Runner(two).run(), TWO_THREADS);
     }
     String report = calls.report(rounds);
     System.out.print(report);
@@ -105,10 +111,9 @@ public final class Calls {
     return options.remove(at);
   }
 
-  private static Options options(CommandLineOptions given) {
+  private static ChainedOptionsBuilder options(CommandLineOptions given) {
     return new OptionsBuilder()
         .parent(given)
-        .include("\\.(CCalls|GeneratedCalls|ContractCalls|JavaCppCalls)\\.")
         .addProfiler(GCProfiler.class)
         .forks(1)
         .warmupIterations(given.getWarmupIterations().orElse(10))
@@ -116,14 +121,13 @@ public final class Calls {
         .measurementIterations(given.getMeasurementIterations().orElse(15))
         .measurementTime(given.getMeasurementTime().orElse(TimeValue.milliseconds(100)))
         .verbosity(VerboseMode.SILENT)
-        .shouldFailOnError(true)
-        .build();
+        .shouldFailOnError(true);
   }
 
-  private void add(Iterable<RunResult> round) {
+  private void add(Iterable<RunResult> round, String threads) {
     for (RunResult result : round) {
       String name = result.getParams().getBenchmark();
-      name = name.substring(name.lastIndexOf('.', name.lastIndexOf('.') - 1) + 1);
+      name = name.substring(name.lastIndexOf('.', name.lastIndexOf('.') - 1) + 1) + threads;
       Rounds rounds =
           results.computeIfAbsent(name, n -> new Rounds(new ArrayList<>(), new ArrayList<>()));
       rounds.nanos().add(result.getPrimaryResult().getStatistics().getPercentile(50));
@@ -145,7 +149,29 @@ public final class Calls {
         text.append(row(way, found, contract));
       }
     }
-    return text.append('\n').append(goals()).toString();
+    return text.append('\n').append(scaling()).append('\n').append(goals()).toString();
+  }
+
+  private String scaling() {
+    StringBuilder text =
+        new StringBuilder("| way | ns in one thread | ns in each of two | times as long |\n|---|---|---|---|\n");
+    for (Way way : WAYS) {
+      Rounds one = results.get(way.benchmark());
+      Rounds two = results.get(way.benchmark() + TWO_THREADS);
+      if (one != null && two != null) {
+        text.append(
+            String.format(
+                Locale.ROOT,
+                "| %s | %.1f | %.1f (%.1f to %.1f) | %.2f |%n",
+                way.label(),
+                one.median(),
+                two.median(),
+                two.least(),
+                two.most(),
+                two.median() / one.median()));
+      }
+    }
+    return text.toString();
   }
 
   private static String row(Way way, Rounds found, Rounds contract) {
@@ -167,21 +193,10 @@ public final class Calls {
 
   private String goals() {
     Rounds contract = results.get("ContractCalls.allReduce");
-    Rounds jni = results.get("CCalls.jni");
     Rounds javaCpp = results.get("JavaCppCalls.allReduce");
-    Rounds group = results.get("ContractCalls.group64");
-    if (contract == null || jni == null || javaCpp == null || group == null) {
-      return "";
-    }
-    double one = results.get("ContractCalls.calls64").median() / CALLS;
-    return """
-        - of JavaCPP's time: %s
-        - of plain JNI's time: %s
-        - a group of 64, in single calls of a loop of 64: %s
-        """
-        .formatted(
-            Page.againstGoal(contract.median() / javaCpp.median(), 0.80),
-            Page.againstGoal(contract.median() / jni.median(), 1.05),
-            Page.againstGoal(group.median() / one, CALLS + 2));
+    return contract == null || javaCpp == null
+        ? ""
+        : "- of JavaCPP's time: %s%n"
+            .formatted(Page.againstGoal(contract.median() / javaCpp.median(), 0.80));
   }
 }

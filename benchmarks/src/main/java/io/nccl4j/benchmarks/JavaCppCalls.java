@@ -50,6 +50,16 @@ public class JavaCppCalls extends FirstRank {
     return checked(nccl.ncclAllReduce(from, to, COUNT, FLOAT, SUM, comm, queue));
   }
 
+  /** Calls as one group. */
+  @Benchmark
+  public int group64() {
+    checked(nccl.ncclGroupStart());
+    for (int i = 0; i < GROUP; i++) {
+      checked(nccl.ncclAllReduce(from, to, COUNT, FLOAT, SUM, comm, queue));
+    }
+    return checked(nccl.ncclGroupEnd());
+  }
+
   /** The rank, into a pointer that is used again. */
   @Benchmark
   public int rank() {

@@ -15,18 +15,16 @@ public final class PerfCommand {
   /**
    * {@return what starts the command in a Java like this process's, but for its arguments}
    *
-   * @param main the class that this process was started with
-   * @param arguments how many arguments that one got
+   * @param arguments how many arguments this process's own command got
    * @throws IOException if this process's command line cannot be read
    */
-  public static List<String> inThisJava(Class<?> main, int arguments) throws IOException {
+  public static List<String> inThisJava(int arguments) throws IOException {
     List<String> command = new ArrayList<>(Processes.ownCommand(arguments));
-    command.replaceAll(
-        word -> word.endsWith(main.getName()) ? word.replace(main.getName(), NAME) : word);
+    // The last word is the main class, or the name of a tool after the main class of all tools.
+    boolean named = command.getLast().indexOf('.') < 0;
+    command.set(command.size() - 1, named ? "perf" : Perf.class.getName());
     return command;
   }
-
-  private static final String NAME = Perf.class.getName();
 
   /**
    * Checks arguments that are to give one table of one type, operator and root, without running

@@ -48,7 +48,7 @@ public final class Sweep {
    * @throws IOException if this process's own command line cannot be read
    */
   public static void main(String[] args) throws IOException {
-    List<String> perf = PerfCommand.inThisJava(Sweep.class, args.length);
+    List<String> perf = PerfCommand.inThisJava(args.length);
     Commands.exit((out, err) -> new Sweep(out, err, System.getenv(), perf).run(args));
   }
 
