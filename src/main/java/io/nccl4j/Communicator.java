@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.Steps;
 import java.lang.invoke.VarHandle;
@@ -1153,7 +1154,8 @@ public abstract sealed class Communicator implements AutoCloseable
       }
     }
     if (first.get() == null) {
-      awaitUninterrupted(connectedOrFailed);
+      // Each rank has its own deadline, so an interrupt is kept and the wait goes on.
+      Interrupts.awaitUninterruptibly(connectedOrFailed::await);
     }
     Throwable failure = first.get();
     if (failure != null) {
@@ -1205,22 +1207,6 @@ public abstract sealed class Communicator implements AutoCloseable
     firstCalled = number;
     caller = thread;
     VarHandle.fullFence();
-  }
-
-  /** Each rank has its own deadline, so an interrupt is kept and the wait goes on. */
-  private static void awaitUninterrupted(CountDownLatch latch) {
-    boolean interrupted = false;
-    while (true) {
-      try {
-        latch.await();
-        break;
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
   }
 
   /**

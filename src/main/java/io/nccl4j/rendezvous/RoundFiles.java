@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
@@ -166,7 +167,7 @@ final class RoundFiles {
         }
       }
     } catch (ClosedByInterruptException e) {
-      throw interrupted(e);
+      throw Interrupts.during("in file access", e);
     } catch (IOException e) {
       throw new RendezvousException(target + " could not be written: " + e, e);
     }
@@ -222,7 +223,7 @@ final class RoundFiles {
     } catch (NoSuchFileException e) {
       problems.remove(file);
     } catch (ClosedByInterruptException e) {
-      throw interrupted(e);
+      throw Interrupts.during("in file access", e);
     } catch (IOException e) {
       problem(file, "could not be read: " + e);
     }
@@ -339,12 +340,5 @@ final class RoundFiles {
     } catch (IOException e) {
       LOG.warn("{} could not be removed: {}", file, e.toString());
     }
-  }
-
-  private static InterruptedException interrupted(ClosedByInterruptException cause) {
-    Thread.interrupted();
-    InterruptedException interrupt = new InterruptedException("interrupted in file access");
-    interrupt.initCause(cause);
-    return interrupt;
   }
 }

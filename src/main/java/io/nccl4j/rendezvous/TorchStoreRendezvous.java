@@ -2,6 +2,9 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
@@ -170,8 +173,8 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       connected = true;
       return conversation.with(current);
     } catch (IOException e) {
-      if (Thread.interrupted()) {
-        throw interrupted(e);
+      if (Thread.currentThread().isInterrupted()) {
+        throw Interrupts.during("on a connection", e);
       }
       checkStillOpen();
       if (e instanceof SocketTimeoutException) {
@@ -180,12 +183,6 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       }
       throw new RendezvousException(place() + " failed rank " + rank() + ": " + e.getMessage(), e);
     }
-  }
-
-  private static InterruptedException interrupted(IOException cause) {
-    InterruptedException interrupt = new InterruptedException("interrupted on a connection");
-    interrupt.initCause(cause);
-    return interrupt;
   }
 
   /**
@@ -309,7 +306,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
 
     private void serve(TorchStore connected, Deadline deadline)
         throws IOException, InterruptedException {
-      Pause pause = Pause.betweenLooks(deadline);
+      Backoff backoff = Backoff.betweenLooks(deadline);
       Deadline end = deadline;
       Optional<RankBackend.Mismatch> mismatch = Optional.empty();
       while (!look(connected)) {
@@ -323,7 +320,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
           }
           throw new SocketTimeoutException(missing());
         }
-        pause.make();
+        backoff.pause();
       }
     }
 
