@@ -44,7 +44,8 @@ final class ClassInitialization {
           "Span",
           "Stream",
           "Tracing",
-          "internal.util.MemoryShortage");
+          "internal.util.MemoryShortage",
+          "internal.util.RateLimitedWarning");
 
   private ClassInitialization() {}
 

@@ -16,6 +16,7 @@ import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
@@ -98,11 +99,7 @@ public final class CudaStream extends Stream {
       throw new IllegalArgumentException(
           "address is 2, the per-thread default stream; it means another stream in each thread");
     }
-    int devices = CudaDevices.count();
-    if (device < 0 || device >= devices) {
-      throw new IllegalArgumentException(
-          "device is " + device + "; it must be from 0 to " + (devices - 1));
-    }
+    Arguments.inRange(device, "device", 0, CudaDevices.count() - 1);
     return new CudaStream(MemorySegment.ofAddress(address), device, true);
   }
 

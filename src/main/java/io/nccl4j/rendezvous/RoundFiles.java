@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -277,7 +278,7 @@ final class RoundFiles {
   private static byte[] digest(ByteBuffer bytes, int length) {
     byte[] body = new byte[length - DIGEST_BYTES];
     bytes.get(0, body);
-    return Token.sha256(body);
+    return SessionKeys.sha256(body);
   }
 
   private void problem(Path file, String text) {

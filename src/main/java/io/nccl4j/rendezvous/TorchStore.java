@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import java.io.ByteArrayOutputStream;
@@ -125,7 +126,7 @@ final class TorchStore implements Closeable {
 
   /** Returns when all has been done that was asked for before. */
   void ping() throws IOException {
-    byte[] number = Token.randomBytes(Integer.BYTES);
+    byte[] number = SessionKeys.randomBytes(Integer.BYTES);
     send(new Request(PING).bytes(number));
     byte[] answer = read(Integer.BYTES);
     if (!Arrays.equals(number, answer)) {

@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
@@ -77,10 +78,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of the store");
     }
-    if (port < 1 || port > HIGHEST_PORT) {
-      throw new IllegalArgumentException(
-          "port is " + port + "; it must be from 1 to " + HIGHEST_PORT);
-    }
+    Arguments.inRange(port, "port", 1, HIGHEST_PORT);
     return new TorchStoreRendezvous(host, port, secret, member);
   }
 
