@@ -1,11 +1,10 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Predicate;
@@ -111,14 +110,6 @@ public abstract sealed class Backend implements AutoCloseable
   public abstract List<Device> devices();
 
   /**
-   * {@return the versions of everything that takes part, by name: {@code nccl4j}, {@code java}, and
-   * for NCCL {@code nccl}, {@code nccl library}, {@code nccl headers}, {@code cuda runtime}, {@code
-   * cuda runtime library} (paths) and {@code cuda driver}} C: {@code ncclGetVersion}, {@code
-   * cudaRuntimeGetVersion}, {@code cudaDriverGetVersion}.
-   */
-  public abstract Map<String, String> versions();
-
-  /**
    * {@return whether this backend can do something, on all its devices and with the libraries that
    * it has found} Nothing is tried, and nothing native is called.
    *
@@ -200,10 +191,8 @@ public abstract sealed class Backend implements AutoCloseable
   protected final int deviceOf(int worldSize, int rank, CommunicatorConfig config) {
     checkMakes("making a communicator");
     Objects.requireNonNull(config, "config");
-    if (worldSize < 1) {
-      throw new IllegalArgumentException("worldSize is " + worldSize + "; it must be 1 or more");
-    }
-    Arguments.rankWithin(rank, worldSize, "rank");
+    Arguments.atLeast(worldSize, "worldSize", 1);
+    Arguments.inRange(rank, "rank", 0, worldSize - 1);
     int device = config.device().orElse(rank % devices().size());
     checkDevice(device);
     return device;
@@ -404,14 +393,6 @@ public abstract sealed class Backend implements AutoCloseable
     ClassInitialization.run(names, usable);
   }
 
-  /** {@return the versions that every backend reports: nccl4j's own and Java's} */
-  protected static Map<String, String> libraryVersions() {
-    Map<String, String> versions = new LinkedHashMap<>();
-    versions.put("nccl4j", LIBRARY_VERSION);
-    versions.put("java", Runtime.version().toString());
-    return versions;
-  }
-
   private void checkMakes(String call) {
     checkOpen();
     Graph.checkNotCapturing(call);
@@ -540,7 +521,7 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalArgumentException if there is none of this index
    */
   protected final void checkDevice(int device) {
-    Arguments.rankWithin(device, devices().size(), "device");
+    Arguments.inRange(device, "device", 0, devices().size() - 1);
   }
 
   /**

@@ -26,6 +26,7 @@ import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
@@ -34,9 +35,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
@@ -107,17 +106,12 @@ public final class NcclBackend extends Backend {
 
   private static volatile boolean initialized;
 
-  private final NativeLibrary.Loaded nccl;
-  private final NativeLibrary.Loaded cudart;
   private final NcclVersion version;
   private final List<Device> devices;
   private final int[] computeCapabilities;
 
-  private NcclBackend(
-      NativeLibrary.Loaded nccl, NativeLibrary.Loaded cudart, List<Device> devices) {
-    this.nccl = nccl;
-    this.cudart = cudart;
-    this.version = new NcclVersion(nccl.version());
+  private NcclBackend(NcclVersion version, List<Device> devices) {
+    this.version = version;
     this.devices = devices;
     this.computeCapabilities =
         devices.stream().mapToInt(d -> CudaDevices.computeCapability(d.index())).toArray();
@@ -143,7 +137,7 @@ public final class NcclBackend extends Backend {
         initialize(INITIALIZED, NcclBackend::linkable);
         initialized = true;
       }
-      return new NcclBackend(nccl, cudart, devices);
+      return new NcclBackend(new NcclVersion(nccl.version()), devices);
     }
     RuntimeException first = missing.removeFirst();
     List<String> others =
@@ -234,18 +228,6 @@ public final class NcclBackend extends Backend {
   @Override
   public List<Device> devices() {
     return devices;
-  }
-
-  @Override
-  public Map<String, String> versions() {
-    Map<String, String> versions = new LinkedHashMap<>(libraryVersions());
-    versions.put("nccl", version.toString());
-    versions.put("nccl library", nccl.path().toString());
-    versions.put("nccl headers", new NcclVersion(nccl_h.NCCL_VERSION_CODE()).toString());
-    versions.put("cuda runtime", VersionReport.cudaVersion(cudart.version()));
-    versions.put("cuda runtime library", cudart.path().toString());
-    versions.put("cuda driver", VersionReport.cudaVersion(CudaDevices.driverVersion()));
-    return versions;
   }
 
   @Override

@@ -7,6 +7,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -302,11 +303,11 @@ final class Meeting {
         parent.ask();
       }
       try {
-        wait(participant.deadline().millisLeft(LOOK_MILLIS));
+        wait(Math.min(participant.deadline().remainingMillis(), LOOK_MILLIS));
       } catch (InterruptedException e) {
         if (!reached.getAsBoolean()) {
           giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
-          throw ReferenceStream.interrupted(function);
+          throw Interrupts.cancelled(function);
         }
         Thread.currentThread().interrupt();
       }
@@ -337,7 +338,7 @@ final class Meeting {
     }
     if (parent != null) {
       // Those that wait for a process that does not answer have not connected either.
-      long silence = Member.silence(Deadline.nanosOf(participant.deadline().timeout()));
+      long silence = Member.silence(participant.deadline().timeout().toNanos());
       BitSet silent = parent.silent(awaited.get(0, parent.size()), silence);
       if (!silent.isEmpty()) {
         return new Shortfall(parent.describe(silent) + " did not answer", silent);

@@ -86,8 +86,13 @@ public final class Calls {
     int rounds = Integer.parseInt(take(options, "--rounds", "5"));
     String page = take(options, "--write", "");
     CommandLineOptions given = new CommandLineOptions(options.toArray(String[]::new));
-    Options one = options(given).include("\\.(CCalls|GeneratedCalls|ContractCalls|JavaCppCalls)\\.").build();
-    Options two = options(given).include("\\.(ContractCalls|JavaCppCalls)\\.(allReduce|group64)$").threads(2).build();
+    Options one =
+        options(given).include("\\.(CCalls|GeneratedCalls|ContractCalls|JavaCppCalls)\\.").build();
+    Options two =
+        options(given)
+            .include("\\.(ContractCalls|JavaCppCalls)\\.(allReduce|group64)$")
+            .threads(2)
+            .build();
     Calls calls = new Calls();
     for (int round = 1; round <= rounds; round++) {
       System.err.printf("round %d of %d%n", round, rounds);
@@ -154,7 +159,8 @@ public final class Calls {
 
   private String scaling() {
     StringBuilder text =
-        new StringBuilder("| way | ns in one thread | ns in each of two | times as long |\n|---|---|---|---|\n");
+        new StringBuilder(
+            "| way | ns in one thread | ns in each of two | times as long |\n|---|---|---|---|\n");
     for (Way way : WAYS) {
       Rounds one = results.get(way.benchmark());
       Rounds two = results.get(way.benchmark() + TWO_THREADS);

@@ -1,8 +1,9 @@
 package io.nccl4j.tools.evidence;
 
-import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.VersionReport;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
@@ -14,7 +15,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
@@ -51,30 +51,29 @@ final class DeviceReport {
   private DeviceReport() {}
 
   static void run(Child child) throws IOException, InterruptedException {
-    try (Backend backend = Backend.nccl()) {
+    try (NcclBackend backend = NcclBackend.open()) {
       List<Device> devices = backend.devices();
-      Map<String, String> versions = backend.versions();
+      VersionReport versions = backend.versionReport();
       child.fact(DEVICE, devices.getFirst().name());
       child.fact(DEVICES, "" + devices.size());
       int capability = CudaDevices.computeCapability(0);
       child.fact("compute capability", capability / 10 + "." + capability % 10);
       child.fact("device memory", (devices.getFirst().memoryBytes() >> 20) + " MiB");
-      child.fact(NCCL, versions.get("nccl"));
-      child.fact(NCCL_LIBRARY, versions.get("nccl library"));
-      child.fact("CUDA runtime", versions.get("cuda runtime"));
-      child.fact(CUDART_LIBRARY, versions.get("cuda runtime library"));
-      child.fact("CUDA of the driver", versions.get("cuda driver"));
-      standIn(Path.of(versions.get("nccl library"))).ifPresent(name -> child.fact(STAND_IN, name));
-      child.fact("nccl4j", versions.get("nccl4j"));
-      child.fact("Java", versions.get("java"));
+      child.fact(NCCL, versions.nccl());
+      child.fact(NCCL_LIBRARY, versions.ncclLibrary().toString());
+      child.fact("CUDA runtime", versions.cudaRuntime());
+      child.fact(CUDART_LIBRARY, versions.cudaRuntimeLibrary().toString());
+      child.fact("CUDA of the driver", versions.driver().orElse("none"));
+      standIn(versions.ncclLibrary()).ifPresent(name -> child.fact(STAND_IN, name));
+      child.fact("nccl4j", versions.nccl4j());
+      child.fact("Java", Runtime.version().toString());
       nvidiaSmi(child);
       kernelDriver().ifPresent(driver -> child.fact("kernel's driver", driver));
       host(child);
       child.end(
           Report.Verdict.PASSED,
           "%s, NCCL %s, CUDA runtime %s"
-              .formatted(
-                  devices.getFirst().name(), versions.get("nccl"), versions.get("cuda runtime")));
+              .formatted(devices.getFirst().name(), versions.nccl(), versions.cudaRuntime()));
     }
   }
 

@@ -39,7 +39,7 @@ enum Collective implements Launch {
   }
 
   private final String label;
-  // What bandwidths are counted by; of a send and its receive, one.
+  // Of a send and its receive, one.
   private final Operation operation;
 
   Collective(String label, Operation operation) {
@@ -106,9 +106,18 @@ enum Collective implements Launch {
     return (double) shape.param * elementBytes * (sliced() ? ranks : 1);
   }
 
-  /** Returns what the bus bandwidth is, as a multiple of the algorithm bandwidth. */
+  /**
+   * Returns what the bus bandwidth is, as a multiple of the algorithm bandwidth. It makes
+   * comparable what different operations and numbers of ranks ask of the links.
+   *
+   * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
+   *     reported by NCCL tests</a>
+   */
   double busFactor(int ranks) {
-    return operation.busFactor(ranks);
+    if (this == ALL_REDUCE) {
+      return 2.0 * (ranks - 1) / ranks;
+    }
+    return sliced() ? (ranks - 1.0) / ranks : 1;
   }
 
   @Override

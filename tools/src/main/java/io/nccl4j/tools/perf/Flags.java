@@ -664,7 +664,7 @@ final class Flags {
     // Launchers may show each process only its own.
     boolean ownOnly = !job.alone() && count == gpus;
     if (onHost > gpus && !ownOnly) {
-      String refusal = SharedGpus.refusal(opened.versions().get("nccl"), environment);
+      String refusal = SharedGpus.refusal(Versions.of(opened).get("nccl"), environment);
       if (!refusal.isEmpty()) {
         throw new BadArguments(
             "%s asked for%s; there %s, and %s"

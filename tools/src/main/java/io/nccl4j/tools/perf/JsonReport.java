@@ -101,7 +101,7 @@ final class JsonReport {
       json.writeNumberField("version", FILE_VERSION);
       json.writeStringField("start_time", start);
       strings(json, "args", arguments);
-      versions(json, settings.backend().versions());
+      versions(json, Versions.of(settings.backend()));
       host(json);
       config(json, settings, places);
       json.writeArrayFieldStart("results");

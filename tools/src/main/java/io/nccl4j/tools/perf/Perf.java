@@ -371,7 +371,7 @@ public final class Perf {
     }
 
     private String version() {
-      Map<String, String> versions = settings.backend().versions();
+      Map<String, String> versions = Versions.of(settings.backend());
       String nccl = versions.containsKey("nccl") ? ", NCCL " + versions.get("nccl") : "";
       return "nccl4j %s, backend %s%s; lines and columns as nccl-tests version 2.19"
           .formatted(versions.get("nccl4j"), settings.backend().name(), nccl);

@@ -176,7 +176,7 @@ final class ChromeTrace {
       json.writeNumberField("group", moved.group());
     }
     json.writeNumberField("queued (us)", (span.begun() - span.called()) / NANOS_PER_MICRO);
-    json.writeNumberField("bus bandwidth (GB/s)", moved.busBandwidth() / GIGA);
+    json.writeNumberField("bus bandwidth (GB/s)", span.busBandwidth() / GIGA);
   }
 
   /** The call, and an arrow from it to what it enqueued. */

@@ -139,8 +139,8 @@ final class Reading {
             event.getLong("group"),
             event.getString("type"),
             event.getString("reduction"),
-            event.getLong("bytes"),
-            event.getLong("busBandwidth"));
+            BusBandwidth.bytes(
+                text(event, "operation"), event.getLong("bytes"), event.getInt("ranks")));
     long ended = nanos(event.getEndTime());
     spans.add(
         new Span(

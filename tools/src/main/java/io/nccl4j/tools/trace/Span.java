@@ -29,6 +29,7 @@ record Span(
     long ended,
     Moved operation,
     String error) {
+  private static final double NANOS_PER_SECOND = 1e9;
   private static final Set<String> SYNCHRONIZING =
       Stream.of(
               Operation.ALL_REDUCE,
@@ -58,7 +59,6 @@ record Span(
    * @param type of its elements
    * @param reduction how they are combined, or null
    * @param bytes its size, as bandwidths count it
-   * @param busBandwidth bytes per second, or 0
    */
   record Moved(
       String communicator,
@@ -69,8 +69,7 @@ record Span(
       long group,
       String type,
       String reduction,
-      long bytes,
-      long busBandwidth) {
+      long bytes) {
 
     /** Returns whether no other rank has anything that belongs to it. */
     boolean refused() {
@@ -78,9 +77,17 @@ record Span(
     }
 
     Moved in(String name) {
-      return new Moved(
-          name, sequence, rank, ranks, peer, group, type, reduction, bytes, busBandwidth);
+      return new Moved(name, sequence, rank, ranks, peer, group, type, reduction, bytes);
     }
+  }
+
+  /** Returns its bus bandwidth in bytes per second; 0 if it failed, or took no time. */
+  double busBandwidth() {
+    return error != null || ended <= begun
+        ? 0
+        : operation.bytes()
+            * BusBandwidth.factor(name, operation.ranks())
+            / ((ended - begun) / NANOS_PER_SECOND);
   }
 
   /** Returns whether no rank can have finished it before all had come. */

@@ -84,10 +84,10 @@ final class Summary {
   }
 
   private static double medianBusBandwidth(List<Span> spans) {
-    long[] sorted =
+    double[] sorted =
         spans.stream()
             .filter(span -> span.error() == null)
-            .mapToLong(span -> span.operation().busBandwidth())
+            .mapToDouble(Span::busBandwidth)
             .sorted()
             .toArray();
     return sorted.length == 0 ? 0 : sorted[sorted.length / 2];

@@ -27,7 +27,7 @@ class TimelineTest {
         begun,
         begun,
         ended,
-        new Span.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4, 1),
+        new Span.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4),
         null);
   }
 
