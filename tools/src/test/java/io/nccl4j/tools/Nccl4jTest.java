@@ -7,7 +7,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Locale;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -34,7 +33,7 @@ class Nccl4jTest {
 
   @ParameterizedTest
   @CsvSource({
-    "perf, all_reduce_perf",
+    "perf, perf",
     "sweep, sweep",
     "report, perf-report",
     "doctor, doctor",
@@ -46,8 +45,7 @@ class Nccl4jTest {
   void toolPrintsItsOwnHelp(String tool, String name) throws Exception {
     Ended ended = run(tool, "--help");
     assertEquals(0, ended.status(), ended.said());
-    assertTrue(ended.said().toLowerCase(Locale.ROOT).startsWith("usage: "), ended.said());
-    assertTrue(ended.said().lines().findFirst().orElseThrow().contains(name), ended.said());
+    assertTrue(ended.said().contains("Usage: scripts/" + name + " "), ended.said());
   }
 
   @Test

@@ -326,17 +326,12 @@ class ProcessTest {
   }
 
   @Test
-  void theVersionIsToldOnTheClassPathToo() throws IOException, InterruptedException {
-    String modules = System.getProperty("jdk.module.path");
-    assumeTrue(modules.contains("nccl4j-"), "nccl4j is not packaged in this build");
-    List<String> args = List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8");
-    List<String> onClassPath = new ArrayList<>(List.of(PerfProgram.java(), "-cp", modules));
-    onClassPath.add(Perf.class.getName());
-    onClassPath.addAll(args);
-    String version =
-        perf(Map.of(), args.toArray(String[]::new)).out().lines().findFirst().orElseThrow();
+  void firstLineNamesTheVersionOfTheJar() throws IOException, InterruptedException {
+    boolean packaged = System.getProperty("java.class.path").contains("nccl4j-0.");
+    assumeTrue(packaged, "nccl4j is not packaged in this build");
+    String[] args = {"all_reduce", "--backend", "reference", "-b", "8", "-e", "8"};
+    String version = perf(Map.of(), args).out().lines().findFirst().orElseThrow();
     assertTrue(version.startsWith("# nccl4j 0."), version);
-    assertEquals(version, run(Map.of(), onClassPath).out().lines().findFirst().orElseThrow());
   }
 
   @Test
