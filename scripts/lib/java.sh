@@ -14,7 +14,7 @@ nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
 nccl4j_target=$nccl4j_root/target
 nccl4j_run=$nccl4j_target/run
-nccl4j_programs=(tools examples/hello)
+nccl4j_programs=(tools examples/hello examples/bandwidth)
 nccl4j_projects=()
 
 # Java names files in the characters of the locale, and a bare environment's has but ASCII.
