@@ -56,13 +56,12 @@ public abstract sealed class Backend implements AutoCloseable
    */
   public static Backend auto(Supplier<ReferenceBackend> reference) {
     Objects.requireNonNull(reference, "reference");
-    Optional<String> reason = NcclBackend.unusableReason();
-    if (reason.isEmpty()) {
-      return nccl();
-    }
-    Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
-    fallback.fallbackReason = reason.get();
-    return fallback;
+    return NcclBackend.openOr(
+        reason -> {
+          Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
+          fallback.fallbackReason = reason;
+          return fallback;
+        });
   }
 
   /**

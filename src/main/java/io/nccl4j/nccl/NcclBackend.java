@@ -40,6 +40,7 @@ import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
@@ -179,15 +180,16 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * {@return why this process cannot use NCCL, or nothing if it can} Where no driver is installed
-   * and no library was named, nothing is loaded. The reason is logged.
+   * {@return the backend if this process can use it, else what the caller opens instead} Where no
+   * driver is installed and no library was named, nothing is loaded.
    *
+   * @param fallback opens another backend; it gets the reason, which is logged
    * @throws LibraryNotFoundException if a system property or environment variable names a library
    *     that cannot be loaded
    * @throws IllegalCallerException if a driver is installed or a library was named, but nccl4j has
    *     no native access
    */
-  public static Optional<String> unusableReason() {
+  public static Backend openOr(Function<String, Backend> fallback) {
     boolean named = false;
     for (NativeLibrary library : List.of(NativeLibrary.NCCL, NativeLibrary.CUDART)) {
       if (library.named()) {
@@ -197,14 +199,13 @@ public final class NcclBackend extends Backend {
     }
     if (!named && !driverInstalled()) {
       LOG.info("NCCL cannot be used: {}", NO_DRIVER);
-      return Optional.of(NO_DRIVER);
+      return fallback.apply(NO_DRIVER);
     }
-    try (NcclBackend usable = open()) {
-      LOG.debug("NCCL can be used: {}", usable);
-      return Optional.empty();
+    try {
+      return open();
     } catch (CudaException | LibraryNotFoundException e) {
       LOG.warn("NCCL cannot be used: {}", e.getMessage());
-      return Optional.of(e.getMessage());
+      return fallback.apply(e.getMessage());
     }
   }
 

@@ -6,6 +6,8 @@ import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.RawConnection;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
 import java.io.DataInputStream;
 import java.io.DataOutput;
 import java.io.IOException;

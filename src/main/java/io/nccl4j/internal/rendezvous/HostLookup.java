@@ -1,4 +1,4 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous;
 
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
@@ -9,7 +9,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /** Finds the addresses of a host, which the system's lookup does without any deadline. */
-final class HostLookup {
+public final class HostLookup {
   private HostLookup() {}
 
   /**
@@ -17,7 +17,7 @@ final class HostLookup {
    *
    * @throws IOException if it has none, or the answer did not come in time
    */
-  static InetAddress[] addresses(String host, Deadline deadline)
+  public static InetAddress[] addresses(String host, Deadline deadline)
       throws IOException, InterruptedException {
     FutureTask<InetAddress[]> lookup = new FutureTask<>(() -> InetAddress.getAllByName(host));
     // No virtual thread: the system's lookup would hold its carrier, of which there are few.

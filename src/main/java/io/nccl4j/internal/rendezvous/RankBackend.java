@@ -1,4 +1,4 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Platform;
@@ -7,7 +7,7 @@ import java.util.Arrays;
 import java.util.Optional;
 
 /** The backend that a rank will use an id with, as it is announced. Codes are part of protocols. */
-enum RankBackend {
+public enum RankBackend {
   /** The rank exchanges an id without saying what for. */
   UNKNOWN(0, "an unknown backend"),
   NCCL(1, "NCCL"),
@@ -21,15 +21,15 @@ enum RankBackend {
     this.text = text;
   }
 
-  static RankBackend of(Backend backend) {
+  public static RankBackend of(Backend backend) {
     return backend.platform() == Platform.HOST ? REFERENCE : NCCL;
   }
 
-  static RankBackend ofCode(int code) {
+  public static RankBackend ofCode(int code) {
     return Arrays.stream(values()).filter(each -> each.code == code).findAny().orElse(UNKNOWN);
   }
 
-  int code() {
+  public int code() {
     return code;
   }
 
@@ -38,7 +38,7 @@ enum RankBackend {
    *
    * @param backends each rank's backend, rank 0's first; null for ranks that have not come
    */
-  static Optional<Mismatch> mismatch(RankBackend[] backends) {
+  public static Optional<Mismatch> mismatch(RankBackend[] backends) {
     RankBackend zero = backends[0];
     for (int rank = 1; rank < backends.length; rank++) {
       RankBackend its = backends[rank];
@@ -56,23 +56,24 @@ enum RankBackend {
    * @param its that rank's backend
    * @param ofZero rank 0's backend
    */
-  record Mismatch(int rank, RankBackend its, RankBackend ofZero) {
-    static final int BYTES = 3 * Integer.BYTES;
+  public record Mismatch(int rank, RankBackend its, RankBackend ofZero) {
+    public static final int BYTES = 3 * Integer.BYTES;
 
     /** Writes a mismatch, or that there is none. */
-    static void write(Optional<Mismatch> mismatch, ByteBuffer out) {
+    public static void write(Optional<Mismatch> mismatch, ByteBuffer out) {
       out.putInt(mismatch.map(Mismatch::rank).orElse(0));
       out.putInt(mismatch.map(Mismatch::its).orElse(UNKNOWN).code);
       out.putInt(mismatch.map(Mismatch::ofZero).orElse(UNKNOWN).code);
     }
 
-    static Optional<Mismatch> read(ByteBuffer in) {
+    public static Optional<Mismatch> read(ByteBuffer in) {
       Mismatch read = new Mismatch(in.getInt(), ofCode(in.getInt()), ofCode(in.getInt()));
       return read.rank == 0 ? Optional.empty() : Optional.of(read);
     }
 
-    RendezvousException failure() {
-      return new RendezvousException(toString());
+    /** Returns what every rank gets that has come. */
+    public ExchangeFailedException failure() {
+      return new ExchangeFailedException(toString());
     }
 
     @Override

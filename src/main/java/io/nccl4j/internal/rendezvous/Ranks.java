@@ -1,15 +1,15 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous;
 
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
 
 /** How sets of ranks read in messages. */
-final class Ranks {
+public final class Ranks {
   private Ranks() {}
 
   /** Returns such as {@code rank 3} or {@code ranks 1, 4-7}. */
-  static String text(BitSet ranks) {
+  public static String text(BitSet ranks) {
     List<String> parts = new ArrayList<>();
     for (int first = ranks.nextSetBit(0); first >= 0; ) {
       int end = ranks.nextClearBit(first);
@@ -20,7 +20,7 @@ final class Ranks {
   }
 
   /** Returns the ranks from 1 on that are not among those present. */
-  static BitSet missing(BitSet present, int size) {
+  public static BitSet missing(BitSet present, int size) {
     BitSet missing = new BitSet(size);
     missing.set(1, size);
     missing.andNot(present);

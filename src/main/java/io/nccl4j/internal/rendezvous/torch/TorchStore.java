@@ -1,6 +1,7 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.torch;
 
 import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.rendezvous.HostLookup;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import java.io.ByteArrayOutputStream;

@@ -1,7 +1,13 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.tcp;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.PendingConnections;
+import io.nccl4j.internal.auth.SharedSecret;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.RankOfRun;
+import io.nccl4j.internal.rendezvous.Ranks;
+import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import io.nccl4j.internal.util.Steps;
@@ -36,7 +42,7 @@ import org.apache.logging.log4j.Logger;
  * and a deadline of its own, so none waits for another. {@link PendingConnections} bounds how many
  * there are that have not proved themselves: an honest client needs one round trip for that.
  */
-final class IdServer implements Closeable {
+public final class IdServer implements Closeable {
   private static final Logger LOG = LogManager.getLogger(IdServer.class);
 
   private static final int BACKLOG = 1024;
@@ -45,24 +51,21 @@ final class IdServer implements Closeable {
   /** Fits with all else into the longest answer that a client takes. */
   private static final int MOST_DETAIL_BYTES = 900;
 
-  /** How long rank 0 goes on answering ranks with the reason why a round failed. */
-  static final Duration LONGEST_FAREWELL = Duration.ofSeconds(5);
-
   private static final Duration LONGEST_CLOSE = Duration.ofSeconds(1);
   private static final Duration AFTER_FAILED_ACCEPT = Duration.ofMillis(50);
 
   /** First byte of an answer: the rest is the code of a refusal, in clear. */
-  static final int PLAIN = 0;
+  public static final int PLAIN = 0;
 
   /** First byte of an answer: the rest is sealed. */
-  static final int SEALED = 1;
+  public static final int SEALED = 1;
 
   /** First byte of a sealed answer that holds the id; otherwise it is the code of a refusal. */
-  static final int GRANTED = 0;
+  public static final int GRANTED = 0;
 
-  private final Member member;
+  private final RankOfRun member;
   private final Token run;
-  private final Secret secret;
+  private final SharedSecret secret;
   private final Limits limits;
   private final ServerSocketChannel listener;
   private final int port;
@@ -87,15 +90,15 @@ final class IdServer implements Closeable {
    * @param unproved how many clients at most may be connected before they have proved themselves
    * @param grace how long each of those is safe from being dropped for another
    */
-  record Limits(Duration handshake, int unproved, Duration grace) {
-    static Limits standard() {
+  public record Limits(Duration handshake, int unproved, Duration grace) {
+    public static Limits standard() {
       return new Limits(
           Duration.ofSeconds(5), PendingConnections.limit(), PendingConnections.GRACE);
     }
   }
 
   /** One client that got no id. */
-  record TurnedAway(String client, Refusal refusal, String detail) {
+  public record TurnedAway(String client, Refusal refusal, String detail) {
     @Override
     public String toString() {
       return client + " " + refusal.text() + " (" + detail + ")";
@@ -147,9 +150,15 @@ final class IdServer implements Closeable {
    * @param missing the ranks that have not come or, if all have, those that do not have the id
    * @param mismatch why no rank may have it, if ranks use different backends
    */
-  record Outcome(BitSet missing, Optional<RankBackend.Mismatch> mismatch) {}
+  public record Outcome(BitSet missing, Optional<RankBackend.Mismatch> mismatch) {}
 
-  IdServer(InetSocketAddress address, Member member, Secret secret, Limits limits) {
+  /**
+   * Listens.
+   *
+   * @throws ExchangeFailedException if it cannot listen there
+   */
+  public IdServer(InetSocketAddress address, RankOfRun member, SharedSecret secret, Limits limits)
+      throws ExchangeFailedException {
     this.member = member;
     this.run = Token.ofText(member.run());
     this.secret = secret;
@@ -161,15 +170,17 @@ final class IdServer implements Closeable {
     acceptor.start();
   }
 
-  private static ServerSocketChannel listen(InetSocketAddress address) {
+  private static ServerSocketChannel listen(InetSocketAddress address)
+      throws ExchangeFailedException {
     ServerSocketChannel channel = null;
     try {
       channel = ServerSocketChannel.open();
       channel.bind(address, BACKLOG);
       return channel;
     } catch (IOException e) {
-      RendezvousException failure =
-          new RendezvousException("rank 0 cannot listen on " + address + ": " + e.getMessage(), e);
+      ExchangeFailedException failure =
+          new ExchangeFailedException(
+              "rank 0 cannot listen on " + address + ": " + e.getMessage(), e);
       if (channel != null) {
         closeQuietly(channel, failure);
       }
@@ -185,12 +196,12 @@ final class IdServer implements Closeable {
     }
   }
 
-  int port() {
+  public int port() {
     return port;
   }
 
   /** Returns the clients turned away so far, but no more than the first hundred of each round. */
-  List<TurnedAway> turnedAway() {
+  public List<TurnedAway> turnedAway() {
     lock.lock();
     try {
       return List.copyOf(turnedAway);
@@ -204,7 +215,7 @@ final class IdServer implements Closeable {
    * ranks turn out to use different backends. If the round fails, the answer to each rank says why:
    * to those that have come and, if backends differ, to those that come soon.
    */
-  Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
+  public Outcome serve(int number, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException {
     lock.lockInterruptibly();
     try {
@@ -219,7 +230,8 @@ final class IdServer implements Closeable {
       }
       if (round.failure != null) {
         int ranks = mismatch.isPresent() ? member.size() - 1 : round.instances.size();
-        await(Deadline.after(LONGEST_FAREWELL), () -> round.endedFor(ranks));
+        await(
+            Deadline.after(ExchangeFailedException.LONGEST_FAREWELL), () -> round.endedFor(ranks));
       }
       return new Outcome(round.missing(), mismatch);
     } finally {
@@ -241,7 +253,7 @@ final class IdServer implements Closeable {
   }
 
   /** Returns the ranks that have come in the current round. */
-  BitSet come() {
+  public BitSet come() {
     lock.lock();
     try {
       return current == null ? new BitSet() : current.come();
@@ -251,7 +263,7 @@ final class IdServer implements Closeable {
   }
 
   /** Describes the clients turned away since the last call, and forgets them. */
-  String report() {
+  public String report() {
     lock.lock();
     try {
       if (turnedAwayCount == 0) {

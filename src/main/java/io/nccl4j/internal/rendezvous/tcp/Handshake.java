@@ -1,6 +1,9 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.tcp;
 
 import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.auth.SharedSecret;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import javax.crypto.AEADBadTagException;
@@ -14,10 +17,10 @@ import javax.crypto.AEADBadTagException;
  * from the secret and both nonces, so they are new on every connection: nothing recorded on one
  * means anything on another, and each side has proved that it knows the secret.
  */
-final class Handshake {
-  static final int GREETING_BYTES = Long.BYTES + Integer.BYTES + Handshake.NONCE_BYTES;
-  static final int PROOF_BYTES = SessionKeys.PROOF_BYTES;
-  static final int CLAIM_BYTES =
+public final class Handshake {
+  public static final int GREETING_BYTES = Long.BYTES + Integer.BYTES + Handshake.NONCE_BYTES;
+  public static final int PROOF_BYTES = SessionKeys.PROOF_BYTES;
+  public static final int CLAIM_BYTES =
       Long.BYTES + 5 * Integer.BYTES + 2 * Token.BYTES + Handshake.NONCE_BYTES + PROOF_BYTES;
 
   private static final long MAGIC = 0x4e43434c344a5256L; // NCCL4JRV
@@ -30,7 +33,7 @@ final class Handshake {
   private final byte[] transcript;
   private final SessionKeys keys;
 
-  private Handshake(Secret secret, byte[] greeting, byte[] claim) {
+  private Handshake(SharedSecret secret, byte[] greeting, byte[] claim) {
     this.keys = secret.sessionKeys(greeting, claim);
     this.transcript = keys.transcript();
   }
@@ -45,10 +48,11 @@ final class Handshake {
    * @param run stands for its run
    * @param instance stands for its one attempt: a connection with the same one is no other process
    */
-  record Claim(int rank, int size, int round, RankBackend backend, Token run, Token instance) {}
+  public record Claim(
+      int rank, int size, int round, RankBackend backend, Token run, Token instance) {}
 
   /** Returns a fresh greeting of rank 0. */
-  static byte[] greeting() {
+  public static byte[] greeting() {
     return ByteBuffer.allocate(GREETING_BYTES)
         .putLong(MAGIC)
         .putInt(VERSION)
@@ -57,7 +61,8 @@ final class Handshake {
   }
 
   /** Returns the client's side of a connection on which the greeting was received. */
-  static Handshake ofClient(Secret secret, byte[] greeting, Claim claim) throws RefusedException {
+  public static Handshake ofClient(SharedSecret secret, byte[] greeting, Claim claim)
+      throws RefusedException {
     checkMark(greeting, GREETING_BYTES);
     ByteBuffer bytes = ByteBuffer.allocate(CLAIM_BYTES - PROOF_BYTES);
     bytes.putLong(MAGIC).putInt(VERSION);
@@ -70,7 +75,7 @@ final class Handshake {
   }
 
   /** Returns rank 0's side of a connection, if the client has proved that it knows the secret. */
-  static Handshake ofServer(Secret secret, byte[] greeting, byte[] message)
+  public static Handshake ofServer(SharedSecret secret, byte[] greeting, byte[] message)
       throws RefusedException {
     checkMark(message, CLAIM_BYTES);
     byte[] claim = Arrays.copyOf(message, CLAIM_BYTES - PROOF_BYTES);
@@ -100,7 +105,7 @@ final class Handshake {
   }
 
   /** Returns the client's first message. */
-  byte[] claimMessage() {
+  public byte[] claimMessage() {
     byte[] claim = Arrays.copyOfRange(transcript, GREETING_BYTES, transcript.length);
     return ByteBuffer.allocate(CLAIM_BYTES)
         .put(claim)
@@ -109,7 +114,7 @@ final class Handshake {
   }
 
   /** Returns what the client said of itself. */
-  Claim claim() {
+  public Claim claim() {
     ByteBuffer bytes = ByteBuffer.wrap(transcript);
     bytes.position(GREETING_BYTES + Long.BYTES + Integer.BYTES);
     return new Claim(
@@ -122,21 +127,21 @@ final class Handshake {
   }
 
   /** Returns what the client ends with, when it has got this sealed answer. */
-  byte[] receipt(byte[] sealed) {
+  public byte[] receipt(byte[] sealed) {
     return keys.proof(RECEIPT_LABEL, sealed);
   }
 
-  boolean isReceipt(byte[] message, byte[] sealed) {
+  public boolean isReceipt(byte[] message, byte[] sealed) {
     return keys.isProof(message, RECEIPT_LABEL, sealed);
   }
 
   /** Seals rank 0's one answer. */
-  byte[] seal(byte[] answer) {
+  public byte[] seal(byte[] answer) {
     return keys.toConnector().seal(answer, transcript);
   }
 
   /** Opens rank 0's one answer. */
-  byte[] open(byte[] sealed) throws RefusedException {
+  public byte[] open(byte[] sealed) throws RefusedException {
     try {
       return keys.toConnector().open(sealed, transcript);
     } catch (AEADBadTagException e) {

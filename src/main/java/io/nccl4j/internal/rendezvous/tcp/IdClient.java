@@ -1,7 +1,13 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.tcp;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SharedSecret;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.HostLookup;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.RankOfRun;
+import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
@@ -19,7 +25,7 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /** The side of the other ranks over TCP: asks rank 0 until it answers or the deadline passes. */
-final class IdClient implements Closeable {
+public final class IdClient implements Closeable {
   private static final Logger LOG = LogManager.getLogger(IdClient.class);
 
   private static final int ANSWER_LIMIT = 1024;
@@ -27,13 +33,14 @@ final class IdClient implements Closeable {
 
   private final String host;
   private final int port;
-  private final Member member;
-  private final Secret secret;
+  private final RankOfRun member;
+  private final SharedSecret secret;
   private final Runnable checkStillOpen;
   private int attempts;
   private volatile SocketChannel current;
 
-  IdClient(String host, int port, Member member, Secret secret, Runnable checkStillOpen) {
+  public IdClient(
+      String host, int port, RankOfRun member, SharedSecret secret, Runnable checkStillOpen) {
     this.host = host;
     this.port = port;
     this.member = member;
@@ -42,7 +49,8 @@ final class IdClient implements Closeable {
   }
 
   /** Returns the id of a round. */
-  UniqueId receive(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
+  public UniqueId receive(int round, RankBackend backend, Deadline deadline)
+      throws InterruptedException, ExchangeFailedException {
     Handshake.Claim claim =
         new Handshake.Claim(
             member.rank(),
@@ -62,7 +70,7 @@ final class IdClient implements Closeable {
       } catch (RefusedException e) {
         problem = described(e);
         if (!e.refusal().worthRetrying()) {
-          throw new RendezvousException(problem, e);
+          throw new ExchangeFailedException(problem, e);
         }
       } catch (IOException e) {
         problem = e.toString();
@@ -86,7 +94,7 @@ final class IdClient implements Closeable {
   }
 
   private UniqueId ask(Handshake.Claim claim, Deadline deadline)
-      throws IOException, InterruptedException {
+      throws IOException, InterruptedException, ExchangeFailedException {
     Deadline attempt = deadline.orAfter(LONGEST_ATTEMPT);
     // Looked up each time, for a name may come to be while we wait.
     InetAddress[] addresses = HostLookup.addresses(host, attempt);
@@ -102,7 +110,8 @@ final class IdClient implements Closeable {
   }
 
   /** Asks once over a connection; for tests too. */
-  UniqueId converse(Frames frames, Handshake.Claim claim) throws IOException {
+  public UniqueId converse(Frames frames, Handshake.Claim claim)
+      throws IOException, ExchangeFailedException {
     Handshake handshake = greet(frames, claim);
     frames.write(handshake.claimMessage());
     byte[] answer = frames.read(ANSWER_LIMIT);
@@ -115,7 +124,7 @@ final class IdClient implements Closeable {
     byte[] sealed = Arrays.copyOfRange(answer, 1, answer.length);
     byte[] opened = open(handshake, sealed);
     if (opened.length == 0) {
-      throw new RendezvousException("rank 0 at " + place() + " sent an empty answer");
+      throw new ExchangeFailedException("rank 0 at " + place() + " sent an empty answer");
     }
     if (opened[0] != IdServer.GRANTED) {
       String detail = new String(opened, 1, opened.length - 1, StandardCharsets.UTF_8);
@@ -126,11 +135,11 @@ final class IdClient implements Closeable {
     return id;
   }
 
-  private UniqueId id(byte[] bytes) {
+  private UniqueId id(byte[] bytes) throws ExchangeFailedException {
     try {
       return UniqueId.of(bytes);
     } catch (IllegalArgumentException e) {
-      throw new RendezvousException("rank 0 at " + place() + " sent no unique id", e);
+      throw new ExchangeFailedException("rank 0 at " + place() + " sent no unique id", e);
     }
   }
 
@@ -147,11 +156,11 @@ final class IdClient implements Closeable {
     }
   }
 
-  private static byte[] open(Handshake handshake, byte[] sealed) throws IOException {
+  private static byte[] open(Handshake handshake, byte[] sealed) throws ExchangeFailedException {
     try {
       return handshake.open(sealed);
     } catch (RefusedException e) {
-      throw new RendezvousException("what answers there does not know the secret", e);
+      throw new ExchangeFailedException("what answers there does not know the secret", e);
     }
   }
 

@@ -1,10 +1,10 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.tcp;
 
 import java.util.Arrays;
 import java.util.Optional;
 
 /** Why rank 0 turns a client away. The codes are part of the protocol. */
-enum Refusal {
+public enum Refusal {
   MALFORMED(1, false, "does not speak the protocol of nccl4j"),
   OVERSIZED(2, false, "sent a message that is too long"),
   TOO_SLOW(3, true, "was silent or too slow"),
@@ -33,26 +33,26 @@ enum Refusal {
     this.text = text;
   }
 
-  static Optional<Refusal> ofCode(int code) {
+  public static Optional<Refusal> ofCode(int code) {
     return Arrays.stream(values()).filter(refusal -> refusal.code == code).findAny();
   }
 
-  int code() {
+  public int code() {
     return code;
   }
 
   /** Returns whether the same client may be served later. */
-  boolean worthRetrying() {
+  public boolean worthRetrying() {
     return worthRetrying;
   }
 
   /** Returns whether clients that do nothing wrong get this answer. */
-  boolean blameless() {
+  public boolean blameless() {
     return this == ROUND_TO_COME || this == OTHERS_MISSING || this == ROUND_FAILED;
   }
 
   /** Returns what the client did, to be read after its name. */
-  String text() {
+  public String text() {
     return text;
   }
 }

@@ -1,7 +1,11 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.file;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.RankOfRun;
+import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -39,7 +43,7 @@ import org.apache.logging.log4j.Logger;
  * nothing. It ends with a digest of the rest. What cannot be read, or does not fit this round,
  * counts as absent and is kept in {@link #problems()}: its owner, if alive, will replace it.
  */
-final class RoundFiles {
+public final class RoundFiles {
   private static final Logger LOG = LogManager.getLogger(RoundFiles.class);
 
   private static final long MAGIC = 0x4e43434c344a5246L; // NCCL4JRF
@@ -51,12 +55,12 @@ final class RoundFiles {
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
 
   private final Path directory;
-  private final Member member;
+  private final RankOfRun member;
   private final int round;
   private final String prefix;
   private final Map<Path, String> problems = new HashMap<>();
 
-  RoundFiles(Path directory, Member member, int round) {
+  public RoundFiles(Path directory, RankOfRun member, int round) {
     this.directory = directory;
     this.member = member;
     this.round = round;
@@ -71,7 +75,7 @@ final class RoundFiles {
    * @param session the session of rank 0 whose id it has taken, or {@link Token#NONE}
    * @param backend the backend that it will use the id with
    */
-  record Announcement(Token attempt, Token session, RankBackend backend) {}
+  public record Announcement(Token attempt, Token session, RankBackend backend) {}
 
   /**
    * What rank 0 wrote.
@@ -81,23 +85,24 @@ final class RoundFiles {
    * @param mismatch why no rank may use the id, if ranks have different backends
    * @param attempts the attempt of each other rank that it answers, that of rank 1 first
    */
-  record Publication(
+  public record Publication(
       Token session, UniqueId id, Optional<RankBackend.Mismatch> mismatch, List<Token> attempts) {}
 
-  Path idFile() {
+  public Path idFile() {
     return directory.resolve(prefix + "id");
   }
 
-  Path rankFile(int rank) {
+  public Path rankFile(int rank) {
     return directory.resolve(prefix + "rank" + rank);
   }
 
   /** Returns what was wrong with files when they were last read. */
-  Map<Path, String> problems() {
+  public Map<Path, String> problems() {
     return problems;
   }
 
-  void write(Announcement announcement) throws InterruptedException {
+  public void write(Announcement announcement)
+      throws InterruptedException, ExchangeFailedException {
     ByteBuffer bytes = start(member.rank(), announcementBytes());
     announcement.attempt().write(bytes);
     announcement.session().write(bytes);
@@ -105,7 +110,7 @@ final class RoundFiles {
     replace(rankFile(member.rank()), bytes);
   }
 
-  void write(Publication publication) throws InterruptedException {
+  public void write(Publication publication) throws InterruptedException, ExchangeFailedException {
     ByteBuffer bytes = start(0, publicationBytes());
     publication.session().write(bytes);
     bytes.put(publication.id().toBytes());
@@ -114,7 +119,7 @@ final class RoundFiles {
     replace(idFile(), bytes);
   }
 
-  Optional<Announcement> announcement(int rank) throws InterruptedException {
+  public Optional<Announcement> announcement(int rank) throws InterruptedException {
     return read(rankFile(rank), rank, announcementBytes())
         .map(
             bytes ->
@@ -122,7 +127,7 @@ final class RoundFiles {
                     Token.read(bytes), Token.read(bytes), RankBackend.ofCode(bytes.getInt())));
   }
 
-  Optional<Publication> publication() throws InterruptedException {
+  public Optional<Publication> publication() throws InterruptedException {
     return read(idFile(), 0, publicationBytes()).flatMap(this::parsePublication);
   }
 
@@ -157,20 +162,21 @@ final class RoundFiles {
     return bytes.putInt(length);
   }
 
-  private void replace(Path target, ByteBuffer bytes) throws InterruptedException {
+  private void replace(Path target, ByteBuffer bytes)
+      throws InterruptedException, ExchangeFailedException {
     byte[] digest = digest(bytes, bytes.capacity());
     bytes.position(bytes.capacity() - DIGEST_BYTES).put(digest).flip();
     try {
       for (int attempt = 1; !tryReplace(target, bytes.rewind()); attempt++) {
         if (attempt == WRITE_ATTEMPTS) {
-          throw new RendezvousException(
+          throw new ExchangeFailedException(
               target + " could not be written: another process removes our files");
         }
       }
     } catch (ClosedByInterruptException e) {
       throw Interrupts.during("in file access", e);
     } catch (IOException e) {
-      throw new RendezvousException(target + " could not be written: " + e, e);
+      throw new ExchangeFailedException(target + " could not be written: " + e, e);
     }
   }
 
@@ -288,7 +294,7 @@ final class RoundFiles {
   }
 
   /** Shows that this rank is alive. */
-  void touch() {
+  public void touch() {
     Path file = rankFile(member.rank());
     try {
       Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
@@ -300,7 +306,7 @@ final class RoundFiles {
   }
 
   /** Returns when a rank showed that it is alive, to be compared with what it was before. */
-  Optional<FileTime> lastSign(int rank) {
+  public Optional<FileTime> lastSign(int rank) {
     Path file = rankFile(rank);
     try {
       return Optional.of(attributesOf(file).lastModifiedTime());
@@ -313,21 +319,21 @@ final class RoundFiles {
   }
 
   /** Removes this rank's file if it is still of this attempt. */
-  void withdraw(Token attempt) throws InterruptedException {
+  public void withdraw(Token attempt) throws InterruptedException {
     if (announcement(member.rank()).filter(found -> found.attempt().equals(attempt)).isPresent()) {
       delete(rankFile(member.rank()));
     }
   }
 
   /** Removes the id file if it is still of this session. */
-  void withdrawPublication(Token session) throws InterruptedException {
+  public void withdrawPublication(Token session) throws InterruptedException {
     if (publication().filter(found -> found.session().equals(session)).isPresent()) {
       delete(idFile());
     }
   }
 
   /** Removes every file of this round, also what a crashed run left of it. */
-  void sweep() {
+  public void sweep() {
     try (DirectoryStream<Path> files = Files.newDirectoryStream(directory, prefix + "*")) {
       files.forEach(RoundFiles::delete);
     } catch (IOException e) {

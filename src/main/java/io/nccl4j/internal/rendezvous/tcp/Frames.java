@@ -1,4 +1,4 @@
-package io.nccl4j.rendezvous;
+package io.nccl4j.internal.rendezvous.tcp;
 
 import io.nccl4j.internal.util.Deadline;
 import java.io.Closeable;
@@ -15,7 +15,7 @@ import java.nio.channels.SocketChannel;
  * Messages on one connection: two bytes of length, then so many bytes. All its reads together end
  * at one deadline, so that a peer cannot buy time with a byte now and then.
  */
-final class Frames implements Closeable {
+public final class Frames implements Closeable {
   private static final int LENGTH_BYTES = 2;
   private static final int MOST_DRAINED_BYTES = 1 << 16;
 
@@ -23,7 +23,7 @@ final class Frames implements Closeable {
   private final Socket socket;
   private final Deadline deadline;
 
-  Frames(SocketChannel channel, Deadline deadline) throws IOException {
+  public Frames(SocketChannel channel, Deadline deadline) throws IOException {
     this.channel = channel;
     this.socket = channel.socket();
     this.deadline = deadline;
@@ -37,7 +37,7 @@ final class Frames implements Closeable {
    * @throws SocketTimeoutException if the deadline has passed
    * @throws EOFException if the peer closed before the end
    */
-  byte[] read(int limit) throws IOException {
+  public byte[] read(int limit) throws IOException {
     byte[] header = readFully(LENGTH_BYTES);
     int length = Short.toUnsignedInt(ByteBuffer.wrap(header).getShort());
     if (length > limit) {
@@ -69,7 +69,7 @@ final class Frames implements Closeable {
   }
 
   /** Writes one message; they are so short that a socket's buffer always takes them. */
-  void write(byte[] message) throws IOException {
+  public void write(byte[] message) throws IOException {
     byte[] framed =
         ByteBuffer.allocate(LENGTH_BYTES + message.length)
             .putShort((short) message.length)
@@ -84,7 +84,7 @@ final class Frames implements Closeable {
    * Writes a last message and reads off what the peer is still sending, within bounds: closing on
    * unread bytes would reset the connection and lose the message.
    */
-  void writeLast(byte[] message) throws IOException {
+  public void writeLast(byte[] message) throws IOException {
     write(message);
     socket.shutdownOutput();
     byte[] dropped = new byte[512];
