@@ -62,7 +62,7 @@ final class Arithmetic {
     Map<DataType, Kernel> made = extremes ? extremeKernels : kernels;
     Kernel known = made.get(type);
     if (known == null) {
-      known = extremes ? Kernel.ofExtremes(type) : Kernel.of(type);
+      known = extremes ? Kernels.ofExtremes(type) : Kernels.of(type);
       made.put(type, known);
     }
     return known;

@@ -59,7 +59,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
     int size = in.readInt();
     String options = in.readUTF();
     Meeting.Wish wish = Meeting.Wish.read(in);
-    if (size > ReferenceBackend.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
+    if (size > Plan.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
       throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
     }
     boolean again = ranks.get(wish.rank());
@@ -121,7 +121,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
   public void ended(Connection from, String why, boolean nonsense) {
     if (meeting != null && !ranks.isEmpty()) {
       meeting.giveUp(
-          Member.ranks(ranks)
+          RankSets.describe(ranks)
               + " ("
               + location
               + ") ended the connection while others were waiting"

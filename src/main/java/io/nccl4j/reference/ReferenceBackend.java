@@ -54,9 +54,6 @@ public final class ReferenceBackend extends Backend {
   private static final long HOST_MEMORY_BYTES =
       ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
 
-  // Each is driven by a thread of this process.
-  static final int MOST_RANKS = 1 << 15;
-
   // Those that have initializers, or nested classes with such.
   private static final List<String> INITIALIZED =
       List.of(
@@ -75,8 +72,9 @@ public final class ReferenceBackend extends Backend {
           "reference.Handshake",
           "reference.HostMemory",
           "reference.Int8Kernel",
-          "reference.Kernel",
+          "reference.Kernels",
           "reference.Links",
+          "reference.ListeningEndpoint",
           "reference.Member",
           "reference.MemoryLink",
           "reference.Message",
@@ -85,11 +83,13 @@ public final class ReferenceBackend extends Backend {
           "reference.Patience",
           "reference.Peer",
           "reference.PendingConnection",
+          "reference.Presence",
           "reference.ReferenceBackend",
           "reference.ReferenceCommunicator",
           "reference.ReferenceId",
           "reference.ReferenceOptions",
           "reference.Remote",
+          "reference.Route",
           "reference.Secret",
           "reference.SharedMemory",
           "reference.SharedMemoryFiles",
@@ -159,9 +159,9 @@ public final class ReferenceBackend extends Backend {
   }
 
   private static void checkMost(int value, String argument) {
-    if (value > MOST_RANKS) {
+    if (value > Plan.MOST_RANKS) {
       throw new IllegalArgumentException(
-          argument + " is " + value + "; the reference backend takes at most " + MOST_RANKS);
+          argument + " is " + value + "; the reference backend takes at most " + Plan.MOST_RANKS);
     }
   }
 

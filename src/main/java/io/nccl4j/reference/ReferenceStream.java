@@ -17,6 +17,7 @@ import java.time.Duration;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -49,6 +50,7 @@ public final class ReferenceStream extends Stream {
   private SpanTasks recorded;
   private volatile Thread worker;
   private final Runnable begins = this::begins;
+  private final BooleanSupplier hasMore = queue::hasMore;
 
   ReferenceStream(int device) {
     super(Platform.HOST, device);
@@ -164,7 +166,7 @@ public final class ReferenceStream extends Stream {
       if (task.action != null) {
         task.action.run(patience);
       } else {
-        note(Work.runOnly(queue, begins, patience, single));
+        note(Work.runOnly(task.member, task.ticket, task.call, hasMore, begins, patience, single));
       }
     } catch (Throwable e) {
       note(e);

@@ -32,15 +32,6 @@ final class Remote implements Connection.Receiver {
     this.ranks = world.plan().ranksOf(process);
   }
 
-  Plan plan() {
-    return world.plan();
-  }
-
-  /** Returns its number in the plan. */
-  int process() {
-    return process;
-  }
-
   Location location() {
     return world.plan().processes().get(process);
   }
@@ -51,7 +42,7 @@ final class Remote implements Connection.Receiver {
 
   /** Names the ranks and the process. */
   String describe() {
-    return Member.ranks(ranks) + " (" + location() + ")";
+    return RankSets.describe(ranks) + " (" + location() + ")";
   }
 
   /** Connects, where it is this process's turn. */
@@ -72,22 +63,31 @@ final class Remote implements Connection.Receiver {
       throw new NcclTimeoutException(
               function,
               deadline.timeout(),
-              participant.describe(this) + " did not accept a connection")
+              participant.describe(world.plan(), process) + " did not accept a connection")
           .initDetails(
               FailureDetails.of(
-                  participant.communicator(), new BitSet(), participant.ranksOf(this)));
+                  participant.communicator(),
+                  new BitSet(),
+                  participant.ranksOf(world.plan(), process)));
     } catch (IOException e) {
       throw Fault.remote(
               function,
-              participant.describe(this)
+              participant.describe(world.plan(), process)
                   + " cannot be reached at "
                   + location().address()
                   + ": "
                   + e)
           .initDetails(
               FailureDetails.of(
-                  participant.communicator(), participant.ranksOf(this), new BitSet()));
+                  participant.communicator(),
+                  participant.ranksOf(world.plan(), process),
+                  new BitSet()));
     }
+  }
+
+  /** Waits until the process has connected to this one. */
+  void awaitConnected(Participant participant) {
+    participant.awaitConnection(world.plan(), process, this::connected);
   }
 
   /** Returns how a connection to the process begins. */
@@ -132,7 +132,7 @@ final class Remote implements Connection.Receiver {
   /** Tells how a rank of this process is, and what it has sent if no more will come. */
   void tell(Peer self) {
     List<TcpSendLink> sent =
-        self.presence() == Peer.Presence.CLOSED ? world.sentBy(self.rank(), process) : List.of();
+        self.presence() == Presence.CLOSED ? world.links().sentBy(self.rank(), ranks) : List.of();
     sendState(
         Message.of(
             Message.Kind.PRESENCE,
@@ -141,7 +141,7 @@ final class Remote implements Connection.Receiver {
               self.write(out);
               out.writeInt(sent.size());
               for (TcpSendLink link : sent) {
-                World.writeKey(out, link.key());
+                link.key().write(out);
                 out.writeLong(link.sent());
               }
             }));
@@ -163,12 +163,12 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Tells what memory a link goes through. */
-  void tellMemory(World.LinkKey key, Path path) {
+  void tellMemory(LinkKey key, Path path) {
     send(
         Message.of(
             Message.Kind.MEMORY,
             out -> {
-              World.writeKey(out, key);
+              key.write(out);
               out.writeUTF(path.toString());
             }));
   }
@@ -233,7 +233,7 @@ final class Remote implements Connection.Receiver {
     Peer peer = readPeer(in);
     boolean changed = peer.read(in);
     for (int left = Message.count(in); left > 0; left--) {
-      world.expect(World.readKey(in), in.readLong());
+      world.links().expect(LinkKey.read(in), in.readLong());
     }
     if (changed) {
       world.notePresence();
@@ -241,30 +241,24 @@ final class Remote implements Connection.Receiver {
   }
 
   private void hearMemory(DataInput in) throws IOException {
-    World.LinkKey key = World.readKey(in);
-    world.checkKey(key);
-    checkSends(key);
-    world.hostMemory().hear(key, in.readUTF());
-    world.member(key.to()).wake();
-  }
-
-  private void checkSends(World.LinkKey key) throws ProtocolException {
-    if (!ranks.get(key.from())) {
+    LinkKey key = LinkKey.read(in);
+    if (key.from() < 0 || !ranks.get(key.from())) {
       throw new ProtocolException("it speaks of " + key + ", which is not its own");
     }
+    world.links().admitMemory(key, in.readUTF());
   }
 
   private void hearBoard(DataInput in) throws IOException {
     if (!ranks.get(0)) {
       throw new ProtocolException("it has made a board, which is for the process of rank 0 to do");
     }
-    world.hostMemory().hearBoard(in.readUTF());
+    world.links().hostMemory().hearBoard(in.readUTF());
   }
 
   private void answer() {
     BitSet own = new BitSet();
     for (int rank = 0; rank < world.size(); rank++) {
-      own.set(rank, world.remote(rank) == null);
+      own.set(rank, world.hosts(rank));
     }
     sendState(
         Message.of(
@@ -293,7 +287,7 @@ final class Remote implements Connection.Receiver {
       return;
     }
     // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
-    Meeting meeting = world.knownMeeting(occasion, newSize);
+    Meeting meeting = world.meetings().known(occasion, newSize);
     if (meeting == null) {
       Site.log().debug("{} was not read: there is no meeting for {} and its size", kind, occasion);
       return;
@@ -309,7 +303,7 @@ final class Remote implements Connection.Receiver {
   private void hearMeeting(Occasion occasion, int newSize, DataInput in) throws IOException {
     Meeting meeting;
     try {
-      meeting = world.meetingFor(occasion, newSize);
+      meeting = world.meetings().meetingFor(occasion, newSize);
     } catch (NcclException e) {
       // A grow to a size that the ranks here do not want; the answer to their MEET says so.
       Site.log().debug("MEETING was not read: {}", e.text());
@@ -326,7 +320,7 @@ final class Remote implements Connection.Receiver {
       checkOwn(wish.rank());
     }
     try {
-      Meeting meeting = world.meetingFor(occasion, newSize);
+      Meeting meeting = world.meetings().meetingFor(occasion, newSize);
       meeting.arrive(wish);
     } catch (NcclException e) {
       send(
@@ -384,7 +378,7 @@ final class Remote implements Connection.Receiver {
       @Override
       public String departure() {
         BitSet gone = new BitSet();
-        ranks.stream().filter(rank -> world.peer(rank).left()).forEach(gone::set);
+        ranks.stream().filter(rank -> world.presence(rank).left()).forEach(gone::set);
         return gone.equals(ranks) ? world.peer(ranks.nextSetBit(0)).departure() : null;
       }
 
@@ -422,7 +416,7 @@ final class Remote implements Connection.Receiver {
     lost = true;
     boolean someHere = false;
     for (int rank = ranks.nextSetBit(0); rank >= 0; rank = ranks.nextSetBit(rank + 1)) {
-      someHere |= !world.peer(rank).left();
+      someHere |= !world.presence(rank).left();
     }
     if (!someHere) {
       return;
@@ -436,8 +430,8 @@ final class Remote implements Connection.Receiver {
             ? location() + " spoke nonsense: " + why
             : location() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> world.peer(rank).lose(how));
-    world.hostMemory().lost(ranks);
-    Site.log().warn("{} of a communicator of {}: {}", Member.ranks(ranks), world.size(), how);
+    world.links().hostMemory().lost(ranks);
+    Site.log().warn("{} of a communicator of {}: {}", RankSets.describe(ranks), world.size(), how);
     world.notePresence();
   }
 }

@@ -46,7 +46,7 @@ class Float8KernelTest {
       DataType type, SoftArithmetic.Op how, byte[] lefts, byte[] rights) {
     Operator.Kind kind = Operator.Kind.valueOf(how.name());
     boolean extreme = how == SoftArithmetic.Op.MAX || how == SoftArithmetic.Op.MIN;
-    Kernel kernel = extreme ? Kernel.ofExtremes(type) : Kernel.of(type);
+    Kernel kernel = extreme ? Kernels.ofExtremes(type) : Kernels.of(type);
     MemorySegment left = copy(lefts);
     MemorySegment right = copy(rights);
     kernel.combine(kind, left, 0, false, 0, right, 0, left, 0, lefts.length, 1);
@@ -56,7 +56,7 @@ class Float8KernelTest {
   @ParameterizedTest
   @EnumSource(names = {"FLOAT8E4M3", "FLOAT8E5M2"})
   void everyMultipleIsRoundedToBinary16AndThenToTheType(DataType type) {
-    Kernel kernel = Kernel.of(type);
+    Kernel kernel = Kernels.of(type);
     SoftArithmetic soft = new SoftArithmetic(type);
     byte[] values = new byte[VALUES];
     for (int value = 0; value < VALUES; value++) {

@@ -74,7 +74,7 @@ class WindowsTest {
       }
       int[] order = {2, 0, 1, 2, 0, 1};
       long[] factors = new long[ranks];
-      Kernel kernel = Kernel.of(type);
+      Kernel kernel = Kernels.of(type);
       Operator.Kind sum = Operator.Kind.SUM;
       kernel.reduce(sum, near, false, factors, order, 1, nearOut, 0, count, 1);
       kernel.reduce(sum, far, false, factors, order, 1, farOut, offset, count, 1);

@@ -136,18 +136,16 @@ class WorkerErrorsTest {
 
   /** Does an operation as a worker does, but for an error in it. */
   private static Throwable runAndFail(Member member, Buffer data) {
-    TaskQueue queue = new TaskQueue();
-    Task task = queue.claim();
-    task.call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
-    task.member = member;
-    task.ticket = member.takeTicket();
-    queue.publish();
+    Call call = new Call();
+    call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
+    long ticket = member.takeTicket();
+    Patience patience = new Patience(Thread.currentThread());
     Runnable begun =
         () -> {
           throw new StackOverflowError("injected");
         };
     try {
-      return Work.runOnly(queue, begun, new Patience(Thread.currentThread()), new Work[1]);
+      return Work.runOnly(member, ticket, call, () -> false, begun, patience, new Work[1]);
     } catch (StackOverflowError escaped) {
       return escaped;
     }
