@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
 import java.util.ArrayList;
@@ -200,10 +201,8 @@ public abstract sealed class Backend implements AutoCloseable
   protected final int deviceOf(int worldSize, int rank, CommunicatorConfig config) {
     checkMakes("making a communicator");
     Objects.requireNonNull(config, "config");
-    if (worldSize < 1) {
-      throw new IllegalArgumentException("worldSize is " + worldSize + "; it must be 1 or more");
-    }
-    Arguments.rankWithin(rank, worldSize, "rank");
+    Arguments.atLeast(worldSize, "worldSize", 1);
+    Arguments.inRange(rank, "rank", 0, worldSize - 1);
     int device = config.device().orElse(rank % devices().size());
     checkDevice(device);
     return device;
@@ -540,7 +539,7 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalArgumentException if there is none of this index
    */
   protected final void checkDevice(int device) {
-    Arguments.rankWithin(device, devices().size(), "device");
+    Arguments.inRange(device, "device", 0, devices().size() - 1);
   }
 
   /**

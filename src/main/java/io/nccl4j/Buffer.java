@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -252,7 +253,7 @@ public final class Buffer implements AutoCloseable {
    */
   public static Buffer ofDeviceAddress(
       long address, DataType type, long count, int device, Runnable release) {
-    Arguments.notNegative(device, "device");
+    Arguments.atLeast(device, "device", 0);
     return of(Space.DEVICE, MemorySegment.ofAddress(address), type, count, device, release);
   }
 
@@ -531,7 +532,7 @@ public final class Buffer implements AutoCloseable {
     source.checkOpen("source");
     stream.checkOpen();
     stream.checkNotCaptured("copyFrom");
-    Arguments.sameType(source, "source", this, "this buffer");
+    checkSameType(source, "source", this, "this buffer");
     if (source.count != count) {
       throw new IllegalArgumentException(
           "source has count " + source.count + "; this buffer has " + count);
@@ -552,6 +553,13 @@ public final class Buffer implements AutoCloseable {
       stream.copy(source, this);
     } finally {
       stream.uses(source, this);
+    }
+  }
+
+  static void checkSameType(Buffer buffer, String argument, Buffer other, String otherArgument) {
+    if (buffer.type != other.type) {
+      throw new IllegalArgumentException(
+          argument + " has type " + buffer.type + "; " + otherArgument + " has " + other.type);
     }
   }
 

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Interrupts;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
@@ -43,7 +44,8 @@ final class ClassInitialization {
           "Span",
           "Stream",
           "Tracing",
-          "internal.util.MemoryShortage");
+          "internal.util.MemoryShortage",
+          "internal.util.RateLimitedWarning");
 
   private ClassInitialization() {}
 
@@ -64,25 +66,13 @@ final class ClassInitialization {
               return null;
             });
     Thread.ofPlatform().daemon().name("nccl4j-initialize").stackSize(STACK_BYTES).start(task);
-    boolean interrupted = false;
     try {
-      while (true) {
-        try {
-          task.get();
-          return;
-        } catch (InterruptedException e) {
-          interrupted = true;
-        }
-      }
+      Interrupts.getUninterruptibly(task::get);
     } catch (ExecutionException e) {
       if (e.getCause() instanceof Error error) {
         throw error;
       }
       throw new IllegalStateException("a class of nccl4j is missing", e.getCause());
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
     }
   }
 

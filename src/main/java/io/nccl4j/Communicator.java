@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.Steps;
 import java.lang.invoke.VarHandle;
@@ -246,7 +248,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(root, size, "root");
+    Arguments.inRange(root, "root", 0, size - 1);
     check(recv, "recv");
     if (send != null || rank == root) {
       check(send, "send");
@@ -267,7 +269,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void broadcast(Buffer buffer, int root, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(root, size, "root");
+    Arguments.inRange(root, "root", 0, size - 1);
     check(buffer, "buffer");
     submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
   }
@@ -284,7 +286,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(root, size, "root");
+    Arguments.inRange(root, "root", 0, size - 1);
     check(send, "send");
     checkOperator(op, send.type());
     if (recv != null || rank == root) {
@@ -376,7 +378,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void gather(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(root, size, "root");
+    Arguments.inRange(root, "root", 0, size - 1);
     check(send, "send");
     if (rank == root) {
       check(recv, "recv");
@@ -400,7 +402,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   public final void scatter(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
-    Arguments.rankWithin(root, size, "root");
+    Arguments.inRange(root, "root", 0, size - 1);
     check(recv, "recv");
     if (rank == root) {
       check(send, "send");
@@ -505,7 +507,7 @@ public abstract sealed class Communicator implements AutoCloseable
    */
   protected final void checkSplit(int color, CommunicatorConfig childConfig) {
     checkDivisible();
-    Arguments.notNegative(color, "color");
+    Arguments.atLeast(color, "color", 0);
     checkChild(childConfig, "split");
     if (growId != null) {
       throw new IllegalStateException(
@@ -610,7 +612,7 @@ public abstract sealed class Communicator implements AutoCloseable
           "excludedRanks is empty; a shrink leaves out at least one");
     }
     for (int left : excluded) {
-      Arguments.rankWithin(left, size, "excluded rank");
+      Arguments.inRange(left, "excluded rank", 0, size - 1);
       if (left == rank) {
         throw new IllegalArgumentException(
             "excludedRanks has " + rank + ", this rank itself; only the ranks that stay shrink");
@@ -1153,7 +1155,8 @@ public abstract sealed class Communicator implements AutoCloseable
       }
     }
     if (first.get() == null) {
-      awaitUninterrupted(connectedOrFailed);
+      // Each rank has its own deadline, so an interrupt is kept and the wait goes on.
+      Interrupts.awaitUninterruptibly(connectedOrFailed::await);
     }
     Throwable failure = first.get();
     if (failure != null) {
@@ -1205,22 +1208,6 @@ public abstract sealed class Communicator implements AutoCloseable
     firstCalled = number;
     caller = thread;
     VarHandle.fullFence();
-  }
-
-  /** Each rank has its own deadline, so an interrupt is kept and the wait goes on. */
-  private static void awaitUninterrupted(CountDownLatch latch) {
-    boolean interrupted = false;
-    while (true) {
-      try {
-        latch.await();
-        break;
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
-    }
   }
 
   /**
@@ -1472,7 +1459,7 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   private void checkPeer(int peer) {
-    Arguments.rankWithin(peer, size, "peer");
+    Arguments.inRange(peer, "peer", 0, size - 1);
     if (peer == rank && Group.current() == null) {
       throw new IllegalArgumentException(
           "peer is " + peer + ", this rank itself; that needs a send and a receive in one group");
@@ -1485,7 +1472,7 @@ public abstract sealed class Communicator implements AutoCloseable
   }
 
   private static void checkTypes(Buffer send, Buffer recv) {
-    Arguments.sameType(recv, "recv", send, "send");
+    Buffer.checkSameType(recv, "recv", send, "send");
   }
 
   private static void checkSameCount(Buffer send, Buffer recv) {

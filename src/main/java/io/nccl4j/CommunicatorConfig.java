@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
@@ -37,12 +38,9 @@ public record CommunicatorConfig(
    *     is negative, or the name contains a NUL character
    */
   public CommunicatorConfig {
-    Objects.requireNonNull(timeout, "timeout");
     Objects.requireNonNull(device, "device");
     Objects.requireNonNull(name, "name");
-    if (timeout.isNegative() || timeout.isZero()) {
-      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
-    }
+    Arguments.positive(timeout, "timeout");
     if (timeout.compareTo(LONGEST) > 0) {
       throw new IllegalArgumentException(
           "timeout is " + timeout + "; it must be at most " + LONGEST.toDays() + " days");

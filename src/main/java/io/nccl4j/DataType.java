@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 
@@ -69,9 +70,7 @@ public enum DataType {
    *     long}
    */
   public long byteSize(long count) {
-    if (count < 0) {
-      throw new IllegalArgumentException("count is " + count + "; it must be 0 or more");
-    }
+    Arguments.atLeast(count, "count", 0);
     if (count > Long.MAX_VALUE / bytes) {
       throw new IllegalArgumentException(
           "count is " + count + "; so many elements of " + this + " have no size in bytes");

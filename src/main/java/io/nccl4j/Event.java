@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
 
@@ -75,10 +76,7 @@ public abstract sealed class Event implements AutoCloseable
    * @throws IllegalArgumentException if the timeout is not positive
    */
   public final void synchronize(Duration timeout) {
-    Objects.requireNonNull(timeout, "timeout");
-    if (timeout.isNegative() || timeout.isZero()) {
-      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
-    }
+    Arguments.positive(timeout, "timeout");
     checkOpen("event");
     Marked asked = marked;
     await(timeout);

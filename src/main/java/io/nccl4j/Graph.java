@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Steps;
 import java.util.ArrayList;
 import java.util.HashSet;

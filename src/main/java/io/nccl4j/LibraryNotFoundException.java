@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import java.util.List;
 
 /**

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -140,10 +141,7 @@ public abstract sealed class Stream implements AutoCloseable
    * @throws IllegalArgumentException if the timeout is not positive
    */
   public final void synchronize(Duration timeout) {
-    Objects.requireNonNull(timeout, "timeout");
-    if (timeout.isNegative() || timeout.isZero()) {
-      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
-    }
+    Arguments.positive(timeout, "timeout");
     checkOpen();
     checkNotCaptured("synchronize");
     Group.checkNothingKeptFor(this, "synchronize");

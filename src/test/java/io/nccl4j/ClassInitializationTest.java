@@ -36,7 +36,7 @@ class ClassInitializationTest {
   @Test
   void referenceListsItsClassesThatHaveInitializers() throws Exception {
     assertEquals(
-        initialized("io.nccl4j.reference", "io.nccl4j.schedule", "io.nccl4j.wire"),
+        initialized("io.nccl4j.reference", "io.nccl4j.schedule", "io.nccl4j.internal.auth"),
         listed(ReferenceBackend.class));
   }
 

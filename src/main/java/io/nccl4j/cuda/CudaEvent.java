@@ -4,10 +4,12 @@ import io.nccl4j.CudaException;
 import io.nccl4j.Event;
 import io.nccl4j.Platform;
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -100,9 +102,9 @@ public final class CudaEvent extends Event {
   }
 
   private boolean completesWithin(Duration timeout) {
-    Backoff backoff = new Backoff("cudaEventQuery", timeout);
+    Backoff backoff = Backoff.betweenQueries(Deadline.after(timeout));
     while (!reached()) {
-      if (!backoff.pause()) {
+      if (!BlockingCalls.pause(backoff, "cudaEventQuery")) {
         return false;
       }
     }

@@ -12,11 +12,13 @@ import io.nccl4j.Platform;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -97,11 +99,7 @@ public final class CudaStream extends Stream {
       throw new IllegalArgumentException(
           "address is 2, the per-thread default stream; it means another stream in each thread");
     }
-    int devices = CudaDevices.count();
-    if (device < 0 || device >= devices) {
-      throw new IllegalArgumentException(
-          "device is " + device + "; it must be from 0 to " + (devices - 1));
-    }
+    Arguments.inRange(device, "device", 0, CudaDevices.count() - 1);
     return new CudaStream(MemorySegment.ofAddress(address), device, true);
   }
 
@@ -121,7 +119,7 @@ public final class CudaStream extends Stream {
   @Override
   protected void await(Duration timeout) {
     try {
-      await(this::reached, timeout, "cudaStreamQuery");
+      await(this::reached, Deadline.after(timeout), "cudaStreamQuery");
     } catch (CudaException failure) {
       throw withFailureOfUsers(failure);
     }
@@ -132,26 +130,26 @@ public final class CudaStream extends Stream {
    * Waits until something on this stream is reached, or a communicator that uses the stream has
    * failed.
    */
-  void await(BooleanSupplier reached, Duration timeout, String function) {
-    await(reached, timeout, function, true);
+  void await(BooleanSupplier reached, Deadline deadline, String function) {
+    await(reached, deadline, function, true);
   }
 
   private void await(
-      BooleanSupplier reached, Duration timeout, String function, boolean asksUsers) {
+      BooleanSupplier reached, Deadline deadline, String function, boolean asksUsers) {
     relaxed(
         () -> {
-          awaitOnDevice(reached, timeout, function, asksUsers);
+          awaitOnDevice(reached, deadline, function, asksUsers);
           return null;
         });
   }
 
   private void awaitOnDevice(
-      BooleanSupplier reached, Duration timeout, String function, boolean asksUsers) {
-    Backoff backoff = new Backoff(function, timeout);
+      BooleanSupplier reached, Deadline deadline, String function, boolean asksUsers) {
+    Backoff backoff = Backoff.betweenQueries(deadline);
     int looks = 0;
     while (!reached.getAsBoolean()) {
-      if (!backoff.pause()) {
-        throw timedOut(function, timeout, "the work on " + this);
+      if (!BlockingCalls.pause(backoff, function)) {
+        throw timedOut(function, deadline.timeout(), "the work on " + this);
       }
       // Asking the communicators is dearer than asking the stream, and a failure can wait a little.
       if (asksUsers && ++looks % ERROR_LOOK_INTERVAL == 0) {
@@ -165,7 +163,9 @@ public final class CudaStream extends Stream {
     String function = "cudaStreamQuery";
     PlatformThreads.run(
         function,
-        () -> Deadline.uninterrupted(timeout, left -> await(this::ended, left, function, false)));
+        () ->
+            BlockingCalls.uninterrupted(
+                timeout, limit -> await(this::ended, limit, function, false)));
   }
 
   @Override
@@ -437,8 +437,8 @@ public final class CudaStream extends Stream {
   /** Waits for what is enqueued and returns why it did not come to its end, or null. */
   private RuntimeException finish() {
     try {
-      Deadline.uninterrupted(
-          longestTimeoutOfUsers(), left -> await(this::reached, left, "cudaStreamQuery"));
+      BlockingCalls.uninterrupted(
+          longestTimeoutOfUsers(), limit -> await(this::reached, limit, "cudaStreamQuery"));
       return null;
     } catch (CommunicatorAbortedException aborted) {
       return endsAfterAbort() ? null : aborted;

@@ -4,6 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -107,7 +108,8 @@ final class Staging {
   }
 
   private void await(Chunk chunk) {
-    stream.await(chunk.done()::isComplete, Stream.DEFAULT_TIMEOUT, "cudaEventQuery");
+    stream.await(
+        chunk.done()::isComplete, Deadline.after(Stream.DEFAULT_TIMEOUT), "cudaEventQuery");
   }
 
   /** Returns the chunks; if the stream is stuck, it may still write them, and they stay with it. */

@@ -101,7 +101,7 @@ public abstract class KeptMemory {
   }
 
   private Piece allocated(int device, long bytes) {
-    return Deadline.callUninterrupted(
+    return BlockingCalls.callUninterrupted(
         allocates, timeout, workOn(device), () -> allocateNow(device, bytes), this::put);
   }
 
@@ -145,7 +145,7 @@ public abstract class KeptMemory {
         return;
       }
     }
-    Deadline.runUninterrupted(
+    BlockingCalls.runUninterrupted(
         frees, timeout, workOn(piece.device()), () -> freeAll(List.of(piece)));
   }
 
@@ -180,7 +180,7 @@ public abstract class KeptMemory {
       return;
     }
     try {
-      Deadline.runUninterrupted(frees, timeout, "the devices", () -> freeAll(pieces));
+      BlockingCalls.runUninterrupted(frees, timeout, "the devices", () -> freeAll(pieces));
     } catch (RuntimeException failure) {
       LOG.warn("{} failed for memory that was kept for reuse", frees, failure);
     }

@@ -1,5 +1,6 @@
 package io.nccl4j.internal;
 
+import io.nccl4j.internal.util.Interrupts;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.function.Supplier;
@@ -39,22 +40,11 @@ public final class PlatformThreads {
       return call.get();
     }
     FutureTask<T> task = new FutureTask<>(call::get);
-    Deadline.start(function, task);
-    boolean interrupted = false;
+    BlockingCalls.start(function, task);
     try {
-      while (true) {
-        try {
-          return task.get();
-        } catch (InterruptedException e) {
-          interrupted = true;
-        } catch (ExecutionException e) {
-          throw Deadline.rethrown(e.getCause());
-        }
-      }
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
+      return Interrupts.getUninterruptibly(task::get);
+    } catch (ExecutionException e) {
+      throw BlockingCalls.rethrown(e.getCause());
     }
   }
 

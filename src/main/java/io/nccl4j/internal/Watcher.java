@@ -1,7 +1,6 @@
 package io.nccl4j.internal;
 
 import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
@@ -56,7 +55,8 @@ public final class Watcher {
   private void work() {
     do {
       try {
-        pause();
+        // Nobody has a reference to this thread, so an interrupt is as unexpected as a failure.
+        Thread.sleep(periodMillis);
         look.run();
       } catch (Throwable failure) {
         report(failure);
@@ -88,15 +88,6 @@ public final class Watcher {
     } catch (Throwable failure) {
       report(failure);
       return false;
-    }
-  }
-
-  private void pause() {
-    try {
-      TimeUnit.MILLISECONDS.sleep(periodMillis);
-    } catch (InterruptedException e) {
-      // Nobody has a reference to this thread; an interrupt of it asks for nothing.
-      Thread.interrupted();
     }
   }
 }

@@ -7,6 +7,7 @@ import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
 import io.nccl4j.internal.ProcessBarrier;
+import io.nccl4j.internal.util.Deadline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -98,9 +99,9 @@ final class CommunicatorHandle {
    * checked just before may still be inside, and is waited for.
    */
   MemorySegment enterToEnd(String function, Duration patience) {
-    long start = System.nanoTime();
+    Deadline deadline = Deadline.after(patience);
     while (!tryEnter(function, LASTING)) {
-      if (ended || System.nanoTime() - start >= patience.toNanos()) {
+      if (ended || deadline.passed()) {
         throw refusal(function);
       }
       LockSupport.parkNanos(LOOK_NANOS);
@@ -232,8 +233,8 @@ final class CommunicatorHandle {
 
   /** Waits a while until nobody is inside. */
   void awaitNobody(Duration patience) {
-    long start = System.nanoTime();
-    while (occupied() && System.nanoTime() - start < patience.toNanos()) {
+    Deadline deadline = Deadline.after(patience);
+    while (occupied() && !deadline.passed()) {
       LockSupport.parkNanos(LOOK_NANOS);
     }
   }

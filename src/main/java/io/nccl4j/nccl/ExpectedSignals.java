@@ -1,5 +1,7 @@
 package io.nccl4j.nccl;
 
+import io.nccl4j.internal.util.Arguments;
+
 /**
  * How many signals of one peer {@link NcclCommunicator#waitSignal} waits for. C: {@code
  * ncclWaitSignalDesc_t}.
@@ -14,11 +16,7 @@ public record ExpectedSignals(int peer, int count) {
    * @throws IllegalArgumentException if the peer is negative or the count is not positive
    */
   public ExpectedSignals {
-    if (peer < 0) {
-      throw new IllegalArgumentException("peer is " + peer + "; it must be 0 or more");
-    }
-    if (count < 1) {
-      throw new IllegalArgumentException("count is " + count + "; it must be 1 or more");
-    }
+    Arguments.atLeast(peer, "peer", 0);
+    Arguments.atLeast(count, "count", 1);
   }
 }

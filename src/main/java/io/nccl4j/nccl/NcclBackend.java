@@ -26,6 +26,7 @@ import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;

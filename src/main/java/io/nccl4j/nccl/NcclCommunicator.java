@@ -17,13 +17,14 @@ import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.cuda.CudaStream;
-import io.nccl4j.internal.Backoff;
+import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.CaptureMode;
-import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
@@ -457,7 +458,7 @@ public final class NcclCommunicator extends Communicator {
     }
     boolean made = false;
     try {
-      Deadline.run(making.function(), limit(), "all ranks to join " + this, this::make);
+      BlockingCalls.run(making.function(), limit(), "all ranks to join " + this, this::make);
       // A split that leaves this rank out makes nothing, and nobody will close it.
       made = handle.made();
     } finally {
@@ -619,12 +620,12 @@ public final class NcclCommunicator extends Communicator {
    * with a deadline.
    */
   void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
-    Deadline.run(function, limit(), waitedFor, () -> runInside(function, work));
+    BlockingCalls.run(function, limit(), waitedFor, () -> runInside(function, work));
   }
 
   /** Does inside this communicator what must not be left half-way; with a deadline. */
   void finishWithDeadline(String function, Consumer<MemorySegment> work) {
-    Deadline.runUninterrupted(
+    BlockingCalls.runUninterrupted(
         function, timeout(), "NCCL to finish with " + this, () -> runInside(function, work));
   }
 
@@ -818,7 +819,7 @@ public final class NcclCommunicator extends Communicator {
       }
       NcclResults.check(result, function);
     }
-    Backoff backoff = new Backoff(function, timeout());
+    Backoff backoff = Backoff.betweenQueries(Deadline.after(timeout()));
     while (true) {
       int state = handle.state();
       if (handle.ended()) {
@@ -828,7 +829,7 @@ public final class NcclCommunicator extends Communicator {
         NcclResults.check(state, function);
         return;
       }
-      if (!backoff.pause()) {
+      if (!BlockingCalls.pause(backoff, function)) {
         throw new NcclTimeoutException(function, timeout(), peers());
       }
     }
@@ -1094,7 +1095,7 @@ public final class NcclCommunicator extends Communicator {
           FirstRelease.REVOKE.version());
       return;
     }
-    Deadline.start("abort", () -> abortOverdue(call));
+    BlockingCalls.start("abort", () -> abortOverdue(call));
   }
 
   private void abortOverdue(int call) {
@@ -1155,7 +1156,7 @@ public final class NcclCommunicator extends Communicator {
       return;
     }
     try {
-      Deadline.runUninterrupted(
+      BlockingCalls.runUninterrupted(
           "ncclCommRevoke",
           timeout(),
           "NCCL to end " + function + " of " + this,
@@ -1192,7 +1193,7 @@ public final class NcclCommunicator extends Communicator {
 
   private void abort(MemorySegment comm) {
     try {
-      Deadline.runUninterrupted(
+      BlockingCalls.runUninterrupted(
           "ncclCommAbort",
           timeout(),
           "NCCL to free " + this,
@@ -1233,7 +1234,7 @@ public final class NcclCommunicator extends Communicator {
         finishBeforeClose();
       }
       endGraphs();
-      Deadline.runUninterrupted(
+      BlockingCalls.runUninterrupted(
           "ncclCommDestroy",
           timeout().plus(GRACE),
           peers() + ", or the end of a CUDA graph that other code has captured operations in",

@@ -2,6 +2,7 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UnsupportedNcclVersionException;
+import io.nccl4j.internal.util.Arguments;
 import java.util.EnumMap;
 import java.util.Map;
 import java.util.Objects;
@@ -97,7 +98,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withCgaClusterSize(int value) {
-    return with(Setting.CGA_CLUSTER_SIZE, inRange(value, "cgaClusterSize", 0, MOST_CGAS));
+    return with(Setting.CGA_CLUSTER_SIZE, Arguments.inRange(value, "cgaClusterSize", 0, MOST_CGAS));
   }
 
   /** {@return what {@link #withCgaClusterSize} has set, or nothing} */
@@ -113,7 +114,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withMinCtas(int value) {
-    return with(Setting.MIN_CTAS, atLeast(value, "minCtas", 1));
+    return with(Setting.MIN_CTAS, Arguments.atLeast(value, "minCtas", 1));
   }
 
   /** {@return what {@link #withMinCtas} has set, or nothing} */
@@ -129,7 +130,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withMaxCtas(int value) {
-    return with(Setting.MAX_CTAS, atLeast(value, "maxCtas", 1));
+    return with(Setting.MAX_CTAS, Arguments.atLeast(value, "maxCtas", 1));
   }
 
   /** {@return what {@link #withMaxCtas} has set, or nothing} */
@@ -182,7 +183,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withTrafficClass(int value) {
-    return with(Setting.TRAFFIC_CLASS, atLeast(value, "trafficClass", 0));
+    return with(Setting.TRAFFIC_CLASS, Arguments.atLeast(value, "trafficClass", 0));
   }
 
   /** {@return what {@link #withTrafficClass} has set, or nothing} */
@@ -244,7 +245,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withNvlsCtas(int value) {
-    return with(Setting.NVLS_CTAS, atLeast(value, "nvlsCtas", 1));
+    return with(Setting.NVLS_CTAS, Arguments.atLeast(value, "nvlsCtas", 1));
   }
 
   /** {@return what {@link #withNvlsCtas} has set, or nothing} */
@@ -261,7 +262,8 @@ public final class NcclConfig {
    */
   public NcclConfig withChannelsPerNetPeer(int value) {
     return with(
-        Setting.CHANNELS_PER_NET_PEER, inRange(value, "channelsPerNetPeer", 1, MOST_CHANNELS));
+        Setting.CHANNELS_PER_NET_PEER,
+        Arguments.inRange(value, "channelsPerNetPeer", 1, MOST_CHANNELS));
   }
 
   /** {@return what {@link #withChannelsPerNetPeer} has set, or nothing} */
@@ -307,7 +309,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withRmaContexts(int value) {
-    return with(Setting.RMA_CONTEXTS, atLeast(value, "rmaContexts", 0));
+    return with(Setting.RMA_CONTEXTS, Arguments.atLeast(value, "rmaContexts", 0));
   }
 
   /** {@return what {@link #withRmaContexts} has set, or nothing} */
@@ -323,7 +325,7 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withMaxP2pPeers(int value) {
-    return with(Setting.MAX_P2P_PEERS, atLeast(value, "maxP2pPeers", 1));
+    return with(Setting.MAX_P2P_PEERS, Arguments.atLeast(value, "maxP2pPeers", 1));
   }
 
   /** {@return what {@link #withMaxP2pPeers} has set, or nothing} */
@@ -365,22 +367,6 @@ public final class NcclConfig {
 
   private static int flag(boolean value) {
     return value ? 1 : 0;
-  }
-
-  private static int atLeast(int value, String argument, int least) {
-    if (value < least) {
-      throw new IllegalArgumentException(
-          argument + " is " + value + "; it must be " + least + " or more");
-    }
-    return value;
-  }
-
-  private static int inRange(int value, String argument, int least, int most) {
-    if (value < least || value > most) {
-      throw new IllegalArgumentException(
-          argument + " is " + value + "; it must be from " + least + " to " + most);
-    }
-    return value;
   }
 
   /** Returns the numbers that are set; not to be changed. */

@@ -7,8 +7,8 @@ import io.nccl4j.OperationCall;
 import io.nccl4j.bindings.nccl.ncclSimInfo_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.CaptureMode;
-import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
@@ -131,7 +131,7 @@ final class NcclGroup {
             .map(call -> call.communicator().config().timeout())
             .max(Duration::compareTo)
             .orElseThrow();
-    Deadline.run(
+    BlockingCalls.run(
         "ncclGroupSimulateEnd",
         limit,
         "the peers, which must estimate the same group",

@@ -5,6 +5,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.ncclWaitSignalDesc_t;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.HashSet;
@@ -207,9 +208,6 @@ sealed interface OneSided extends BackendCall {
   }
 
   private static void checkPeer(NcclCommunicator communicator, int peer) {
-    if (peer < 0 || peer >= communicator.size()) {
-      throw new IllegalArgumentException(
-          "peer is " + peer + "; it must be from 0 to " + (communicator.size() - 1));
-    }
+    Arguments.inRange(peer, "peer", 0, communicator.size() - 1);
   }
 }

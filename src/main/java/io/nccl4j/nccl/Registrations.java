@@ -3,9 +3,10 @@ package io.nccl4j.nccl;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.internal.Backoff;
-import io.nccl4j.internal.Deadline;
+import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -61,15 +62,14 @@ final class Registrations {
       return;
     }
     Duration timeout = communicator.config().timeout();
-    Deadline.uninterrupted(timeout, left -> awaitClosing(registered, function, left));
+    BlockingCalls.uninterrupted(timeout, limit -> awaitClosing(registered, function, limit));
   }
 
-  private void awaitClosing(Registered registered, String function, Duration limit) {
-    Backoff backoff = new Backoff(function, limit);
+  private void awaitClosing(Registered registered, String function, Deadline limit) {
+    Backoff backoff = Backoff.betweenQueries(limit);
     while (communicator.closing() && knows(registered)) {
-      if (!backoff.pause()) {
-        throw new NcclTimeoutException(
-            function, communicator.config().timeout(), "the end of " + communicator);
+      if (!BlockingCalls.pause(backoff, function)) {
+        throw new NcclTimeoutException(function, limit.timeout(), "the end of " + communicator);
       }
     }
   }

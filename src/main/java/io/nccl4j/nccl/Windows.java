@@ -4,6 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;

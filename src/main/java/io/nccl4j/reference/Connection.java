@@ -1,6 +1,6 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.wire.AeadCipher;
+import io.nccl4j.internal.auth.AeadCipher;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.UTFDataFormatException;

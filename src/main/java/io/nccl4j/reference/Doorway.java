@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.util.Deadline;
+
 /** Where those are let in who come by an id: what all meet for, and who may come. */
 interface Doorway {
   /**

@@ -1,9 +1,9 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.internal.util.RateLimitedWarning;
 import io.nccl4j.internal.util.Steps;
-import io.nccl4j.wire.PendingConnections;
-import io.nccl4j.wire.RateLimitedWarning;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;

@@ -6,6 +6,7 @@ import io.nccl4j.NcclSystemException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;

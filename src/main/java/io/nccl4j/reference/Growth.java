@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import java.util.BitSet;
 
 /**

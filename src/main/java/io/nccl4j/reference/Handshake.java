@@ -1,6 +1,6 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.DataInput;
@@ -41,7 +41,7 @@ final class Handshake {
     return ByteBuffer.allocate(GREETING_BYTES)
         .putInt(Message.MAGIC)
         .putInt(Message.VERSION)
-        .put(Secret.randomBytes(NONCE_BYTES))
+        .put(SessionKeys.randomBytes(NONCE_BYTES))
         .array();
   }
 
@@ -97,7 +97,7 @@ final class Handshake {
         out.writeInt(Message.VERSION);
         Location.writeUuid(out, secret.name());
         Location.writeUuid(out, process);
-        out.write(Secret.randomBytes(NONCE_BYTES));
+        out.write(SessionKeys.randomBytes(NONCE_BYTES));
         out.writeLong(world);
         detail.write(out);
       } catch (IOException e) {

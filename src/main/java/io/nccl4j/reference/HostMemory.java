@@ -1,10 +1,13 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclSystemException;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.lang.foreign.Arena;
 import java.net.ProtocolException;
 import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -22,7 +25,7 @@ import org.apache.logging.log4j.LogManager;
  */
 final class HostMemory {
   /** How long a world's end waits for the other processes to take what it has last made. */
-  private static final long TAKING_NANOS = TimeUnit.SECONDS.toNanos(2);
+  private static final Duration LONGEST_TAKING = Duration.ofSeconds(2);
 
   /** How many slices of a link are under way at a time. */
   static final int SLOTS = 4;
@@ -163,24 +166,16 @@ final class HostMemory {
    * to arrive; not for those who have gone, and not for long.
    */
   void settle() {
-    long until = System.nanoTime() + TAKING_NANOS;
-    made().forEach(link -> awaitTaken(link, until));
+    Deadline deadline = Deadline.after(LONGEST_TAKING);
+    made().forEach(link -> Interrupts.awaitUninterruptibly(() -> awaitTaken(link, deadline)));
   }
 
-  private void awaitTaken(SharedMemoryLink link, long until) {
-    boolean interrupted = false;
+  private void awaitTaken(SharedMemoryLink link, Deadline deadline) throws InterruptedException {
     while (!link.taken()
         && !context.presence(link.to()).left()
         && !context.presence(link.source()).cut()
-        && System.nanoTime() < until) {
-      try {
-        TimeUnit.MICROSECONDS.sleep(100);
-      } catch (InterruptedException e) {
-        interrupted = true;
-      }
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
+        && !deadline.passed()) {
+      TimeUnit.MICROSECONDS.sleep(100);
     }
   }
 

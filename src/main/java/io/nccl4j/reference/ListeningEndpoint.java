@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.net.StandardSocketOptions;
 import java.nio.channels.ClosedSelectorException;
@@ -205,7 +206,7 @@ abstract class ListeningEndpoint {
     SocketChannel channel = SocketChannel.open();
     try {
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-      channel.socket().connect(to.address(), (int) deadline.millisLeft(Integer.MAX_VALUE));
+      channel.socket().connect(to.address(), deadline.remainingMillis());
       Connection connection = Connection.connected(channel, receiver, opening);
       connection.register(now.selector());
       return connection;

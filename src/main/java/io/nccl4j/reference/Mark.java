@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.time.Duration;
 
 /** One recording of an event: when its stream came to it, and what had failed there by then. */
@@ -37,19 +39,21 @@ final class Mark {
   synchronized boolean await(Duration timeout) throws InterruptedException {
     Deadline deadline = Deadline.after(timeout);
     while (!reached && !deadline.passed()) {
-      wait(deadline.millisLeft(Long.MAX_VALUE));
+      wait(deadline.remainingMillis());
     }
     return reached;
   }
 
-  /** Waits for as long as it takes, in a thread that nobody has reason to interrupt. */
+  /**
+   * Waits for as long as it takes, also when interrupted: a stream that went on would read what is
+   * not written yet.
+   */
   synchronized void await() {
-    while (!reached) {
-      try {
-        wait();
-      } catch (InterruptedException e) {
-        // A stream that went on now would read what is not written yet.
-      }
-    }
+    Interrupts.awaitUninterruptibly(
+        () -> {
+          while (!reached) {
+            wait();
+          }
+        });
   }
 }

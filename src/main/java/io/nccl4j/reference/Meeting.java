@@ -7,6 +7,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -20,7 +21,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.CancellationException;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
@@ -335,12 +335,11 @@ final class Meeting {
         parent.ask();
       }
       try {
-        wait(participant.deadline().millisLeft(LOOK_MILLIS));
+        wait(Math.min(participant.deadline().remainingMillis(), LOOK_MILLIS));
       } catch (InterruptedException e) {
         if (!reached.getAsBoolean()) {
           giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
-          Thread.currentThread().interrupt();
-          throw new CancellationException("interrupted while waiting for " + function);
+          throw Interrupts.cancelled(function);
         }
         Thread.currentThread().interrupt();
       }
@@ -371,7 +370,7 @@ final class Meeting {
     }
     if (parent != null) {
       // Those that wait for a process that does not answer have not connected either.
-      long timeout = Deadline.nanosOf(participant.deadline().timeout());
+      long timeout = participant.deadline().timeout().toNanos();
       BitSet silent = parent.silent(awaited.get(0, parent.size()), timeout);
       if (!silent.isEmpty()) {
         return new Shortfall(parent.describe(silent) + " did not answer", silent);

@@ -9,6 +9,8 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.schedule.Layout;
 import java.time.Duration;
 import java.util.Arrays;
@@ -63,7 +65,7 @@ final class Member implements RankContext {
   /** Takes the settings of the communicator that is this member's face. */
   void belongTo(CommunicatorConfig config, String communicator) {
     timeout = config.timeout();
-    timeoutNanos = Deadline.nanosOf(timeout);
+    timeoutNanos = timeout.toNanos();
     name = communicator;
   }
 
@@ -187,18 +189,13 @@ final class Member implements RankContext {
     if (ended.get() < ticket) {
       synchronized (turns) {
         waitingForTurn++;
-        boolean interrupted = false;
-        while (ended.get() < ticket && !self.presence().cut()) {
-          try {
-            turns.wait();
-          } catch (InterruptedException e) {
-            interrupted = true;
-          }
-        }
+        Interrupts.awaitUninterruptibly(
+            () -> {
+              while (ended.get() < ticket && !self.presence().cut()) {
+                turns.wait();
+              }
+            });
         waitingForTurn--;
-        if (interrupted) {
-          Thread.currentThread().interrupt();
-        }
       }
     }
     checkNotAborted(function);
@@ -217,20 +214,15 @@ final class Member implements RankContext {
   boolean awaitIdle(Duration limit) {
     Deadline deadline = Deadline.after(limit);
     long target = launched.get();
-    boolean interrupted = false;
     synchronized (turns) {
       waitingForTurn++;
-      while (ended.get() < target && !deadline.passed()) {
-        try {
-          turns.wait(deadline.millisLeft(Long.MAX_VALUE));
-        } catch (InterruptedException e) {
-          interrupted = true;
-        }
-      }
+      Interrupts.awaitUninterruptibly(
+          () -> {
+            while (ended.get() < target && !deadline.passed()) {
+              turns.wait(deadline.remainingMillis());
+            }
+          });
       waitingForTurn--;
-    }
-    if (interrupted) {
-      Thread.currentThread().interrupt();
     }
     return ended.get() >= target;
   }

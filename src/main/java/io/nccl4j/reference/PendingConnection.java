@@ -1,6 +1,6 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.nio.channels.SocketChannel;

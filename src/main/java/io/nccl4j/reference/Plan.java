@@ -5,10 +5,12 @@ import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
 import java.net.ProtocolException;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.LinkedHashMap;
@@ -54,7 +56,11 @@ final class Plan {
       }
       processOf[rank] = known;
     }
-    return new Plan(Secret.number(), secret, List.copyOf(processes), processOf);
+    return new Plan(
+        ByteBuffer.wrap(SessionKeys.randomBytes(Long.BYTES)).getLong(),
+        secret,
+        List.copyOf(processes),
+        processOf);
   }
 
   static Plan read(DataInput in) throws IOException {

@@ -13,6 +13,7 @@ import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
@@ -57,6 +58,8 @@ public final class ReferenceBackend extends Backend {
   // Those that have initializers, or nested classes with such.
   private static final List<String> INITIALIZED =
       List.of(
+          "internal.auth.PendingConnections",
+          "internal.auth.SessionKeys",
           "reference.Algorithm",
           "reference.ArrayKernel",
           "reference.Board",
@@ -101,9 +104,7 @@ public final class ReferenceBackend extends Backend {
           "schedule.Action",
           "schedule.Layout",
           "schedule.NodePattern",
-          "schedule.Protocol",
-          "wire.PendingConnections",
-          "wire.RateLimitedWarning");
+          "schedule.Protocol");
 
   private static volatile boolean initialized;
 
@@ -141,9 +142,7 @@ public final class ReferenceBackend extends Backend {
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static ReferenceBackend open(int devices, ReferenceOptions options) {
-    if (devices < 1) {
-      throw new IllegalArgumentException("devices is " + devices + "; it must be 1 or more");
-    }
+    Arguments.atLeast(devices, "devices", 1);
     checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
     if (!initialized) {

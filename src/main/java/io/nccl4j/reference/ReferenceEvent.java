@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Event;
 import io.nccl4j.Platform;
+import io.nccl4j.internal.util.Interrupts;
 import java.time.Duration;
 
 /**
@@ -52,7 +53,7 @@ public final class ReferenceEvent extends Event {
         throw timedOut("synchronize", timeout, "the last mark of " + this);
       }
     } catch (InterruptedException e) {
-      throw ReferenceStream.interrupted("synchronize");
+      throw Interrupts.cancelled("synchronize");
     }
     checked(mark);
   }

@@ -10,11 +10,12 @@ import io.nccl4j.Platform;
 import io.nccl4j.Result;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
-import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.function.BooleanSupplier;
@@ -256,7 +257,7 @@ public final class ReferenceStream extends Stream {
         wakeAt = Math.min(wakeAt, target);
         // The worker may have finished it before it could see wakeAt.
         if (queue.finished() < target) {
-          progress.wait(deadline.millisLeft(Long.MAX_VALUE));
+          progress.wait(deadline.remainingMillis());
         }
       }
     }
@@ -265,26 +266,7 @@ public final class ReferenceStream extends Stream {
 
   /** Does what {@code awaitFinished} does; an interrupt is kept for later. */
   private boolean awaitUninterrupted(long target, Deadline deadline) {
-    boolean interrupted = Thread.interrupted();
-    try {
-      while (true) {
-        try {
-          return awaitFinished(target, deadline);
-        } catch (InterruptedException e) {
-          interrupted = true;
-        }
-      }
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
-    }
-  }
-
-  /** Returns what a wait throws whose thread was interrupted, and keeps the interrupt. */
-  static CancellationException interrupted(String function) {
-    Thread.currentThread().interrupt();
-    return new CancellationException("interrupted while waiting for " + function);
+    return Interrupts.getUninterruptibly(() -> awaitFinished(target, deadline));
   }
 
   @Override
@@ -297,7 +279,7 @@ public final class ReferenceStream extends Stream {
     try {
       finished = awaitFinished(target, Deadline.after(timeout));
     } catch (InterruptedException e) {
-      throw interrupted("synchronize");
+      throw Interrupts.cancelled("synchronize");
     }
     NcclException failed;
     synchronized (progress) {

@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.internal.util.Deadline;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;

@@ -1,12 +1,11 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.security.SecureRandom;
 import java.util.UUID;
 
 /**
@@ -14,7 +13,6 @@ import java.util.UUID;
  * bits, which nothing prints, and which are sent only where they are sealed.
  */
 final class Secret {
-  private static final SecureRandom RANDOM = new SecureRandom();
   private static final byte[] NAME = "nccl4j secret name".getBytes(StandardCharsets.US_ASCII);
 
   private final long high;
@@ -28,18 +26,8 @@ final class Secret {
   }
 
   static Secret random() {
-    return new Secret(RANDOM.nextLong(), RANDOM.nextLong());
-  }
-
-  /** Returns a number that nobody else draws. */
-  static long number() {
-    return RANDOM.nextLong();
-  }
-
-  static byte[] randomBytes(int count) {
-    byte[] bytes = new byte[count];
-    RANDOM.nextBytes(bytes);
-    return bytes;
+    ByteBuffer bytes = ByteBuffer.wrap(SessionKeys.randomBytes(2 * Long.BYTES));
+    return new Secret(bytes.getLong(), bytes.getLong());
   }
 
   static Secret read(DataInput in) throws IOException {

@@ -2,6 +2,9 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -103,14 +106,15 @@ public final class FileRendezvous extends OrderedRendezvous {
       return publication.id();
     } finally {
       if (!taken) {
-        unlessInterrupted(() -> files.withdraw(attempt));
+        // An interrupt would end each access to a file.
+        Interrupts.awaitUninterruptibly(() -> files.withdraw(attempt));
       }
     }
   }
 
   private RoundFiles.Publication awaitAnswer(
       RoundFiles files, Place place, int round, Deadline deadline) throws InterruptedException {
-    Pause pause = Pause.betweenLooks(deadline);
+    Backoff backoff = Backoff.betweenLooks(deadline);
     while (true) {
       Optional<RoundFiles.Publication> answer =
           files
@@ -125,7 +129,7 @@ public final class FileRendezvous extends OrderedRendezvous {
         String what = "rank 0 has not published round " + round + notAnnounced(files) + " in ";
         throw late(files.problems(), what, deadline);
       }
-      pause.make();
+      backoff.pause();
     }
   }
 
@@ -147,7 +151,7 @@ public final class FileRendezvous extends OrderedRendezvous {
     Publisher publisher = new Publisher(files, id, backend);
     boolean served = false;
     try {
-      Pause pause = Pause.betweenLooks(deadline);
+      Backoff backoff = Backoff.betweenLooks(deadline);
       Place place = new Place(files, publisher.session, backend);
       while (!publisher.step()) {
         if (!publisher.published) {
@@ -159,7 +163,7 @@ public final class FileRendezvous extends OrderedRendezvous {
           throw late(
               files.problems(), publisher.missing() + " in round " + round + " in ", deadline);
         }
-        pause.make();
+        backoff.pause();
       }
       served = true;
       publisher.checkMismatch();
@@ -167,7 +171,7 @@ public final class FileRendezvous extends OrderedRendezvous {
       if (served) {
         files.sweep();
       } else {
-        unlessInterrupted(
+        Interrupts.awaitUninterruptibly(
             () -> {
               files.withdrawPublication(publisher.session);
               files.withdraw(publisher.session);
@@ -186,23 +190,6 @@ public final class FileRendezvous extends OrderedRendezvous {
     text.append(what).append(directory);
     problems.forEach((file, problem) -> text.append("; ").append(file).append(' ').append(problem));
     return new RendezvousException(text.toString());
-  }
-
-  /** Tidies up with the thread's interrupt set aside, which would end each access to a file. */
-  private static void unlessInterrupted(Tidying tidying) throws InterruptedException {
-    boolean interrupted = Thread.interrupted();
-    try {
-      tidying.run();
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
-    }
-  }
-
-  @FunctionalInterface
-  private interface Tidying {
-    void run() throws InterruptedException;
   }
 
   @Override

@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.util.Deadline;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;

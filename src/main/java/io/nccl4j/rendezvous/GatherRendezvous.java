@@ -1,6 +1,7 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.util.List;
 import java.util.Objects;

@@ -1,6 +1,6 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import javax.crypto.AEADBadTagException;
@@ -52,7 +52,7 @@ final class Handshake {
     return ByteBuffer.allocate(GREETING_BYTES)
         .putLong(MAGIC)
         .putInt(VERSION)
-        .put(Token.randomBytes(NONCE_BYTES))
+        .put(SessionKeys.randomBytes(NONCE_BYTES))
         .array();
   }
 
@@ -65,7 +65,7 @@ final class Handshake {
     bytes.putInt(claim.backend().code());
     claim.run().write(bytes);
     claim.instance().write(bytes);
-    bytes.put(Token.randomBytes(NONCE_BYTES));
+    bytes.put(SessionKeys.randomBytes(NONCE_BYTES));
     return new Handshake(secret, greeting, bytes.array());
   }
 

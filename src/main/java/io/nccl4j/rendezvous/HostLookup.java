@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.util.concurrent.ExecutionException;

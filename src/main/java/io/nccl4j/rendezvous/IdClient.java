@@ -2,6 +2,9 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -48,14 +51,14 @@ final class IdClient implements Closeable {
             backend,
             Token.ofText(member.run()),
             Token.random());
-    Pause pause = Pause.betweenAttempts(deadline);
+    Backoff backoff = Backoff.betweenAttempts(deadline);
     String lastly = "";
     while (true) {
       String problem;
       try {
         return ask(claim, deadline);
       } catch (ClosedByInterruptException e) {
-        throw interrupted(e);
+        throw Interrupts.during("on a connection", e);
       } catch (RefusedException e) {
         problem = described(e);
         if (!e.refusal().worthRetrying()) {
@@ -74,19 +77,12 @@ final class IdClient implements Closeable {
             deadline.timeout(),
             "rank 0 has not published round " + round + " at " + place() + "; lastly: " + lastly);
       }
-      pause.make();
+      backoff.pause();
     }
   }
 
   private String place() {
     return host + ":" + port;
-  }
-
-  private static InterruptedException interrupted(ClosedByInterruptException cause) {
-    Thread.interrupted();
-    InterruptedException interrupt = new InterruptedException("interrupted on a connection");
-    interrupt.initCause(cause);
-    return interrupt;
   }
 
   private UniqueId ask(Handshake.Claim claim, Deadline deadline)

@@ -1,9 +1,10 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.PendingConnections;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RateLimitedWarning;
 import io.nccl4j.internal.util.Steps;
-import io.nccl4j.wire.PendingConnections;
-import io.nccl4j.wire.RateLimitedWarning;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;

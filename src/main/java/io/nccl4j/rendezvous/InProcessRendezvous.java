@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.HashMap;

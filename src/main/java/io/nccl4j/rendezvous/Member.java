@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
 import java.util.OptionalInt;
@@ -28,22 +29,11 @@ public record Member(int rank, int size, String run, Duration timeout, OptionalI
    */
   public Member {
     Objects.requireNonNull(run, "run");
-    Objects.requireNonNull(timeout, "timeout");
     Objects.requireNonNull(localRank, "localRank");
-    if (size < 1) {
-      throw new IllegalArgumentException("size is " + size + "; it must be 1 or more");
-    }
-    if (rank < 0 || rank >= size) {
-      throw new IllegalArgumentException(
-          "rank is " + rank + "; it must be from 0 to " + (size - 1));
-    }
-    if (timeout.isNegative() || timeout.isZero()) {
-      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
-    }
-    if (localRank.isPresent() && (localRank.getAsInt() < 0 || localRank.getAsInt() >= size)) {
-      throw new IllegalArgumentException(
-          "localRank is " + localRank.getAsInt() + "; it must be from 0 to " + (size - 1));
-    }
+    Arguments.atLeast(size, "size", 1);
+    Arguments.inRange(rank, "rank", 0, size - 1);
+    Arguments.positive(timeout, "timeout");
+    localRank.ifPresent(local -> Arguments.inRange(local, "localRank", 0, size - 1));
   }
 
   /**

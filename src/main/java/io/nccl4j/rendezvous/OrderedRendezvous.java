@@ -2,6 +2,7 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.time.Duration;
 import java.util.Objects;

@@ -1,6 +1,8 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.ClosedByInterruptException;
@@ -166,7 +168,7 @@ final class RoundFiles {
         }
       }
     } catch (ClosedByInterruptException e) {
-      throw interrupted(e);
+      throw Interrupts.during("in file access", e);
     } catch (IOException e) {
       throw new RendezvousException(target + " could not be written: " + e, e);
     }
@@ -222,7 +224,7 @@ final class RoundFiles {
     } catch (NoSuchFileException e) {
       problems.remove(file);
     } catch (ClosedByInterruptException e) {
-      throw interrupted(e);
+      throw Interrupts.during("in file access", e);
     } catch (IOException e) {
       problem(file, "could not be read: " + e);
     }
@@ -276,7 +278,7 @@ final class RoundFiles {
   private static byte[] digest(ByteBuffer bytes, int length) {
     byte[] body = new byte[length - DIGEST_BYTES];
     bytes.get(0, body);
-    return Token.sha256(body);
+    return SessionKeys.sha256(body);
   }
 
   private void problem(Path file, String text) {
@@ -339,12 +341,5 @@ final class RoundFiles {
     } catch (IOException e) {
       LOG.warn("{} could not be removed: {}", file, e.toString());
     }
-  }
-
-  private static InterruptedException interrupted(ClosedByInterruptException cause) {
-    Thread.interrupted();
-    InterruptedException interrupt = new InterruptedException("interrupted in file access");
-    interrupt.initCause(cause);
-    return interrupt;
   }
 }

@@ -1,7 +1,7 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.wire.AeadCipher;
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.AeadCipher;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.Objects;

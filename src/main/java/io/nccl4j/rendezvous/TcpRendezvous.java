@@ -2,6 +2,8 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -89,11 +91,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of rank 0");
     }
-    int lowest = member.rank() == 0 ? 0 : 1;
-    if (port < lowest || port > HIGHEST_PORT) {
-      throw new IllegalArgumentException(
-          "port is " + port + "; it must be from " + lowest + " to " + HIGHEST_PORT);
-    }
+    Arguments.inRange(port, "port", member.rank() == 0 ? 0 : 1, HIGHEST_PORT);
     return new TcpRendezvous(host, port, secret, member, limits);
   }
 

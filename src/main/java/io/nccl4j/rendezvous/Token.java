@@ -1,9 +1,8 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.security.SecureRandom;
 import java.util.HexFormat;
 
 /** 128 bits that stand for one thing and no other: one attempt, one process, one run. */
@@ -13,15 +12,13 @@ record Token(long high, long low) {
   /** The token of nothing; no random token comes out so. */
   static final Token NONE = new Token(0, 0);
 
-  private static final SecureRandom RANDOM = new SecureRandom();
-
   static Token random() {
-    Token token = new Token(RANDOM.nextLong(), RANDOM.nextLong());
+    Token token = read(ByteBuffer.wrap(SessionKeys.randomBytes(BYTES)));
     return token.equals(NONE) ? random() : token;
   }
 
   static Token ofText(String text) {
-    return read(ByteBuffer.wrap(sha256(text.getBytes(StandardCharsets.UTF_8))));
+    return read(ByteBuffer.wrap(SessionKeys.sha256(text.getBytes(StandardCharsets.UTF_8))));
   }
 
   static Token read(ByteBuffer from) {
@@ -34,15 +31,5 @@ record Token(long high, long low) {
 
   String toHex() {
     return HexFormat.of().toHexDigits(high) + HexFormat.of().toHexDigits(low);
-  }
-
-  static byte[] randomBytes(int count) {
-    byte[] bytes = new byte[count];
-    RANDOM.nextBytes(bytes);
-    return bytes;
-  }
-
-  static byte[] sha256(byte[] bytes) {
-    return SessionKeys.sha256(bytes);
   }
 }

@@ -1,5 +1,8 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
 import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
 import java.io.EOFException;
@@ -72,7 +75,7 @@ final class TorchStore implements Closeable {
    */
   void connect() throws IOException, InterruptedException {
     String lastly = "";
-    Pause pause = Pause.betweenAttempts(deadline);
+    Backoff backoff = Backoff.betweenAttempts(deadline);
     for (int attempt = 0; ; attempt++) {
       try {
         current = deadline.orAfter(LONGEST_ATTEMPT);
@@ -92,7 +95,7 @@ final class TorchStore implements Closeable {
       if (deadline.passed()) {
         throw new SocketTimeoutException(this + " does not answer; lastly: " + lastly);
       }
-      pause.make();
+      backoff.pause();
     }
   }
 
@@ -123,7 +126,7 @@ final class TorchStore implements Closeable {
 
   /** Returns when all has been done that was asked for before. */
   void ping() throws IOException {
-    byte[] number = Token.randomBytes(Integer.BYTES);
+    byte[] number = SessionKeys.randomBytes(Integer.BYTES);
     send(new Request(PING).bytes(number));
     byte[] answer = read(Integer.BYTES);
     if (!Arrays.equals(number, answer)) {

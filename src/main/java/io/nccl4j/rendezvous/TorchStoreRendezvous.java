@@ -2,6 +2,10 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.io.IOException;
 import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
@@ -74,10 +78,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of the store");
     }
-    if (port < 1 || port > HIGHEST_PORT) {
-      throw new IllegalArgumentException(
-          "port is " + port + "; it must be from 1 to " + HIGHEST_PORT);
-    }
+    Arguments.inRange(port, "port", 1, HIGHEST_PORT);
     return new TorchStoreRendezvous(host, port, secret, member);
   }
 
@@ -170,8 +171,8 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       connected = true;
       return conversation.with(current);
     } catch (IOException e) {
-      if (Thread.interrupted()) {
-        throw interrupted(e);
+      if (Thread.currentThread().isInterrupted()) {
+        throw Interrupts.during("on a connection", e);
       }
       checkStillOpen();
       if (e instanceof SocketTimeoutException) {
@@ -180,12 +181,6 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
       }
       throw new RendezvousException(place() + " failed rank " + rank() + ": " + e.getMessage(), e);
     }
-  }
-
-  private static InterruptedException interrupted(IOException cause) {
-    InterruptedException interrupt = new InterruptedException("interrupted on a connection");
-    interrupt.initCause(cause);
-    return interrupt;
   }
 
   /**
@@ -309,7 +304,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
 
     private void serve(TorchStore connected, Deadline deadline)
         throws IOException, InterruptedException {
-      Pause pause = Pause.betweenLooks(deadline);
+      Backoff backoff = Backoff.betweenLooks(deadline);
       Deadline end = deadline;
       Optional<RankBackend.Mismatch> mismatch = Optional.empty();
       while (!look(connected)) {
@@ -323,7 +318,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
           }
           throw new SocketTimeoutException(missing());
         }
-        pause.make();
+        backoff.pause();
       }
     }
 

@@ -12,6 +12,6 @@
  *
  * <p>Here belongs what happens before a communicator exists, and nothing after it. The package
  * depends on {@code io.nccl4j}, and for what its listener shares with the reference on {@code
- * io.nccl4j.wire}, and calls no native code.
+ * io.nccl4j.internal.auth}, and calls no native code.
  */
 package io.nccl4j.rendezvous;

@@ -1,5 +1,7 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.internal.util.Arguments;
+
 /**
  * Which elements of an all-reduce go on which channel. NCCL shares them out in cells of some KiB:
  * every channel gets the same number of whole cells, the last one what is left.
@@ -33,6 +35,16 @@ public final class ChannelDivision {
     this.mostChannels = layout.channels();
     this.protocol = layout.protocol();
     this.leastChannelBytes = protocol.leastChannelBytes(ring, ranks);
+  }
+
+  /** Checks what a schedule is for. */
+  static void check(int ranks, long count, int elementBytes) {
+    Arguments.atLeast(ranks, "ranks", 1);
+    Arguments.atLeast(count, "count", 0);
+    if (elementBytes < 1 || elementBytes > 8 || Integer.bitCount(elementBytes) != 1) {
+      throw new IllegalArgumentException(
+          "elementBytes is " + elementBytes + "; it must be 1, 2, 4 or 8");
+    }
   }
 
   /**

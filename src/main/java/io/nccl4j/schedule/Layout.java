@@ -1,5 +1,6 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.internal.util.Arguments;
 import java.util.List;
 import java.util.Objects;
 
@@ -59,22 +60,15 @@ public record Layout(
    *     rank once
    */
   public Layout {
-    checkRange(channels, "channels", 1, MOST_CHANNELS);
+    Arguments.inRange(channels, "channels", 1, MOST_CHANNELS);
     Objects.requireNonNull(protocol, "protocol");
     checkMultiple(chunkBytes, "chunkBytes", protocol.grainBytes());
     checkMultiple(sliceBytes, "sliceBytes", SLICE_ALIGNMENT);
     ringOrders = copyOrders(ringOrders, "ringOrders");
-    checkRange(ranksPerNode, "ranksPerNode", 1, Integer.MAX_VALUE);
+    Arguments.inRange(ranksPerNode, "ranksPerNode", 1, Integer.MAX_VALUE);
     Objects.requireNonNull(nodePattern, "nodePattern");
     treeOrders = copyOrders(treeOrders, "treeOrders");
-    checkRange(firstTreeChannels, "firstTreeChannels", 0, MOST_CHANNELS);
-  }
-
-  private static void checkRange(int value, String argument, int least, int most) {
-    if (value < least || value > most) {
-      throw new IllegalArgumentException(
-          "%s is %d; it must be from %d to %d".formatted(argument, value, least, most));
-    }
+    Arguments.inRange(firstTreeChannels, "firstTreeChannels", 0, MOST_CHANNELS);
   }
 
   private static void checkMultiple(int bytes, String argument, int unit) {
@@ -85,14 +79,11 @@ public record Layout(
   }
 
   private static List<List<Integer>> copyOrders(List<List<Integer>> orders, String argument) {
-    Objects.requireNonNull(orders, argument);
-    for (int channel = 0; channel < orders.size(); channel++) {
-      if (orders.get(channel) == null) {
-        throw new NullPointerException(argument + " has a null element, at index " + channel);
-      }
-      Permutation.check(orders.get(channel), argument + " of channel " + channel);
+    List<List<Integer>> copy = Arguments.copyOf(orders, argument);
+    for (int channel = 0; channel < copy.size(); channel++) {
+      Permutation.check(copy.get(channel), argument + " of channel " + channel);
     }
-    return orders.stream().map(List::copyOf).toList();
+    return copy.stream().map(List::copyOf).toList();
   }
 
   /**

@@ -1,8 +1,8 @@
 package io.nccl4j.schedule;
 
+import io.nccl4j.internal.util.Arguments;
 import java.util.BitSet;
 import java.util.List;
-import java.util.Objects;
 
 /** Which rank stands at which place. */
 final class Permutation {
@@ -18,9 +18,7 @@ final class Permutation {
   }
 
   static Permutation inOrder(int ranks) {
-    if (ranks < 1) {
-      throw new IllegalArgumentException("ranks is " + ranks + "; it must be 1 or more");
-    }
+    Arguments.atLeast(ranks, "ranks", 1);
     return new Permutation(ranks, null, null);
   }
 
@@ -37,17 +35,13 @@ final class Permutation {
     return new Permutation(size, rankAt, placeOf);
   }
 
-  static void check(List<Integer> ranks, String argument) {
-    Objects.requireNonNull(ranks, argument);
+  static void check(List<Integer> order, String argument) {
+    List<Integer> ranks = Arguments.copyOf(order, argument);
     if (ranks.isEmpty()) {
       throw new IllegalArgumentException(argument + " is empty; it must have every rank once");
     }
     BitSet seen = new BitSet();
-    for (int i = 0; i < ranks.size(); i++) {
-      Integer rank = ranks.get(i);
-      if (rank == null) {
-        throw new NullPointerException(argument + " has a null element, at index " + i);
-      }
+    for (int rank : ranks) {
       if (rank < 0 || rank >= ranks.size() || seen.get(rank)) {
         throw new IllegalArgumentException(
             "%s is %s; it must have every rank from 0 to %d once"

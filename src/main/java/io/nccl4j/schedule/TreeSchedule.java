@@ -29,7 +29,7 @@ public final class TreeSchedule implements Schedule {
    * @throws IllegalArgumentException if a number is out of its range
    */
   public TreeSchedule(Layout layout, int ranks, long count, int elementBytes) {
-    Arguments.check(ranks, count, elementBytes);
+    ChannelDivision.check(ranks, count, elementBytes);
     this.ranks = ranks;
     this.count = count;
     this.elementBytes = elementBytes;

@@ -4,11 +4,11 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.Feature;
 import io.nccl4j.Platform;
+import io.nccl4j.internal.util.Arguments;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashSet;
 import java.util.List;
-import java.util.Objects;
 import java.util.Set;
 
 /** The checks of a list of parameters that one rank can make by itself. */
@@ -35,17 +35,14 @@ final class Registration {
    * @return a copy of the list
    */
   static List<Parameter> checked(List<Parameter> parameters, Communicator communicator) {
-    List<Parameter> copy = new ArrayList<>(parameters);
-    for (int i = 0; i < copy.size(); i++) {
-      Objects.requireNonNull(copy.get(i), "parameters has a null element, at index " + i);
-    }
+    List<Parameter> copy = Arguments.copyOf(parameters, "parameters");
     if (copy.isEmpty()) {
       throw new IllegalArgumentException("parameters is empty; a reducer needs at least one");
     }
     Registration registration = new Registration(communicator);
     copy.forEach(registration::add);
     registration.checkApart();
-    return List.copyOf(copy);
+    return copy;
   }
 
   private void add(Parameter parameter) {

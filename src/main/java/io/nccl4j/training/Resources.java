@@ -3,6 +3,7 @@ package io.nccl4j.training;
 import io.nccl4j.internal.util.Steps;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.List;
 import java.util.function.Consumer;
 
 /** What a reducer has made, given back in reverse order, whatever fails on the way. */
@@ -17,24 +18,17 @@ final class Resources {
 
   /** Gives back everything; the first failure comes out, the later ones suppressed in it. */
   void close() {
-    while (!closings.isEmpty()) {
-      try {
-        closings.pop().run();
-      } catch (Throwable first) {
-        closeAfter(first);
-        throw first;
-      }
-    }
+    Steps.all(takeAll());
   }
 
   /** Gives back everything after a failure, and adds to it what fails on the way. */
   void closeAfter(Throwable failure) {
-    while (!closings.isEmpty()) {
-      try {
-        closings.pop().run();
-      } catch (Throwable another) {
-        Steps.suppress(failure, another);
-      }
-    }
+    takeAll().forEach(close -> Steps.after(failure, close));
+  }
+
+  private List<Runnable> takeAll() {
+    List<Runnable> all = List.copyOf(closings);
+    closings.clear();
+    return all;
   }
 }

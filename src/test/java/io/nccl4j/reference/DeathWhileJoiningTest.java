@@ -15,6 +15,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;

@@ -13,6 +13,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;

@@ -24,6 +24,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import java.io.BufferedReader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

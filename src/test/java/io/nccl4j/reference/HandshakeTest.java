@@ -9,7 +9,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.wire.AeadCipher;
+import io.nccl4j.internal.auth.AeadCipher;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;

@@ -8,7 +8,7 @@ import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
 import io.nccl4j.examples.fuzzing.RawConnection;
 import io.nccl4j.examples.fuzzing.Sample;
-import io.nccl4j.wire.SessionKeys;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetAddress;

@@ -1,6 +1,6 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.wire.AeadCipher;
+import io.nccl4j.internal.auth.AeadCipher;
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.util.Arrays;

@@ -13,6 +13,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.net.Socket;
@@ -78,9 +79,9 @@ class StrangersTest {
           out.writeInt(version);
           Location.writeUuid(out, Secret.random().name());
           Location.writeUuid(out, process);
-          out.write(Secret.randomBytes(32));
+          out.write(SessionKeys.randomBytes(32));
           out.writeLong(1);
-          out.write(Secret.randomBytes(32));
+          out.write(SessionKeys.randomBytes(32));
         });
   }
 

@@ -15,6 +15,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.rendezvous.Member;
 import io.nccl4j.rendezvous.Secret;
 import io.nccl4j.rendezvous.TcpRendezvous;

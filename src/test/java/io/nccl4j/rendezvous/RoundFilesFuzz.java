@@ -3,6 +3,7 @@ package io.nccl4j.rendezvous;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
 import io.nccl4j.examples.fuzzing.Fuzzer;
 import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.internal.auth.SessionKeys;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -67,7 +68,7 @@ final class RoundFilesFuzz implements FuzzTarget {
     }
     byte[] body = Arrays.copyOf(input, input.length - DIGEST_BYTES);
     byte[] whole = Arrays.copyOf(body, input.length);
-    System.arraycopy(Token.sha256(body), 0, whole, body.length, DIGEST_BYTES);
+    System.arraycopy(SessionKeys.sha256(body), 0, whole, body.length, DIGEST_BYTES);
     return whole;
   }
 

@@ -201,8 +201,7 @@ class ScheduleTest {
     assertMessage(
         "ranks is 0; it must be 1 or more", () -> new RingSchedule(Layout.defaults(), 0, 1, 4));
     assertMessage(
-        "count is -1; it must not be negative",
-        () -> new TreeSchedule(Layout.defaults(), 1, -1, 4));
+        "count is -1; it must be 0 or more", () -> new TreeSchedule(Layout.defaults(), 1, -1, 4));
     assertMessage(
         "elementBytes is 3; it must be 1, 2, 4 or 8",
         () -> new RingSchedule(Layout.defaults(), 1, 1, 3));

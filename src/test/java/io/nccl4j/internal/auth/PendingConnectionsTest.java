@@ -1,4 +1,4 @@
-package io.nccl4j.wire;
+package io.nccl4j.internal.auth;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;

@@ -1,4 +1,4 @@
-package io.nccl4j.wire;
+package io.nccl4j.internal.util;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 

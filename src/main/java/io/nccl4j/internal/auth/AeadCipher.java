@@ -1,4 +1,4 @@
-package io.nccl4j.wire;
+package io.nccl4j.internal.auth;
 
 import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;

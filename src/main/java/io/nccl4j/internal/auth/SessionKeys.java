@@ -1,10 +1,11 @@
-package io.nccl4j.wire;
+package io.nccl4j.internal.auth;
 
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
 import javax.crypto.KDF;
 import javax.crypto.Mac;
 import javax.crypto.spec.HKDFParameterSpec;
@@ -24,6 +25,8 @@ public final class SessionKeys {
   private static final int TO_CONNECTOR = PROOF_KEY_BYTES;
   private static final int TO_ACCEPTOR = TO_CONNECTOR + AeadCipher.KEY_BYTES;
   private static final int ALL_BYTES = TO_ACCEPTOR + AeadCipher.KEY_BYTES;
+
+  private static final SecureRandom RANDOM = new SecureRandom();
 
   private final byte[] transcript;
   private final byte[] keys;
@@ -101,6 +104,13 @@ public final class SessionKeys {
     } catch (NoSuchAlgorithmException e) {
       throw missing(e);
     }
+  }
+
+  /** Returns bytes that nobody can guess. */
+  public static byte[] randomBytes(int count) {
+    byte[] bytes = new byte[count];
+    RANDOM.nextBytes(bytes);
+    return bytes;
   }
 
   /** Describes a Java platform without the algorithms that are needed here. */

@@ -1,6 +1,9 @@
 package io.nccl4j.internal;
 
 import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
 import java.time.Duration;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -18,12 +21,12 @@ import java.util.function.Supplier;
  * <p>The fresh thread is also what keeps a leaked group depth of NCCL's (which counts per thread)
  * away from the caller's thread.
  */
-public final class Deadline {
+public final class BlockingCalls {
   // NCCL's topology search is recursive: a machine with many GPUs takes more than the 1 MiB that
   // Java gives a thread. It is reserved address space, of which only what is used becomes memory.
   private static final long STACK_BYTES = 16L << 20;
 
-  private Deadline() {}
+  private BlockingCalls() {}
 
   /**
    * Runs a call and waits for it.
@@ -39,8 +42,7 @@ public final class Deadline {
     try {
       startTask(function, call).get(TimeUnit.NANOSECONDS.convert(timeout), TimeUnit.NANOSECONDS);
     } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw interrupted(function);
+      throw Interrupts.cancelled(function);
     } catch (TimeoutException e) {
       throw new NcclTimeoutException(function, timeout, waitedFor);
     } catch (ExecutionException e) {
@@ -54,27 +56,19 @@ public final class Deadline {
    */
   public static void runUninterrupted(
       String function, Duration timeout, String waitedFor, Runnable call) {
-    boolean interrupted = Thread.interrupted();
     FutureTask<Void> task = startTask(function, call);
-    long limit = TimeUnit.NANOSECONDS.convert(timeout);
-    long start = System.nanoTime();
+    Deadline deadline = Deadline.after(timeout);
     try {
-      while (true) {
-        try {
-          task.get(limit - (System.nanoTime() - start), TimeUnit.NANOSECONDS);
-          return;
-        } catch (InterruptedException e) {
-          interrupted = true;
-        }
-      }
-    } catch (TimeoutException e) {
-      throw new NcclTimeoutException(function, timeout, waitedFor);
+      Interrupts.awaitUninterruptibly(
+          () -> {
+            try {
+              task.get(deadline.remainingNanos(), TimeUnit.NANOSECONDS);
+            } catch (TimeoutException e) {
+              throw new NcclTimeoutException(function, timeout, waitedFor);
+            }
+          });
     } catch (ExecutionException e) {
       throw rethrown(e.getCause());
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
     }
   }
 
@@ -106,30 +100,35 @@ public final class Deadline {
   }
 
   /**
-   * Repeats a wait that an interrupt ends until the time is up; the interrupt is kept for later.
+   * Pauses between two queries.
    *
-   * @param wait waits for at most the duration that it gets
+   * @param function what is waited for, for messages
+   * @return false, without a pause, if no time is left
+   * @throws CancellationException if the thread was interrupted and the wait is long enough for
+   *     sleeps; its interrupt flag stays set
    */
-  public static void uninterrupted(Duration timeout, Consumer<Duration> wait) {
-    boolean interrupted = Thread.interrupted();
-    long limit = TimeUnit.NANOSECONDS.convert(timeout);
-    long start = System.nanoTime();
-    Duration left = timeout;
+  public static boolean pause(Backoff backoff, String function) {
     try {
-      while (true) {
-        try {
-          wait.accept(left);
-          return;
-        } catch (CancellationException e) {
-          interrupted |= Thread.interrupted();
-          left = Duration.ofNanos(Math.max(1, limit - (System.nanoTime() - start)));
-        }
-      }
-    } finally {
-      if (interrupted) {
-        Thread.currentThread().interrupt();
-      }
+      return backoff.pause();
+    } catch (InterruptedException e) {
+      throw Interrupts.cancelled(function);
     }
+  }
+
+  /**
+   * Repeats a wait that an interrupt cancels until the deadline; the interrupt is kept for later.
+   */
+  public static void uninterrupted(Duration timeout, Consumer<Deadline> wait) {
+    Deadline deadline = Deadline.after(timeout);
+    Interrupts.awaitUninterruptibly(
+        () -> {
+          try {
+            wait.accept(deadline);
+          } catch (CancellationException cancelled) {
+            Thread.interrupted();
+            throw new InterruptedException();
+          }
+        });
   }
 
   /** Starts work for which nobody waits, and which throws nothing. */
@@ -145,11 +144,6 @@ public final class Deadline {
 
   private static Thread.Builder.OfPlatform thread(String function) {
     return Thread.ofPlatform().daemon().name("nccl4j-" + function).stackSize(STACK_BYTES);
-  }
-
-  /** Returns what a wait throws whose thread was interrupted. */
-  public static CancellationException interrupted(String function) {
-    return new CancellationException("interrupted while waiting for " + function);
   }
 
   static RuntimeException rethrown(Throwable cause) {

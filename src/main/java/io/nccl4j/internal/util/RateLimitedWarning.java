@@ -1,4 +1,4 @@
-package io.nccl4j.wire;
+package io.nccl4j.internal.util;
 
 import java.util.concurrent.TimeUnit;
 import java.util.function.LongSupplier;

@@ -1,0 +1,67 @@
+package io.nccl4j.internal.util;
+
+import java.io.IOException;
+import java.util.concurrent.CancellationException;
+
+/** What the library does with the interrupts of threads that wait in it. */
+public final class Interrupts {
+  private Interrupts() {}
+
+  /** A wait that an interrupt ends. */
+  @FunctionalInterface
+  public interface Wait<X extends Exception> {
+    /** Waits until what is waited for has happened; can be repeated after an interrupt. */
+    void await() throws InterruptedException, X;
+  }
+
+  /** A wait with a result. */
+  @FunctionalInterface
+  public interface Result<T, X extends Exception> {
+    /** Waits for the result; can be repeated after an interrupt. */
+    T get() throws InterruptedException, X;
+  }
+
+  /** Waits although the thread is interrupted; the interrupt is kept for later. */
+  public static <X extends Exception> void awaitUninterruptibly(Wait<X> wait) throws X {
+    getUninterruptibly(
+        () -> {
+          wait.await();
+          return null;
+        });
+  }
+
+  /** Waits for a result although the thread is interrupted; the interrupt is kept for later. */
+  public static <T, X extends Exception> T getUninterruptibly(Result<T, X> wait) throws X {
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          return wait.get();
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** Returns what an interrupted wait for a function throws; sets the interrupt flag again. */
+  public static CancellationException cancelled(String function) {
+    Thread.currentThread().interrupt();
+    return new CancellationException("interrupted while waiting for " + function);
+  }
+
+  /**
+   * Returns the exception for an interrupt that has ended an access to a file or a connection;
+   * clears the interrupt flag, as every method does that throws it.
+   */
+  public static InterruptedException during(String access, IOException cause) {
+    Thread.interrupted();
+    InterruptedException interrupt = new InterruptedException("interrupted " + access);
+    interrupt.initCause(cause);
+    return interrupt;
+  }
+}
