@@ -36,7 +36,11 @@ class ClassInitializationTest {
   @Test
   void referenceListsItsClassesThatHaveInitializers() throws Exception {
     assertEquals(
-        initialized("io.nccl4j.reference", "io.nccl4j.schedule", "io.nccl4j.internal.auth"),
+        initialized(
+            "io.nccl4j.reference",
+            "io.nccl4j.schedule",
+            "io.nccl4j.internal.auth",
+            "io.nccl4j.internal.reference.reduce"),
         listed(ReferenceBackend.class));
   }
 

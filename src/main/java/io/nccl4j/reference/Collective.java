@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.reduce.Arithmetic;
 import io.nccl4j.schedule.ChannelDivision;
 import io.nccl4j.schedule.Layout;
 import java.lang.foreign.MemorySegment;

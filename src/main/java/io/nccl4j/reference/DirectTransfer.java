@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.RankSets;
 import io.nccl4j.schedule.RingPieces;
 import java.lang.foreign.MemorySegment;
 import java.util.BitSet;

@@ -11,6 +11,7 @@ import io.nccl4j.Operation;
 import io.nccl4j.Result;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.RankSets;
 import io.nccl4j.schedule.Layout;
 import java.time.Duration;
 import java.util.Arrays;

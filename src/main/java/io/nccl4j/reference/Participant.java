@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RankSets;
 import java.util.BitSet;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;

@@ -13,6 +13,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;

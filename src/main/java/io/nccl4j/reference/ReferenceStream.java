@@ -10,6 +10,7 @@ import io.nccl4j.Platform;
 import io.nccl4j.Result;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;

@@ -4,6 +4,7 @@ import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.reduce.Arithmetic;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Tree;
 import java.lang.foreign.MemorySegment;

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.InetSocketAddress;

@@ -11,6 +11,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RankSets;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;

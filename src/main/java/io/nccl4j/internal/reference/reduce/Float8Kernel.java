@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
 import io.nccl4j.MiniFloat;

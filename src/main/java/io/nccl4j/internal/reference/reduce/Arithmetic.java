@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
@@ -12,7 +12,7 @@ import java.util.Map;
  * <p>Each step rounds to the type, as NCCL's ring and tree do. An average of floats multiplies each
  * rank's own data by 1/n beforehand; one of integers divides the sum at the end.
  */
-final class Arithmetic {
+public final class Arithmetic {
   private final Map<DataType, Kernel> kernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Kernel> extremeKernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
@@ -31,7 +31,7 @@ final class Arithmetic {
    *
    * @param nextBytes what each rank reduces
    */
-  void prepare(DataType nextType, Operator operator, int worldSize, long nextBytes) {
+  public void prepare(DataType nextType, Operator operator, int worldSize, long nextBytes) {
     // Most reductions are as the one before; but what a factor is may change in its memory.
     if (nextType != type
         || operator.kind() != picked
@@ -78,12 +78,12 @@ final class Arithmetic {
   }
 
   /** Returns whether a rank's data is multiplied before anything else happens to it. */
-  boolean scales() {
+  public boolean scales() {
     return scales;
   }
 
   /** Returns what this rank's data is multiplied with, as raw bits of the type. */
-  long factor() {
+  public long factor() {
     return factor;
   }
 
@@ -96,7 +96,7 @@ final class Arithmetic {
    * @param order the ranks
    * @param first where in {@code order} to begin; every rank is taken once
    */
-  void reduce(
+  public void reduce(
       MemorySegment[] from,
       long[] factors,
       int[] order,
@@ -109,12 +109,14 @@ final class Arithmetic {
   }
 
   /** Writes a rank's own data, multiplied as the operator wants it. */
-  void scale(MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
+  public void scale(
+      MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
     kernel.scale(factor, own, ownOffset, out, outOffset, count);
   }
 
   /** Does to one rank's data what a reduction over that rank alone does. */
-  void alone(MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
+  public void alone(
+      MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
     if (scales) {
       scale(own, ownOffset, out, outOffset, count);
     } else if (own.address() + ownOffset != out.address() + outOffset) {
@@ -124,7 +126,7 @@ final class Arithmetic {
   }
 
   /** Folds what came from other ranks onto a rank's own data. */
-  void fold(
+  public void fold(
       MemorySegment own,
       long ownOffset,
       MemorySegment partial,
@@ -148,7 +150,7 @@ final class Arithmetic {
   }
 
   /** Combines two runs that have been multiplied already, as the operator wants them. */
-  void foldScaled(
+  public void foldScaled(
       MemorySegment own,
       long ownOffset,
       MemorySegment partial,
@@ -172,7 +174,7 @@ final class Arithmetic {
   }
 
   /** Folds what came from other ranks onto an earlier result, which is not multiplied again. */
-  void foldMore(
+  public void foldMore(
       MemorySegment sum,
       long sumOffset,
       MemorySegment partial,
@@ -183,7 +185,7 @@ final class Arithmetic {
   }
 
   /** Keeps no memory reachable that it has worked on. */
-  void forget() {
+  public void forget() {
     if (kernel != null) {
       kernel.forget();
     }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
@@ -14,9 +14,9 @@ import java.util.Locale;
  *     null
  * @param scalar where the scalar lies, to be read when the reduction runs, or null
  */
-record Operator(Kind kind, long factor, MemorySegment scalar) {
+public record Operator(Kind kind, long factor, MemorySegment scalar) {
   /** The ways to combine. */
-  enum Kind {
+  public enum Kind {
     SUM(0),
     PROD(1),
     MAX(2),
@@ -33,15 +33,15 @@ record Operator(Kind kind, long factor, MemorySegment scalar) {
     }
 
     /** Returns the code of {@code ncclRedOp_t}, of {@link #MULSUM} the first that is created. */
-    int code() {
+    public int code() {
       return code;
     }
 
-    static Kind ofCode(int code) {
+    public static Kind ofCode(int code) {
       return BY_CODE.get(code);
     }
 
-    String label() {
+    public String label() {
       return name().toLowerCase(Locale.ROOT);
     }
   }
@@ -55,17 +55,17 @@ record Operator(Kind kind, long factor, MemorySegment scalar) {
   };
 
   /** The first code that is not of a standard operator. */
-  static final int FIRST_CREATED = STANDARD.length;
+  public static final int FIRST_CREATED = STANDARD.length;
 
-  static Operator standard(int code) {
+  public static Operator standard(int code) {
     return STANDARD[code];
   }
 
-  static Operator mulsum(DataType type, double scalar) {
+  public static Operator mulsum(DataType type, double scalar) {
     return new Operator(Kind.MULSUM, bitsOf(type, scalar), null);
   }
 
-  static Operator mulsum(MemorySegment scalar) {
+  public static Operator mulsum(MemorySegment scalar) {
     return new Operator(Kind.MULSUM, 0, scalar);
   }
 

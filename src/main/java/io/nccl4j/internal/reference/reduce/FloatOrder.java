@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 /**
  * Maximum and minimum of floating-point numbers by their bits, which the compiler vectorizes where

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import java.lang.foreign.MemorySegment;
 import java.nio.Buffer;
@@ -16,7 +16,7 @@ import java.util.function.Function;
  * <p>A window keeps its memory reachable, and is kept for the next operation on the same memory, so
  * that in steady state none is made; a thread that has nothing to do for a while forgets all.
  */
-final class Windows {
+public final class Windows {
   /** How much at most may be read from where a window was asked for. */
   static final int BLOCK_BYTES = 1 << 20;
 
@@ -74,7 +74,7 @@ final class Windows {
   }
 
   /** Keeps nobody's memory reachable any longer for the calling thread; allocates nothing. */
-  static void forgetOfThread() {
+  public static void forgetOfThread() {
     OF_THREAD.remove();
   }
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotSame;
@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.reference.Ranks;
+import io.nccl4j.reference.ReferenceOptions;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -1,9 +1,10 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.reduce;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
+import io.nccl4j.reference.SoftArithmetic;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
