@@ -28,6 +28,8 @@ class ArchitectureTest {
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
   private static final String REFERENCE = "io.nccl4j.reference..";
+  private static final String REFERENCE_PARTS = "io.nccl4j.internal.reference..";
+  private static final String REFERENCE_PART = "io.nccl4j.internal.reference.";
   private static final String SCHEDULE = "io.nccl4j.schedule..";
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String TRAINING = "io.nccl4j.training..";
@@ -43,6 +45,7 @@ class ArchitectureTest {
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
           .withImportOption(new ImportOption.DoNotIncludeTests())
+          .withImportOption(location -> !location.contains("test-fixtures"))
           .importPackages(CONTRACT);
 
   private static final DescribedPredicate<JavaClass> OURS =
@@ -60,10 +63,11 @@ class ArchitectureTest {
 
   @Test
   void theReferenceDependsOnTheContractScheduleAndAuth() {
-    onlyDepends(REFERENCE, CONTRACT, REFERENCE, SCHEDULE, AUTH);
+    onlyDepends(REFERENCE, CONTRACT, REFERENCE, REFERENCE_PARTS, SCHEDULE, AUTH);
+    onlyDepends(REFERENCE_PARTS, CONTRACT, REFERENCE_PARTS, SCHEDULE, AUTH);
     noClasses()
         .that()
-        .resideInAPackage(REFERENCE)
+        .resideInAnyPackage(REFERENCE, REFERENCE_PARTS)
         .should()
         .dependOnClassesThat()
         .haveFullyQualifiedName("java.lang.foreign.Linker")
@@ -72,6 +76,12 @@ class ArchitectureTest {
         .haveFullyQualifiedName("java.lang.foreign.SymbolLookup")
         .because("the reference calls no native code")
         .check(LIBRARY);
+  }
+
+  @Test
+  void partsOfTheReferenceDependOnThoseBelow() {
+    String reduce = REFERENCE_PART + "reduce";
+    onlyDepends(reduce, CONTRACT, reduce);
   }
 
   @Test

@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.reduce.Operator;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 

@@ -28,16 +28,16 @@ final class ChainTransfer implements Transfer {
 
   ChainTransfer(Collective collective) {
     this.collective = collective;
-    Member member = collective.member();
-    this.ring = member.world().options().layout().ring(0, member.size());
+    RankContext context = collective.context();
+    this.ring = context.layout().ring(0, context.size());
   }
 
   void start(Call call) {
-    int rank = collective.member().rank();
+    RankContext context = collective.context();
+    int rank = context.rank();
     if (next == null) {
-      World world = collective.member().world();
-      next = world.sendLink(World.Route.RING, 0, rank, ring.next(rank));
-      previous = world.receiveLink(World.Route.RING, 0, ring.previous(rank), rank);
+      next = context.sendLink(Route.RING, 0, ring.next(rank));
+      previous = context.receiveLink(Route.RING, 0, ring.previous(rank));
     }
     reduces = call.operation == Operation.REDUCE;
     int ranks = ring.size();
@@ -47,7 +47,7 @@ final class ChainTransfer implements Transfer {
     send = call.send;
     recv = call.recv;
     elementBytes = call.type.bytes();
-    sliceCount = collective.member().world().options().sliceBytes() / elementBytes;
+    sliceCount = context.layout().sliceBytes() / elementBytes;
     count = call.count;
     begin = 0;
   }
@@ -130,7 +130,7 @@ final class ChainTransfer implements Transfer {
       return slot;
     }
     if (scratch == null) {
-      int bytes = collective.member().world().options().sliceBytes();
+      int bytes = collective.context().layout().sliceBytes();
       scratch = Arena.ofAuto().allocate((long) next.slots() * bytes, 64);
     }
     return scratch;
@@ -141,6 +141,6 @@ final class ChainTransfer implements Transfer {
       return next.claimed();
     }
     // The slot that the next send takes is free, so the memory that goes with it is too.
-    return next.sent() % next.slots() * collective.member().world().options().sliceBytes();
+    return next.sent() % next.slots() * collective.context().layout().sliceBytes();
   }
 }

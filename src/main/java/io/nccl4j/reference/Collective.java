@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.reduce.Arithmetic;
 import io.nccl4j.schedule.ChannelDivision;
 import io.nccl4j.schedule.Layout;
 import java.lang.foreign.MemorySegment;
@@ -17,7 +18,7 @@ final class Collective implements Transfer {
   /** Up to this size, meeting on a board that processes share costs less than a ring's hops. */
   private static final long BOARD_BYTES = 256 << 10;
 
-  private final Member member;
+  private final RankContext context;
   private final Arithmetic arithmetic = new Arithmetic();
   private final ChannelDivision ringDivision;
   private final ChannelDivision treeDivision;
@@ -34,21 +35,21 @@ final class Collective implements Transfer {
   // Since when a slice has lain here that is of another operation, or 0.
   private long foreignSince;
 
-  Collective(Member member) {
-    this.member = member;
-    Layout layout = member.world().options().layout();
+  Collective(RankContext context) {
+    this.context = context;
+    Layout layout = context.layout();
     int channels = layout.channels();
-    this.ringDivision = new ChannelDivision(layout, true, member.size());
-    this.treeDivision = new ChannelDivision(layout, false, member.size());
+    this.ringDivision = new ChannelDivision(layout, true, context.size());
+    this.treeDivision = new ChannelDivision(layout, false, context.size());
     this.rings = new RingTransfer[channels];
     this.trees = new TreeTransfer[channels];
     this.active = new Transfer[channels];
     this.chain = new ChainTransfer(this);
-    this.exchange = new Exchange(member, World.Route.EXCHANGE);
+    this.exchange = new Exchange(context, Route.EXCHANGE);
   }
 
-  Member member() {
-    return member;
+  RankContext context() {
+    return context;
   }
 
   Arithmetic arithmetic() {
@@ -70,12 +71,12 @@ final class Collective implements Transfer {
     foreignSince = 0;
     activeCount = 0;
     if (call.operator != null) {
-      arithmetic.prepare(call.type, call.operator, member.size(), call.bytes());
+      arithmetic.prepare(call.type, call.operator, context.size(), call.bytes());
     }
     switch (call.operation) {
       case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);
       default -> {
-        if (member.size() == 1) {
+        if (context.size() == 1) {
           alone(call);
         } else {
           startReducing(call);
@@ -117,7 +118,7 @@ final class Collective implements Transfer {
   }
 
   private void startDirect(Call call) {
-    if (member.world().inOneProcess()) {
+    if (context.inOneProcess()) {
       direct().start(call);
       return;
     }
@@ -130,9 +131,8 @@ final class Collective implements Transfer {
 
   /** Chooses by what all ranks know alike. */
   private Algorithm algorithm(long bytes) {
-    Algorithm wanted = member.world().options().algorithm();
-    World world = member.world();
-    boolean direct = world.inOneProcess() || world.hostMemory().isShared();
+    Algorithm wanted = context.algorithm();
+    boolean direct = context.inOneProcess() || context.allShareMemory();
     return switch (wanted) {
       case AUTO -> direct ? directOrRing(bytes) : ringOrTree(bytes);
       case DIRECT -> direct ? Algorithm.DIRECT : Algorithm.RING;
@@ -141,13 +141,11 @@ final class Collective implements Transfer {
   }
 
   private Algorithm directOrRing(long bytes) {
-    return member.world().inOneProcess() || bytes <= BOARD_BYTES
-        ? Algorithm.DIRECT
-        : Algorithm.RING;
+    return context.inOneProcess() || bytes <= BOARD_BYTES ? Algorithm.DIRECT : Algorithm.RING;
   }
 
   private Algorithm ringOrTree(long bytes) {
-    return member.size() > 2 && bytes <= TREE_BYTES ? Algorithm.TREE : Algorithm.RING;
+    return context.size() > 2 && bytes <= TREE_BYTES ? Algorithm.TREE : Algorithm.RING;
   }
 
   private DirectTransfer direct() {
@@ -177,9 +175,9 @@ final class Collective implements Transfer {
   private void startExchange(Call call) {
     exchange.clear();
     exchange.reportAs(function);
-    int rank = member.rank();
+    int rank = context.rank();
     long bytes = call.bytes();
-    for (int peer = 0; peer < member.size(); peer++) {
+    for (int peer = 0; peer < context.size(); peer++) {
       boolean sends = call.operation != Operation.GATHER || peer == call.peer;
       boolean receives = call.operation != Operation.SCATTER || peer == call.peer;
       long sendSlice = call.operation == Operation.GATHER ? 0 : peer * bytes;
@@ -214,7 +212,7 @@ final class Collective implements Transfer {
   }
 
   private long sign(Call call) {
-    long sum = member.self().entered();
+    long sum = context.entered();
     sum = sum * 0x9E3779B97F4A7C15L + call.shape();
     sum = sum * 0x9E3779B97F4A7C15L + call.count;
     return sum * 0x9E3779B97F4A7C15L + call.peer;
@@ -276,10 +274,8 @@ final class Collective implements Transfer {
 
   /** Throws for what has come from another operation, as soon as its rank has said which. */
   private void checkForeign(int source) {
-    member.checkFault(function);
-    member.checkCollectiveAgreement(function);
-    if (!member.world().mayExplain(source, foreignSince)) {
-      throw member.mismatch(
+    if (!context.mayExplain(function, source, foreignSince)) {
+      throw context.mismatch(
           function, "rank " + source + " came with another operation than " + function);
     }
     foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
@@ -306,8 +302,8 @@ final class Collective implements Transfer {
   /** Gives a slice back after it was read, having made sure that it was the sender's till then. */
   void release(ReceiveLink link) {
     VarHandle.loadLoadFence();
-    if (member.world().alarm()) {
-      member.checkSource(link.source(), function);
+    if (context.alarm()) {
+      context.checkSource(link.source(), function);
     }
     link.release();
   }

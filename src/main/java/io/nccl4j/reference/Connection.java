@@ -13,6 +13,7 @@ import java.util.ArrayDeque;
 import java.util.Arrays;
 import java.util.concurrent.TimeUnit;
 import javax.crypto.AEADBadTagException;
+import org.apache.logging.log4j.LogManager;
 
 /**
  * A connection to another process, for messages. The thread of the {@link EventLoop} reads them;
@@ -239,7 +240,8 @@ final class Connection {
     try {
       channel.close();
     } catch (IOException e) {
-      Site.log().warn("the connection to {} could not be closed", peer, e);
+      LogManager.getLogger(Connection.class)
+          .warn("the connection to {} could not be closed", peer, e);
     }
   }
 

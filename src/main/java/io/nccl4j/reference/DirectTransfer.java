@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.RankSets;
 import io.nccl4j.schedule.RingPieces;
 import java.lang.foreign.MemorySegment;
 import java.util.BitSet;
@@ -37,7 +38,7 @@ final class DirectTransfer implements Transfer {
   }
 
   private final Collective collective;
-  private final World world;
+  private final RankContext context;
   private final Board board;
   private final int rank;
   private final int ranks;
@@ -57,13 +58,12 @@ final class DirectTransfer implements Transfer {
 
   DirectTransfer(Collective collective) {
     this.collective = collective;
-    Member member = collective.member();
-    this.world = member.world();
-    this.board = world.board();
-    this.rank = member.rank();
-    this.ranks = member.size();
+    this.context = collective.context();
+    this.board = context.board();
+    this.rank = context.rank();
+    this.ranks = context.size();
     this.crowded = ranks > PROCESSORS;
-    this.pieces = new RingPieces(world.options().layout(), ranks);
+    this.pieces = new RingPieces(context.layout(), ranks);
     this.sends = new MemorySegment[ranks];
     this.recvs = new MemorySegment[ranks];
     this.factors = new long[ranks];
@@ -126,7 +126,7 @@ final class DirectTransfer implements Transfer {
   private void wakeOthers() {
     for (int peer = 0; peer < ranks; peer++) {
       if (peer != rank) {
-        world.member(peer).wake();
+        context.wake(peer);
       }
     }
   }
@@ -138,7 +138,7 @@ final class DirectTransfer implements Transfer {
       for (int piece = claim(rank); piece >= 0; piece = claim(rank)) {
         claimed++;
         reduce(rank, piece);
-        if (world.alarm()) {
+        if (context.alarm()) {
           return true;
         }
       }
@@ -238,10 +238,8 @@ final class DirectTransfer implements Transfer {
             "a buffer was closed while the operation used it",
             "it is of rank " + owner + ": " + cause.getMessage());
     typed.initCause(cause);
-    BitSet failed = new BitSet();
-    failed.set(owner);
     return typed.initDetails(
-        collective.member().details(collective.function(), failed, new BitSet()));
+        context.details(collective.function(), RankSets.of(owner), new BitSet()));
   }
 
   private static boolean isAlive(MemorySegment memory) {

@@ -3,7 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.internal.util.Deadline;
 
 /** Where those are let in who come by an id: what all meet for, and who may come. */
-sealed interface Doorway permits Gathering, Growth {
+interface Doorway {
   /**
    * A rank that comes by an id.
    *
@@ -23,6 +23,9 @@ sealed interface Doorway permits Gathering, Growth {
 
   /** Lets another process know how the meeting of a visitor stands. */
   void attend(Visitor visitor, Meeting.Audience audience);
+
+  /** Returns whether it belongs to a communicator that grows. */
+  boolean grows();
 
   /** Fails all ranks that have arrived, and those that have found this and arrive later. */
   void fail(String why);

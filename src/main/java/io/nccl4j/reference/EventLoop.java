@@ -17,12 +17,14 @@ import java.util.List;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
 
 /**
- * The listening socket of a {@link Site} and the one daemon thread that accepts connections and
- * reads messages; it never waits for anything else. It ends when the site needs it no more. An
- * error that it cannot go on after ends it too, with all its connections; the site then starts
- * another one when it has to.
+ * The listening socket of a {@link ListeningEndpoint} and the one daemon thread that accepts
+ * connections and reads messages; it never waits for anything else. It ends when the site needs it
+ * no more. An error that it cannot go on after ends it too, with all its connections; the site then
+ * starts another one when it has to.
  */
 final class EventLoop implements Runnable {
   private static final AtomicLong LOOPS = new AtomicLong();
@@ -36,7 +38,7 @@ final class EventLoop implements Runnable {
   private static final long LOOK_MILLIS = 500;
   private static final long AFTER_FAILED_ACCEPT_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
 
-  private final Site site;
+  private final ListeningEndpoint endpoint;
   private final Selector selector;
   private final ServerSocketChannel server;
   private final SelectionKey acceptKey;
@@ -51,8 +53,8 @@ final class EventLoop implements Runnable {
   private volatile boolean dead;
 
   /** Begins to listen. */
-  EventLoop(Site site, InetAddress at) throws IOException {
-    this.site = site;
+  EventLoop(ListeningEndpoint endpoint, InetAddress at) throws IOException {
+    this.endpoint = endpoint;
     this.pending = new PendingConnections<>(PendingConnections.limit(), PendingConnections.GRACE);
     this.selector = Selector.open();
     ServerSocketChannel opened = null;
@@ -110,7 +112,7 @@ final class EventLoop implements Runnable {
           lookedAt = now;
           look(now);
         }
-      } while (!dead && !site.endsIdle(this));
+      } while (!dead && !endpoint.endsIdle(this));
       closeSockets(server);
     } catch (Throwable e) {
       // Whatever it is: a process that listens and does not hear would keep its ranks waiting.
@@ -134,7 +136,7 @@ final class EventLoop implements Runnable {
     try {
       errand.run();
     } catch (RuntimeException e) {
-      Site.log().error("an errand of this process's site could not be done", e);
+      log().error("an errand of this process's site could not be done", e);
     }
   }
 
@@ -143,7 +145,7 @@ final class EventLoop implements Runnable {
       try {
         connection.proceed();
       } catch (RuntimeException e) {
-        Site.log().error("what came from {} could not be dealt with", connection, e);
+        log().error("what came from {} could not be dealt with", connection, e);
         connection.refuse("what it sent could not be dealt with: " + e);
       }
     } else {
@@ -183,13 +185,13 @@ final class EventLoop implements Runnable {
   private void warnOfFailure() {
     String failure = acceptFailure.getMessage();
     acceptFailure = null;
-    FAILED_ACCEPTS.log(Site.log(), "a connection could not be accepted: " + failure);
+    FAILED_ACCEPTS.log(log(), "a connection could not be accepted: " + failure);
   }
 
   private void greet(SocketChannel channel) {
     try {
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-      PendingConnection stranger = new PendingConnection(site, this, channel);
+      PendingConnection stranger = new PendingConnection(endpoint, this, channel);
       pending.add(stranger);
       stranger.connection().register(selector);
     } catch (IOException e) {
@@ -204,7 +206,7 @@ final class EventLoop implements Runnable {
 
   /** Logs, once a minute, that a connection was refused. */
   void noteRefusal(Object from, String why) {
-    REFUSALS.log(Site.log(), "refused a connection from " + from + ": " + why);
+    REFUSALS.log(log(), "refused a connection from " + from + ": " + why);
   }
 
   /** Keeps a connection whose other side has proved that it knows a secret of this process. */
@@ -252,10 +254,10 @@ final class EventLoop implements Runnable {
     long since = System.nanoTime();
     while (true) {
       try {
-        attempt(failure, () -> failWorlds(failure));
+        attempt(failure, () -> failCommunicators(failure));
         attempt(failure, () -> failConnections(failure));
         attempt(failure, () -> closeSockets(server));
-        Site.log().error("this process no longer hears others", failure);
+        log().error("this process no longer hears others", failure);
         return;
       } catch (OutOfMemoryError shortage) {
         MemoryShortage.pause(shortage, since);
@@ -263,15 +265,15 @@ final class EventLoop implements Runnable {
     }
   }
 
-  private void failWorlds(Throwable failure) {
-    List<World> worlds = site.forgetFailed(this);
-    for (World world : worlds) {
+  private void failCommunicators(Throwable failure) {
+    endpoint.forgetFailed(this);
+    for (CommunicatorEndpoint communicator : endpoint.communicators()) {
       attempt(
           failure,
-          () -> world.failHere("its process no longer hears others, because of " + failure));
+          () -> communicator.failHere("its process no longer hears others, because of " + failure));
     }
-    String here = site.location().toString();
-    for (Doorway doorway : site.bootstrapTargets()) {
+    String here = endpoint.location().toString();
+    for (Doorway doorway : endpoint.bootstrapTargets()) {
       attempt(failure, () -> doorway.fail(here + " no longer hears others: " + failure));
     }
   }
@@ -294,6 +296,11 @@ final class EventLoop implements Runnable {
     }
   }
 
+  /** Finds the logger only when there is something to say, since most programs never need it. */
+  private static Logger log() {
+    return LogManager.getLogger(EventLoop.class);
+  }
+
   private void closeSockets(ServerSocketChannel listener) {
     try {
       if (listener != null) {
@@ -304,7 +311,7 @@ final class EventLoop implements Runnable {
       }
       selector.close();
     } catch (IOException e) {
-      Site.log().warn("the listening socket could not be closed", e);
+      log().warn("the listening socket could not be closed", e);
     }
   }
 }

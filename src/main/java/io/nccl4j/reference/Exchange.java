@@ -30,8 +30,8 @@ final class Exchange implements Transfer {
     }
   }
 
-  private final Member member;
-  private final World.Route route;
+  private final RankContext context;
+  private final Route route;
   private final SendLink[] toPeers;
   private final ReceiveLink[] fromPeers;
   private final Message[] lastTo;
@@ -45,13 +45,13 @@ final class Exchange implements Transfer {
   // Since when a slice has lain here that is of another operation, or 0.
   private long foreignSince;
 
-  Exchange(Member member, World.Route route) {
-    this.member = member;
+  Exchange(RankContext context, Route route) {
+    this.context = context;
     this.route = route;
-    this.toPeers = new SendLink[member.size()];
-    this.fromPeers = new ReceiveLink[member.size()];
-    this.lastTo = new Message[member.size()];
-    this.lastFrom = new Message[member.size()];
+    this.toPeers = new SendLink[context.size()];
+    this.fromPeers = new ReceiveLink[context.size()];
+    this.lastTo = new Message[context.size()];
+    this.lastFrom = new Message[context.size()];
   }
 
   /** Forgets all messages. */
@@ -89,14 +89,14 @@ final class Exchange implements Transfer {
 
   void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (toPeers[peer] == null) {
-      toPeers[peer] = member.world().sendLink(route, 0, member.rank(), peer);
+      toPeers[peer] = context.sendLink(route, 0, peer);
     }
     add(sends, lastTo, peer, memory, offset, bytes, signature);
   }
 
   void receive(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (fromPeers[peer] == null) {
-      fromPeers[peer] = member.world().receiveLink(route, 0, peer, member.rank());
+      fromPeers[peer] = context.receiveLink(route, 0, peer);
     }
     add(receives, lastFrom, peer, memory, offset, bytes, signature);
   }
@@ -152,7 +152,7 @@ final class Exchange implements Transfer {
     if (!link.hasRoom()) {
       return false;
     }
-    long most = Math.min(member.world().options().sliceBytes(), link.mostBytes());
+    long most = Math.min(context.layout().sliceBytes(), link.mostBytes());
     long slice = Math.min(most, message.bytes - message.moved);
     // An empty message is one empty slice, so that its type and count are checked too.
     link.send(message.memory, message.offset + message.moved, slice, message.signature);
@@ -174,8 +174,8 @@ final class Exchange implements Transfer {
     MemorySegment.copy(
         link.memory(), link.offset(), message.memory, message.offset + message.moved, slice);
     VarHandle.loadLoadFence();
-    if (member.world().alarm()) {
-      member.checkSource(message.peer, function);
+    if (context.alarm()) {
+      context.checkSource(message.peer, function);
     }
     link.release();
     message.moved += slice;
@@ -184,19 +184,18 @@ final class Exchange implements Transfer {
   }
 
   private void checkDisagreement(Message message, long sent) {
-    member.checkFault(function);
-    if (route == World.Route.EXCHANGE) {
-      member.checkCollectiveAgreement(function);
-      if (member.world().mayExplain(message.peer, foreignSince)) {
+    if (route == Route.EXCHANGE) {
+      if (context.mayExplain(function, message.peer, foreignSince)) {
         foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
         return;
       }
-      throw member.mismatch(function, "rank " + message.peer + " sent data of another operation");
+      throw context.mismatch(function, "rank " + message.peer + " sent data of another operation");
     }
-    throw member.mismatch(
+    context.checkFault(function);
+    throw context.mismatch(
         function,
         "send and recv differ: rank %d sends %s, rank %d receives %s"
-            .formatted(message.peer, describe(sent), member.rank(), describe(message.signature)));
+            .formatted(message.peer, describe(sent), context.rank(), describe(message.signature)));
   }
 
   private static String describe(long signature) {
@@ -230,15 +229,16 @@ final class Exchange implements Transfer {
   void checkPeers() {
     for (int i = 0; i < receives.size(); i++) {
       Message message = receives.get(i);
-      Peer peer = member.world().peer(message.peer);
-      if (!message.done && peer.gone() && fromPeers[message.peer].exhausted()) {
-        throw member.departed(function, peer);
+      if (!message.done
+          && context.presence(message.peer).gone()
+          && fromPeers[message.peer].exhausted()) {
+        throw context.departed(function, message.peer);
       }
     }
     for (int i = 0; i < sends.size(); i++) {
-      Peer peer = member.world().peer(sends.get(i).peer);
-      if (peer.gone() && !toPeers[sends.get(i).peer].drained()) {
-        throw member.departed(function, peer);
+      int peer = sends.get(i).peer;
+      if (context.presence(peer).gone() && !toPeers[peer].drained()) {
+        throw context.departed(function, peer);
       }
     }
   }
@@ -252,23 +252,23 @@ final class Exchange implements Transfer {
     BitSet before = (BitSet) ahead.clone();
     ahead.clear();
     pendingPeers().stream()
-        .filter(rank -> rank != member.rank())
-        .filter(rank -> member.isAheadInCollective(member.world().peer(rank)))
+        .filter(rank -> rank != context.rank())
+        .filter(context::isAheadInCollective)
         .forEach(ahead::set);
     before.and(ahead);
     if (before.isEmpty()) {
       return;
     }
     int rank = before.nextSetBit(0);
-    throw member.mismatch(
+    throw context.mismatch(
         function,
         "ranks %d and %d wait for each other: rank %d is in %s, rank %d in %s with rank %d"
             .formatted(
-                member.rank(),
+                context.rank(),
                 rank,
                 rank,
-                member.world().peer(rank).describeCollective(),
-                member.rank(),
+                context.describeCollective(rank),
+                context.rank(),
                 function,
                 rank));
   }
@@ -278,9 +278,9 @@ final class Exchange implements Transfer {
     BitSet waitedFor = pendingPeers();
     return waitedFor.isEmpty()
         ? null
-        : member.timeout(
+        : context.timeout(
             function,
-            "waited for " + member.world().describe(waitedFor) + " to receive or send its part",
+            "waited for " + context.describe(waitedFor) + " to receive or send its part",
             waitedFor);
   }
 

@@ -7,13 +7,13 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Result;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
 import java.net.ProtocolException;
 import java.util.BitSet;
 import java.util.List;
-import java.util.Set;
 
 /**
  * The first thing that went wrong among the ranks of a world, and how each rank is told.
@@ -55,8 +55,8 @@ record Fault(
         rank,
         kind,
         text,
-        bits(details.failedRanks()),
-        bits(details.missingRanks()),
+        RankSets.of(details.failedRanks()),
+        RankSets.of(details.missingRanks()),
         details.operation(),
         details.sequenceNumber());
   }
@@ -64,12 +64,6 @@ record Fault(
   /** Returns the fault of another process, whose ranks are lost. */
   static Fault nonsense(String text, BitSet failed) {
     return new Fault(0, Kind.NONSENSE, text, failed, new BitSet(), null, 0);
-  }
-
-  static BitSet bits(Set<Integer> ranks) {
-    BitSet bits = new BitSet();
-    ranks.forEach(bits::set);
-    return bits;
   }
 
   static Fault read(DataInput in) throws IOException {
@@ -106,11 +100,14 @@ record Fault(
     out.writeLong(sequenceNumber);
   }
 
-  /** Returns what a rank throws whose own function was waiting. */
-  NcclException seenBy(Member observer, String function) {
-    NcclException seen = exception(observer.rank(), function);
-    FailureDetails own = observer.details(function, failed, missing);
-    return seen.initDetails(operation == null ? own : own.in(operation, sequenceNumber));
+  /**
+   * Returns what a rank throws whose own function was waiting.
+   *
+   * @param own what that rank knows of the failure
+   */
+  NcclException seenBy(int observer, String function, FailureDetails own) {
+    return exception(observer, function)
+        .initDetails(operation == null ? own : own.in(operation, sequenceNumber));
   }
 
   private NcclException exception(int observer, String function) {

@@ -86,13 +86,18 @@ final class Gathering implements Doorway {
         site.discard(meaning.secret());
       }
     }
-    if (doorway instanceof Growth) {
+    if (doorway != null && doorway.grows()) {
       throw new IllegalArgumentException(
           "id is " + id + ", the id of a grow, which is closed with its communicator");
     }
-    if (doorway instanceof Gathering gathering) {
-      gathering.fail(meaning.maker() + " closed " + id);
+    if (doorway != null) {
+      doorway.fail(meaning.maker() + " closed " + id);
     }
+  }
+
+  @Override
+  public boolean grows() {
+    return false;
   }
 
   @Override
@@ -122,7 +127,7 @@ final class Gathering implements Doorway {
                 + " process has failed to listen",
             "");
       }
-      if (doorway instanceof Growth && function.equals(CONNECT)) {
+      if (doorway != null && doorway.grows() && function.equals(CONNECT)) {
         throw new NcclInvalidUsageException(
             function,
             Result.INVALID_USAGE.code(),

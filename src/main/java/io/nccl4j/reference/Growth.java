@@ -11,7 +11,7 @@ import java.util.BitSet;
  * knows it by that until all have come, or the rank has gone.
  */
 final class Growth implements Doorway {
-  private final World parent;
+  private final Meetings meetings;
   private final Occasion occasion;
   private UniqueId id;
   private int maker;
@@ -19,8 +19,8 @@ final class Growth implements Doorway {
   private volatile Meeting meeting;
   private String failure;
 
-  Growth(World parent, Occasion occasion) {
-    this.parent = parent;
+  Growth(Meetings meetings, Occasion occasion) {
+    this.meetings = meetings;
     this.occasion = occasion;
   }
 
@@ -29,29 +29,30 @@ final class Growth implements Doorway {
     if (id != null) {
       throw refused("rank " + maker + " has made an id, which waits for its grow");
     }
-    id = Gathering.newId(parent.site(), Occasion.GROW);
+    id = Gathering.newId(meetings.site(), Occasion.GROW);
     maker = rank;
-    parent.site().open(id, this);
+    meetings.site().open(id, this);
     return id;
   }
 
   /** Returns where all meet; the first to come says how many they will be. */
   synchronized Meeting meeting(int newSize) {
     if (meeting == null) {
-      if (newSize <= parent.size()) {
-        throw refused("a rank wants " + newSize + " ranks; there are " + parent.size() + " before");
+      if (newSize <= meetings.parentSize()) {
+        throw refused(
+            "a rank wants " + newSize + " ranks; there are " + meetings.parentSize() + " before");
       }
-      if (newSize > ReferenceBackend.MOST_RANKS) {
+      if (newSize > Plan.MOST_RANKS) {
         throw refused(
             "a rank wants "
                 + newSize
                 + " ranks; the reference backend takes at most "
-                + ReferenceBackend.MOST_RANKS);
+                + Plan.MOST_RANKS);
       }
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      Meeting opened = parent.meeting(occasion, expected, this::over);
+      Meeting opened = meetings.open(occasion, expected, this::over);
       if (failure != null) {
         opened.fail(failure, null);
       }
@@ -82,6 +83,11 @@ final class Growth implements Doorway {
   }
 
   @Override
+  public boolean grows() {
+    return true;
+  }
+
+  @Override
   public void fail(String why) {
     Meeting now;
     synchronized (this) {
@@ -101,19 +107,22 @@ final class Growth implements Doorway {
 
   @Override
   public Meeting admit(Visitor visitor, Deadline deadline) {
-    if (!visitor.options().equals(parent.options().toString())) {
+    if (!visitor.options().equals(meetings.options())) {
       throw refused(
           "the new rank has other options than the ranks before it: "
               + visitor.options()
               + ", "
-              + parent.options());
+              + meetings.options());
     }
-    if (visitor.rank() < parent.size()) {
+    if (visitor.rank() < meetings.parentSize()) {
       throw refused(
-          "rank " + visitor.rank() + " has its place already; new ranks start at " + parent.size());
+          "rank "
+              + visitor.rank()
+              + " has its place already; new ranks start at "
+              + meetings.parentSize());
     }
     Meeting now = meeting(visitor.size());
-    Location at = visitor.at() != null ? visitor.at() : parent.site().location();
+    Location at = visitor.at() != null ? visitor.at() : meetings.site().location();
     now.arrive(new Meeting.Wish(visitor.rank(), 0, visitor.rank(), at));
     return now;
   }
@@ -121,14 +130,14 @@ final class Growth implements Doorway {
   /** Lets nobody find this any more. */
   void forget() {
     closeId();
-    parent.forget(occasion);
+    meetings.forget(occasion);
   }
 
   /** Lets no new rank find this any more; ranks of the parent that are late still do. */
   synchronized void closeId() {
     if (id != null) {
-      parent.site().shut(id, this);
-      parent.site().spend(ReferenceId.of(id).secret());
+      meetings.site().shut(id, this);
+      meetings.site().spend(ReferenceId.of(id).secret());
     }
   }
 

@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
@@ -59,7 +60,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
     int size = in.readInt();
     String options = in.readUTF();
     Meeting.Wish wish = Meeting.Wish.read(in);
-    if (size > ReferenceBackend.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
+    if (size > Plan.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
       throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
     }
     boolean again = ranks.get(wish.rank());
@@ -121,7 +122,7 @@ final class Guest implements Connection.Receiver, Meeting.Audience {
   public void ended(Connection from, String why, boolean nonsense) {
     if (meeting != null && !ranks.isEmpty()) {
       meeting.giveUp(
-          Member.ranks(ranks)
+          RankSets.describe(ranks)
               + " ("
               + location
               + ") ended the connection while others were waiting"

@@ -13,6 +13,7 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.LogManager;
 
 /**
  * What a world shares of its host's memory with other processes: links, and the board where all
@@ -29,11 +30,10 @@ final class HostMemory {
   /** How many slices of a link are under way at a time. */
   static final int SLOTS = 4;
 
-  private final World world;
-  private final boolean shared;
-  private final ConcurrentHashMap<World.LinkKey, HostSendLink> leaving = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<World.LinkKey, HostReceiveLink> arriving =
-      new ConcurrentHashMap<>();
+  private final LinkContext context;
+  private final LinkTable links;
+  private final ConcurrentHashMap<LinkKey, HostSendLink> leaving = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<LinkKey, HostReceiveLink> arriving = new ConcurrentHashMap<>();
   private final List<SharedMemoryLink> made = new ArrayList<>();
   private Arena arena;
   private SharedBoard board;
@@ -41,49 +41,41 @@ final class HostMemory {
   private boolean lost;
   private boolean ended;
 
-  HostMemory(World world) {
-    this.world = world;
-    long hosts = world.plan().processes().stream().map(Location::host).distinct().count();
-    this.shared = hosts == 1 && world.options().links() == Links.AUTO;
-  }
-
-  /** Returns whether all ranks can share memory, and may. */
-  boolean isShared() {
-    return shared;
-  }
-
-  /** Returns whether a rank is of another process that can share memory with this one, and may. */
-  boolean reaches(int rank) {
-    Remote remote = world.remote(rank);
-    return remote != null
-        && world.options().links() == Links.AUTO
-        && remote.location().host().equals(world.site().host());
+  HostMemory(LinkContext context, LinkTable links) {
+    this.context = context;
+    this.links = links;
   }
 
   /** Returns the end of a link that a rank of this process sends by. */
-  HostSendLink sendLink(World.LinkKey key) {
-    return leaving.computeIfAbsent(key, k -> new HostSendLink(world, k));
+  HostSendLink sendLink(LinkKey key) {
+    return leaving.computeIfAbsent(
+        key, k -> new HostSendLink(() -> choose(k), context.sliceBytes()));
   }
 
   /** Returns the end of a link that a rank of this process receives by. */
-  HostReceiveLink receiveLink(World.LinkKey key) {
-    return arriving.computeIfAbsent(key, k -> new HostReceiveLink(world.arriving(k)));
+  HostReceiveLink receiveLink(LinkKey key) {
+    return arriving.computeIfAbsent(key, k -> new HostReceiveLink(links.arriving(k)));
+  }
+
+  private SendLink choose(LinkKey key) {
+    SharedMemoryLink memory = make(key);
+    return memory == null ? links.overTcp(key) : memory;
   }
 
   /** Makes the memory of a link and tells the receiver; returns null where none can be had. */
-  synchronized SharedMemoryLink make(World.LinkKey key) {
+  private synchronized SharedMemoryLink make(LinkKey key) {
     Arena mappings = arena();
-    int slotBytes = world.options().sliceBytes();
+    int slotBytes = context.sliceBytes();
     Path directory = SharedMemory.directory(SharedMemoryLink.size(SLOTS, slotBytes));
     SharedMemoryLink link;
     try {
       link = SharedMemoryLink.create(directory, mappings, SLOTS, slotBytes, key.from(), key.to());
     } catch (NcclSystemException e) {
-      Site.log().warn("{} goes over TCP: {}", key, e.text());
+      LogManager.getLogger(HostMemory.class).warn("{} goes over TCP: {}", key, e.text());
       return null;
     }
     made.add(link);
-    world.remote(key.to()).tellMemory(key, link.path());
+    context.announceMemory(key, link.path());
     return link;
   }
 
@@ -92,9 +84,9 @@ final class HostMemory {
    *
    * @throws ProtocolException if it is no such memory
    */
-  void hear(World.LinkKey key, String path) throws ProtocolException {
+  void hear(LinkKey key, String path) throws ProtocolException {
     Path file = file(path);
-    if (!reaches(key.from())) {
+    if (!context.sharesMemoryWith(key.from())) {
       throw new ProtocolException(key + " is between processes that share no memory");
     }
     HostReceiveLink link = receiveLink(key);
@@ -126,10 +118,9 @@ final class HostMemory {
     if (boardFailure != null) {
       throw boardFailure;
     }
-    if (board == null && !ended && world.remote(0) == null) {
-      int processes = world.plan().processes().size();
-      board = SharedBoard.create(world.size(), processes, arena());
-      world.tellBoard(board.path());
+    if (board == null && !ended && context.hosts(0)) {
+      board = SharedBoard.create(context.size(), context.processes(), arena());
+      context.announceBoard(board.path());
     }
     return board;
   }
@@ -141,12 +132,11 @@ final class HostMemory {
    */
   synchronized void hearBoard(String path) throws ProtocolException {
     Path file = file(path);
-    if (!shared || board != null) {
+    if (!context.allShareMemory() || board != null) {
       throw new ProtocolException("it has made a board that nobody needs");
     }
     try {
-      int processes = world.plan().processes().size();
-      board = SharedBoard.open(file, world.size(), processes, 0, arena());
+      board = SharedBoard.open(file, context.size(), context.processes(), 0, arena());
     } catch (NonsenseException e) {
       throw new ProtocolException(e.what());
     } catch (NcclSystemException e) {
@@ -182,8 +172,8 @@ final class HostMemory {
 
   private void awaitTaken(SharedMemoryLink link, Deadline deadline) throws InterruptedException {
     while (!link.taken()
-        && !world.peer(link.to()).left()
-        && !world.peer(link.source()).cut()
+        && !context.presence(link.to()).left()
+        && !context.presence(link.source()).cut()
         && !deadline.passed()) {
       TimeUnit.MICROSECONDS.sleep(100);
     }
@@ -208,7 +198,7 @@ final class HostMemory {
     }
     ended = true;
     made.forEach(SharedMemoryLink::discard);
-    if (board != null && world.remote(0) == null) {
+    if (board != null && context.hosts(0)) {
       board.discard();
     }
     if (arena != null) {

@@ -1,29 +1,30 @@
 package io.nccl4j.reference;
 
 import java.lang.foreign.MemorySegment;
+import java.util.function.Supplier;
 
 /**
  * The sending end of a link to another process of this host. Whether it goes through shared memory,
  * or over TCP where there is no room for that, is found when the first slice is to be sent.
  */
 final class HostSendLink implements SendLink {
-  private final World world;
-  private final World.LinkKey key;
+  private final Supplier<SendLink> choice;
+  private final int mostBytes;
   private SendLink link;
 
-  HostSendLink(World world, World.LinkKey key) {
-    this.world = world;
-    this.key = key;
+  /**
+   * Makes the sending end of a link.
+   *
+   * @param choice returns what it goes by, when the first slice is to be sent
+   */
+  HostSendLink(Supplier<SendLink> choice, int mostBytes) {
+    this.choice = choice;
+    this.mostBytes = mostBytes;
   }
 
   /** Returns what it goes by; null while nothing has been sent. */
   SendLink link() {
     return link;
-  }
-
-  private SendLink choose() {
-    SharedMemoryLink memory = world.hostMemory().make(key);
-    return memory == null ? world.overTcp(key) : memory;
   }
 
   @Override
@@ -33,13 +34,13 @@ final class HostSendLink implements SendLink {
 
   @Override
   public long mostBytes() {
-    return world.options().sliceBytes();
+    return mostBytes;
   }
 
   @Override
   public boolean hasRoom() {
     if (link == null) {
-      link = choose();
+      link = choice.get();
     }
     return link.hasRoom();
   }

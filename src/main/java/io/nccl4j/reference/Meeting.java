@@ -8,6 +8,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
@@ -105,6 +106,38 @@ final class Meeting {
     void refused(int rank, String text);
   }
 
+  /** The communicator whose ranks meet, as far as a meeting needs it. */
+  interface Parent {
+    /** Returns the number of ranks. */
+    int size();
+
+    Plan plan();
+
+    Presence presence(int rank);
+
+    /** Says how a rank has gone. */
+    String departure(int rank);
+
+    /** Asks the other processes how far their ranks are, unless that was done just before. */
+    void ask();
+
+    /**
+     * Returns those of some ranks whose processes do not answer.
+     *
+     * @param timeoutNanos how long their answers are waited for in all
+     */
+    BitSet silent(BitSet ranks, long timeoutNanos);
+
+    /** Names ranks, and the processes of those that are of others. */
+    String describe(BitSet ranks);
+
+    /** Returns how a meeting is attended that another process convenes; null for this process. */
+    Chair chair(int process, Occasion occasion);
+
+    /** Returns how another process learns of a meeting; null for this process. */
+    Audience audience(int process, Occasion occasion);
+  }
+
   /** What is done when a meeting is over. */
   interface End {
     void over(boolean done);
@@ -112,7 +145,7 @@ final class Meeting {
 
   private final String function;
   private final Secret secret;
-  private final World parent;
+  private final Parent parent;
   private final BitSet expected;
   private final End end;
   private final List<Wish> wishes = new ArrayList<>();
@@ -135,10 +168,10 @@ final class Meeting {
    *
    * @param secret what the new worlds' processes show each other
    * @param expected who comes: ranks of the parent, and above those new ones
-   * @param parent the world that is left, or null
+   * @param parent the communicator that the ranks come from, or null
    * @param end runs once all have connected, or one has failed
    */
-  Meeting(String function, Secret secret, BitSet expected, World parent, End end) {
+  Meeting(String function, Secret secret, BitSet expected, Parent parent, End end) {
     this.function = function;
     this.secret = secret;
     this.parent = parent;
@@ -287,7 +320,7 @@ final class Meeting {
       Participant participant, BooleanSupplier reached, Supplier<Shortfall> late) {
     int rank = participant.rank();
     while (!reached.getAsBoolean()) {
-      CommunicatorAbortedException abort = participant.abort();
+      CommunicatorAbortedException abort = participant.aborted().get();
       if (abort != null) {
         giveUp("rank " + rank + " aborted while it was waiting in " + function, null);
         throw abort;
@@ -338,13 +371,13 @@ final class Meeting {
     }
     if (parent != null) {
       // Those that wait for a process that does not answer have not connected either.
-      long silence = Member.silence(participant.deadline().timeout().toNanos());
-      BitSet silent = parent.silent(awaited.get(0, parent.size()), silence);
+      long timeout = participant.deadline().timeout().toNanos();
+      BitSet silent = parent.silent(awaited.get(0, parent.size()), timeout);
       if (!silent.isEmpty()) {
         return new Shortfall(parent.describe(silent) + " did not answer", silent);
       }
     }
-    return new Shortfall(Member.ranks(awaited) + " did not connect", (BitSet) awaited.clone());
+    return new Shortfall(RankSets.describe(awaited) + " did not connect", (BitSet) awaited.clone());
   }
 
   /** Returns the ranks of the process that convenes; none where ranks come by an id. */
@@ -363,7 +396,7 @@ final class Meeting {
     BitSet left = new BitSet();
     if (parent != null) {
       expected.stream()
-          .filter(rank -> rank < parent.size() && parent.peer(rank).left())
+          .filter(rank -> rank < parent.size() && parent.presence(rank).left())
           .forEach(left::set);
     }
     return left;
@@ -371,8 +404,8 @@ final class Meeting {
 
   private String absence() {
     return parent == null
-        ? Member.ranks(awaited) + " of " + expected.cardinality() + " did not come" + refusal
-        : Member.ranks(awaited) + " did not call " + function;
+        ? RankSets.describe(awaited) + " of " + expected.cardinality() + " did not come" + refusal
+        : RankSets.describe(awaited) + " did not call " + function;
   }
 
   /** Tells whoever waits in vain of somebody who came and was not let in. */
@@ -414,8 +447,8 @@ final class Meeting {
           rank >= 0 && rank < parent.size();
           rank = expected.nextSetBit(rank + 1)) {
         // No rank leaves before the meeting is done, unless it fails or is aborted.
-        if (parent.peer(rank).left()) {
-          fail(parent.peer(rank).departure(), null);
+        if (parent.presence(rank).left()) {
+          fail(parent.departure(rank), null);
           return;
         }
       }
@@ -503,7 +536,7 @@ final class Meeting {
       BitSet without = (BitSet) expected.clone();
       toldSeats.keySet().stream().filter(rank -> rank >= 0).forEach(without::clear);
       if (!without.isEmpty()) {
-        throw new ProtocolException("it has no seat for " + Member.ranks(without));
+        throw new ProtocolException("it has no seat for " + RankSets.describe(without));
       }
     }
     synchronized (this) {

@@ -11,6 +11,8 @@ import io.nccl4j.Operation;
 import io.nccl4j.Result;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.schedule.Layout;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.BitSet;
@@ -28,10 +30,7 @@ import java.util.stream.Collectors;
  * <p>Operations of one member take turns in the order in which they were launched, on whatever
  * streams they are, since they use the same links.
  */
-final class Member {
-  /** How long a process may take to answer at least before it is said to be silent. */
-  private static final long LEAST_SILENCE_NANOS = 300_000_000;
-
+final class Member implements RankContext {
   private static final Map<String, Operation> OPERATIONS =
       Arrays.stream(Operation.values())
           .collect(Collectors.toMap(Operation::method, Function.identity()));
@@ -75,12 +74,84 @@ final class Member {
     return world;
   }
 
-  int rank() {
+  @Override
+  public int rank() {
     return rank;
   }
 
-  int size() {
+  @Override
+  public int size() {
     return size;
+  }
+
+  @Override
+  public Algorithm algorithm() {
+    return world.options().algorithm();
+  }
+
+  @Override
+  public Layout layout() {
+    return world.options().layout();
+  }
+
+  @Override
+  public boolean inOneProcess() {
+    return world.inOneProcess();
+  }
+
+  @Override
+  public boolean allShareMemory() {
+    return world.allShareMemory();
+  }
+
+  @Override
+  public SendLink sendLink(Route route, int channel, int to) {
+    return world.links().sendLink(route, channel, rank, to);
+  }
+
+  @Override
+  public ReceiveLink receiveLink(Route route, int channel, int from) {
+    return world.links().receiveLink(route, channel, from, rank);
+  }
+
+  @Override
+  public Board board() {
+    return world.board();
+  }
+
+  @Override
+  public SharedBoard sharedBoard() {
+    return world.links().hostMemory().board();
+  }
+
+  @Override
+  public boolean alarm() {
+    return world.alarm();
+  }
+
+  @Override
+  public void wake(int peer) {
+    world.wake(peer);
+  }
+
+  @Override
+  public long entered() {
+    return self.entered();
+  }
+
+  @Override
+  public Presence presence(int peer) {
+    return world.presence(peer);
+  }
+
+  @Override
+  public String describeCollective(int peer) {
+    return world.peer(peer).describeCollective();
+  }
+
+  @Override
+  public String describe(BitSet ranks) {
+    return world.describe(ranks);
   }
 
   long timeoutNanos() {
@@ -121,7 +192,7 @@ final class Member {
         waitingForTurn++;
         Interrupts.awaitUninterruptibly(
             () -> {
-              while (ended.get() < ticket && !self.cut()) {
+              while (ended.get() < ticket && !self.presence().cut()) {
                 turns.wait();
               }
             });
@@ -176,15 +247,15 @@ final class Member {
 
   /** Leaves the world for good, and releases every wait of this member. */
   void abort() {
-    end(Peer.Presence.ABORTED);
+    end(Presence.ABORTED);
   }
 
   /** Releases every wait of this member; it carries no operations any more, but does not leave. */
   void revoke() {
-    end(Peer.Presence.REVOKED);
+    end(Presence.REVOKED);
   }
 
-  private void end(Peer.Presence how) {
+  private void end(Presence how) {
     self.become(how);
     world.tellPresence(self);
     synchronized (turns) {
@@ -194,16 +265,23 @@ final class Member {
 
   /** Leaves the world with everything done. */
   void close() {
-    self.become(Peer.Presence.CLOSED);
+    self.become(Presence.CLOSED);
     world.tellPresence(self);
   }
 
+  /** Returns what a function throws that waits for others, if this rank was aborted; else null. */
+  CommunicatorAbortedException abortion(String function) {
+    return self.presence() == Presence.ABORTED
+        ? new CommunicatorAbortedException(function, name)
+        : null;
+  }
+
   boolean revoked() {
-    return self.presence() == Peer.Presence.REVOKED;
+    return self.presence() == Presence.REVOKED;
   }
 
   void checkNotAborted(String function) {
-    if (self.cut()) {
+    if (self.presence().cut()) {
       throw new CommunicatorAbortedException(function, name);
     }
   }
@@ -222,23 +300,23 @@ final class Member {
     checkFault(function);
   }
 
-  void checkFault(String function) {
+  @Override
+  public void checkFault(String function) {
     Fault fault = world.fault();
     if (fault != null) {
-      throw fault.seenBy(this, function);
+      throw seen(fault, function);
     }
   }
 
-  /**
-   * Returns what a failure of a function of this rank concerns, as far as this rank knows now.
-   *
-   * @param failed ranks that have failed; those that have left are added
-   * @param missing ranks that were waited for in vain
-   */
-  FailureDetails details(String function, BitSet failed, BitSet missing) {
+  private NcclException seen(Fault fault, String function) {
+    return fault.seenBy(rank, function, details(function, fault.failed(), fault.missing()));
+  }
+
+  @Override
+  public FailureDetails details(String function, BitSet failed, BitSet missing) {
     BitSet left = (BitSet) failed.clone();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      if (world.peer(rankOfPeer).left()) {
+      if (presence(rankOfPeer).left()) {
         left.set(rankOfPeer);
       }
     }
@@ -253,37 +331,40 @@ final class Member {
     return ranks.get(0, size);
   }
 
-  /**
-   * Throws if what was read from another rank's memory may not be what that rank sent: it was
-   * released from the operation since.
-   */
-  void checkSource(int source, String function) {
+  @Override
+  public void checkSource(int source, String function) {
     checkFault(function);
     checkNotAborted(function);
-    Peer peer = world.peer(source);
-    if (peer.cut()) {
-      throw departed(function, peer);
+    if (presence(source).cut()) {
+      throw departed(function, source);
     }
   }
 
-  /**
-   * Returns what to throw since a rank has gone that was needed. If it went for a fault, that is
-   * what went wrong; its process has told of the fault before, but perhaps after the caller looked.
-   */
-  NcclException departed(String function, Peer peer) {
+  @Override
+  public NcclException departed(String function, int peer) {
+    // If it went for a fault, its process has reported that before, but maybe after the caller
+    // looked.
     Fault fault = world.fault();
-    return fault == null ? Fault.remote(function, peer.departure()) : fault.seenBy(this, function);
+    return fault == null
+        ? Fault.remote(function, world.peer(peer).departure())
+        : seen(fault, function);
   }
 
   /** Throws if a rank has gone that the collective still needs. */
   void checkCollectivePeers(String function) {
     long number = self.entered();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      Peer peer = world.peer(rankOfPeer);
-      if (peer.gone() && peer.passed() < number) {
-        throw departed(function, peer);
+      if (presence(rankOfPeer).gone() && world.peer(rankOfPeer).passed() < number) {
+        throw departed(function, rankOfPeer);
       }
     }
+  }
+
+  @Override
+  public boolean mayExplain(String function, int source, long since) {
+    checkFault(function);
+    checkCollectiveAgreement(function);
+    return world.mayExplain(source, since);
   }
 
   /** Throws, on every rank, if a rank has called another collective than this one. */
@@ -301,16 +382,17 @@ final class Member {
         .formatted(number, rank, self.describeCollective(), peer, peersCall);
   }
 
-  /** Tells all ranks that calls differ, and returns what to throw here. */
-  NcclException mismatch(String function, String text) {
+  @Override
+  public NcclException mismatch(String function, String text) {
     Fault fault =
         Fault.of(rank, Fault.Kind.MISMATCH, text, details(function, new BitSet(), new BitSet()));
     world.raise(fault);
-    return fault.seenBy(this, function);
+    return seen(fault, function);
   }
 
-  /** Returns whether a peer waits in a collective that this rank has not come to. */
-  boolean isAheadInCollective(Peer peer) {
+  @Override
+  public boolean isAheadInCollective(int other) {
+    Peer peer = world.peer(other);
     return peer.alone() && peer.entered() > self.entered() && peer.passed() < peer.entered();
   }
 
@@ -348,27 +430,15 @@ final class Member {
   private BitSet silent() {
     BitSet all = new BitSet();
     all.set(0, size);
-    return world.silent(all, silence(timeoutNanos));
+    return world.silent(all, timeoutNanos);
   }
 
-  /**
-   * Returns after how long a process is silent that does not answer. One that is slow, since its
-   * machine has more to do, is not.
-   */
-  static long silence(long timeoutNanos) {
-    return Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4);
-  }
-
-  NcclException timeout(String function, String text, BitSet missing) {
+  @Override
+  public NcclException timeout(String function, String text, BitSet missing) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
     own.initDetails(details(function, new BitSet(), missing));
     world.raise(Fault.of(rank, Fault.Kind.TIMEOUT, own.text(), own.details()));
     return own;
-  }
-
-  static String ranks(BitSet which) {
-    String list = which.toString();
-    return (which.cardinality() == 1 ? "rank " : "ranks ") + list.substring(1, list.length() - 1);
   }
 
   /**
@@ -378,10 +448,8 @@ final class Member {
   NcclException fail(String function, Throwable cause) {
     if (cause instanceof NonsenseException nonsense) {
       // Every rank is told the same, whoever has found it.
-      BitSet writer = new BitSet();
-      writer.set(nonsense.rank());
-      world.raise(
-          Fault.nonsense(world.describe(writer) + " spoke nonsense: " + nonsense.what(), writer));
+      world.fail(
+          nonsense.rank(), world.describe(nonsense.rank()) + " spoke nonsense: " + nonsense.what());
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {
@@ -401,15 +469,15 @@ final class Member {
 
   private NcclException typed(String function, Throwable cause) {
     // What is told of others may but follow from this rank's own end.
-    boolean ownEnd = self.cut() && cause instanceof NcclRemoteException;
+    boolean ownEnd = self.presence().cut() && cause instanceof NcclRemoteException;
     if (!ownEnd && cause instanceof NcclException known) {
       return known;
     }
     NcclException typed;
-    if (self.cut()) {
+    if (self.presence().cut()) {
       typed = new CommunicatorAbortedException(function, name);
     } else if (world.fault() != null) {
-      typed = world.fault().seenBy(this, function);
+      typed = seen(world.fault(), function);
     } else if (cause instanceof IllegalStateException) {
       // The one state that the contract cannot keep: memory that goes while it is used.
       typed =
@@ -433,7 +501,8 @@ final class Member {
     }
     FailureDetails then = first.details();
     FailureDetails now =
-        details(first.function(), Fault.bits(then.failedRanks()), Fault.bits(then.missingRanks()));
+        details(
+            first.function(), RankSets.of(then.failedRanks()), RankSets.of(then.missingRanks()));
     return Optional.of(
         NcclException.copyOf(first, now.in(then.operation(), then.sequenceNumber())));
   }
@@ -445,13 +514,12 @@ final class Member {
     }
     Fault fault = world.fault();
     if (fault != null) {
-      return Optional.of(fault.seenBy(this, "asyncError"));
+      return Optional.of(seen(fault, "asyncError"));
     }
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      Peer peer = world.peer(rankOfPeer);
-      if (peer.cut()) {
+      if (presence(rankOfPeer).cut()) {
         return Optional.of(
-            departed("asyncError", peer)
+            departed("asyncError", rankOfPeer)
                 .initDetails(details("asyncError", new BitSet(), new BitSet())));
       }
     }

@@ -25,10 +25,12 @@ final class MemoryLink implements SendLink, ReceiveLink {
   private final long[] offsets = new long[SLOTS];
   private final long[] bytes = new long[SLOTS];
   private final long[] signatures = new long[SLOTS];
-  private final Member sender;
-  private final Member receiver;
+  private final LinkContext context;
+  private final int sender;
+  private final int receiver;
 
-  MemoryLink(Member sender, Member receiver) {
+  MemoryLink(LinkContext context, int sender, int receiver) {
+    this.context = context;
     this.sender = sender;
     this.receiver = receiver;
   }
@@ -40,7 +42,7 @@ final class MemoryLink implements SendLink, ReceiveLink {
 
   @Override
   public int source() {
-    return sender.rank();
+    return sender;
   }
 
   @Override
@@ -68,7 +70,7 @@ final class MemoryLink implements SendLink, ReceiveLink {
     bytes[slot] = size;
     signatures[slot] = signature;
     COUNT.setRelease(counts, SENT, sent + 1);
-    receiver.wake();
+    context.wake(receiver);
   }
 
   @Override
@@ -93,7 +95,7 @@ final class MemoryLink implements SendLink, ReceiveLink {
 
   @Override
   public boolean exhausted() {
-    return sender.self().gone() && !ready();
+    return context.presence(sender).gone() && !ready();
   }
 
   @Override
@@ -121,6 +123,6 @@ final class MemoryLink implements SendLink, ReceiveLink {
     // Nothing of the sender's may be kept reachable once it is done.
     memory[first()] = null;
     COUNT.setRelease(counts, RELEASED, counts[RELEASED] + 1);
-    sender.wake();
+    context.wake(sender);
   }
 }

@@ -17,23 +17,6 @@ import java.net.ProtocolException;
  * {@code n + KEPT - 1} afterwards.
  */
 final class Peer {
-  enum Presence {
-    HERE,
-    /** Its operations are ended, but it may still meet others to make a new world. */
-    REVOKED,
-    CLOSED,
-    ABORTED,
-    /** Its process has died, or cannot be talked to. */
-    LOST;
-
-    private static final Presence[] ALL = values();
-
-    /** Whether operations were ended without being finished. */
-    boolean cut() {
-      return this == REVOKED || this == ABORTED || this == LOST;
-    }
-  }
-
   private static final VarHandle ENTERED = field("entered", long.class);
   private static final VarHandle PASSED = field("passed", long.class);
   private static final VarHandle ALONE = field("alone", boolean.class);
@@ -77,7 +60,7 @@ final class Peer {
 
   /** Notes that its process cannot be reached any more, unless the rank had left before. */
   void lose(String how) {
-    if (!left()) {
+    if (!presence.left()) {
       loss = how;
       presence = Presence.LOST;
     }
@@ -141,20 +124,6 @@ final class Peer {
     return alone;
   }
 
-  /** Returns whether no operation of this rank can be waited for any more. */
-  boolean gone() {
-    return presence != Presence.HERE;
-  }
-
-  /** Returns whether this rank will meet nobody any more. */
-  boolean left() {
-    return presence == Presence.CLOSED || presence == Presence.ABORTED || presence == Presence.LOST;
-  }
-
-  boolean cut() {
-    return presence.cut();
-  }
-
   /** Says how the rank has gone. */
   String departure() {
     return "rank "
@@ -208,7 +177,7 @@ final class Peer {
     }
     boolean another = code > presence.ordinal();
     if (another) {
-      presence = Presence.ALL[code];
+      presence = Presence.of(code);
     }
     return another;
   }

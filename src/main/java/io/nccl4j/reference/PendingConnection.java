@@ -23,7 +23,7 @@ final class PendingConnection implements Connection.Receiver {
 
   private final long since = System.nanoTime();
   private final byte[] greeting = Handshake.greeting();
-  private final Site site;
+  private final ListeningEndpoint endpoint;
   private final EventLoop loop;
   private final Connection connection;
   private Handshake.Claim claim;
@@ -31,8 +31,9 @@ final class PendingConnection implements Connection.Receiver {
   private Secret secret;
   private SessionKeys keys;
 
-  PendingConnection(Site site, EventLoop loop, SocketChannel channel) throws IOException {
-    this.site = site;
+  PendingConnection(ListeningEndpoint endpoint, EventLoop loop, SocketChannel channel)
+      throws IOException {
+    this.endpoint = endpoint;
     this.loop = loop;
     this.connection = Connection.accepted(channel, this, greeting);
   }
@@ -44,7 +45,7 @@ final class PendingConnection implements Connection.Receiver {
   @Override
   public void receive(Connection from, Message message) throws IOException {
     claim = Handshake.Claim.read(message);
-    if (!claim.process().equals(site.process())) {
+    if (!claim.process().equals(endpoint.process())) {
       throw new ProtocolException("it wants to reach another process");
     }
     if (!admitted()) {
@@ -70,7 +71,7 @@ final class PendingConnection implements Connection.Receiver {
     switch (claim.kind()) {
       case JOIN -> {
         secure();
-        connection.tell(new Guest(site, connection, secret));
+        connection.tell(endpoint.guest(connection, secret));
       }
       default -> {
         return admittedToWorld();
@@ -80,7 +81,7 @@ final class PendingConnection implements Connection.Receiver {
   }
 
   private boolean proved() throws IOException {
-    Secret named = site.secretNamed(claim.secretName());
+    Secret named = endpoint.secretNamed(claim.secretName());
     if (named == null) {
       if (claim.kind() == Message.Kind.JOIN) {
         throw new ProtocolException(STRANGE);
@@ -94,19 +95,19 @@ final class PendingConnection implements Connection.Receiver {
   }
 
   private boolean admittedToWorld() throws IOException {
-    World world = site.world(claim.world());
-    if (world == null) {
+    CommunicatorEndpoint communicator = endpoint.communicator(claim.world());
+    if (communicator == null) {
       return false;
     }
-    if (!world.plan().secret().equals(secret)) {
+    if (!communicator.secret().equals(secret)) {
       throw new ProtocolException(STRANGE);
     }
     if (claim.kind() == Message.Kind.CONTROL) {
       secure();
-      world.admitControl(connection, claim.detail());
+      communicator.admitControl(connection, claim.detail());
     } else {
       loop.forget(this);
-      world.admitLink(connection, claim.detail());
+      communicator.admitLink(connection, claim.detail());
     }
     return true;
   }
@@ -123,7 +124,7 @@ final class PendingConnection implements Connection.Receiver {
       return now - since < PATIENCE_NANOS ? null : "it has not said what it wants";
     }
     // Ranks here that have not got ready yet fail by their own deadline, not by ours.
-    boolean known = secret != null && site.knows(secret);
+    boolean known = secret != null && endpoint.knows(secret);
     return known || now - since < STRANGE_NANOS ? null : STRANGE;
   }
 

@@ -3,6 +3,8 @@ package io.nccl4j.reference;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.Result;
 import io.nccl4j.internal.auth.SessionKeys;
 import java.io.DataInput;
 import java.io.DataOutput;
@@ -15,18 +17,22 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
+import java.util.function.Supplier;
 
 /**
  * Who will be who in a world: what every way to a communicator (connecting, split, shrink, grow)
  * ends with, and what each process makes its part of the world from.
  */
 final class Plan {
+  /** The most ranks of a communicator; each is driven by a thread of a process. */
+  static final int MOST_RANKS = 1 << 15;
+
   private final long world;
   private final Secret secret;
   private final List<Location> processes;
   private final int[] processOf;
   // The part of this process, which all its ranks share.
-  private World formed;
+  private Object formed;
   private NcclException failure;
 
   private Plan(long world, Secret secret, List<Location> processes, int[] processOf) {
@@ -123,22 +129,23 @@ final class Plan {
     return ranks;
   }
 
-  /** Makes this process's part of the world, or returns it if another rank has made it. */
-  synchronized World form(Site site, ReferenceOptions options, Participant participant) {
+  /**
+   * Returns what the ranks of this process make of the plan together: the first one makes it, the
+   * others get the same, or the failure as they see it.
+   */
+  synchronized <T> T form(Class<T> type, Participant participant, Supplier<T> make) {
     if (failure != null) {
       throw seenBy(participant);
     }
     if (formed == null) {
-      World made = new World(site, this, options);
       try {
-        made.connect(participant);
+        formed = make.get();
       } catch (NcclException e) {
         failure = e;
         throw e;
       }
-      formed = made;
     }
-    return formed;
+    return type.cast(formed);
   }
 
   /**
@@ -154,7 +161,9 @@ final class Plan {
             known.failedRanks(),
             known.missingRanks());
     return failure instanceof CommunicatorAbortedException
-        ? Fault.remote(participant.meeting().function(), failure.text()).initDetails(details)
+        ? new NcclRemoteException(
+                participant.meeting().function(), Result.REMOTE_ERROR.code(), failure.text(), "")
+            .initDetails(details)
         : NcclException.copyOf(failure, details);
   }
 }

@@ -54,16 +54,18 @@ public final class ReferenceBackend extends Backend {
   private static final long HOST_MEMORY_BYTES =
       ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
 
-  // Each is driven by a thread of this process.
-  static final int MOST_RANKS = 1 << 15;
-
   // Those that have initializers, or nested classes with such.
   private static final List<String> INITIALIZED =
       List.of(
           "internal.auth.PendingConnections",
           "internal.auth.SessionKeys",
+          "internal.reference.reduce.ArrayKernel",
+          "internal.reference.reduce.FloatExtremesKernel",
+          "internal.reference.reduce.Int8Kernel",
+          "internal.reference.reduce.Kernels",
+          "internal.reference.reduce.Operator",
+          "internal.reference.reduce.Windows",
           "reference.Algorithm",
-          "reference.ArrayKernel",
           "reference.Board",
           "reference.Call",
           "reference.Collective",
@@ -71,34 +73,32 @@ public final class ReferenceBackend extends Backend {
           "reference.DirectTransfer",
           "reference.EventLoop",
           "reference.Fault",
-          "reference.FloatExtremesKernel",
           "reference.Gathering",
           "reference.Guest",
           "reference.Handshake",
           "reference.HostMemory",
-          "reference.Int8Kernel",
-          "reference.Kernel",
           "reference.Links",
+          "reference.ListeningEndpoint",
           "reference.Member",
           "reference.MemoryLink",
           "reference.Message",
           "reference.Occasion",
-          "reference.Operator",
           "reference.Patience",
           "reference.Peer",
           "reference.PendingConnection",
+          "reference.Presence",
           "reference.ReferenceBackend",
           "reference.ReferenceCommunicator",
           "reference.ReferenceId",
           "reference.ReferenceOptions",
           "reference.Remote",
+          "reference.Route",
           "reference.Secret",
           "reference.SharedMemory",
           "reference.SharedMemoryFiles",
           "reference.Site",
           "reference.SocketAddresses",
           "reference.TcpBreak",
-          "reference.Windows",
           "reference.World",
           "schedule.Action",
           "schedule.Layout",
@@ -157,9 +157,9 @@ public final class ReferenceBackend extends Backend {
   }
 
   private static void checkMost(int value, String argument) {
-    if (value > MOST_RANKS) {
+    if (value > Plan.MOST_RANKS) {
       throw new IllegalArgumentException(
-          argument + " is " + value + "; the reference backend takes at most " + MOST_RANKS);
+          argument + " is " + value + "; the reference backend takes at most " + Plan.MOST_RANKS);
     }
   }
 

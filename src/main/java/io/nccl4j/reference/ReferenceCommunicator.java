@@ -2,6 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
@@ -12,6 +13,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -123,13 +125,22 @@ public final class ReferenceCommunicator extends Communicator {
 
   private Participant participant(Meeting here, int rank, Member self, Deadline deadline) {
     meeting = here;
-    return new Participant(here, rank, self, deadline, () -> aborted, toString());
+    String name = self == null ? toString() : self.toString();
+    return new Participant(here, rank, name, deadline, () -> abortion(here, self));
+  }
+
+  /** Returns what ends the wait of a rank that was aborted, here or where it comes from. */
+  private CommunicatorAbortedException abortion(Meeting here, Member self) {
+    if (aborted) {
+      return new CommunicatorAbortedException(here.function(), toString());
+    }
+    return self == null ? null : self.abortion(here.function());
   }
 
   @Override
   protected void connect() {
     Participant participant = entry.arrive(Deadline.after(config().timeout()));
-    Member place = participant.join(site, backend.options());
+    Member place = World.join(participant, site, backend.options());
     entry = null;
     meeting = null;
     if (place == null) {
@@ -157,7 +168,8 @@ public final class ReferenceCommunicator extends Communicator {
         made ->
             deadline -> {
               Occasion now = member.next(Occasion.SPLIT, new BitSet());
-              return made.meet(member.world().meeting(now), member, wanted, key, deadline);
+              return made.meet(
+                  member.world().meetings().meeting(now), member, wanted, key, deadline);
             });
   }
 
@@ -178,7 +190,7 @@ public final class ReferenceCommunicator extends Communicator {
                 finishOperations(Occasion.SHRINK);
               }
               Occasion now = member.next(Occasion.SHRINK, excluded);
-              return made.meet(member.world().meeting(now), member, 0, rank(), deadline);
+              return made.meet(member.world().meetings().meeting(now), member, 0, rank(), deadline);
             });
   }
 
@@ -211,7 +223,7 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   private Growth growth(Occasion occasion) {
-    return member.world().growth(occasion);
+    return member.world().meetings().growth(occasion);
   }
 
   private void finishOperations(String function) {

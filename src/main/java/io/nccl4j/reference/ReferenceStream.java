@@ -10,6 +10,7 @@ import io.nccl4j.Platform;
 import io.nccl4j.Result;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
@@ -18,6 +19,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.function.BooleanSupplier;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
@@ -50,6 +52,7 @@ public final class ReferenceStream extends Stream {
   private SpanTasks recorded;
   private volatile Thread worker;
   private final Runnable begins = this::begins;
+  private final BooleanSupplier hasMore = queue::hasMore;
 
   ReferenceStream(int device) {
     super(Platform.HOST, device);
@@ -165,7 +168,7 @@ public final class ReferenceStream extends Stream {
       if (task.action != null) {
         task.action.run(patience);
       } else {
-        note(Work.runOnly(queue, begins, patience, single));
+        note(Work.runOnly(task.member, task.ticket, task.call, hasMore, begins, patience, single));
       }
     } catch (Throwable e) {
       note(e);

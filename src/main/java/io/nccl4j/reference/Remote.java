@@ -4,6 +4,7 @@ import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;
 import java.net.ProtocolException;
@@ -33,15 +34,6 @@ final class Remote implements Connection.Receiver {
     this.ranks = world.plan().ranksOf(process);
   }
 
-  Plan plan() {
-    return world.plan();
-  }
-
-  /** Returns its number in the plan. */
-  int process() {
-    return process;
-  }
-
   Location location() {
     return world.plan().processes().get(process);
   }
@@ -52,7 +44,7 @@ final class Remote implements Connection.Receiver {
 
   /** Names the ranks and the process. */
   String describe() {
-    return Member.ranks(ranks) + " (" + location() + ")";
+    return RankSets.describe(ranks) + " (" + location() + ")";
   }
 
   /** Connects, where it is this process's turn. */
@@ -73,22 +65,31 @@ final class Remote implements Connection.Receiver {
       throw new NcclTimeoutException(
               function,
               deadline.timeout(),
-              participant.describe(this) + " did not accept a connection")
+              participant.describe(world.plan(), process) + " did not accept a connection")
           .initDetails(
               FailureDetails.of(
-                  participant.communicator(), new BitSet(), participant.ranksOf(this)));
+                  participant.communicator(),
+                  new BitSet(),
+                  participant.ranksOf(world.plan(), process)));
     } catch (IOException e) {
       throw Fault.remote(
               function,
-              participant.describe(this)
+              participant.describe(world.plan(), process)
                   + " cannot be reached at "
                   + location().address()
                   + ": "
                   + e)
           .initDetails(
               FailureDetails.of(
-                  participant.communicator(), participant.ranksOf(this), new BitSet()));
+                  participant.communicator(),
+                  participant.ranksOf(world.plan(), process),
+                  new BitSet()));
     }
+  }
+
+  /** Waits until the process has connected to this one. */
+  void awaitConnected(Participant participant) {
+    participant.awaitConnection(world.plan(), process, this::connected);
   }
 
   /** Returns how a connection to the process begins. */
@@ -133,7 +134,7 @@ final class Remote implements Connection.Receiver {
   /** Tells how a rank of this process is, and what it has sent if no more will come. */
   void tell(Peer self) {
     List<TcpSendLink> sent =
-        self.presence() == Peer.Presence.CLOSED ? world.sentBy(self.rank(), process) : List.of();
+        self.presence() == Presence.CLOSED ? world.links().sentBy(self.rank(), ranks) : List.of();
     sendState(
         Message.of(
             Message.Kind.PRESENCE,
@@ -142,7 +143,7 @@ final class Remote implements Connection.Receiver {
               self.write(out);
               out.writeInt(sent.size());
               for (TcpSendLink link : sent) {
-                World.writeKey(out, link.key());
+                link.key().write(out);
                 out.writeLong(link.sent());
               }
             }));
@@ -164,12 +165,12 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Tells what memory a link goes through. */
-  void tellMemory(World.LinkKey key, Path path) {
+  void tellMemory(LinkKey key, Path path) {
     send(
         Message.of(
             Message.Kind.MEMORY,
             out -> {
-              World.writeKey(out, key);
+              key.write(out);
               out.writeUTF(path.toString());
             }));
   }
@@ -234,7 +235,7 @@ final class Remote implements Connection.Receiver {
     Peer peer = readPeer(in);
     boolean changed = peer.read(in);
     for (int left = Message.count(in); left > 0; left--) {
-      world.expect(World.readKey(in), in.readLong());
+      world.links().expect(LinkKey.read(in), in.readLong());
     }
     if (changed) {
       world.notePresence();
@@ -242,30 +243,24 @@ final class Remote implements Connection.Receiver {
   }
 
   private void hearMemory(DataInput in) throws IOException {
-    World.LinkKey key = World.readKey(in);
-    world.checkKey(key);
-    checkSends(key);
-    world.hostMemory().hear(key, in.readUTF());
-    world.member(key.to()).wake();
-  }
-
-  private void checkSends(World.LinkKey key) throws ProtocolException {
-    if (!ranks.get(key.from())) {
+    LinkKey key = LinkKey.read(in);
+    if (key.from() < 0 || !ranks.get(key.from())) {
       throw new ProtocolException("it speaks of " + key + ", which is not its own");
     }
+    world.links().admitMemory(key, in.readUTF());
   }
 
   private void hearBoard(DataInput in) throws IOException {
     if (!ranks.get(0)) {
       throw new ProtocolException("it has made a board, which is for the process of rank 0 to do");
     }
-    world.hostMemory().hearBoard(in.readUTF());
+    world.links().hostMemory().hearBoard(in.readUTF());
   }
 
   private void answer() {
     BitSet own = new BitSet();
     for (int rank = 0; rank < world.size(); rank++) {
-      own.set(rank, world.remote(rank) == null);
+      own.set(rank, world.hosts(rank));
     }
     sendState(
         Message.of(
@@ -294,7 +289,7 @@ final class Remote implements Connection.Receiver {
       return;
     }
     // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
-    Meeting meeting = world.knownMeeting(occasion, newSize);
+    Meeting meeting = world.meetings().known(occasion, newSize);
     if (meeting == null) {
       Site.log().debug("{} was not read: there is no meeting for {} and its size", kind, occasion);
       return;
@@ -310,7 +305,7 @@ final class Remote implements Connection.Receiver {
   private void hearMeeting(Occasion occasion, int newSize, DataInput in) throws IOException {
     Meeting meeting;
     try {
-      meeting = world.meetingFor(occasion, newSize);
+      meeting = world.meetings().meetingFor(occasion, newSize);
     } catch (NcclException e) {
       // A grow to a size that the ranks here do not want; the answer to their MEET says so.
       Site.log().debug("MEETING was not read: {}", e.text());
@@ -327,7 +322,7 @@ final class Remote implements Connection.Receiver {
       checkOwn(wish.rank());
     }
     try {
-      Meeting meeting = world.meetingFor(occasion, newSize);
+      Meeting meeting = world.meetings().meetingFor(occasion, newSize);
       meeting.arrive(wish);
     } catch (NcclException e) {
       send(
@@ -385,7 +380,7 @@ final class Remote implements Connection.Receiver {
       @Override
       public String departure() {
         BitSet gone = new BitSet();
-        ranks.stream().filter(rank -> world.peer(rank).left()).forEach(gone::set);
+        ranks.stream().filter(rank -> world.presence(rank).left()).forEach(gone::set);
         return gone.equals(ranks) ? world.peer(ranks.nextSetBit(0)).departure() : null;
       }
 
@@ -423,7 +418,7 @@ final class Remote implements Connection.Receiver {
     lost = true;
     boolean someHere = false;
     for (int rank = ranks.nextSetBit(0); rank >= 0; rank = ranks.nextSetBit(rank + 1)) {
-      someHere |= !world.peer(rank).left();
+      someHere |= !world.presence(rank).left();
     }
     if (!someHere) {
       return;
@@ -437,8 +432,8 @@ final class Remote implements Connection.Receiver {
             ? location() + " spoke nonsense: " + why
             : location() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> world.peer(rank).lose(how));
-    world.hostMemory().lost(ranks);
-    Site.log().warn("{} of a communicator of {}: {}", Member.ranks(ranks), world.size(), how);
+    world.links().hostMemory().lost(ranks);
+    Site.log().warn("{} of a communicator of {}: {}", RankSets.describe(ranks), world.size(), how);
     world.notePresence();
   }
 }

@@ -30,14 +30,13 @@ final class RingTransfer implements Transfer {
 
   RingTransfer(Collective collective, int channel) {
     this.collective = collective;
-    Member member = collective.member();
-    World world = member.world();
-    int rank = member.rank();
-    this.layout = world.options().layout();
-    this.ring = layout.ring(channel, member.size());
+    RankContext context = collective.context();
+    int rank = context.rank();
+    this.layout = context.layout();
+    this.ring = layout.ring(channel, context.size());
     this.cursor = new RingCursor(ring.position(rank), ring.size());
-    this.next = world.sendLink(World.Route.RING, channel, rank, ring.next(rank));
-    this.previous = world.receiveLink(World.Route.RING, channel, ring.previous(rank), rank);
+    this.next = context.sendLink(Route.RING, channel, ring.next(rank));
+    this.previous = context.receiveLink(Route.RING, channel, ring.previous(rank));
   }
 
   void allReduce(Call call, long begin, long end) {

@@ -90,10 +90,10 @@ final class SharedTransfer implements Transfer {
 
   SharedTransfer(Collective collective) {
     this.collective = collective;
-    Member member = collective.member();
-    this.rank = member.rank();
-    this.ranks = member.size();
-    this.pieces = new RingPieces(member.world().options().layout(), ranks);
+    RankContext context = collective.context();
+    this.rank = context.rank();
+    this.ranks = context.size();
+    this.pieces = new RingPieces(context.layout(), ranks);
   }
 
   void start(Call call) {
@@ -123,7 +123,7 @@ final class SharedTransfer implements Transfer {
   }
 
   private boolean begin() {
-    board = collective.member().world().hostMemory().board();
+    board = collective.context().sharedBoard();
     if (tile == null) {
       tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
     }

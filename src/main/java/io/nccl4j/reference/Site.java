@@ -1,64 +1,32 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclSystemException;
-import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.util.Deadline;
-import java.io.IOException;
-import java.net.StandardSocketOptions;
-import java.nio.channels.ClosedSelectorException;
-import java.nio.channels.SocketChannel;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.UUID;
-import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * This process, as a place of ranks that those of other processes can reach. It listens while it
- * knows a secret: that of an id whose ranks have not all come, or of a world with ranks in other
- * processes. The thread of an {@link EventLoop} accepts connections and reads messages.
- *
- * <p>A process that connects has to prove that it knows a secret that is known here. Anything else
- * is refused and logged, and harms nobody.
+ * This process, as a place of ranks that those of other processes can reach: its communicators with
+ * ranks elsewhere, and the ids by which ranks are still to come.
  */
-final class Site {
-  private static final UUID HOST = thisHost();
-  private static final String HOST_NAME = hostName();
+final class Site extends ListeningEndpoint {
   private static final Site THIS_PROCESS = new Site();
 
-  /** How long a secret that nobody holds any more is still known, and the socket open. */
-  private static final long FADING_NANOS = TimeUnit.SECONDS.toNanos(5);
-
-  private final UUID process = UUID.randomUUID();
-  private final Map<Secret, Integer> secrets = new HashMap<>();
-  // Those that nobody needs any more, and since when: who was let in by one may still be on the
-  // way.
-  private final Map<Secret, Long> fading = new HashMap<>();
-  // Those of ids that this process has made and that are still good.
-  private final Set<Secret> made = new HashSet<>();
-  private final Map<Long, World> worlds = new HashMap<>();
+  private final Map<Long, CommunicatorEndpoint> communicators = new ConcurrentHashMap<>();
   private final Map<UniqueId, Doorway> doorways = new HashMap<>();
-  private EventLoop loop;
-
-  private final UUID host;
 
   /** Makes one of its own, as if it were another process; for tests. */
   Site() {
-    this(HOST);
+    this(null);
   }
 
   /** Makes one of its own, as if it were a process of another host; for tests. */
   Site(UUID host) {
-    this.host = host;
+    super(host);
   }
 
   static Site ofThisProcess() {
@@ -70,111 +38,29 @@ final class Site {
     return LogManager.getLogger(Site.class);
   }
 
-  UUID process() {
-    return process;
+  /** Lets the other processes of a communicator find it. */
+  void enroll(CommunicatorEndpoint communicator) {
+    communicators.put(communicator.id(), communicator);
+    admitParked();
   }
 
-  /** Returns what processes have in common that can share memory. */
-  UUID host() {
-    return host;
+  void dismiss(CommunicatorEndpoint communicator) {
+    communicators.remove(communicator.id());
   }
 
-  /** Returns where this process is; without an address where it does not listen. */
-  synchronized Location location() {
-    return new Location(
-        process,
-        host,
-        loop == null ? null : loop.address(),
-        ProcessHandle.current().pid(),
-        HOST_NAME);
+  @Override
+  CommunicatorEndpoint communicator(long id) {
+    return communicators.get(id);
   }
 
-  /**
-   * Lets those in who know a secret, until it has been released as often.
-   *
-   * @throws NcclSystemException if this process cannot listen
-   */
-  synchronized void hold(Secret secret, String function) {
-    if (loop == null) {
-      loop = open(function);
-    }
-    secrets.merge(secret, 1, Integer::sum);
+  @Override
+  List<CommunicatorEndpoint> communicators() {
+    return List.copyOf(communicators.values());
   }
 
-  synchronized void release(Secret secret) {
-    if (secrets.merge(secret, -1, Integer::sum) == 0) {
-      secrets.remove(secret);
-      fading.put(secret, System.nanoTime());
-    }
-  }
-
-  /** Holds the secret of an id that this process makes, until the id is spent. */
-  synchronized void make(Secret secret, String function) {
-    hold(secret, function);
-    made.add(secret);
-  }
-
-  /** Notes the secret of an id that only ranks of this process can come by. */
-  synchronized void makeForOwn(Secret secret) {
-    made.add(secret);
-  }
-
-  /** Returns whether an id that this process has made is still good. */
-  synchronized boolean isGood(Secret secret) {
-    return made.contains(secret);
-  }
-
-  /** Releases the secret of an id that is no longer valid. */
-  synchronized void spend(Secret secret) {
-    if (made.remove(secret) && secrets.containsKey(secret)) {
-      release(secret);
-    }
-  }
-
-  /**
-   * Forgets the secret of an id that nobody has come by, and stops listening if that is the last.
-   */
-  synchronized void discard(Secret secret) {
-    if (!made.contains(secret)) {
-      return;
-    }
-    spend(secret);
-    fading.remove(secret);
-    if (loop != null) {
-      loop.selector().wakeup();
-    }
-  }
-
-  private EventLoop open(String function) {
-    try {
-      return new EventLoop(this, SocketAddresses.choose(SocketAddresses.setting()));
-    } catch (IOException e) {
-      NcclSystemException failure =
-          new NcclSystemException(
-              function,
-              Result.SYSTEM_ERROR.code(),
-              "this process cannot listen for ranks of others: " + e.getMessage(),
-              "");
-      failure.initCause(e);
-      throw failure;
-    }
-  }
-
-  /** Returns whether the settings let ranks of other processes come here. */
-  static boolean sociable() {
-    return !SocketAddresses.NONE.equals(SocketAddresses.setting());
-  }
-
-  synchronized boolean knows(Secret secret) {
-    return secrets.containsKey(secret) || fading.containsKey(secret);
-  }
-
-  /** Returns the secret that another process names, or null if it is not known here. */
-  synchronized Secret secretNamed(UUID name) {
-    return Stream.concat(secrets.keySet().stream(), fading.keySet().stream())
-        .filter(secret -> secret.name().equals(name))
-        .findFirst()
-        .orElse(null);
+  @Override
+  Connection.Receiver guest(Connection connection, Secret secret) {
+    return new Guest(this, connection, secret);
   }
 
   /** Lets those in who come by an id. */
@@ -209,116 +95,10 @@ final class Site {
     }
   }
 
-  /** Lets the other processes of a world find it. */
-  void enroll(World world) {
-    EventLoop now;
-    synchronized (this) {
-      worlds.put(world.id(), world);
-      now = loop;
-    }
-    if (now != null) {
-      now.execute(now::admitParked);
-    }
-  }
-
-  synchronized void dismiss(World world) {
-    worlds.remove(world.id());
-  }
-
-  synchronized World world(long id) {
-    return worlds.get(id);
-  }
-
-  /** Ends all connections, as the end of this process would; for tests. */
-  void die() {
-    EventLoop now;
-    synchronized (this) {
-      now = loop;
-    }
-    now.die();
-  }
-
-  /** Connects to another process, within the time given. */
-  Connection connect(
-      Location to, Handshake.Opening opening, Connection.Receiver receiver, Deadline deadline)
-      throws IOException {
-    EventLoop now;
-    synchronized (this) {
-      now = loop;
-    }
-    if (now == null || to.address() == null) {
-      throw new IOException((now == null ? "this process" : "it") + " no longer hears others");
-    }
-    SocketChannel channel = SocketChannel.open();
-    try {
-      channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-      channel.socket().connect(to.address(), deadline.remainingMillis());
-      Connection connection = Connection.connected(channel, receiver, opening);
-      connection.register(now.selector());
-      return connection;
-    } catch (ClosedSelectorException e) {
-      channel.close();
-      throw new IOException("this process no longer hears others", e);
-    } catch (IOException | RuntimeException e) {
-      channel.close();
-      throw e;
-    }
-  }
-
-  /** Returns whether a loop is to end, since nobody needs it; then it is forgotten. */
-  synchronized boolean endsIdle(EventLoop which) {
-    long now = System.nanoTime();
-    fading.values().removeIf(since -> now - since > FADING_NANOS);
-    boolean idle = secrets.isEmpty() && fading.isEmpty() && worlds.isEmpty() && which.idle();
-    if (idle) {
-      forget(which);
-    }
-    return idle;
-  }
-
-  /** Has the next who needs a loop start another one. */
-  synchronized void forget(EventLoop which) {
-    if (loop == which) {
-      loop = null;
-    }
-  }
-
-  /**
-   * Forgets a loop that has failed, and with it the ids that lead to its address; returns the
-   * worlds that it has heard for.
-   */
-  synchronized List<World> forgetFailed(EventLoop which) {
-    forget(which);
-    List.copyOf(made).forEach(this::spend);
-    return List.copyOf(worlds.values());
-  }
-
-  /** Returns where ranks of other processes are waited for that come by an id. */
+  @Override
   List<Doorway> bootstrapTargets() {
     synchronized (doorways) {
       return List.copyOf(doorways.values());
-    }
-  }
-
-  private static UUID thisHost() {
-    try {
-      // Processes share memory where they run on one kernel and see the same /dev/shm.
-      String boot = Files.readString(Path.of("/proc/sys/kernel/random/boot_id"));
-      Object device = Files.getAttribute(Path.of("/dev/shm"), "unix:dev");
-      Object number = Files.getAttribute(Path.of("/dev/shm"), "unix:ino");
-      String all = boot + device + " " + number;
-      return UUID.nameUUIDFromBytes(all.getBytes(StandardCharsets.US_ASCII));
-    } catch (IOException | UnsupportedOperationException | IllegalArgumentException e) {
-      return UUID.randomUUID();
-    }
-  }
-
-  private static String hostName() {
-    try {
-      return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
-    } catch (IOException e) {
-      // Asking the resolver might take long, and is not worth it for a message.
-      return "this host";
     }
   }
 }

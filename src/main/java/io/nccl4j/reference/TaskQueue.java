@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.reduce.Windows;
 import java.util.concurrent.locks.LockSupport;
 
 /**

@@ -2,8 +2,8 @@ package io.nccl4j.reference;
 
 import java.io.IOException;
 import java.nio.channels.SocketChannel;
-import java.util.BitSet;
 import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.LogManager;
 
 /**
  * What has gone wrong with the connection of a link. Where it only broke, its process most likely
@@ -21,13 +21,13 @@ final class TcpBreak {
 
   private static final long GRACE_NANOS = TimeUnit.SECONDS.toNanos(1);
 
-  private final World world;
+  private final LinkContext context;
   private final int peer;
   private String why;
   private long since;
 
-  TcpBreak(World world, int peer) {
-    this.world = world;
+  TcpBreak(LinkContext context, int peer) {
+    this.context = context;
     this.peer = peer;
   }
 
@@ -42,27 +42,19 @@ final class TcpBreak {
       return false;
     }
     if (System.nanoTime() - since > GRACE_NANOS) {
-      throw fail("the connection to " + name() + " broke: " + why);
+      throw fail("the connection to " + context.describe(peer) + " broke: " + why);
     }
     return true;
   }
 
   /** Tells all ranks that the peer's process cannot be understood; returns what to throw. */
   LinkException nonsense(String what) {
-    return fail(name() + " spoke nonsense: " + what);
+    return fail(context.describe(peer) + " spoke nonsense: " + what);
   }
 
   private LinkException fail(String text) {
-    BitSet failed = new BitSet();
-    failed.set(peer);
-    world.raise(Fault.nonsense(text, failed));
+    context.fail(peer, text);
     return new LinkException(text);
-  }
-
-  private String name() {
-    BitSet rank = new BitSet();
-    rank.set(peer);
-    return world.describe(rank);
   }
 
   static void close(SocketChannel channel) {
@@ -70,7 +62,8 @@ final class TcpBreak {
       try {
         channel.close();
       } catch (IOException e) {
-        Site.log().warn("the connection of a link could not be closed", e);
+        LogManager.getLogger(TcpBreak.class)
+            .warn("the connection of a link could not be closed", e);
       }
     }
   }

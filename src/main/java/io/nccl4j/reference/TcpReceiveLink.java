@@ -19,8 +19,8 @@ final class TcpReceiveLink implements ReceiveLink {
   /** How many slices of the largest size may lie here. */
   private static final int SLOTS = 4;
 
-  private final World world;
-  private final World.LinkKey key;
+  private final LinkContext context;
+  private final LinkKey key;
   private final TcpBreak trouble;
   private final AtomicBoolean offered = new AtomicBoolean();
   private final int mostBytes;
@@ -36,11 +36,11 @@ final class TcpReceiveLink implements ReceiveLink {
   private long received;
   private boolean here;
 
-  TcpReceiveLink(World world, World.LinkKey key) {
-    this.world = world;
+  TcpReceiveLink(LinkContext context, LinkKey key) {
+    this.context = context;
     this.key = key;
-    this.trouble = new TcpBreak(world, key.from());
-    this.mostBytes = world.options().sliceBytes();
+    this.trouble = new TcpBreak(context, key.from());
+    this.mostBytes = context.sliceBytes();
   }
 
   /** Returns whether the sender may connect; it may once. */
@@ -75,9 +75,9 @@ final class TcpReceiveLink implements ReceiveLink {
     if (ready()) {
       return false;
     }
-    Peer peer = world.peer(key.from());
-    if (peer.presence() != Peer.Presence.CLOSED) {
-      return peer.gone();
+    Presence presence = context.presence(key.from());
+    if (presence != Presence.CLOSED) {
+      return presence.gone();
     }
     // What the sender said as it closed may have overtaken what it sent before.
     return expected == Long.MAX_VALUE ? !offered.get() : received >= expected;

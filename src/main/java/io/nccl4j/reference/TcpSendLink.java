@@ -9,9 +9,9 @@ import java.nio.channels.SocketChannel;
 
 /**
  * The sending end of a link to another process, over a connection of its own, which is opened when
- * the first slice is to be sent, and begins with a {@link Handshake}. A slice is copied behind its
- * header into memory of the link; what the socket does not take at once follows when the sender
- * looks again.
+ * the first slice is to be sent, and begins with a handshake. A slice is copied behind its header
+ * into memory of the link; what the socket does not take at once follows when the sender looks
+ * again.
  *
  * <p>Nothing here waits. The sender's thread alone uses it, but for {@link #close} and {@link
  * #sent}.
@@ -20,14 +20,14 @@ final class TcpSendLink implements SendLink {
   /** How many slices of the largest size may wait for the socket. */
   private static final int SLOTS = 4;
 
-  private final World world;
-  private final World.LinkKey key;
+  private final LinkContext context;
+  private final LinkKey key;
   private final TcpBreak trouble;
   private final int mostBytes;
   private final ByteBuffer waiting;
   private final MemorySegment memory;
   private volatile SocketChannel channel;
-  private final ByteBuffer greeting = ByteBuffer.allocate(Handshake.GREETING_BYTES);
+  private final ByteBuffer greeting;
   private boolean connected;
   private volatile boolean closed;
   // What waits lies from flushed to end.
@@ -35,18 +35,19 @@ final class TcpSendLink implements SendLink {
   private int end;
   private volatile long sent;
 
-  TcpSendLink(World world, World.LinkKey key) {
-    this.world = world;
+  TcpSendLink(LinkContext context, LinkKey key) {
+    this.context = context;
     this.key = key;
-    this.trouble = new TcpBreak(world, key.to());
-    this.mostBytes = world.options().sliceBytes();
+    this.trouble = new TcpBreak(context, key.to());
+    this.mostBytes = context.sliceBytes();
     // Not only slices: first of all the link says which one it is.
     this.waiting = ByteBuffer.allocateDirect(512 + SLOTS * TcpFrame.size(mostBytes));
     this.waiting.order(ByteOrder.nativeOrder());
     this.memory = MemorySegment.ofBuffer(waiting);
+    this.greeting = ByteBuffer.allocate(context.greetingBytes());
   }
 
-  World.LinkKey key() {
+  LinkKey key() {
     return key;
   }
 
@@ -122,7 +123,7 @@ final class TcpSendLink implements SendLink {
       channel = SocketChannel.open();
       channel.configureBlocking(false);
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-      channel.connect(world.remote(key.to()).location().address());
+      channel.connect(context.address(key.to()));
       if (closed) {
         channel.close();
       }
@@ -137,9 +138,7 @@ final class TcpSendLink implements SendLink {
     if (greeting.hasRemaining()) {
       return false;
     }
-    Handshake.Opening opening =
-        world.remote(key.to()).opening(Message.Kind.LINK, out -> World.writeKey(out, key));
-    ByteBuffer claim = opening.answer(greeting.array()).message();
+    ByteBuffer claim = context.claim(key, greeting.array());
     connected = true;
     end = claim.limit();
     waiting.put(0, claim, 0, end);

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.reduce.Arithmetic;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Tree;
 import java.lang.foreign.MemorySegment;
@@ -28,22 +29,19 @@ final class TreeTransfer implements Transfer {
 
   TreeTransfer(Collective collective, int channel) {
     this.collective = collective;
-    Member member = collective.member();
-    World world = member.world();
-    int rank = member.rank();
-    this.layout = world.options().layout();
-    Tree tree = layout.tree(channel, member.size());
+    RankContext context = collective.context();
+    int rank = context.rank();
+    this.layout = context.layout();
+    Tree tree = layout.tree(channel, context.size());
     int parent = tree.parent(rank);
-    this.toParent =
-        parent == Tree.NONE ? null : world.sendLink(World.Route.UP, channel, rank, parent);
-    this.fromParent =
-        parent == Tree.NONE ? null : world.receiveLink(World.Route.DOWN, channel, parent, rank);
+    this.toParent = parent == Tree.NONE ? null : context.sendLink(Route.UP, channel, parent);
+    this.fromParent = parent == Tree.NONE ? null : context.receiveLink(Route.DOWN, channel, parent);
     this.fromChildren = new ReceiveLink[tree.children(rank)];
     this.toChildren = new SendLink[fromChildren.length];
     for (int i = 0; i < fromChildren.length; i++) {
       int child = tree.child(rank, i);
-      fromChildren[i] = world.receiveLink(World.Route.UP, channel, child, rank);
-      toChildren[i] = world.sendLink(World.Route.DOWN, channel, rank, child);
+      fromChildren[i] = context.receiveLink(Route.UP, channel, child);
+      toChildren[i] = context.sendLink(Route.DOWN, channel, child);
     }
   }
 

@@ -5,6 +5,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.internal.util.MemoryShortage;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.function.BooleanSupplier;
 
 /**
  * One member's share of what a stream does at once: its collectives one after the other, and at the
@@ -28,7 +29,7 @@ final class Work {
 
   Work(Member member) {
     this.member = member;
-    this.messages = new Exchange(member, World.Route.MESSAGES);
+    this.messages = new Exchange(member, Route.MESSAGES);
   }
 
   Member member() {
@@ -73,16 +74,21 @@ final class Work {
   /**
    * Waits for the turn of one operation, then does it; returns what has failed, or null.
    *
-   * @param queue where it comes first
+   * @param hasMore whether more is about to follow it, when it has ended
    * @param begun runs when its turn has come
    * @param one room for one piece of work
    */
-  static Throwable runOnly(TaskQueue queue, Runnable begun, Patience patience, Work[] one) {
-    Task task = queue.first();
-    Member member = task.member;
+  static Throwable runOnly(
+      Member member,
+      long ticket,
+      Call call,
+      BooleanSupplier hasMore,
+      Runnable begun,
+      Patience patience,
+      Work[] one) {
     try {
       // Only whose turn it is may touch the reused work.
-      member.awaitTurn(task.ticket, task.call.operation.method());
+      member.awaitTurn(ticket, call.operation.method());
     } catch (RuntimeException | Error e) {
       member.endTurn();
       return e;
@@ -91,7 +97,7 @@ final class Work {
     work.failure = null;
     Throwable failed = null;
     try {
-      work.setOnly(task.call);
+      work.setOnly(call);
       begun.run();
       work.start(patience);
       one[0] = work;
@@ -101,7 +107,7 @@ final class Work {
       work.fail(e);
     } finally {
       // Without its end no later operation would have a turn.
-      failed = work.end(queue.hasMore());
+      failed = work.end(hasMore.getAsBoolean());
       one[0] = null;
     }
     return failed;

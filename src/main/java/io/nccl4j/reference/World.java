@@ -1,15 +1,17 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;
+import java.net.InetSocketAddress;
 import java.net.ProtocolException;
-import java.nio.channels.SocketChannel;
+import java.nio.ByteBuffer;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
-import java.util.concurrent.ConcurrentHashMap;
+import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 
@@ -17,26 +19,12 @@ import java.util.concurrent.atomic.AtomicReference;
  * This process's part of one communicator: its ranks, what is known of those of other processes,
  * and what all share.
  */
-final class World {
-  /** What a link is for; links of different kinds never meet. */
-  enum Route {
-    RING,
-    UP,
-    DOWN,
-    EXCHANGE,
-    MESSAGES
-  }
-
-  /** Which of all links one is. */
-  record LinkKey(Route route, int channel, int from, int to) {
-    @Override
-    public String toString() {
-      return "link " + route + " " + channel + " from rank " + from + " to rank " + to;
-    }
-  }
-
+final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   /** How often the other processes are asked how far their ranks are, at most. */
   private static final long ASKING_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+
+  /** How long a process may take to answer at least before it is said to be silent. */
+  private static final long LEAST_SILENCE_NANOS = 300_000_000;
 
   /** How long a rank of another process may take to say what it has called. */
   private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
@@ -51,14 +39,11 @@ final class World {
   private final BitSet staying = new BitSet();
   // Null where a process is this one.
   private final Remote[] remotes;
-  private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<LinkKey, TcpSendLink> leaving = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<LinkKey, TcpReceiveLink> arriving = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<Occasion, Meeting> meetings = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<Occasion, Growth> growths = new ConcurrentHashMap<>();
+  private final LinkTable links;
+  private final Meetings meetings;
   private final AtomicReference<Fault> fault = new AtomicReference<>();
   private final Board board;
-  private final HostMemory hostMemory;
+  private final boolean allShareMemory;
   // Whether anything has happened that a waiting rank should know: one cheap look for it.
   private volatile boolean alarm;
   private volatile long askedAt;
@@ -71,7 +56,10 @@ final class World {
     this.plan = plan;
     this.options = options;
     this.board = new Board(plan.size());
-    this.hostMemory = new HostMemory(this);
+    this.links = new LinkTable(this);
+    this.meetings = new Meetings(site, this, options.toString());
+    long hosts = plan.processes().stream().map(Location::host).distinct().count();
+    this.allShareMemory = hosts == 1 && options.links() == Links.AUTO;
     this.members = new Member[plan.size()];
     this.remotes = new Remote[plan.processes().size()];
     for (int rank = 0; rank < plan.size(); rank++) {
@@ -91,21 +79,72 @@ final class World {
     }
   }
 
-  /** Returns a number that all ranks know this world by, and that no other world has. */
-  long id() {
+  /**
+   * Takes part in a meeting until all ranks have connected; returns the member of the new world, or
+   * null for a rank without a color.
+   *
+   * @throws NcclException if this rank is refused, or the meeting has failed for all ranks
+   */
+  static Member join(Participant participant, Site site, ReferenceOptions options) {
+    Meeting meeting = participant.meeting();
+    Meeting.Seat seat = meeting.awaitSeat(participant);
+    World world = null;
+    try {
+      if (seat != null) {
+        world = form(seat.plan(), site, options, participant);
+      }
+      meeting.confirm(participant.rank());
+      meeting.awaitDone(participant);
+      return world == null ? null : world.member(seat.rank());
+    } catch (RuntimeException | Error e) {
+      String why = e instanceof NcclException failure ? failure.text() : e.toString();
+      meeting.giveUp("rank " + participant.rank() + " failed to connect: " + why, null);
+      if (world != null) {
+        world.abandon("rank " + seat.rank() + " gave up connecting: " + why);
+      }
+      throw e;
+    }
+  }
+
+  /** Makes this process's part of a planned world, or returns it if another rank has made it. */
+  static World form(Plan plan, Site site, ReferenceOptions options, Participant participant) {
+    return plan.form(
+        World.class,
+        participant,
+        () -> {
+          World made = new World(site, plan, options);
+          made.connect(participant);
+          return made;
+        });
+  }
+
+  @Override
+  public long id() {
     return plan.world();
+  }
+
+  @Override
+  public Secret secret() {
+    return plan.secret();
   }
 
   Site site() {
     return site;
   }
 
-  Plan plan() {
+  @Override
+  public Plan plan() {
     return plan;
   }
 
-  int size() {
+  @Override
+  public int size() {
     return members.length;
+  }
+
+  @Override
+  public int processes() {
+    return remotes.length;
   }
 
   /** Returns whether all ranks are of this process. */
@@ -137,68 +176,92 @@ final class World {
     return board;
   }
 
-  /** Returns what the ranks share of their host's memory. */
-  HostMemory hostMemory() {
-    return hostMemory;
+  /** Returns the links of the ranks of this process. */
+  LinkTable links() {
+    return links;
   }
 
-  /** Returns the end of a link that a rank of this process sends by. */
-  SendLink sendLink(Route route, int channel, int from, int to) {
-    LinkKey key = new LinkKey(route, channel, from, to);
-    if (remote(to) == null) {
-      return memoryLink(key);
-    }
-    return hostMemory.reaches(to) ? hostMemory.sendLink(key) : overTcp(key);
+  /** Returns where the ranks meet to make new communicators. */
+  Meetings meetings() {
+    return meetings;
   }
 
-  /** Returns the end of a link over TCP that a rank of this process sends by. */
-  TcpSendLink overTcp(LinkKey key) {
-    return leaving.computeIfAbsent(key, k -> new TcpSendLink(this, k));
+  @Override
+  public int sliceBytes() {
+    return options.sliceBytes();
   }
 
-  /** Returns the end of a link that a rank of this process receives by. */
-  ReceiveLink receiveLink(Route route, int channel, int from, int to) {
-    LinkKey key = new LinkKey(route, channel, from, to);
-    if (remote(from) == null) {
-      return memoryLink(key);
-    }
-    return hostMemory.reaches(from) ? hostMemory.receiveLink(key) : arriving(key);
+  @Override
+  public boolean hosts(int rank) {
+    return remote(rank) == null;
   }
 
-  private MemoryLink memoryLink(LinkKey key) {
-    return links.computeIfAbsent(key, k -> new MemoryLink(member(k.from), member(k.to)));
+  @Override
+  public boolean sharesMemoryWith(int rank) {
+    Remote remote = remote(rank);
+    return remote != null
+        && options.links() == Links.AUTO
+        && remote.location().host().equals(site.host());
   }
 
-  /** Returns the end of a link over TCP that a rank of this process receives by. */
-  TcpReceiveLink arriving(LinkKey key) {
-    return arriving.computeIfAbsent(key, k -> new TcpReceiveLink(this, k));
+  @Override
+  public boolean allShareMemory() {
+    return allShareMemory;
   }
 
-  /** Returns the links over TCP that a rank has sent by to another process. */
-  List<TcpSendLink> sentBy(int rank, int process) {
-    return leaving.values().stream()
-        .filter(link -> link.key().from == rank && plan.processOf(link.key().to) == process)
-        .toList();
+  @Override
+  public Presence presence(int rank) {
+    return peers.get(rank).presence();
   }
 
-  /** Says how many slices have been sent over a link whose sender has closed. */
-  void expect(LinkKey key, long slices) throws ProtocolException {
-    checkKey(key);
-    arriving(key).expect(slices);
+  @Override
+  public String departure(int rank) {
+    return peers.get(rank).departure();
   }
 
-  /** Throws if a link does not lead from another process to this one. */
-  void checkKey(LinkKey key) throws ProtocolException {
-    boolean sense =
-        key.from >= 0
-            && key.to >= 0
-            && key.from < size()
-            && key.to < size()
-            && remote(key.from) != null
-            && remote(key.to) == null;
-    if (!sense) {
-      throw new ProtocolException(key + " does not lead to this process");
-    }
+  @Override
+  public void wake(int rank) {
+    members[rank].wake();
+  }
+
+  @Override
+  public String describe(int rank) {
+    return describe(RankSets.of(rank));
+  }
+
+  @Override
+  public void fail(int rank, String text) {
+    raise(Fault.nonsense(text, RankSets.of(rank)));
+  }
+
+  @Override
+  public InetSocketAddress address(int rank) {
+    return remote(rank).location().address();
+  }
+
+  @Override
+  public int greetingBytes() {
+    return Handshake.GREETING_BYTES;
+  }
+
+  @Override
+  public ByteBuffer claim(LinkKey key, byte[] greeting) throws IOException {
+    return remote(key.to()).opening(Message.Kind.LINK, key::write).answer(greeting).message();
+  }
+
+  @Override
+  public void announceMemory(LinkKey key, Path path) {
+    remote(key.to()).tellMemory(key, path);
+  }
+
+  @Override
+  public Meeting.Chair chair(int process, Occasion occasion) {
+    return remotes[process] == null ? null : remotes[process].chair(occasion);
+  }
+
+  @Override
+  public Meeting.Audience audience(int process, Occasion occasion) {
+    return remotes[process] == null ? null : remotes[process].audience(occasion);
   }
 
   /**
@@ -226,7 +289,7 @@ final class World {
         remotes[process].connect(participant);
       }
       for (int process = self + 1; process < remotes.length; process++) {
-        participant.awaitConnection(remotes[process]);
+        remotes[process].awaitConnected(participant);
       }
       connected = true;
     } finally {
@@ -251,9 +314,9 @@ final class World {
     end();
   }
 
-  /** Site: takes the connection that another process talks over. */
-  void admitControl(Connection connection, DataInput in) throws IOException {
-    java.util.UUID process = Location.readUuid(in);
+  @Override
+  public void admitControl(Connection connection, DataInput in) throws IOException {
+    UUID process = Location.readUuid(in);
     for (Remote remote : remotes) {
       if (remote != null && remote.location().process().equals(process)) {
         remote.accept(connection);
@@ -263,108 +326,9 @@ final class World {
     throw new ProtocolException("it is no process of this communicator");
   }
 
-  /** Site: takes the connection of a link. */
-  void admitLink(Connection connection, DataInput in) throws IOException {
-    LinkKey key = readKey(in);
-    checkKey(key);
-    if (!arriving(key).offer()) {
-      throw new ProtocolException(key + " is connected already");
-    }
-    SocketChannel channel = connection.detach();
-    arriving(key).connected(channel);
-    member(key.to).wake();
-  }
-
-  static LinkKey readKey(DataInput in) throws IOException {
-    int route = in.readUnsignedByte();
-    if (route >= Route.values().length) {
-      throw new ProtocolException("there is no route " + route);
-    }
-    return new LinkKey(Route.values()[route], in.readInt(), in.readInt(), in.readInt());
-  }
-
-  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
-  static void writeKey(java.io.DataOutput out, LinkKey key) throws IOException {
-    out.writeByte(key.route.ordinal());
-    out.writeInt(key.channel);
-    out.writeInt(key.from);
-    out.writeInt(key.to);
-  }
-
-  /** Returns where the ranks meet for a split or a shrink. */
-  Meeting meeting(Occasion occasion) {
-    return meetings.computeIfAbsent(
-        occasion,
-        o -> {
-          BitSet expected = new BitSet();
-          expected.set(0, size());
-          expected.andNot(o.excluded());
-          return meeting(o, expected, done -> over(o, done));
-        });
-  }
-
-  /** Returns how many splits and shrinks are known that are not done; for tests. */
-  int openMeetings() {
-    return meetings.size();
-  }
-
-  /**
-   * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
-   */
-  Meeting meeting(Occasion occasion, BitSet expected, Meeting.End end) {
-    int convener = plan.processOf(expected.nextSetBit(0));
-    Meeting meeting = new Meeting(occasion.function(), plan.secret(), expected, this, end);
-    if (remotes[convener] != null) {
-      meeting.attend(remotes[convener].chair(occasion));
-    } else {
-      BitSet told = new BitSet();
-      expected.stream().filter(rank -> rank < size()).map(plan::processOf).forEach(told::set);
-      told.stream()
-          .filter(process -> remotes[process] != null)
-          .forEach(process -> meeting.addAudience(remotes[process].audience(occasion)));
-    }
-    return meeting;
-  }
-
-  private void over(Occasion occasion, boolean done) {
-    // A rank that calls later than the others needs to find that the meeting has failed.
-    if (done) {
-      forget(occasion);
-    }
-  }
-
-  /** Returns where the ranks meet for a grow. */
-  Growth growth(Occasion occasion) {
-    return growths.computeIfAbsent(occasion, o -> new Growth(this, o));
-  }
-
-  /**
-   * Returns the meeting of an occasion that ranks of another process speak of.
-   *
-   * @throws NcclException if a grow cannot have this size, or the ranks here want another one
-   */
-  Meeting meetingFor(Occasion occasion, int newSize) throws ProtocolException {
-    if (occasion.function().equals(Occasion.GROW)) {
-      return growth(occasion).meeting(newSize);
-    }
-    if (occasion.excluded().cardinality() >= size()) {
-      throw new ProtocolException("a " + occasion.function() + " leaves no rank");
-    }
-    return meeting(occasion);
-  }
-
-  /** Returns the meeting of an occasion, or null if there is none for this size. */
-  Meeting knownMeeting(Occasion occasion, int newSize) {
-    if (occasion.function().equals(Occasion.GROW)) {
-      Growth growth = growths.get(occasion);
-      return growth == null ? null : growth.knownMeeting(newSize);
-    }
-    return meetings.get(occasion);
-  }
-
-  void forget(Occasion occasion) {
-    meetings.remove(occasion);
-    growths.remove(occasion);
+  @Override
+  public void admitLink(Connection connection, DataInput in) throws IOException {
+    links.admit(LinkKey.read(in), connection::detach);
   }
 
   Fault fault() {
@@ -387,8 +351,8 @@ final class World {
     }
   }
 
-  /** Tells all ranks that those of this process cannot go on. */
-  void failHere(String why) {
+  @Override
+  public void failHere(String why) {
     BitSet here = ranksHere();
     int first = here.nextSetBit(0);
     raise(new Fault(first, Fault.Kind.RANK_FAILED, why, here, new BitSet(), null, 0));
@@ -402,8 +366,8 @@ final class World {
     return here;
   }
 
-  /** Tells the other processes where the board of all ranks is. */
-  void tellBoard(Path path) {
+  @Override
+  public void announceBoard(Path path) {
     for (Remote remote : remotes) {
       if (remote != null) {
         remote.tellBoard(path);
@@ -432,7 +396,7 @@ final class World {
 
   /** Tells everybody that a rank of this process has been revoked, closed or aborted. */
   void tellPresence(Peer self) {
-    boolean leaving = self.left();
+    boolean leaving = self.presence().left();
     for (Remote remote : remotes) {
       if (remote != null) {
         remote.tell(self);
@@ -458,8 +422,7 @@ final class World {
   /** Makes everybody here look at who has gone. */
   void notePresence() {
     raiseAlarm();
-    meetings.values().forEach(Meeting::checkPresent);
-    growths.values().forEach(Growth::checkPresent);
+    meetings.checkPresent();
   }
 
   /** Ends the connections with the other processes. */
@@ -470,21 +433,19 @@ final class World {
       }
       enrolled = false;
     }
-    hostMemory.settle();
+    links.hostMemory().settle();
     site.dismiss(this);
     for (Remote remote : remotes) {
       if (remote != null) {
         remote.end();
       }
     }
-    leaving.values().forEach(TcpSendLink::close);
-    arriving.values().forEach(TcpReceiveLink::close);
-    hostMemory.end();
+    links.close();
     site.release(plan.secret());
   }
 
-  /** Asks the other processes how far their ranks are, if nobody has lately. */
-  void ask() {
+  @Override
+  public void ask() {
     if (inOneProcess()) {
       return;
     }
@@ -512,8 +473,10 @@ final class World {
     return true;
   }
 
-  /** Returns those of some ranks whose processes have owed an answer for so long. */
-  BitSet silent(BitSet ranks, long nanos) {
+  @Override
+  public BitSet silent(BitSet ranks, long timeoutNanos) {
+    // A process that is slow, since its machine has more to do, is not silent.
+    long nanos = Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4);
     BitSet silent = new BitSet();
     ranks.stream()
         .filter(rank -> remote(rank) != null && remote(rank).silent(nanos))
@@ -521,14 +484,15 @@ final class World {
     return silent;
   }
 
-  /** Names ranks, and the processes of those that are of others. */
-  String describe(BitSet ranks) {
+  @Override
+  public String describe(BitSet ranks) {
     List<String> others = new ArrayList<>();
     for (int process = 0; process < remotes.length; process++) {
       if (remotes[process] != null && plan.ranksOf(process).intersects(ranks)) {
         others.add(remotes[process].location().toString());
       }
     }
-    return Member.ranks(ranks) + (others.isEmpty() ? "" : " (" + String.join(", ", others) + ")");
+    return RankSets.describe(ranks)
+        + (others.isEmpty() ? "" : " (" + String.join(", ", others) + ")");
   }
 }

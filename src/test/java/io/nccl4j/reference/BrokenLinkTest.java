@@ -33,7 +33,7 @@ class BrokenLinkTest {
             if (comm.rank() == 0) {
               World world = ((ReferenceCommunicator) comm).member().world();
               TcpSendLink link =
-                  (TcpSendLink) world.sendLink(World.Route.EXCHANGE, 7, comm.rank(), 1);
+                  (TcpSendLink) world.links().sendLink(Route.EXCHANGE, 7, comm.rank(), 1);
               while (!link.hasRoom()) {
                 Thread.onSpinWait();
               }

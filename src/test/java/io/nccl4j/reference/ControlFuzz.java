@@ -83,7 +83,7 @@ final class ControlFuzz implements FuzzTarget {
         Path.of(
             System.getProperty("java.io.tmpdir"),
             SharedMemoryFiles.name(SharedMemoryFiles.ofThisProcess(), new byte[16]));
-    World.LinkKey link = new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0);
+    LinkKey link = new LinkKey(Route.EXCHANGE, 0, 1, 0);
     List<Sample> samples = new ArrayList<>();
     samples.add(
         message(
@@ -92,7 +92,7 @@ final class ControlFuzz implements FuzzTarget {
               out.writeInt(1);
               new Peer(1).write(out);
               out.writeInt(1);
-              World.writeKey(out, link);
+              link.write(out);
               out.writeLong(3);
             }));
     samples.add(message(Message.Kind.FAULT, fault::write));
@@ -109,7 +109,7 @@ final class ControlFuzz implements FuzzTarget {
         message(
             Message.Kind.MEMORY,
             out -> {
-              World.writeKey(out, link);
+              link.write(out);
               out.writeUTF(memory.toString());
             }));
     samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
@@ -181,13 +181,13 @@ final class ControlFuzz implements FuzzTarget {
         message(
             Message.Kind.MEMORY,
             out -> {
-              World.writeKey(out, new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+              new LinkKey(Route.EXCHANGE, 0, 1, 0).write(out);
               out.writeUTF("\0");
             }),
         message(
             Message.Kind.MEMORY,
             out -> {
-              World.writeKey(out, new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+              new LinkKey(Route.EXCHANGE, 0, 1, 0).write(out);
               out.writeUTF("/");
             }));
   }
@@ -246,7 +246,7 @@ final class ControlFuzz implements FuzzTarget {
 
   private static void awaitLoss(Peer peer) throws InterruptedException {
     long end = System.nanoTime() + NOTICE_NANOS;
-    while (!peer.left()) {
+    while (!peer.presence().left()) {
       if (System.nanoTime() > end) {
         throw new AssertionError("the end of a connection in a message was not noticed");
       }

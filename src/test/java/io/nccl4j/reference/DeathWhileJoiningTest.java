@@ -200,7 +200,7 @@ class DeathWhileJoiningTest {
     // Once this is done, what was sent before has been read.
     job.callAll();
     for (int rank = 0; rank < RANKS; rank++) {
-      assertEquals(0, job.world(rank).openMeetings(), "in the process of rank " + rank);
+      assertEquals(0, job.world(rank).meetings().unfinished(), "in the process of rank " + rank);
     }
     job.abort();
   }
@@ -349,7 +349,7 @@ class DeathWhileJoiningTest {
       switch (until) {
         case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
         case BEFORE_CONFIRMING ->
-            seat.plan().form(sites.get(rank), options, participant(meeting, rank));
+            World.form(seat.plan(), sites.get(rank), options, participant(meeting, rank));
         default -> {}
       }
     }
@@ -366,9 +366,10 @@ class DeathWhileJoiningTest {
       excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
       Meeting meeting =
           switch (call) {
-            case SPLIT -> self.world().meeting(self.next(Occasion.SPLIT, excluded));
-            case SHRINK -> self.world().meeting(self.next(Occasion.SHRINK, excluded));
-            default -> self.world().growth(self.next(Occasion.GROW, excluded)).meeting(RANKS);
+            case SPLIT -> self.world().meetings().meeting(self.next(Occasion.SPLIT, excluded));
+            case SHRINK -> self.world().meetings().meeting(self.next(Occasion.SHRINK, excluded));
+            default ->
+                self.world().meetings().growth(self.next(Occasion.GROW, excluded)).meeting(RANKS);
           };
       meeting.arrive(new Meeting.Wish(rank, 0, rank, sites.get(rank).location()));
       return meeting;
@@ -379,9 +380,14 @@ class DeathWhileJoiningTest {
     }
 
     private Participant participant(Meeting meeting, int rank) {
-      Member self = rank < before ? ((ReferenceCommunicator) parents[rank]).member() : null;
       Deadline deadline = Deadline.after(CONFIG.timeout());
-      return new Participant(meeting, rank, self, deadline, () -> false, "rank " + rank);
+      Member self = rank < before ? ((ReferenceCommunicator) parents[rank]).member() : null;
+      return new Participant(
+          meeting,
+          rank,
+          "rank " + rank,
+          deadline,
+          () -> self == null ? null : self.abortion(meeting.function()));
     }
 
     /** Connects with one other process, and with no more. */

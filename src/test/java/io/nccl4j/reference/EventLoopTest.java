@@ -78,7 +78,8 @@ class EventLoopTest {
     UniqueId made = other.newGrowId();
     FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
     Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
-    Meeting meeting = ((ReferenceCommunicator) one).member().world().growth(grow).meeting(2);
+    Meeting meeting =
+        ((ReferenceCommunicator) one).member().world().meetings().growth(grow).meeting(2);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (meeting.awaited().cardinality() > 1) {
       assertTrue(!deadline.passed(), "the rank does not come");

@@ -84,8 +84,8 @@ class ExecutedScheduleTest {
     World world = ((ReferenceCommunicator) comm).member().world();
     long sent = 0;
     for (int peer = 0; peer < comm.size(); peer++) {
-      for (World.Route route : List.of(World.Route.RING, World.Route.UP, World.Route.DOWN)) {
-        sent += world.sendLink(route, channel, comm.rank(), peer).sent();
+      for (Route route : List.of(Route.RING, Route.UP, Route.DOWN)) {
+        sent += world.links().sendLink(route, channel, comm.rank(), peer).sent();
       }
     }
     return sent;

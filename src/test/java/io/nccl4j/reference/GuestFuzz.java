@@ -48,7 +48,7 @@ final class GuestFuzz implements FuzzTarget {
     samples.add(first.followedBy(giveUp()));
     samples.add(giveUp());
     samples.add(connected(0));
-    samples.add(join(ReferenceBackend.MOST_RANKS, "", 0, here));
+    samples.add(join(Plan.MOST_RANKS, "", 0, here));
     // Their refusal and the failure quote these.
     String longest = "x".repeat(0xFFFF);
     samples.add(join(2, longest, 0, here).followedBy(join(2, "", 1, here)));

@@ -51,17 +51,17 @@ class LeavingTest {
             }
             case 2 -> {
               // As far as a close gets before another one overtakes it.
-              world.peer(2).become(Peer.Presence.CLOSED);
+              world.peer(2).become(Presence.CLOSED);
               begun.countDown();
               closed.await();
               comm.close();
             }
             default -> {
-              while (!world.peer(0).left() || !world.peer(2).left()) {
+              while (!world.presence(0).left() || !world.presence(2).left()) {
                 Thread.sleep(1);
               }
-              assertEquals(Peer.Presence.CLOSED, world.peer(0).presence());
-              assertEquals(Peer.Presence.CLOSED, world.peer(2).presence());
+              assertEquals(Presence.CLOSED, world.peer(0).presence());
+              assertEquals(Presence.CLOSED, world.peer(2).presence());
             }
           }
         });
@@ -92,7 +92,7 @@ class LeavingTest {
               heard.await();
             }
             default -> {
-              while (world(comm).peer(1).presence() != Peer.Presence.REVOKED) {
+              while (world(comm).peer(1).presence() != Presence.REVOKED) {
                 Thread.onSpinWait();
               }
               Fault known = world(comm).fault();

@@ -48,7 +48,7 @@ class LinkLoadTest {
   void aRingsLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
     Schedule schedule = new RingSchedule(layout, ranks, count, 4);
     World world = run(Algorithm.RING, layout, ranks, count);
-    assertCarried(schedule, world, World.Route.RING, World.Route.RING);
+    assertCarried(schedule, world, Route.RING, Route.RING);
   }
 
   @ParameterizedTest
@@ -56,7 +56,7 @@ class LinkLoadTest {
   void aTreesLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
     Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
     World world = run(Algorithm.TREE, layout, ranks, count);
-    assertCarried(schedule, world, World.Route.UP, World.Route.DOWN);
+    assertCarried(schedule, world, Route.UP, Route.DOWN);
   }
 
   /**
@@ -151,9 +151,9 @@ class LinkLoadTest {
     long slices = 0;
     for (int channel = 0; channel < world.options().channels(); channel++) {
       for (int to = 0; to < comm.size(); to++) {
-        slices += sent(world, World.Route.RING, channel, comm.rank(), to);
-        slices += sent(world, World.Route.UP, channel, comm.rank(), to);
-        slices += sent(world, World.Route.DOWN, channel, comm.rank(), to);
+        slices += sent(world, Route.RING, channel, comm.rank(), to);
+        slices += sent(world, Route.UP, channel, comm.rank(), to);
+        slices += sent(world, Route.DOWN, channel, comm.rank(), to);
       }
     }
     return slices;
@@ -174,8 +174,7 @@ class LinkLoadTest {
     return world.get();
   }
 
-  private static void assertCarried(
-      Schedule schedule, World world, World.Route one, World.Route other) {
+  private static void assertCarried(Schedule schedule, World world, Route one, Route other) {
     for (int channel = 0; channel < schedule.channels(); channel++) {
       long perChannel = schedule.end(channel) - schedule.begin(channel);
       boolean full = perChannel % (schedule.ranks() * CHUNK) == 0;
@@ -205,7 +204,7 @@ class LinkLoadTest {
     }
   }
 
-  private static long sent(World world, World.Route route, int channel, int from, int to) {
-    return world.sendLink(route, channel, from, to).sent();
+  private static long sent(World world, Route route, int channel, int from, int to) {
+    return world.links().sendLink(route, channel, from, to).sent();
   }
 }

@@ -45,8 +45,8 @@ class MixedLinksTest {
    * Returns the kinds of the two ends of the link by which messages go from one rank to another.
    */
   private static List<Class<?>> kinds(World[] worlds, int from, int to) {
-    SendLink out = worlds[from].sendLink(World.Route.EXCHANGE, 0, from, to);
-    ReceiveLink in = worlds[to].receiveLink(World.Route.EXCHANGE, 0, from, to);
+    SendLink out = worlds[from].links().sendLink(Route.EXCHANGE, 0, from, to);
+    ReceiveLink in = worlds[to].links().receiveLink(Route.EXCHANGE, 0, from, to);
     return List.of(
         out instanceof HostSendLink host ? host.link().getClass() : out.getClass(),
         in instanceof HostReceiveLink host ? host.link().getClass() : in.getClass());
@@ -180,7 +180,7 @@ class MixedLinksTest {
                 (comm, stream) -> {
                   try (Buffer data = comm.allocate(DataType.INT32, COUNT)) {
                     if (comm.rank() == 1) {
-                      World.LinkKey key = new World.LinkKey(World.Route.MESSAGES, 0, 1, 0);
+                      LinkKey key = new LinkKey(Route.MESSAGES, 0, 1, 0);
                       world(comm).remote(0).tellMemory(key, file);
                       Thread.sleep(500);
                     }

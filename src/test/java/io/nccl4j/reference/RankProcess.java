@@ -11,6 +11,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RankSets;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -128,7 +129,7 @@ public final class RankProcess {
     Deadline deadline = Deadline.after(config.timeout());
     Meeting meeting =
         Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, visitor).admit(visitor, deadline);
-    meeting.awaitSeat(new Participant(meeting, rank, null, deadline, () -> false, "rank " + rank));
+    meeting.awaitSeat(new Participant(meeting, rank, "rank " + rank, deadline, () -> null));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
   }
@@ -336,11 +337,11 @@ public final class RankProcess {
             "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
     if (program.equals("data-nonsense")) {
       for (int peer = 0; peer < comm.size(); peer++) {
-        for (TcpSendLink link : world.sentBy(comm.rank(), world.plan().processOf(peer))) {
+        for (TcpSendLink link : world.links().sentBy(comm.rank(), RankSets.of(peer))) {
           link.channel().write(nonsense.duplicate());
         }
       }
-      for (SharedMemoryLink link : world.hostMemory().made()) {
+      for (SharedMemoryLink link : world.links().hostMemory().made()) {
         link.memory().asSlice(256).fill((byte) 0x73);
       }
       // What it sends next would be sense again.
@@ -370,15 +371,20 @@ public final class RankProcess {
     } else {
       Site site = Site.ofThisProcess();
       Member self = ((ReferenceCommunicator) comm).member();
-      Meeting meeting = self.world().meeting(self.next(Occasion.SPLIT, new BitSet()));
+      Meeting meeting = self.world().meetings().meeting(self.next(Occasion.SPLIT, new BitSet()));
       meeting.arrive(new Meeting.Wish(self.rank(), 0, self.rank(), site.location()));
       Deadline deadline = Deadline.after(config.timeout());
       Participant participant =
-          new Participant(meeting, self.rank(), self, deadline, () -> false, "a child");
+          new Participant(
+              meeting,
+              self.rank(),
+              self.toString(),
+              deadline,
+              () -> self.abortion(meeting.function()));
       meeting.awaitSeat(participant);
       say(self.rank(), "has the map");
       awaitAsyncError(comm);
-      failAtOnce(comm, "split", () -> participant.join(site, backend.options()));
+      failAtOnce(comm, "split", () -> World.join(participant, site, backend.options()));
     }
     goOnWithout(comm, Set.of(Integer.valueOf(argument)));
   }

@@ -11,23 +11,25 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 
 /** Runs the same program on every rank of a new communicator, each in a thread of its own. */
-final class Ranks {
+public final class Ranks {
   /** What one rank does. */
-  interface Program {
-    void run(Communicator communicator, Stream stream) throws Exception;
+  public interface Program {
+    public void run(Communicator communicator, Stream stream) throws Exception;
   }
 
   private Ranks() {}
 
-  static void run(int size, ReferenceOptions options, Program program) {
+  public static void run(int size, ReferenceOptions options, Program program) {
     run(size, options, CommunicatorConfig.defaults(), program);
   }
 
-  static void run(int size, ReferenceOptions options, CommunicatorConfig config, Program program) {
+  public static void run(
+      int size, ReferenceOptions options, CommunicatorConfig config, Program program) {
     run(size, ReferenceBackend.open(size, options), config, program);
   }
 
-  static void run(int size, ReferenceBackend backend, CommunicatorConfig config, Program program) {
+  public static void run(
+      int size, ReferenceBackend backend, CommunicatorConfig config, Program program) {
     UniqueId id = backend.newUniqueId();
     List<FutureTask<Void>> ranks = new ArrayList<>();
     for (int rank = 0; rank < size; rank++) {

@@ -176,7 +176,7 @@ class SharedTransferTest {
                       reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
                       if (comm.rank() == 1) {
                         World world = ((ReferenceCommunicator) comm).member().world();
-                        world.hostMemory().board().put(1, 1000);
+                        world.links().hostMemory().board().put(1, 1000);
                         stream.synchronize();
                         Thread.sleep(1000);
                       } else {

@@ -7,8 +7,8 @@ import java.math.BigInteger;
  * Sums, products and the rest in doubles and big integers, each rounded once to the type, to float8
  * by way of binary16. Written for the tests from the definitions of the formats.
  */
-final class SoftArithmetic {
-  enum Op {
+public final class SoftArithmetic {
+  public enum Op {
     SUM,
     PROD,
     MAX,
@@ -17,11 +17,11 @@ final class SoftArithmetic {
 
   private final DataType type;
 
-  SoftArithmetic(DataType type) {
+  public SoftArithmetic(DataType type) {
     this.type = type;
   }
 
-  double combine(Op op, double a, double b) {
+  public double combine(Op op, double a, double b) {
     if (op == Op.MAX || op == Op.MIN) {
       // Of a number and a NaN the number.
       if (Double.isNaN(a) || Double.isNaN(b)) {
@@ -33,11 +33,11 @@ final class SoftArithmetic {
     return round(op == Op.SUM ? a + b : a * b);
   }
 
-  double multiply(double a, double factor) {
+  public double multiply(double a, double factor) {
     return round(a * factor);
   }
 
-  double round(double value) {
+  public double round(double value) {
     return switch (type) {
       case FLOAT64 -> value;
       case FLOAT32 -> (float) value;
@@ -50,7 +50,7 @@ final class SoftArithmetic {
   }
 
   /** Rounds a factor straight to the type, as the host does. */
-  double roundFactor(double value) {
+  public double roundFactor(double value) {
     return switch (type) {
       case FLOAT8E4M3 -> round(value, 4, -6, 448, true);
       case FLOAT8E5M2 -> round(value, 3, -14, 57344, true);

@@ -41,7 +41,7 @@ final class TcpFramesFuzz implements FuzzTarget {
     Site here = new Site();
     Plan plan = Plan.of(Secret.random(), List.of(here.location(), new Site().location()));
     World world = new World(here, plan, OPTIONS);
-    TcpReceiveLink link = world.arriving(new World.LinkKey(World.Route.EXCHANGE, 0, 1, 0));
+    TcpReceiveLink link = world.links().arriving(new LinkKey(Route.EXCHANGE, 0, 1, 0));
     try (SocketChannel sender = SocketChannel.open(listener.getLocalAddress());
         SocketChannel receiver = listener.accept()) {
       receiver.configureBlocking(false);

@@ -13,6 +13,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.reference.reduce.Operator;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -136,18 +137,16 @@ class WorkerErrorsTest {
 
   /** Does an operation as a worker does, but for an error in it. */
   private static Throwable runAndFail(Member member, Buffer data) {
-    TaskQueue queue = new TaskQueue();
-    Task task = queue.claim();
-    task.call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
-    task.member = member;
-    task.ticket = member.takeTicket();
-    queue.publish();
+    Call call = new Call();
+    call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
+    long ticket = member.takeTicket();
+    Patience patience = new Patience(Thread.currentThread());
     Runnable begun =
         () -> {
           throw new StackOverflowError("injected");
         };
     try {
-      return Work.runOnly(queue, begun, new Patience(Thread.currentThread()), new Work[1]);
+      return Work.runOnly(member, ticket, call, () -> false, begun, patience, new Work[1]);
     } catch (StackOverflowError escaped) {
       return escaped;
     }

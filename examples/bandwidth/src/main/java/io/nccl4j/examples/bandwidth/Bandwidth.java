@@ -95,7 +95,7 @@ public final class Bandwidth {
         Buffer recv = comm.allocate(DataType.FLOAT32, count)) {
       MemorySegment host = arena.allocate(ValueLayout.JAVA_FLOAT, count);
       for (long i = 0; i < count; i++) {
-        host.setAtIndex(ValueLayout.JAVA_FLOAT, i, comm.rank() + i % 100);
+        host.setAtIndex(ValueLayout.JAVA_FLOAT, i, (float) (comm.rank() + i % 100));
       }
       send.copyFrom(host, stream);
       for (int i = 0; i < WARM_UP; i++) {

@@ -1,0 +1,248 @@
+package io.nccl4j.internal.reference.reduce;
+
+import io.nccl4j.DataType;
+import io.nccl4j.MiniFloat;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.IntBuffer;
+import java.nio.ShortBuffer;
+
+/**
+ * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
+ * saturates back.
+ *
+ * <p>Two numbers of each word of a tile become two binary16 numbers side by side, the other two
+ * likewise, and are narrowed together again, in loops that are short enough to be unrolled and so
+ * vectorized. There are so few multiples by a factor that they are looked up.
+ */
+final class Float8Kernel extends ArrayKernel<int[]> {
+  /** How many words a tile has. */
+  private static final int WORDS = TILE_BYTES / Integer.BYTES;
+
+  /** Where in the scratch memory the right operands begin, in binary16 numbers. */
+  private static final int RIGHTS = 4 * WORDS;
+
+  /** The lower byte of each half of a word, and the lowest and the top bit of each half. */
+  private static final int BYTES = 0x00FF00FF;
+
+  private static final int ONES = 0x00010001;
+  private static final int SIGNS = 0x80008000;
+
+  private final boolean e4m3;
+  // The same memory: left numbers of even and of odd places, then the right ones.
+  private final IntBuffer pairs;
+  private final ShortBuffer halves;
+  private final int[] evens = new int[WORDS];
+  private final short[] sums = new short[2 * WORDS];
+  private byte[] multiples;
+  private byte multiplesOf;
+
+  Float8Kernel(DataType type) {
+    super(1, new int[WORDS], new int[WORDS], MemorySegment::ofArray);
+    this.e4m3 = type == DataType.FLOAT8E4M3;
+    ByteBuffer scratch =
+        Arena.ofAuto().allocate(4 * TILE_BYTES, 64).asByteBuffer().order(ByteOrder.nativeOrder());
+    this.pairs = scratch.asIntBuffer();
+    this.halves = scratch.asShortBuffer();
+  }
+
+  @Override
+  boolean slow(boolean scales) {
+    return true;
+  }
+
+  @Override
+  void sum(int[] left, int[] right, int count) {
+    int words = words(count);
+    widen(left, right, words);
+    add(0, 2 * words);
+    add(2 * WORDS, 2 * words);
+    narrow(left, right, words);
+  }
+
+  @Override
+  void prod(int[] left, int[] right, int count) {
+    int words = words(count);
+    float unit = e4m3 ? 256 : 1;
+    widen(left, right, words);
+    multiply(0, unit, 2 * words);
+    multiply(2 * WORDS, unit, 2 * words);
+    narrow(left, right, words);
+  }
+
+  private static int words(int count) {
+    return Math.min((count + 3) / 4, WORDS);
+  }
+
+  private void widen(int[] left, int[] right, int words) {
+    if (e4m3) {
+      widenE4m3(left, 0, words);
+      widenE4m3(right, RIGHTS / 2, words);
+    } else {
+      widenE5m2(left, 0, words);
+      widenE5m2(right, RIGHTS / 2, words);
+    }
+  }
+
+  private void narrow(int[] left, int[] right, int words) {
+    if (e4m3) {
+      narrowE4m3(left, right, words);
+    } else {
+      narrowE5m2(left, words);
+    }
+  }
+
+  /** An e5m2 number is the upper half of the same number as binary16. */
+  private void widenE5m2(int[] from, int at, int words) {
+    IntBuffer to = pairs;
+    int begin = at & (RIGHTS / 2);
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      to.put(begin + i, (from[i] & BYTES) << 8);
+    }
+    for (int i = 0; i < most; i++) {
+      to.put(begin + WORDS + i, from[i] & ~BYTES);
+    }
+  }
+
+  /**
+   * The bits of an e4m3 number, moved, are those of 1/256 of it as binary16, but for NaN. Sums keep
+   * their places that way: what binary16 rounds is too large to be subnormal, 1/256 of it as well.
+   * No product is so near to the middle of two e4m3 numbers that the lost places decide.
+   */
+  private void widenE4m3(int[] from, int at, int words) {
+    IntBuffer to = pairs;
+    int begin = at & (RIGHTS / 2);
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      to.put(begin + i, ((from[i] & 0x007F007F) << 7) | ((from[i] & 0x00800080) << 8));
+    }
+    for (int i = 0; i < most; i++) {
+      to.put(begin + WORDS + i, ((from[i] & 0x7F007F00) >>> 1) | (from[i] & SIGNS));
+    }
+  }
+
+  private void add(int at, int count) {
+    ShortBuffer of = halves;
+    short[] to = sums;
+    int begin = at & (2 * WORDS);
+    int most = Math.min(count, 2 * WORDS);
+    for (int i = 0; i < most; i++) {
+      float left = Float.float16ToFloat(of.get(begin + i));
+      float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
+      to[i] = Float.floatToFloat16(left + right);
+    }
+    of.put(begin, to, 0, most);
+  }
+
+  /**
+   * As {@code add}; the product of two numbers that are 1/256 of their value is taken 256 times.
+   */
+  private void multiply(int at, float unit, int count) {
+    ShortBuffer of = halves;
+    short[] to = sums;
+    int begin = at & (2 * WORDS);
+    int most = Math.min(count, 2 * WORDS);
+    for (int i = 0; i < most; i++) {
+      float left = Float.float16ToFloat(of.get(begin + i));
+      float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
+      to[i] = Float.floatToFloat16(left * right * unit);
+    }
+    of.put(begin, to, 0, most);
+  }
+
+  private void narrowE5m2(int[] to, int words) {
+    IntBuffer from = pairs;
+    int[] even = evens;
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      even[i] = narrowE5m2(from.get(i));
+    }
+    for (int i = 0; i < most; i++) {
+      to[i] = even[i] | (narrowE5m2(from.get(WORDS + i)) << 8);
+    }
+  }
+
+  /** Rounds two binary16 numbers to e5m2, to the nearest, ties to even; each in the lower byte. */
+  private static int narrowE5m2(int pair) {
+    int size = pair & ~SIGNS;
+    int rounded = ((size + 0x007F007F + ((size >>> 8) & ONES)) >>> 8) & BYTES;
+    int infinite = all((rounded + 0x00040004) & 0x00800080);
+    int nan = all(((size + 0x03FF03FF) & SIGNS) >>> 8);
+    int finite = (rounded & ~infinite) | (0x007B007B & infinite);
+    int number = finite | ((pair & SIGNS) >>> 8);
+    return (number & ~nan) | (0x007F007F & nan);
+  }
+
+  private void narrowE4m3(int[] left, int[] right, int words) {
+    IntBuffer from = pairs;
+    int[] even = evens;
+    int most = Math.min(words, WORDS);
+    for (int i = 0; i < most; i++) {
+      // The top bit of each byte that is NaN.
+      left[i] = (nansE4m3(left[i]) | nansE4m3(right[i])) & 0x80808080;
+    }
+    for (int i = 0; i < most; i++) {
+      even[i] = narrowE4m3(from.get(i));
+    }
+    for (int i = 0; i < most; i++) {
+      int nan = (left[i] << 1) - (left[i] >>> 7);
+      left[i] = (nan & 0x7F7F7F7F) | (~nan & (even[i] | (narrowE4m3(from.get(WORDS + i)) << 8)));
+    }
+  }
+
+  /** Rounds two numbers that are 1/256 of their value to e4m3; each in the lower byte. */
+  private static int narrowE4m3(int pair) {
+    int size = pair & ~SIGNS;
+    int rounded = ((size + 0x003F003F + ((size >>> 7) & ONES)) >>> 7) & BYTES;
+    int tooLarge = all((rounded + ONES) & 0x00800080);
+    return (rounded & ~tooLarge) | (0x007E007E & tooLarge) | ((pair & SIGNS) >>> 8);
+  }
+
+  /** Sets the top bit of each byte that is NaN; the other bits mean nothing. */
+  private static int nansE4m3(int word) {
+    return (word & 0x7F7F7F7F) + 0x01010101;
+  }
+
+  /** Fills the lower bytes whose top bit is set. */
+  private static int all(int tops) {
+    return (tops << 1) - (tops >>> 7);
+  }
+
+  @Override
+  void scale(int[] tile, long factor, int count) {
+    byte by = (byte) factor;
+    if (by != multiplesOf || multiples == null) {
+      multiples = new byte[256];
+      for (int value = 0; value < multiples.length; value++) {
+        multiples[value] = narrow(widen((byte) value) * widen(by));
+      }
+      multiplesOf = by;
+    }
+    byte[] results = multiples;
+    int words = (count + 3) / 4;
+    for (int i = 0; i < words; i++) {
+      int word = tile[i];
+      tile[i] =
+          at(results, word & 0xFF)
+              | (at(results, (word >>> 8) & 0xFF) << 8)
+              | (at(results, (word >>> 16) & 0xFF) << 16)
+              | (at(results, word >>> 24) << 24);
+    }
+  }
+
+  private static int at(byte[] results, int place) {
+    return results[place] & 0xFF;
+  }
+
+  private float widen(byte bits) {
+    return e4m3 ? MiniFloat.fromFloat8e4m3(bits) : MiniFloat.fromFloat8e5m2(bits);
+  }
+
+  private byte narrow(float value) {
+    float half = MiniFloat.fromFloat16(MiniFloat.toFloat16(value));
+    return e4m3 ? MiniFloat.toFloat8e4m3(half) : MiniFloat.toFloat8e5m2(half);
+  }
+}
