@@ -80,6 +80,8 @@ class ArchitectureTest {
   void partsOfTheReferenceDependOnThoseBelow() {
     String reduce = REFERENCE_PART + "reduce";
     onlyDepends(reduce, CONTRACT, reduce);
+    String transport = REFERENCE_PART + "transport";
+    onlyDepends(transport, CONTRACT, transport);
   }
 
   @Test

@@ -1,6 +1,9 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
 import io.nccl4j.schedule.Ring;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -2,6 +2,8 @@ package io.nccl4j.reference;
 
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.reduce.Arithmetic;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.schedule.ChannelDivision;
 import io.nccl4j.schedule.Layout;
 import java.lang.foreign.MemorySegment;

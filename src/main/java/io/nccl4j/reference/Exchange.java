@@ -2,6 +2,9 @@ package io.nccl4j.reference;
 
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;

@@ -2,6 +2,11 @@ package io.nccl4j.reference;
 
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.reference.transport.Presence;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
+import io.nccl4j.internal.reference.transport.SharedBoard;
 import io.nccl4j.schedule.Layout;
 import java.util.BitSet;
 

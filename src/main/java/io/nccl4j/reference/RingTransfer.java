@@ -1,5 +1,8 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Ring;
 import io.nccl4j.schedule.RingCursor;

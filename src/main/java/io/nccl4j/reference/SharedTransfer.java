@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.transport.NonsenseException;
+import io.nccl4j.internal.reference.transport.SharedBoard;
 import io.nccl4j.schedule.RingPieces;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

@@ -1,6 +1,9 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.internal.reference.reduce.Arithmetic;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Tree;
 import java.lang.foreign.MemorySegment;

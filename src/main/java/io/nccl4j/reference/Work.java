@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.DataType;
+import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.util.MemoryShortage;
 import java.util.ArrayList;
 import java.util.List;

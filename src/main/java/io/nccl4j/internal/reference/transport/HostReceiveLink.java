@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.MemorySegment;
 import java.net.ProtocolException;
@@ -7,7 +7,7 @@ import java.net.ProtocolException;
  * The receiving end of a link from another process of this host: through shared memory, once the
  * sender has told of it, or else over TCP.
  */
-final class HostReceiveLink implements ReceiveLink {
+public final class HostReceiveLink implements ReceiveLink {
   private final TcpReceiveLink overTcp;
   private volatile ReceiveLink link;
   private volatile RuntimeException failure;
@@ -18,7 +18,7 @@ final class HostReceiveLink implements ReceiveLink {
   }
 
   /** Returns what it goes by. */
-  ReceiveLink link() {
+  public ReceiveLink link() {
     return link;
   }
 

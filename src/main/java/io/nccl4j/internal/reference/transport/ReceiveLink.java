@@ -1,9 +1,9 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.MemorySegment;
 
 /** The receiving end of a link; see {@link SendLink}. */
-interface ReceiveLink {
+public interface ReceiveLink {
   /** Returns the rank that sends. */
   int source();
 

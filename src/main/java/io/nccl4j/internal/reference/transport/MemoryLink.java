@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -11,7 +11,7 @@ import java.lang.invoke.VarHandle;
  * <p>Invariant: {@code released <= sent <= released + SLOTS}; {@code sent} is written by the sender
  * alone, {@code released} by the receiver alone, each on its own cache lines.
  */
-final class MemoryLink implements SendLink, ReceiveLink {
+public final class MemoryLink implements SendLink, ReceiveLink {
   static final int SLOTS = 8;
 
   private static final VarHandle COUNT = MethodHandles.arrayElementVarHandle(long[].class);

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.DataInput;
 import java.io.DataOutput;
@@ -6,8 +6,8 @@ import java.io.IOException;
 import java.net.ProtocolException;
 
 /** Identifies one link of a communicator. */
-record LinkKey(Route route, int channel, int from, int to) {
-  static LinkKey read(DataInput in) throws IOException {
+public record LinkKey(Route route, int channel, int from, int to) {
+  public static LinkKey read(DataInput in) throws IOException {
     int number = in.readUnsignedByte();
     Route route = Route.of(number);
     if (route == null) {
@@ -17,7 +17,7 @@ record LinkKey(Route route, int channel, int from, int to) {
   }
 
   @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
-  void write(DataOutput out) throws IOException {
+  public void write(DataOutput out) throws IOException {
     out.writeByte(route.ordinal());
     out.writeInt(channel);
     out.writeInt(from);

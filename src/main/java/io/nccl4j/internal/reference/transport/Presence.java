@@ -1,7 +1,7 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 /** Whether a rank is there. */
-enum Presence {
+public enum Presence {
   HERE,
   /** Its operations are ended, but it may still meet others to make a new communicator. */
   REVOKED,
@@ -13,22 +13,22 @@ enum Presence {
   private static final Presence[] ALL = values();
 
   /** Returns the presence with this ordinal number. */
-  static Presence of(int ordinal) {
+  public static Presence of(int ordinal) {
     return ALL[ordinal];
   }
 
   /** Returns whether operations were ended without being finished. */
-  boolean cut() {
+  public boolean cut() {
     return this == REVOKED || this == ABORTED || this == LOST;
   }
 
   /** Returns whether no operation of the rank can be waited for any more. */
-  boolean gone() {
+  public boolean gone() {
     return this != HERE;
   }
 
   /** Returns whether the rank takes part in nothing any more. */
-  boolean left() {
+  public boolean left() {
     return this == CLOSED || this == ABORTED || this == LOST;
   }
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -15,7 +15,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * <p>Nothing here waits. The receiver's thread alone uses it, but for what the thread of the site
  * says: that the sender has connected, or how much it had sent when it closed.
  */
-final class TcpReceiveLink implements ReceiveLink {
+public final class TcpReceiveLink implements ReceiveLink {
   /** How many slices of the largest size may lie here. */
   private static final int SLOTS = 4;
 
@@ -44,11 +44,11 @@ final class TcpReceiveLink implements ReceiveLink {
   }
 
   /** Returns whether the sender may connect; it may once. */
-  boolean offer() {
+  public boolean offer() {
     return offered.compareAndSet(false, true);
   }
 
-  void connected(SocketChannel from) {
+  public void connected(SocketChannel from) {
     channel = from;
     if (closed) {
       TcpBreak.close(from);
@@ -162,7 +162,7 @@ final class TcpReceiveLink implements ReceiveLink {
   }
 
   /** Ends the connection, from any thread. */
-  void close() {
+  public void close() {
     closed = true;
     TcpBreak.close(channel);
   }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -36,7 +36,7 @@ import org.apache.logging.log4j.LogManager;
  *       does not answer that question, or hides processes from this one, the file stays.
  * </ul>
  */
-final class SharedMemoryFiles {
+public final class SharedMemoryFiles {
   private static final Path PROCESSES = Path.of("/proc");
   private static final Pattern NAME =
       Pattern.compile("nccl4j-([0-9a-f]{16})-([0-9]{1,10})-([0-9]{1,20})-[0-9a-f]{32}");
@@ -102,23 +102,23 @@ final class SharedMemoryFiles {
   }
 
   /** Returns a path that nobody can guess. */
-  static Path newPath(Path directory) {
+  public static Path newPath(Path directory) {
     byte[] random = new byte[16];
     RANDOM.nextBytes(random);
     return directory.resolve(name(THIS_PROCESS, random)).toAbsolutePath();
   }
 
-  static String name(Maker maker, byte[] random) {
+  public static String name(Maker maker, byte[] random) {
     return "nccl4j-%s-%s-%s-%s"
         .formatted(maker.system, maker.process, maker.start, HexFormat.of().formatHex(random));
   }
 
-  static Maker ofThisProcess() {
+  public static Maker ofThisProcess() {
     return THIS_PROCESS;
   }
 
   /** Returns whether a file is one of ours by its name. */
-  static boolean hasName(Path file) {
+  public static boolean hasName(Path file) {
     Path name = file.getFileName();
     return name != null && NAME.matcher(name.toString()).matches();
   }
@@ -131,7 +131,7 @@ final class SharedMemoryFiles {
   }
 
   /** Deletes what others have left in the directories that are used here. */
-  static void sweep() {
+  public static void sweep() {
     sweep(SharedMemory.MEMORY);
     sweep(SharedMemory.temporary());
   }

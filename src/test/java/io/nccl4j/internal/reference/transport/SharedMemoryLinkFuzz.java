@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.examples.fuzzing.FuzzTarget;
@@ -11,7 +11,7 @@ import java.util.Arrays;
 import java.util.List;
 
 /** The file of a link through shared memory, as its other end has left it. */
-final class SharedMemoryLinkFuzz implements FuzzTarget {
+public final class SharedMemoryLinkFuzz implements FuzzTarget {
   private static final int SLOTS = 2;
   private static final int SLOT_BYTES = 64;
   private static final int FROM = 3;
@@ -19,7 +19,7 @@ final class SharedMemoryLinkFuzz implements FuzzTarget {
 
   private final Path folder;
 
-  SharedMemoryLinkFuzz() throws IOException {
+  public SharedMemoryLinkFuzz() throws IOException {
     folder = Files.createTempDirectory("nccl4j-fuzz");
   }
 

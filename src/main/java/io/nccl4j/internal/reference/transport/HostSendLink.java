@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.MemorySegment;
 import java.util.function.Supplier;
@@ -7,7 +7,7 @@ import java.util.function.Supplier;
  * The sending end of a link to another process of this host. Whether it goes through shared memory,
  * or over TCP where there is no room for that, is found when the first slice is to be sent.
  */
-final class HostSendLink implements SendLink {
+public final class HostSendLink implements SendLink {
   private final Supplier<SendLink> choice;
   private final int mostBytes;
   private SendLink link;
@@ -23,7 +23,7 @@ final class HostSendLink implements SendLink {
   }
 
   /** Returns what it goes by; null while nothing has been sent. */
-  SendLink link() {
+  public SendLink link() {
     return link;
   }
 

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.nio.ByteBuffer;
 
@@ -7,7 +7,7 @@ import java.nio.ByteBuffer;
  * slice, signature, and 8 bytes of nothing), then the data, filled up to a multiple of 32. All of
  * it is in the byte order of the hosts; one with another order fails at the magic number.
  */
-final class TcpFrame {
+public final class TcpFrame {
   static final int HEADER_BYTES = 32;
   static final int MAGIC = 0x4E43_344B;
 
@@ -18,11 +18,11 @@ final class TcpFrame {
   private TcpFrame() {}
 
   /** Returns how many bytes a slice takes on the way. */
-  static int size(int bytes) {
+  public static int size(int bytes) {
     return HEADER_BYTES + (bytes + 31 & -32);
   }
 
-  static void write(ByteBuffer to, int at, int bytes, long number, long signature) {
+  public static void write(ByteBuffer to, int at, int bytes, long number, long signature) {
     to.putInt(at, MAGIC);
     to.putInt(at + SIZE, bytes);
     to.putLong(at + NUMBER, number);

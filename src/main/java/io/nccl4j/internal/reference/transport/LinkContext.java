@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -6,7 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.file.Path;
 
 /** What links need of the communicator that they belong to. */
-interface LinkContext {
+public interface LinkContext {
   /** Returns the number of ranks. */
   int size();
 

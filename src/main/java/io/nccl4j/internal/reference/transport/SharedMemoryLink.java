@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -18,7 +18,7 @@ import java.nio.file.Path;
  * <p>Nothing that the other process writes is trusted: a number, a count or a size that cannot be
  * is an exception that names the peer.
  */
-final class SharedMemoryLink implements SendLink, ReceiveLink {
+public final class SharedMemoryLink implements SendLink, ReceiveLink {
   private static final long MAGIC = 0x4C34_6C63_636E_0001L;
   private static final long TAKEN = 32;
   private static final long RELEASED = SharedMemory.APART;
@@ -66,7 +66,7 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
    * @param slotBytes the size of the largest slice; 1 or more
    * @throws io.nccl4j.NcclSystemException if there is no room, or no file can be made
    */
-  static SharedMemoryLink create(
+  public static SharedMemoryLink create(
       Path directory, Arena arena, int slots, int slotBytes, int from, int to) {
     Path path = SharedMemoryFiles.newPath(directory);
     MemorySegment shared = SharedMemory.create(path, size(slots, slotBytes), arena);
@@ -131,7 +131,7 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   /** Returns where the file is, or was before both ends had it. */
-  Path path() {
+  public Path path() {
     return path;
   }
 
@@ -146,7 +146,7 @@ final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   /** Takes the file's name away where the other end has not come to open it; idempotent. */
-  void discard() {
+  public void discard() {
     SharedMemory.delete(path);
   }
 

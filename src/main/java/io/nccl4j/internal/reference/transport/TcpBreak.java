@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.IOException;
 import java.nio.channels.SocketChannel;
@@ -9,9 +9,9 @@ import org.apache.logging.log4j.LogManager;
  * What has gone wrong with the connection of a link. Where it only broke, its process most likely
  * tells why, or ends; so that is waited for a moment before anybody is told of the connection.
  */
-final class TcpBreak {
+public final class TcpBreak {
   /** Thrown where all ranks have been told what is wrong, by the fault of the world. */
-  static final class LinkException extends RuntimeException {
+  public static final class LinkException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
     private LinkException(String text) {
@@ -57,7 +57,7 @@ final class TcpBreak {
     return new LinkException(text);
   }
 
-  static void close(SocketChannel channel) {
+  public static void close(SocketChannel channel) {
     if (channel != null) {
       try {
         channel.close();

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.IOException;
 import java.net.ProtocolException;
@@ -12,25 +12,25 @@ import java.util.function.Supplier;
  * The links of the ranks that one process has of a communicator. Each is made when it is first
  * used.
  */
-final class LinkTable {
+public final class LinkTable {
   private final LinkContext context;
   private final HostMemory hostMemory;
   private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<LinkKey, TcpSendLink> leaving = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<LinkKey, TcpReceiveLink> arriving = new ConcurrentHashMap<>();
 
-  LinkTable(LinkContext context) {
+  public LinkTable(LinkContext context) {
     this.context = context;
     this.hostMemory = new HostMemory(context, this);
   }
 
   /** Returns what the ranks share of their host's memory. */
-  HostMemory hostMemory() {
+  public HostMemory hostMemory() {
     return hostMemory;
   }
 
   /** Returns the end of a link that a rank of this process sends by. */
-  SendLink sendLink(Route route, int channel, int from, int to) {
+  public SendLink sendLink(Route route, int channel, int from, int to) {
     LinkKey key = new LinkKey(route, channel, from, to);
     if (context.hosts(to)) {
       return memoryLink(key);
@@ -44,7 +44,7 @@ final class LinkTable {
   }
 
   /** Returns the end of a link that a rank of this process receives by. */
-  ReceiveLink receiveLink(Route route, int channel, int from, int to) {
+  public ReceiveLink receiveLink(Route route, int channel, int from, int to) {
     LinkKey key = new LinkKey(route, channel, from, to);
     if (context.hosts(from)) {
       return memoryLink(key);
@@ -57,19 +57,19 @@ final class LinkTable {
   }
 
   /** Returns the end of a link over TCP that a rank of this process receives by. */
-  TcpReceiveLink arriving(LinkKey key) {
+  public TcpReceiveLink arriving(LinkKey key) {
     return arriving.computeIfAbsent(key, k -> new TcpReceiveLink(context, k));
   }
 
   /** Returns the links over TCP that a rank of this process has sent by to some ranks. */
-  List<TcpSendLink> sentBy(int rank, BitSet to) {
+  public List<TcpSendLink> sentBy(int rank, BitSet to) {
     return leaving.values().stream()
         .filter(link -> link.key().from() == rank && to.get(link.key().to()))
         .toList();
   }
 
   /** Notes how many slices have been sent over a link whose sender has closed. */
-  void expect(LinkKey key, long slices) throws ProtocolException {
+  public void expect(LinkKey key, long slices) throws ProtocolException {
     checkKey(key);
     arriving(key).expect(slices);
   }
@@ -80,7 +80,7 @@ final class LinkTable {
    * @param channel returns the connection, once it is known to be that of a link
    * @throws ProtocolException if it is not, or the link is connected already
    */
-  void admit(LinkKey key, Supplier<SocketChannel> channel) throws IOException {
+  public void admit(LinkKey key, Supplier<SocketChannel> channel) throws IOException {
     checkKey(key);
     if (!arriving(key).offer()) {
       throw new ProtocolException(key + " is connected already");
@@ -90,7 +90,7 @@ final class LinkTable {
   }
 
   /** Takes the shared memory that another process has made for a link. */
-  void admitMemory(LinkKey key, String path) throws ProtocolException {
+  public void admitMemory(LinkKey key, String path) throws ProtocolException {
     checkKey(key);
     hostMemory.hear(key, path);
     context.wake(key.to());
@@ -111,7 +111,7 @@ final class LinkTable {
   }
 
   /** Ends all connections and releases the shared memory. */
-  void close() {
+  public void close() {
     leaving.values().forEach(TcpSendLink::close);
     arriving.values().forEach(TcpReceiveLink::close);
     hostMemory.end();

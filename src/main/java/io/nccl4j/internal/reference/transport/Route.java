@@ -1,7 +1,7 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 /** The purpose of a link; links of different purposes are independent. */
-enum Route {
+public enum Route {
   RING,
   UP,
   DOWN,

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.internal.util.Deadline;
@@ -23,7 +23,7 @@ import org.apache.logging.log4j.LogManager;
  * thread of the other's site maps it at once and deletes the name. So a name is there for a moment
  * only; {@link SharedMemoryFiles} deletes what processes leave that are killed in that moment.
  */
-final class HostMemory {
+public final class HostMemory {
   /** How long a world's end waits for the other processes to take what it has last made. */
   private static final Duration LONGEST_TAKING = Duration.ofSeconds(2);
 
@@ -114,7 +114,7 @@ final class HostMemory {
   }
 
   /** Returns the board of all ranks; null while the process of rank 0 has not made it. */
-  synchronized SharedBoard board() {
+  public synchronized SharedBoard board() {
     if (boardFailure != null) {
       throw boardFailure;
     }
@@ -130,7 +130,7 @@ final class HostMemory {
    *
    * @throws ProtocolException if it is none
    */
-  synchronized void hearBoard(String path) throws ProtocolException {
+  public synchronized void hearBoard(String path) throws ProtocolException {
     Path file = file(path);
     if (!context.allShareMemory() || board != null) {
       throw new ProtocolException("it has made a board that nobody needs");
@@ -156,7 +156,7 @@ final class HostMemory {
   }
 
   /** Takes away the names of links to a process that has gone, which will not do so itself. */
-  synchronized void lost(BitSet ranks) {
+  public synchronized void lost(BitSet ranks) {
     lost = true;
     made.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
   }
@@ -165,7 +165,7 @@ final class HostMemory {
    * Waits until the receivers have the memory of all links, since what was sent before the end is
    * to arrive; not for those who have gone, and not for long.
    */
-  void settle() {
+  public void settle() {
     Deadline deadline = Deadline.after(LONGEST_TAKING);
     made().forEach(link -> Interrupts.awaitUninterruptibly(() -> awaitTaken(link, deadline)));
   }
@@ -180,7 +180,7 @@ final class HostMemory {
   }
 
   /** Returns the links that this process has made the memory of. */
-  synchronized List<SharedMemoryLink> made() {
+  public synchronized List<SharedMemoryLink> made() {
     return List.copyOf(made);
   }
 

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -12,9 +12,9 @@ import java.nio.file.Path;
  *
  * <p>The process of rank 0 makes it and tells the others; the last one to come takes the name away.
  */
-final class SharedBoard {
+public final class SharedBoard {
   /** How many rounds of one rank are kept at a time. */
-  static final int DEPTH = 2;
+  public static final int DEPTH = 2;
 
   private static final long MAGIC = 0x4234_6C63_636E_0001L;
   private static final int MOST_PART_BYTES = 32 << 10;
@@ -46,7 +46,7 @@ final class SharedBoard {
   }
 
   /** Returns how much of one rank's part a round has. */
-  static int partBytes(int ranks) {
+  public static int partBytes(int ranks) {
     return Math.clamp(
         Integer.highestOneBit(MOST_INPUT_BYTES / ranks), LEAST_PART_BYTES, MOST_PART_BYTES);
   }
@@ -64,7 +64,7 @@ final class SharedBoard {
    *
    * @throws io.nccl4j.NcclSystemException if there is no room
    */
-  static SharedBoard create(int ranks, int processes, Arena arena) {
+  public static SharedBoard create(int ranks, int processes, Arena arena) {
     Path path = SharedMemoryFiles.newPath(SharedMemory.directory(size(ranks)));
     MemorySegment shared = SharedMemory.create(path, size(ranks), arena);
     shared.set(ValueLayout.JAVA_LONG, 0, MAGIC);
@@ -82,7 +82,7 @@ final class SharedBoard {
    * @throws io.nccl4j.NcclSystemException if the file cannot be opened
    * @throws NonsenseException if it is no such board
    */
-  static SharedBoard open(Path path, int ranks, int processes, int peer, Arena arena) {
+  public static SharedBoard open(Path path, int ranks, int processes, int peer, Arena arena) {
     MemorySegment shared = SharedMemory.open(path, arena);
     if (shared.byteSize() != size(ranks)
         || shared.get(ValueLayout.JAVA_LONG, 0) != MAGIC
@@ -103,12 +103,12 @@ final class SharedBoard {
   }
 
   /** Takes the name away where not all processes have come; idempotent. */
-  void discard() {
+  public void discard() {
     SharedMemory.delete(path);
   }
 
   /** Returns where the file is, or was before all processes had it. */
-  Path path() {
+  public Path path() {
     return path;
   }
 
@@ -117,17 +117,17 @@ final class SharedBoard {
   }
 
   /** Returns what {@link #input} and {@link #result} lie in. */
-  MemorySegment memory() {
+  public MemorySegment memory() {
     return shared;
   }
 
   /** Returns where a rank puts, in a round, its data of the part that some rank owns. */
-  long input(int rank, long round, int owner) {
+  public long input(int rank, long round, int owner) {
     return row(rank) + DATA + (slot(round) * (ranks + 1) + owner) * partBytes;
   }
 
   /** Returns where a rank puts what it has folded in a round. */
-  long result(int rank, long round) {
+  public long result(int rank, long round) {
     return input(rank, round, ranks);
   }
 
@@ -135,38 +135,38 @@ final class SharedBoard {
     return round % DEPTH;
   }
 
-  void sign(int rank, long round, long signature) {
+  public void sign(int rank, long round, long signature) {
     shared.set(ValueLayout.JAVA_LONG, row(rank) + SIGNATURES + slot(round) * Long.BYTES, signature);
   }
 
-  long signature(int rank, long round) {
+  public long signature(int rank, long round) {
     return shared.get(ValueLayout.JAVA_LONG, row(rank) + SIGNATURES + slot(round) * Long.BYTES);
   }
 
   /** Says how many rounds a rank has put its data in for. */
-  void put(int rank, long rounds) {
+  public void put(int rank, long rounds) {
     SharedMemory.COUNT.setRelease(shared, row(rank) + PUT, rounds);
   }
 
   /** Says how many rounds a rank has folded, and so needs no input of any more. */
-  void folded(int rank, long rounds) {
+  public void folded(int rank, long rounds) {
     SharedMemory.COUNT.setRelease(shared, row(rank) + FOLDED, rounds);
   }
 
   /** Says how many rounds a rank has taken all results of. */
-  void taken(int rank, long rounds) {
+  public void taken(int rank, long rounds) {
     SharedMemory.COUNT.setRelease(shared, row(rank) + TAKEN, rounds);
   }
 
-  long put(int rank) {
+  public long put(int rank) {
     return (long) SharedMemory.COUNT.getAcquire(shared, row(rank) + PUT);
   }
 
-  long folded(int rank) {
+  public long folded(int rank) {
     return (long) SharedMemory.COUNT.getAcquire(shared, row(rank) + FOLDED);
   }
 
-  long taken(int rank) {
+  public long taken(int rank) {
     return (long) SharedMemory.COUNT.getAcquire(shared, row(rank) + TAKEN);
   }
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -16,7 +16,7 @@ import java.nio.channels.SocketChannel;
  * <p>Nothing here waits. The sender's thread alone uses it, but for {@link #close} and {@link
  * #sent}.
  */
-final class TcpSendLink implements SendLink {
+public final class TcpSendLink implements SendLink {
   /** How many slices of the largest size may wait for the socket. */
   private static final int SLOTS = 4;
 
@@ -47,7 +47,7 @@ final class TcpSendLink implements SendLink {
     this.greeting = ByteBuffer.allocate(context.greetingBytes());
   }
 
-  LinkKey key() {
+  public LinkKey key() {
     return key;
   }
 
@@ -146,7 +146,7 @@ final class TcpSendLink implements SendLink {
   }
 
   /** Returns the connection, or null while there is none; for tests. */
-  SocketChannel channel() {
+  public SocketChannel channel() {
     return channel;
   }
 

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.transport;
 
 import java.lang.foreign.MemorySegment;
 
@@ -6,7 +6,7 @@ import java.lang.foreign.MemorySegment;
  * The sending end of a link: a queue of slices from one rank to another, with a fixed number of
  * slots. Nothing here waits; one thread at a time uses an end.
  */
-interface SendLink {
+public interface SendLink {
   /** Returns the number of slots. */
   int slots();
 
