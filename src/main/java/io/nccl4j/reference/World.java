@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.reference.collective.Board;
 import io.nccl4j.internal.reference.transport.LinkContext;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.LinkTable;

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
@@ -8,20 +8,21 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 
 /** One operation as a rank called it; reused, so that calling allocates nothing. */
-final class Call {
+public final class Call {
   private static final List<Operation> OPERATIONS = List.of(Operation.values());
   // The codes of the types count from 0 without a gap.
   private static final List<DataType> TYPES = List.of(DataType.values());
 
-  Operation operation;
-  DataType type;
-  long count;
+  public Operation operation;
+  public DataType type;
+  public long count;
   Operator operator;
-  int peer;
-  MemorySegment send;
-  MemorySegment recv;
+  public int peer;
+  public MemorySegment send;
+  public MemorySegment recv;
 
-  void set(Operation what, Buffer from, Buffer to, long elements, Operator how, int rootOrPeer) {
+  public void set(
+      Operation what, Buffer from, Buffer to, long elements, Operator how, int rootOrPeer) {
     operation = what;
     type = from != null ? from.type() : to.type();
     count = elements;
@@ -31,7 +32,7 @@ final class Call {
     recv = to == null ? null : to.pointer();
   }
 
-  void copy(Call other) {
+  public void copy(Call other) {
     operation = other.operation;
     type = other.type;
     count = other.count;
@@ -42,18 +43,18 @@ final class Call {
   }
 
   /** Forgets the buffers, which belong to somebody else. */
-  void clear() {
+  public void clear() {
     operator = null;
     send = null;
     recv = null;
   }
 
-  long bytes() {
+  public long bytes() {
     return count * type.bytes();
   }
 
   /** Returns what the ranks of a collective must agree on besides count and root, as one number. */
-  int shape() {
+  public int shape() {
     int op = operator == null ? 0 : 1 + operator.kind().code();
     return (code(operation) << 16) | (type.code() << 8) | op;
   }
@@ -64,14 +65,14 @@ final class Call {
   }
 
   /** Returns whether a number is the shape of a call; another process may have sent it. */
-  static boolean isShape(int shape) {
+  public static boolean isShape(int shape) {
     return shape >>> 16 < OPERATIONS.size()
         && ((shape >>> 8) & 0xFF) < TYPES.size()
         && (shape & 0xFF) <= Operator.Kind.values().length;
   }
 
   /** Says how a call of this shape looks, for a message about ranks that differ. */
-  static String describe(int shape, long count, int root) {
+  public static String describe(int shape, long count, int root) {
     Operation operation = OPERATIONS.get(shape >>> 16);
     int op = shape & 0xFF;
     return operation.method()

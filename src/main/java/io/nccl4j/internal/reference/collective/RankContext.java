@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
@@ -11,13 +11,14 @@ import io.nccl4j.schedule.Layout;
 import java.util.BitSet;
 
 /** What a rank's operations need of its communicator. */
-interface RankContext {
+public interface RankContext {
   int rank();
 
   /** Returns the number of ranks. */
   int size();
 
-  Algorithm algorithm();
+  /** Returns how an all-reduce is carried out; null to choose by its size. */
+  AllReduceAlgorithm algorithm();
 
   Layout layout();
 

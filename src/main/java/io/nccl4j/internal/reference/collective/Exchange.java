@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
@@ -15,7 +15,7 @@ import java.util.List;
  * Any number of messages from and to single peers, which all progress together. Messages between
  * the same two ranks keep their order.
  */
-final class Exchange implements Transfer {
+public final class Exchange implements Transfer {
   /** A message, or the half of it that is this rank's. */
   private static final class Message {
     int peer;
@@ -48,7 +48,7 @@ final class Exchange implements Transfer {
   // Since when a slice has lain here that is of another operation, or 0.
   private long foreignSince;
 
-  Exchange(RankContext context, Route route) {
+  public Exchange(RankContext context, Route route) {
     this.context = context;
     this.route = route;
     this.toPeers = new SendLink[context.size()];
@@ -58,7 +58,7 @@ final class Exchange implements Transfer {
   }
 
   /** Forgets all messages. */
-  void clear() {
+  public void clear() {
     foreignSince = 0;
     recycle(sends, lastTo);
     recycle(receives, lastFrom);
@@ -77,27 +77,27 @@ final class Exchange implements Transfer {
   }
 
   /** Returns what both ends of a single message must agree on. */
-  static long signature(DataType type, long count) {
+  public static long signature(DataType type, long count) {
     return count << 8 | type.code();
   }
 
   /** Names the operation that failures are reported for. */
-  void reportAs(String name) {
+  public void reportAs(String name) {
     function = name;
   }
 
-  String function() {
+  public String function() {
     return function;
   }
 
-  void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
+  public void send(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (toPeers[peer] == null) {
       toPeers[peer] = context.sendLink(route, 0, peer);
     }
     add(sends, lastTo, peer, memory, offset, bytes, signature);
   }
 
-  void receive(int peer, MemorySegment memory, long offset, long bytes, long signature) {
+  public void receive(int peer, MemorySegment memory, long offset, long bytes, long signature) {
     if (fromPeers[peer] == null) {
       fromPeers[peer] = context.receiveLink(route, 0, peer);
     }
@@ -125,7 +125,7 @@ final class Exchange implements Transfer {
     messages.add(message);
   }
 
-  boolean isEmpty() {
+  public boolean isEmpty() {
     return sends.isEmpty() && receives.isEmpty();
   }
 
@@ -229,7 +229,7 @@ final class Exchange implements Transfer {
   }
 
   /** Throws if a message can no longer come or be taken, for its peer has gone. */
-  void checkPeers() {
+  public void checkPeers() {
     for (int i = 0; i < receives.size(); i++) {
       Message message = receives.get(i);
       if (!message.done
@@ -251,7 +251,7 @@ final class Exchange implements Transfer {
    * enough: its part may have come after this rank had looked for it, and before the peer went
    * ahead. If nothing has moved until the next look, it has not.
    */
-  void checkAgreement() {
+  public void checkAgreement() {
     BitSet before = (BitSet) ahead.clone();
     ahead.clear();
     pendingPeers().stream()
@@ -276,7 +276,7 @@ final class Exchange implements Transfer {
                 rank));
   }
 
-  NcclException timeout() {
+  public NcclException timeout() {
     BitSet waitedFor = pendingPeers();
     return context.timeout(
         function,

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.reduce.Arithmetic;
@@ -13,7 +13,7 @@ import java.lang.invoke.VarHandle;
  * One rank's part in the collective that it is in: which algorithm on how many channels, and what
  * all of them need. Reused from one collective to the next, so that none allocates.
  */
-final class Collective implements Transfer {
+public final class Collective implements Transfer {
   /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
   private static final long TREE_BYTES = 256 << 10;
 
@@ -37,7 +37,7 @@ final class Collective implements Transfer {
   // Since when a slice has lain here that is of another operation, or 0.
   private long foreignSince;
 
-  Collective(RankContext context) {
+  public Collective(RankContext context) {
     this.context = context;
     Layout layout = context.layout();
     int channels = layout.channels();
@@ -63,11 +63,11 @@ final class Collective implements Transfer {
     return signature;
   }
 
-  String function() {
+  public String function() {
     return function;
   }
 
-  void start(Call call) {
+  public void start(Call call) {
     function = call.operation.method();
     signature = sign(call);
     foreignSince = 0;
@@ -100,12 +100,12 @@ final class Collective implements Transfer {
   }
 
   private void startAllReduce(Call call) {
-    Algorithm algorithm = algorithm(call.bytes());
-    if (algorithm == Algorithm.DIRECT) {
+    AllReduceAlgorithm algorithm = algorithm(call.bytes());
+    if (algorithm == AllReduceAlgorithm.DIRECT) {
       startDirect(call);
       return;
     }
-    boolean tree = algorithm == Algorithm.TREE;
+    boolean tree = algorithm == AllReduceAlgorithm.TREE;
     ChannelDivision division = tree ? treeDivision : ringDivision;
     division.divide(call.count, call.type.bytes());
     for (int channel = 0; channel < division.channels(); channel++) {
@@ -132,22 +132,25 @@ final class Collective implements Transfer {
   }
 
   /** Chooses by what all ranks know alike. */
-  private Algorithm algorithm(long bytes) {
-    Algorithm wanted = context.algorithm();
+  private AllReduceAlgorithm algorithm(long bytes) {
+    AllReduceAlgorithm wanted = context.algorithm();
     boolean direct = context.inOneProcess() || context.allShareMemory();
-    return switch (wanted) {
-      case AUTO -> direct ? directOrRing(bytes) : ringOrTree(bytes);
-      case DIRECT -> direct ? Algorithm.DIRECT : Algorithm.RING;
-      default -> wanted;
-    };
+    if (wanted == null) {
+      return direct ? directOrRing(bytes) : ringOrTree(bytes);
+    }
+    return wanted == AllReduceAlgorithm.DIRECT && !direct ? AllReduceAlgorithm.RING : wanted;
   }
 
-  private Algorithm directOrRing(long bytes) {
-    return context.inOneProcess() || bytes <= BOARD_BYTES ? Algorithm.DIRECT : Algorithm.RING;
+  private AllReduceAlgorithm directOrRing(long bytes) {
+    return context.inOneProcess() || bytes <= BOARD_BYTES
+        ? AllReduceAlgorithm.DIRECT
+        : AllReduceAlgorithm.RING;
   }
 
-  private Algorithm ringOrTree(long bytes) {
-    return context.size() > 2 && bytes <= TREE_BYTES ? Algorithm.TREE : Algorithm.RING;
+  private AllReduceAlgorithm ringOrTree(long bytes) {
+    return context.size() > 2 && bytes <= TREE_BYTES
+        ? AllReduceAlgorithm.TREE
+        : AllReduceAlgorithm.RING;
   }
 
   private DirectTransfer direct() {
@@ -284,14 +287,14 @@ final class Collective implements Transfer {
   }
 
   /** Leaves a collective that has failed: afterwards no other rank writes this rank's memory. */
-  void withdraw() {
+  public void withdraw() {
     if (direct != null) {
       direct.withdraw();
     }
   }
 
   /** Keeps no buffers reachable. */
-  void forget() {
+  public void forget() {
     arithmetic.forget();
     if (direct != null) {
       direct.forget();

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 /**
  * One rank's part in moving data, taken a bit further at a time, so that one thread can see to many

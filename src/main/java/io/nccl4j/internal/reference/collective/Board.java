@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
@@ -20,7 +20,7 @@ import java.lang.invoke.VarHandle;
  * afterwards whether the board is closed; who closes it looks afterwards which pieces are claimed.
  * One of them sees the other.
  */
-final class Board {
+public final class Board {
   private static final VarHandle CELL = MethodHandles.arrayElementVarHandle(long[].class);
 
   // What one rank waits for while another works lies two pairs of cache lines apart.
@@ -37,7 +37,7 @@ final class Board {
   private volatile boolean closed;
   private volatile boolean spoilt;
 
-  Board(int ranks) {
+  public Board(int ranks) {
     cells = new long[(ranks + 1) * ROW];
     sends = new MemorySegment[2 * ranks];
     recvs = new MemorySegment[2 * ranks];

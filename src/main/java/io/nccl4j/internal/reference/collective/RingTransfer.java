@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
