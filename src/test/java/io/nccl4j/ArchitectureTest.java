@@ -82,6 +82,10 @@ class ArchitectureTest {
   void partsOfTheReferenceDependOnThoseBelow() {
     String reduce = REFERENCE_PART + "reduce";
     onlyDepends(reduce, CONTRACT, reduce);
+    String transport = REFERENCE_PART + "transport";
+    onlyDepends(transport, CONTRACT, transport);
+    String collective = REFERENCE_PART + "collective";
+    onlyDepends(collective, CONTRACT, collective, transport, reduce, SCHEDULE);
   }
 
   @Test

@@ -1,12 +1,14 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
+
 /** How the reference backend carries out an all-reduce. */
 public enum Algorithm {
   /**
    * What is fastest: {@link #DIRECT} where all ranks are of one process, or on one host with small
    * data, else the tree for small data and the ring for large.
    */
-  AUTO,
+  AUTO(null),
   /**
    * For ranks of one process, whose memory all of them reach: each folds its part of the elements
    * out of every rank's input and stores it to every rank's output, in one pass. Each part is
@@ -16,15 +18,27 @@ public enum Algorithm {
    * all share ({@link Links#AUTO}), round by round, for the same bits. With ranks on other hosts it
    * is {@link #RING}.
    */
-  DIRECT,
+  DIRECT(AllReduceAlgorithm.DIRECT),
   /**
    * Reduce-scatter around the ring, then all-gather around the ring. Each rank sends {@code 2 (n -
    * 1) / n} of the data in {@code 2 (n - 1)} hops.
    */
-  RING,
+  RING(AllReduceAlgorithm.RING),
   /**
    * Up and down two binary trees, each with half of the data, in which no rank is an inner node of
    * both. Each rank sends about twice the data in {@code 2 log2 n} hops.
    */
-  TREE
+  TREE(AllReduceAlgorithm.TREE);
+
+  // Null where it is chosen for each all-reduce.
+  private final AllReduceAlgorithm fixed;
+
+  Algorithm(AllReduceAlgorithm fixed) {
+    this.fixed = fixed;
+  }
+
+  /** Returns how every all-reduce is carried out; null where that is chosen for each. */
+  AllReduceAlgorithm fixed() {
+    return fixed;
+  }
 }

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.internal.auth.PendingConnections;
+import io.nccl4j.internal.reference.transport.TcpBreak;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.RateLimitedWarning;
 import io.nccl4j.internal.util.Steps;

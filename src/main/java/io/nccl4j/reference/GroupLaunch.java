@@ -4,6 +4,7 @@ import io.nccl4j.GroupCall;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.OperationCall;
 import io.nccl4j.Result;
+import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.reduce.Operator;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;

@@ -7,6 +7,7 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Result;
+import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;

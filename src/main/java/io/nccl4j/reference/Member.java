@@ -9,6 +9,16 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Result;
+import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
+import io.nccl4j.internal.reference.collective.Board;
+import io.nccl4j.internal.reference.collective.Collective;
+import io.nccl4j.internal.reference.collective.RankContext;
+import io.nccl4j.internal.reference.transport.NonsenseException;
+import io.nccl4j.internal.reference.transport.Presence;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
+import io.nccl4j.internal.reference.transport.SharedBoard;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.RankSets;
@@ -85,8 +95,8 @@ final class Member implements RankContext {
   }
 
   @Override
-  public Algorithm algorithm() {
-    return world.options().algorithm();
+  public AllReduceAlgorithm algorithm() {
+    return world.options().algorithm().fixed();
   }
 
   @Override

@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.collective.Call;
+import io.nccl4j.internal.reference.transport.Presence;
 import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;

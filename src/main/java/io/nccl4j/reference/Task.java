@@ -1,5 +1,7 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.collective.Call;
+
 /**
  * One entry of a stream's queue: an operation of a communicator, which is written into the reused
  * entry, or any other action.

@@ -1,6 +1,11 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.reference.collective.Board;
+import io.nccl4j.internal.reference.transport.LinkContext;
+import io.nccl4j.internal.reference.transport.LinkKey;
+import io.nccl4j.internal.reference.transport.LinkTable;
+import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.IOException;

@@ -6,6 +6,8 @@ import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.TcpSendLink;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;

@@ -7,6 +7,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;

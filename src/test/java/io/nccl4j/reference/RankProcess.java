@@ -10,6 +10,8 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.transport.SharedMemoryLink;
+import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.RankSets;
 import java.io.IOException;

@@ -4,6 +4,8 @@ import io.nccl4j.NcclSystemException;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.reference.transport.NonsenseException;
+import io.nccl4j.internal.reference.transport.SharedBoard;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.file.Files;

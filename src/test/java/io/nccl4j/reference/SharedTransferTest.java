@@ -12,6 +12,8 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.contract.Seed;
+import io.nccl4j.internal.reference.transport.NonsenseException;
+import io.nccl4j.internal.reference.transport.SharedBoard;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.ValueLayout;

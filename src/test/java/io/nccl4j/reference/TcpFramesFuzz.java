@@ -2,6 +2,11 @@ package io.nccl4j.reference;
 
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.reference.transport.LinkKey;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.TcpBreak;
+import io.nccl4j.internal.reference.transport.TcpFrame;
+import io.nccl4j.internal.reference.transport.TcpReceiveLink;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;

@@ -13,6 +13,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.reduce.Operator;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;

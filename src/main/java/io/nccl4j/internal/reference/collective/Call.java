@@ -1,0 +1,92 @@
+package io.nccl4j.internal.reference.collective;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.reduce.Operator;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+
+/** One operation as a rank called it; reused, so that calling allocates nothing. */
+public final class Call {
+  private static final List<Operation> OPERATIONS = List.of(Operation.values());
+  // The codes of the types count from 0 without a gap.
+  private static final List<DataType> TYPES = List.of(DataType.values());
+
+  public Operation operation;
+  public DataType type;
+  public long count;
+  Operator operator;
+  public int peer;
+  public MemorySegment send;
+  public MemorySegment recv;
+
+  public void set(
+      Operation what, Buffer from, Buffer to, long elements, Operator how, int rootOrPeer) {
+    operation = what;
+    type = from != null ? from.type() : to.type();
+    count = elements;
+    operator = how;
+    peer = rootOrPeer;
+    send = from == null ? null : from.pointer();
+    recv = to == null ? null : to.pointer();
+  }
+
+  public void copy(Call other) {
+    operation = other.operation;
+    type = other.type;
+    count = other.count;
+    operator = other.operator;
+    peer = other.peer;
+    send = other.send;
+    recv = other.recv;
+  }
+
+  /** Forgets the buffers, which belong to somebody else. */
+  public void clear() {
+    operator = null;
+    send = null;
+    recv = null;
+  }
+
+  public long bytes() {
+    return count * type.bytes();
+  }
+
+  /** Returns what the ranks of a collective must agree on besides count and root, as one number. */
+  public int shape() {
+    int op = operator == null ? 0 : 1 + operator.kind().code();
+    return (code(operation) << 16) | (type.code() << 8) | op;
+  }
+
+  @SuppressWarnings("EnumOrdinal") // It only has to mean the same to all ranks.
+  private static int code(Operation operation) {
+    return operation.ordinal();
+  }
+
+  /** Returns whether a number is the shape of a call; another process may have sent it. */
+  public static boolean isShape(int shape) {
+    return shape >>> 16 < OPERATIONS.size()
+        && ((shape >>> 8) & 0xFF) < TYPES.size()
+        && (shape & 0xFF) <= Operator.Kind.values().length;
+  }
+
+  /** Says how a call of this shape looks, for a message about ranks that differ. */
+  public static String describe(int shape, long count, int root) {
+    Operation operation = OPERATIONS.get(shape >>> 16);
+    int op = shape & 0xFF;
+    return operation.method()
+        + "(count "
+        + count
+        + ", "
+        + typeOf((shape >>> 8) & 0xFF)
+        + (op == 0 ? "" : ", " + Operator.Kind.ofCode(op - 1).label())
+        + (operation.rooted() ? ", root " + root : "")
+        + ")";
+  }
+
+  /** Returns the type that has a code. */
+  static DataType typeOf(int code) {
+    return TYPES.get(code);
+  }
+}

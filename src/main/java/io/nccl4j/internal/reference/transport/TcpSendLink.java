@@ -1,0 +1,158 @@
+package io.nccl4j.internal.reference.transport;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+
+/**
+ * The sending end of a link to another process, over a connection of its own, which is opened when
+ * the first slice is to be sent, and begins with a handshake. A slice is copied behind its header
+ * into memory of the link; what the socket does not take at once follows when the sender looks
+ * again.
+ *
+ * <p>Nothing here waits. The sender's thread alone uses it, but for {@link #close} and {@link
+ * #sent}.
+ */
+public final class TcpSendLink implements SendLink {
+  /** How many slices of the largest size may wait for the socket. */
+  private static final int SLOTS = 4;
+
+  private final LinkContext context;
+  private final LinkKey key;
+  private final TcpBreak trouble;
+  private final int mostBytes;
+  private final ByteBuffer waiting;
+  private final MemorySegment memory;
+  private volatile SocketChannel channel;
+  private final ByteBuffer greeting;
+  private boolean connected;
+  private volatile boolean closed;
+  // What waits lies from flushed to end.
+  private int flushed;
+  private int end;
+  private volatile long sent;
+
+  TcpSendLink(LinkContext context, LinkKey key) {
+    this.context = context;
+    this.key = key;
+    this.trouble = new TcpBreak(context, key.to());
+    this.mostBytes = context.sliceBytes();
+    // Not only slices: first of all the link says which one it is.
+    this.waiting = ByteBuffer.allocateDirect(512 + SLOTS * TcpFrame.size(mostBytes));
+    this.waiting.order(ByteOrder.nativeOrder());
+    this.memory = MemorySegment.ofBuffer(waiting);
+    this.greeting = ByteBuffer.allocate(context.greetingBytes());
+  }
+
+  public LinkKey key() {
+    return key;
+  }
+
+  @Override
+  public int slots() {
+    return SLOTS;
+  }
+
+  @Override
+  public long sent() {
+    return sent;
+  }
+
+  @Override
+  public boolean hasRoom() {
+    if (end != 0 || !connected) {
+      flush();
+    }
+    int frame = TcpFrame.size(mostBytes);
+    if (waiting.capacity() - end < frame && flushed > 0) {
+      waiting.limit(end).position(flushed);
+      waiting.compact();
+      end -= flushed;
+      flushed = 0;
+    }
+    return connected && waiting.capacity() - end >= frame;
+  }
+
+  @Override
+  @SuppressWarnings("NonAtomicVolatileUpdate") // The sender alone writes it.
+  public void send(MemorySegment slice, long offset, long size, long signature) {
+    int bytes = (int) size;
+    TcpFrame.write(waiting, end, bytes, sent, signature);
+    MemorySegment.copy(slice, offset, memory, end + TcpFrame.HEADER_BYTES, size);
+    end += TcpFrame.size(bytes);
+    sent = sent + 1;
+    flush();
+  }
+
+  @Override
+  public boolean drained() {
+    if (end != 0) {
+      flush();
+    }
+    return end == 0;
+  }
+
+  private void flush() {
+    if (trouble.broken()) {
+      return;
+    }
+    try {
+      if (!connected && !connect()) {
+        return;
+      }
+      waiting.limit(end).position(flushed);
+      channel.write(waiting);
+      flushed = waiting.position();
+      if (flushed == end) {
+        flushed = 0;
+        end = 0;
+      }
+    } catch (IOException e) {
+      trouble.begin(e.getMessage());
+    } finally {
+      // Also after a failure: till that is known, the rank puts slices behind the end.
+      waiting.clear();
+    }
+  }
+
+  private boolean connect() throws IOException {
+    if (channel == null) {
+      channel = SocketChannel.open();
+      channel.configureBlocking(false);
+      channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      channel.connect(context.address(key.to()));
+      if (closed) {
+        channel.close();
+      }
+      return false;
+    }
+    if (!channel.finishConnect()) {
+      return false;
+    }
+    if (greeting.hasRemaining() && channel.read(greeting) < 0) {
+      throw new IOException("it was closed before it was greeted");
+    }
+    if (greeting.hasRemaining()) {
+      return false;
+    }
+    ByteBuffer claim = context.claim(key, greeting.array());
+    connected = true;
+    end = claim.limit();
+    waiting.put(0, claim, 0, end);
+    return true;
+  }
+
+  /** Returns the connection, or null while there is none; for tests. */
+  public SocketChannel channel() {
+    return channel;
+  }
+
+  /** Ends the connection, from any thread. */
+  void close() {
+    closed = true;
+    TcpBreak.close(channel);
+  }
+}
