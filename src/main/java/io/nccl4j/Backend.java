@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.spi.EventDriver;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -21,6 +22,10 @@ import java.util.function.Supplier;
 public abstract sealed class Backend implements AutoCloseable
     permits NcclBackend, ReferenceBackend {
   private static final String LIBRARY_VERSION = findLibraryVersion();
+
+  static {
+    ContractAccess.register();
+  }
 
   private volatile boolean closed;
   private volatile String fallbackReason;
@@ -339,7 +344,7 @@ public abstract sealed class Backend implements AutoCloseable
   public final Event newEvent(int device) {
     checkMakes("making an event");
     checkDevice(device);
-    return createEvent(device);
+    return new Event(platform(), device, createEvent(device));
   }
 
   /**
@@ -490,7 +495,8 @@ public abstract sealed class Backend implements AutoCloseable
    * @param device the index of the device; it exists
    * @return the event
    */
-  protected abstract Event createEvent(int device);
+  @SuppressWarnings("exports")
+  protected abstract EventDriver createEvent(int device);
 
   /**
    * Does what {@link #allocate} promises.

@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.EventDriver;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -233,7 +234,7 @@ public abstract sealed class Stream implements AutoCloseable
     synchronized (event) {
       long enqueued = progress.enqueued();
       event.marks(null);
-      mark(event);
+      mark(event.driver());
       event.marks(new Event.Marked(progress, enqueued));
     }
   }
@@ -251,7 +252,7 @@ public abstract sealed class Stream implements AutoCloseable
   public final void waitFor(Event event) {
     checkEvent(event);
     synchronized (event) {
-      follow(event);
+      follow(event.driver());
       progress.follows(event.marked());
     }
   }
@@ -591,14 +592,16 @@ public abstract sealed class Stream implements AutoCloseable
    *
    * @param event an open event of this stream's device
    */
-  protected abstract void mark(Event event);
+  @SuppressWarnings("exports")
+  protected abstract void mark(EventDriver event);
 
   /**
    * Does what {@link #waitFor} promises.
    *
    * @param event an open event of the same backend
    */
-  protected abstract void follow(Event event);
+  @SuppressWarnings("exports")
+  protected abstract void follow(EventDriver event);
 
   /**
    * Does what {@link Buffer#copyFrom(MemorySegment, Stream)} promises.

@@ -25,6 +25,7 @@ import org.junit.jupiter.api.Test;
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
+  private static final String SPI = "io.nccl4j.spi";
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
   private static final String REFERENCE = "io.nccl4j.reference..";
@@ -33,6 +34,7 @@ class ArchitectureTest {
   private static final String TRAINING = "io.nccl4j.training..";
   private static final String WIRE = "io.nccl4j.wire..";
   private static final String INTERNAL = "io.nccl4j.internal";
+  private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
@@ -59,7 +61,7 @@ class ArchitectureTest {
 
   @Test
   void theReferenceDependsOnTheContractTheScheduleAndTheWire() {
-    onlyDepends(REFERENCE, CONTRACT, REFERENCE, SCHEDULE, WIRE);
+    onlyDepends(REFERENCE, CONTRACT, SPI, REFERENCE, SCHEDULE, WIRE);
     noClasses()
         .that()
         .resideInAPackage(REFERENCE)
@@ -107,14 +109,16 @@ class ArchitectureTest {
         .doNotHaveFullyQualifiedName(Backend.class.getName())
         .should()
         .onlyDependOnClassesThat(
-            resideInAnyPackage(CONTRACT, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
+            resideInAnyPackage(
+                CONTRACT, SPI, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
         .check(LIBRARY);
   }
 
   @Test
   void theNcclBackendDependsOnWhatLiesBelow() {
-    onlyDepends(NCCL, CONTRACT, NCCL, CUDA, INTERNAL, BINDINGS);
-    onlyDepends(CUDA, CONTRACT, CUDA, INTERNAL, BINDINGS);
+    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
+    onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
+    onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, INTERNAL, BINDINGS);
     onlyDepends(INTERNAL, CONTRACT, INTERNAL, BINDINGS);
     onlyDepends(BINDINGS, BINDINGS);
   }
@@ -122,8 +126,8 @@ class ArchitectureTest {
   @Test
   void nobodyElseTouchesTheBindingsOrTheInternals() {
     noClasses()
-        .that(OURS.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL))))
-        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL)))
+        .that(OURS.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, INTERNAL))))
+        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, INTERNAL)))
         .check(LIBRARY);
   }
 

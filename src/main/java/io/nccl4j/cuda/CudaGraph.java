@@ -7,6 +7,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -26,7 +27,7 @@ public final class CudaGraph extends Graph {
 
   /** Makes an executable graph of a captured one, which is given back. */
   static CudaGraph instantiate(int device, MemorySegment graph, List<List<GroupCall>> launches) {
-    return CudaDevices.on(
+    return CurrentDevice.call(
         device,
         () -> {
           CudaGraph made;
@@ -78,6 +79,6 @@ public final class CudaGraph extends Graph {
   protected void release() {
     String function = "cudaGraphExecDestroy";
     Runnable destroy = () -> CudaResults.check(cudart_h.cudaGraphExecDestroy(handle), function);
-    PlatformThreads.run(function, () -> CudaDevices.run(device, destroy));
+    PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy));
   }
 }

@@ -3,7 +3,6 @@ package io.nccl4j.cuda;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CudaException;
-import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.GroupCall;
 import io.nccl4j.NcclException;
@@ -17,7 +16,10 @@ import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.Deadline;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.cuda.CudaEventDriver;
+import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.EventDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -66,7 +68,7 @@ public final class CudaStream extends Stream {
    * @throws CudaException if the runtime refuses
    */
   public static CudaStream create(int device) {
-    return new CudaStream(CudaDevices.on(device, CudaStream::createHandle), device, false);
+    return new CudaStream(CurrentDevice.call(device, CudaStream::createHandle), device, false);
   }
 
   private static MemorySegment createHandle() {
@@ -187,7 +189,7 @@ public final class CudaStream extends Stream {
 
   /** Asks something of the device without a part in captures, this thread's own included. */
   private <T> T relaxed(Supplier<T> question) {
-    return CudaDevices.on(device(), () -> CaptureMode.relaxed(question));
+    return CurrentDevice.call(device(), () -> CaptureMode.relaxed(question));
   }
 
   @Override
@@ -217,7 +219,7 @@ public final class CudaStream extends Stream {
 
   /** Makes a call that takes the handle: with its device current, and not while it is destroyed. */
   private void call(String function, IntSupplier nativeCall) {
-    CudaDevices.run(
+    CurrentDevice.run(
         device(),
         () -> {
           synchronized (this) {
@@ -297,7 +299,7 @@ public final class CudaStream extends Stream {
    * that is gone is not. An error is for the next call to find.
    */
   boolean capturing() {
-    return CudaDevices.on(
+    return CurrentDevice.call(
         device(),
         () -> {
           synchronized (this) {
@@ -323,13 +325,15 @@ public final class CudaStream extends Stream {
   }
 
   @Override
-  protected void mark(Event event) {
-    CudaDevices.run(device(), () -> ((CudaEvent) event).record(handle));
+  @SuppressWarnings("exports")
+  protected void mark(EventDriver event) {
+    CurrentDevice.run(device(), () -> ((CudaEventDriver) event).record(handle));
   }
 
   @Override
-  protected void follow(Event event) {
-    CudaDevices.run(device(), () -> ((CudaEvent) event).waitedForBy(handle));
+  @SuppressWarnings("exports")
+  protected void follow(EventDriver event) {
+    CurrentDevice.run(device(), () -> ((CudaEventDriver) event).waitedForBy(handle));
   }
 
   @Override
@@ -383,7 +387,7 @@ public final class CudaStream extends Stream {
   @Override
   protected void abandonCapture() {
     try {
-      CudaDevices.run(device(), () -> CudaGraph.destroy(captured()));
+      CurrentDevice.run(device(), () -> CudaGraph.destroy(captured()));
     } catch (CudaException e) {
       // The capture was dropped for an error of its own, which comes out; CUDA repeats it here.
       LOG.debug("{}: the capture was invalid already", this, e);
@@ -428,7 +432,7 @@ public final class CudaStream extends Stream {
   private synchronized void destroy() {
     destroyed = true;
     if (!foreign) {
-      CudaDevices.run(
+      CurrentDevice.run(
           device(),
           () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
     }

@@ -4,6 +4,7 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
+import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.internal.util.Steps;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
@@ -28,7 +29,7 @@ final class Staging {
   private int next;
 
   /** One page-locked piece and the event that tells when the device is done with it. */
-  private record Chunk(KeptMemory.Piece piece, CudaEvent done) {
+  private record Chunk(KeptMemory.Piece piece, CudaEventDriver done) {
     MemorySegment memory() {
       return piece.memory();
     }
@@ -44,7 +45,7 @@ final class Staging {
       Chunk chunk = free();
       MemorySegment.copy(source, offset, chunk.memory(), 0, bytes);
       stream.copy(at(target, offset), chunk.memory(), bytes);
-      stream.record(chunk.done());
+      stream.mark(chunk.done());
     }
   }
 
@@ -55,7 +56,7 @@ final class Staging {
       long bytes = Math.min(CHUNK_BYTES, target.byteSize() - offset);
       Chunk chunk = free();
       stream.copy(chunk.memory(), at(source, offset), bytes);
-      stream.record(chunk.done());
+      stream.mark(chunk.done());
       write(flying, target, flyingOffset);
       flying = chunk;
       flyingOffset = offset;
@@ -93,7 +94,7 @@ final class Staging {
 
   private Chunk made() {
     // First what takes less, so that there is nothing large to undo.
-    CudaEvent done = CudaEvent.create(stream.device());
+    CudaEventDriver done = CudaEventDriver.create(stream.device());
     try {
       return new Chunk(PinnedMemory.CHUNKS.take(stream.device(), CHUNK_BYTES), done);
     } catch (Throwable failure) {

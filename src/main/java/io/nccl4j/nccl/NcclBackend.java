@@ -7,7 +7,6 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.Event;
 import io.nccl4j.Feature;
 import io.nccl4j.GroupCall;
 import io.nccl4j.LibraryNotFoundException;
@@ -21,11 +20,12 @@ import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaEvent;
 import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.CudaEventDriver;
+import io.nccl4j.spi.EventDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
@@ -520,8 +520,9 @@ public final class NcclBackend extends Backend {
   }
 
   @Override
-  protected Event createEvent(int device) {
-    return CudaEvent.create(device);
+  @SuppressWarnings("exports")
+  protected EventDriver createEvent(int device) {
+    return CudaEventDriver.create(device);
   }
 
   @Override

@@ -7,12 +7,12 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.Event;
 import io.nccl4j.Feature;
 import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.spi.EventDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
@@ -252,7 +252,8 @@ public final class ReferenceBackend extends Backend {
   }
 
   @Override
-  protected Event createEvent(int device) {
+  @SuppressWarnings("exports")
+  protected EventDriver createEvent(int device) {
     return new ReferenceEvent(device);
   }
 

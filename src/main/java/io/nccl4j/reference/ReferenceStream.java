@@ -1,7 +1,6 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Buffer;
-import io.nccl4j.Event;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclTimeoutException;
@@ -11,6 +10,7 @@ import io.nccl4j.Result;
 import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.spi.EventDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -368,7 +368,8 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void mark(Event event) {
+  @SuppressWarnings("exports")
+  protected void mark(EventDriver event) {
     Mark mark;
     synchronized (producers) {
       mark = ((ReferenceEvent) event).newMark();
@@ -384,7 +385,8 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void follow(Event event) {
+  @SuppressWarnings("exports")
+  protected void follow(EventDriver event) {
     Mark mark = ((ReferenceEvent) event).mark();
     if (mark != null) {
       follow(mark);
