@@ -3,6 +3,8 @@ package io.nccl4j;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -330,7 +332,7 @@ public abstract sealed class Backend implements AutoCloseable
   public final Stream newStream(int device) {
     checkMakes("making a stream");
     checkDevice(device);
-    return createStream(device);
+    return new Stream(platform(), device, users -> createStream(device, users));
   }
 
   /**
@@ -485,9 +487,11 @@ public abstract sealed class Backend implements AutoCloseable
    * Does what {@link #newStream} promises.
    *
    * @param device the index of the device; it exists
+   * @param users the communicators on it
    * @return the stream
    */
-  protected abstract Stream createStream(int device);
+  @SuppressWarnings("exports")
+  protected abstract StreamDriver createStream(int device, StreamContext users);
 
   /**
    * Does what {@link #newEvent} promises.

@@ -43,7 +43,8 @@ final class ClassInitialization {
           "Span",
           "Stream",
           "Tracing",
-          "internal.util.MemoryShortage");
+          "internal.util.MemoryShortage",
+          "spi.StreamDriver");
 
   private ClassInitialization() {}
 

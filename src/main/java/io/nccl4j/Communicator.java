@@ -2,6 +2,8 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.BitSet;
@@ -62,6 +64,9 @@ public abstract sealed class Communicator implements AutoCloseable
     permits io.nccl4j.nccl.NcclCommunicator, io.nccl4j.reference.ReferenceCommunicator {
   /** The {@code peer} of an operation that has neither a root nor a peer. */
   public static final int NO_PEER = -1;
+
+  /** The code of no operator. */
+  static final int NO_OPERATOR = -1;
 
   /** The life of a communicator; only a connected one carries operations. */
   private enum State {
@@ -469,7 +474,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (scalar.count() != 1) {
       throw new IllegalArgumentException("scalar has count " + scalar.count() + "; it must be 1");
     }
-    return new ReduceOp.PreMulSum(this, scalar.type(), createOperator(scalar), scalar);
+    return new ReduceOp.PreMulSum(this, scalar.type(), createOperator(scalar.memory()), scalar);
   }
 
   /**
@@ -1016,10 +1021,8 @@ public abstract sealed class Communicator implements AutoCloseable
     }
     for (Stream stream : streams()) {
       if (stream.alive()) {
-        long enqueued = stream.progress().enqueued();
-        // An abort or a failure of another communicator is that one's to tell.
+        // An abort or a failure of another communicator is that one's to report.
         stream.drain(timeout());
-        stream.progress().passed(enqueued);
       }
     }
   }
@@ -1335,9 +1338,9 @@ public abstract sealed class Communicator implements AutoCloseable
       if (traced) {
         Span.enclose(
             new OperationCall(operation, this, send, recv, count, op, peer, stream),
-            () -> launch(operation, send, recv, count, op, peer, stream));
+            () -> launchNow(operation, send, recv, count, op, peer, stream));
       } else {
-        launch(operation, send, recv, count, op, peer, stream);
+        launchNow(operation, send, recv, count, op, peer, stream);
       }
     } catch (Throwable failure) {
       refused = Group.refuses(failure);
@@ -1382,10 +1385,28 @@ public abstract sealed class Communicator implements AutoCloseable
     return details().in(null, collectives);
   }
 
+  private void launchNow(
+      Operation operation,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    launch(
+        operation,
+        OperationCall.memory(send),
+        OperationCall.memory(recv),
+        count,
+        OperationCall.operator(op),
+        peer,
+        stream.driver());
+  }
+
   private void capture(OperationCall call) {
     Stream stream = call.stream();
     if (stream.capturesNatively()) {
-      launch(
+      launchNow(
           call.operation(), call.send(), call.recv(), call.count(), call.op(), call.peer(), stream);
     }
     stream.keep(List.of(call));
@@ -1608,18 +1629,19 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param send the data to send, or null where the operation or the rank sends none
    * @param recv where to receive, or null where the operation or the rank receives nothing
    * @param count the count that the C function takes, in elements
-   * @param op the operator of a reduction, or null
+   * @param op the operator of a reduction, or {@link #NO_OPERATOR}
    * @param peer the root or the peer, or {@link #NO_PEER}
    * @param stream the stream that orders it, of this rank's device
    */
+  @SuppressWarnings("exports")
   protected abstract void launch(
       Operation operation,
-      Buffer send,
-      Buffer recv,
+      Memory send,
+      Memory recv,
       long count,
-      ReduceOp op,
+      int op,
       int peer,
-      Stream stream);
+      StreamDriver stream);
 
   /**
    * {@return what this rank has in common with the other ranks in this process and with nobody
@@ -1652,7 +1674,8 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param scalar one element, in memory that this rank's device can use
    * @return the code of the operator in this communicator
    */
-  protected abstract int createOperator(Buffer scalar);
+  @SuppressWarnings("exports")
+  protected abstract int createOperator(Memory scalar);
 
   /**
    * Gives an operator back; does nothing once the connection is gone, which took its operators

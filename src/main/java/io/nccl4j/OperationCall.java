@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.util.List;
 import java.util.Objects;
 
@@ -71,6 +73,37 @@ public final class OperationCall implements GroupCall {
   @Override
   public Stream stream() {
     return stream;
+  }
+
+  /** {@return the data to send for a driver, or null} */
+  @SuppressWarnings("exports")
+  public Memory sendMemory() {
+    return memory(send);
+  }
+
+  /** {@return where to receive for a driver, or null} */
+  @SuppressWarnings("exports")
+  public Memory recvMemory() {
+    return memory(recv);
+  }
+
+  static Memory memory(Buffer buffer) {
+    return buffer == null ? null : buffer.memory();
+  }
+
+  /** {@return the code of the operator of a reduction, or {@link Communicator#NO_OPERATOR}} */
+  public int operator() {
+    return operator(op);
+  }
+
+  static int operator(ReduceOp op) {
+    return op == null ? Communicator.NO_OPERATOR : op.code();
+  }
+
+  /** {@return the driver of the stream that orders it} */
+  @SuppressWarnings("exports")
+  public StreamDriver streamDriver() {
+    return stream.driver();
   }
 
   @Override

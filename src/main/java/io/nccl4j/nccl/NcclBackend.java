@@ -13,7 +13,6 @@ import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.cudart.cudart_h;
@@ -21,11 +20,13 @@ import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.cuda.CudaMemory;
-import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NativeLibrary;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.cuda.CudaEventDriver;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
@@ -69,10 +70,7 @@ public final class NcclBackend extends Backend {
           "bindings.nccl.ncclWaitSignalDesc_t",
           "bindings.nccl.nccl_h",
           "bindings.nccl.nccl_h$shared",
-          "cuda.Completions",
           "cuda.CudaMemory",
-          "cuda.CudaStream",
-          "cuda.Staging",
           "internal.DynamicLoader",
           "internal.KeptMemory",
           "internal.NativeEnvironment",
@@ -82,6 +80,9 @@ public final class NcclBackend extends Backend {
           "internal.PrimaryContexts",
           "internal.ProcessBarrier",
           "internal.Watcher",
+          "internal.cuda.Completions",
+          "internal.cuda.CudaStreamDriver",
+          "internal.cuda.Staging",
           "nccl.CallWatch",
           "nccl.CommunicatorHandle",
           "nccl.CtaPolicy",
@@ -515,8 +516,9 @@ public final class NcclBackend extends Backend {
   }
 
   @Override
-  protected Stream createStream(int device) {
-    return CudaStream.create(device);
+  @SuppressWarnings("exports")
+  protected StreamDriver createStream(int device, StreamContext users) {
+    return CudaStreamDriver.create(device, users);
   }
 
   @Override

@@ -16,7 +16,6 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.Backoff;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.Deadline;
@@ -24,8 +23,12 @@ import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -528,19 +531,20 @@ public final class NcclCommunicator extends Communicator {
   }
 
   @Override
+  @SuppressWarnings("exports")
   protected void launch(
       Operation operation,
-      Buffer send,
-      Buffer recv,
+      Memory send,
+      Memory recv,
       long count,
-      ReduceOp op,
+      int op,
       int peer,
-      Stream stream) {
+      StreamDriver stream) {
     if (!handle.tryEnter(operation.function())) {
       throw handle.refusal(operation.function());
     }
     try {
-      long queue = ((CudaStream) stream).address();
+      long queue = ((CudaStreamDriver) stream).address();
       int result = callAsNeeded(operation, send, recv, count, op, peer, queue);
       if (result != 0) {
         settle(result, operation.function());
@@ -591,7 +595,11 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private int make(OneSided call) {
-    return guarded(() -> call.call(handle.pointer(), ((CudaStream) call.stream()).pointer()));
+    return guarded(
+        () ->
+            call.call(
+                handle.pointer(),
+                ((CudaStreamDriver) Contract.get().driver(call.stream())).pointer()));
   }
 
   /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
@@ -640,14 +648,14 @@ public final class NcclCommunicator extends Communicator {
 
   /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
   void enqueue(OperationCall call) {
-    long stream = ((CudaStream) call.stream()).address();
+    long stream = ((CudaStreamDriver) call.streamDriver()).address();
     int result =
         callAsNeeded(
             call.operation(),
-            call.send(),
-            call.recv(),
+            call.sendMemory(),
+            call.recvMemory(),
             call.count(),
-            call.op(),
+            call.operator(),
             call.peer(),
             stream);
     if (result != nccl_h.ncclInProgress()) {
@@ -656,13 +664,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private int callAsNeeded(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     return direct
         ? call(operation, send, recv, count, op, peer, stream)
         : callSafely(operation, send, recv, count, op, peer, stream);
@@ -674,14 +676,8 @@ public final class NcclCommunicator extends Communicator {
    * whatever device is current.
    */
   private int callSafely(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
-    if (size() == 1 && op != null && op.code() >= FIRST_SCALING) {
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+    if (size() == 1 && op >= FIRST_SCALING) {
       return CudaDevices.on(
           device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
     }
@@ -691,13 +687,7 @@ public final class NcclCommunicator extends Communicator {
   }
 
   private int lockedCall(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     synchronized (handle) {
       return call(operation, send, recv, count, op, peer, stream);
     }
@@ -705,39 +695,21 @@ public final class NcclCommunicator extends Communicator {
 
   /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
   private int call(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     if (operation == Operation.ALL_REDUCE) {
       return EnqueueCalls.allReduce(
-          send.pointerAddress(),
-          recv.pointerAddress(),
-          count,
-          send.typeCode(),
-          op.code(),
-          handle.address(),
-          stream);
+          send.address(), recv.address(), count, send.typeCode(), op, handle.address(), stream);
     }
     return callOther(operation, send, recv, count, op, peer, stream);
   }
 
   private int callOther(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
     // in-place call.
-    long from = (send == null ? recv : send).pointerAddress();
-    long to = (recv == null ? send : recv).pointerAddress();
-    int type = (send == null ? recv : send).type().code();
+    long from = (send == null ? recv : send).address();
+    long to = (recv == null ? send : recv).address();
+    int type = (send == null ? recv : send).typeCode();
     long comm = handle.address();
     return switch (operation) {
       case ALL_REDUCE -> throw new AssertionError(operation);
@@ -745,10 +717,9 @@ public final class NcclCommunicator extends Communicator {
           send == recv
               ? EnqueueCalls.bcast(to, count, type, peer, comm, stream)
               : EnqueueCalls.broadcast(from, to, count, type, peer, comm, stream);
-      case REDUCE -> EnqueueCalls.reduce(from, to, count, type, op.code(), peer, comm, stream);
+      case REDUCE -> EnqueueCalls.reduce(from, to, count, type, op, peer, comm, stream);
       case ALL_GATHER -> EnqueueCalls.allGather(from, to, count, type, comm, stream);
-      case REDUCE_SCATTER ->
-          EnqueueCalls.reduceScatter(from, to, count, type, op.code(), comm, stream);
+      case REDUCE_SCATTER -> EnqueueCalls.reduceScatter(from, to, count, type, op, comm, stream);
       case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
       case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
@@ -779,7 +750,7 @@ public final class NcclCommunicator extends Communicator {
    * receives.
    */
   private int exchangeByPeers(
-      Operation operation, Buffer send, Buffer recv, long count, int type, int root, long stream) {
+      Operation operation, Memory send, Memory recv, long count, int type, int root, long stream) {
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL || (operation == Operation.SCATTER && rank() == root);
     boolean receivesAll =
@@ -803,8 +774,8 @@ public final class NcclCommunicator extends Communicator {
     return result == 0 ? ended : result;
   }
 
-  private static long slice(Buffer buffer, long offset) {
-    return buffer.pointerAddress() + offset * buffer.type().bytes();
+  private static long slice(Memory buffer, long offset) {
+    return buffer.address() + offset * buffer.type().bytes();
   }
 
   /**
@@ -1014,7 +985,8 @@ public final class NcclCommunicator extends Communicator {
   }
 
   @Override
-  protected int createOperator(Buffer scalar) {
+  @SuppressWarnings("exports")
+  protected int createOperator(Memory scalar) {
     return createOperator(scalar.type(), scalar.pointer(), nccl_h.ncclScalarDevice());
   }
 

@@ -83,7 +83,7 @@ sealed interface OneSided extends BackendCall {
     @Override
     public int call(MemorySegment comm, MemorySegment onStream) {
       return nccl_h.ncclPutSignal(
-          source.pointer(),
+          MemorySegment.ofAddress(source.address()),
           source.count(),
           source.type().code(),
           peer,

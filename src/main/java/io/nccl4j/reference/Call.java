@@ -1,8 +1,8 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.Operation;
+import io.nccl4j.spi.Memory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
@@ -20,7 +20,7 @@ final class Call {
   MemorySegment send;
   MemorySegment recv;
 
-  void set(Operation what, Buffer from, Buffer to, long elements, Operator how, int rootOrPeer) {
+  void set(Operation what, Memory from, Memory to, long elements, Operator how, int rootOrPeer) {
     operation = what;
     type = from != null ? from.type() : to.type();
     count = elements;

@@ -46,8 +46,8 @@ final class GroupLaunch {
         Call call = new Call();
         call.set(
             from.operation(),
-            from.send(),
-            from.recv(),
+            from.sendMemory(),
+            from.recvMemory(),
             from.count(),
             operators.get(i),
             from.peer());
@@ -72,13 +72,13 @@ final class GroupLaunch {
 
   private void add(OperationCall call) {
     ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicator();
-    ReferenceStream stream = (ReferenceStream) call.stream();
+    ReferenceStream stream = (ReferenceStream) call.streamDriver();
     Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
     if (stream != part.lead) {
       part.others.add(stream);
     }
     part.calls.add(call);
-    part.operators.add(communicator.operator(call.op()));
+    part.operators.add(communicator.operator(call.operator()));
     if (call.operation().pointToPoint() && call.peer() == part.member.rank()) {
       part.selfSends += call.send() != null ? 1 : -1;
     }
@@ -132,8 +132,8 @@ final class GroupLaunch {
       lead.launch(
           only.member,
           call.operation(),
-          call.send(),
-          call.recv(),
+          call.sendMemory(),
+          call.recvMemory(),
           call.count(),
           only.operators.getFirst(),
           call.peer());

@@ -10,9 +10,10 @@ import io.nccl4j.Device;
 import io.nccl4j.Feature;
 import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
@@ -247,8 +248,9 @@ public final class ReferenceBackend extends Backend {
   }
 
   @Override
-  protected Stream createStream(int device) {
-    return new ReferenceStream(device);
+  @SuppressWarnings("exports")
+  protected StreamDriver createStream(int device, StreamContext users) {
+    return new ReferenceStream(device, users);
   }
 
   @Override

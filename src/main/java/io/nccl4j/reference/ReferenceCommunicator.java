@@ -1,6 +1,5 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
@@ -8,10 +7,10 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Origin;
-import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
@@ -224,14 +223,15 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
+  @SuppressWarnings("exports")
   protected void launch(
       Operation operation,
-      Buffer send,
-      Buffer recv,
+      Memory send,
+      Memory recv,
       long count,
-      ReduceOp op,
+      int op,
       int peer,
-      Stream stream) {
+      StreamDriver stream) {
     // Nothing here would break, but the program would on NCCL, which notices by the same means.
     if ((int) INSIDE.getOpaque(this) != 0) {
       throw new IllegalStateException(
@@ -246,12 +246,11 @@ public final class ReferenceCommunicator extends Communicator {
     }
   }
 
-  /** Returns what an operator means, to be used also after it was closed; null for null. */
-  Operator operator(ReduceOp op) {
-    if (op == null) {
+  /** Returns what an operator means, to be used also after it was closed; null for none. */
+  Operator operator(int code) {
+    if (code < 0) {
       return null;
     }
-    int code = op.code();
     if (code < Operator.FIRST_CREATED) {
       return Operator.standard(code);
     }
@@ -276,7 +275,8 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected int createOperator(Buffer scalar) {
+  @SuppressWarnings("exports")
+  protected int createOperator(Memory scalar) {
     return add(Operator.mulsum(scalar.pointer()));
   }
 

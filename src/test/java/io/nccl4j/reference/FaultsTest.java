@@ -24,6 +24,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.spi.Contract;
 import java.io.BufferedReader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -812,7 +813,7 @@ class FaultsTest {
           Buffer data = comm.allocate(DataType.FLOAT32, 6);
           comm.allReduce(data, data, ReduceOp.SUM, stuck);
           stuck.synchronize();
-          ((ReferenceStream) stuck).follow(never);
+          ((ReferenceStream) Contract.get().driver(stuck)).follow(never);
           data.fill((byte) 0, stuck);
           NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, stuck::close);
           assertTrue(thrown.getMessage().contains("1.0 s: 2 pending"), thrown::toString);

@@ -13,6 +13,9 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.Memory;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -43,8 +46,9 @@ class WorkerErrorsTest {
     }
   }
 
-  private static void fail(ReferenceStream stream) {
-    stream.append(
+  private static void fail(Stream stream) {
+    ReferenceStream driver = (ReferenceStream) Contract.get().driver(stream);
+    driver.append(
         patience -> {
           throw new Indescribable();
         });
@@ -53,7 +57,7 @@ class WorkerErrorsTest {
   @Test
   void errorOfATaskIsNamedByTheNextWait() {
     try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0)) {
+        Stream stream = backend.newStream(0)) {
       fail(stream);
       NcclException thrown = assertThrows(NcclException.class, () -> stream.synchronize(SOON));
       assertTrue(thrown.getMessage().contains("Indescribable: injected"), thrown::toString);
@@ -63,7 +67,7 @@ class WorkerErrorsTest {
   @Test
   void workerRunsTheTasksBehindAnError() {
     try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0);
+        Stream stream = backend.newStream(0);
         Buffer data = backend.allocate(0, DataType.INT32, 1)) {
       fail(stream);
       data.fill((byte) 1, stream);
@@ -78,7 +82,7 @@ class WorkerErrorsTest {
   @Test
   void eventBehindAnErrorReportsIt() {
     try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0);
+        Stream stream = backend.newStream(0);
         Event event = backend.newEvent(0)) {
       fail(stream);
       stream.record(event);
@@ -91,7 +95,7 @@ class WorkerErrorsTest {
   @Test
   void stageBehindAnErrorCompletesWithIt() {
     try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0)) {
+        Stream stream = backend.newStream(0)) {
       fail(stream);
       CompletableFuture<Void> stage = stream.completion().toCompletableFuture();
       ExecutionException thrown =
@@ -138,7 +142,8 @@ class WorkerErrorsTest {
   private static Throwable runAndFail(Member member, Buffer data) {
     TaskQueue queue = new TaskQueue();
     Task task = queue.claim();
-    task.call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
+    Memory memory = new Memory(data.segment(), data.type(), data.count());
+    task.call.set(Operation.ALL_REDUCE, memory, memory, 1, Operator.standard(0), -1);
     task.member = member;
     task.ticket = member.takeTicket();
     queue.publish();
