@@ -1,5 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.Allocation;
 import io.nccl4j.spi.Memory;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
@@ -239,6 +241,16 @@ public final class Buffer implements AutoCloseable {
               + bytes);
     }
     return memory.asSlice(0, bytes);
+  }
+
+  /** Makes a buffer that owns new memory. */
+  static Buffer of(Space space, Allocation from, DataType type, long count, int device) {
+    try {
+      return of(space, from.memory(), type, count, device, from.release());
+    } catch (RuntimeException | Error failure) {
+      Steps.after(failure, from.release());
+      throw failure;
+    }
   }
 
   private static Buffer of(

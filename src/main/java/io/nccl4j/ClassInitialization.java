@@ -24,9 +24,10 @@ final class ClassInitialization {
       List.of(
           "Backend",
           "Buffer",
+          "CallSequence",
           "ClassInitialization",
-          "Communicator",
           "CommunicatorConfig",
+          "CommunicatorLifecycle",
           "DataType",
           "FailureDetails",
           "Feature",

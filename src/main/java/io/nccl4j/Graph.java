@@ -218,7 +218,7 @@ public final class Graph implements AutoCloseable {
 
   /** Lets the end of any of its communicators end this graph, from now on or at once. */
   private void endWithCommunicators() {
-    communicators().forEach(communicator -> communicator.capturedBy(this));
+    communicators().forEach(communicator -> communicator.life().capturedBy(this));
   }
 
   private Set<Communicator> communicators() {
@@ -274,7 +274,7 @@ public final class Graph implements AutoCloseable {
   @Override
   public void close() {
     closed = true;
-    communicators().forEach(communicator -> communicator.forget(this));
+    communicators().forEach(communicator -> communicator.life().forget(this));
     end();
   }
 

@@ -75,11 +75,11 @@ final class Span implements OperationTrace {
     CollectiveEvent event = new CollectiveEvent();
     event.of = communicator;
     event.operation = operation.method();
-    event.communicator = communicator.identity();
+    event.communicator = communicator.life().identity();
     event.sequence = call.takeNumber();
     event.rank = communicator.rank();
     event.ranks = communicator.size();
-    event.firstRank = communicator.firstRank();
+    event.firstRank = communicator.life().firstRank();
     event.peer = call.peer();
     event.device = communicator.device();
     event.stream = stream.number();

@@ -17,9 +17,9 @@ import java.util.function.Function;
  * not wait for that.
  *
  * <p>Streams come from {@link Communicator#newStream} and {@link Backend#newStream} and belong to
- * whoever made them. Any thread may use a stream; the order of work is the order in which the calls
- * reached it. None may close it while another enqueues work on it. Work of different streams is
- * ordered only by {@link Event}s.
+ * the code that made them. Any thread may use a stream; the order of work is the order in which the
+ * calls reached it. None may close it while another enqueues work on it. Work of different streams
+ * is ordered only by {@link Event}s.
  *
  * <p>A stream that becomes unreachable before it was closed is logged as a warning, with the stack
  * that made it. It is not closed: on CUDA it stays until the process ends.
@@ -58,9 +58,9 @@ public final class Stream implements AutoCloseable {
   // Where its work runs, or nowhere once it is closed. Read plainly on the hot path; written once
   // more.
   private int place;
-  // Closed with work on it: whoever ends the last communicator of that work gives the stream back.
+  // Closed with work on it: the end of the last communicator of that work releases it.
   private volatile boolean abandoned;
-  private volatile boolean givenBack;
+  private volatile boolean released;
 
   private final LeakTracker leak = new LeakTracker();
 
@@ -335,12 +335,12 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Returns whether the stream has not been given back yet, although it may be closed. */
+  /** Returns whether the stream has not been released yet, although it may be closed. */
   boolean alive() {
-    return !givenBack;
+    return !released;
   }
 
-  /** Returns whether the stream is closed but not given back, because of pending work. */
+  /** Returns whether the stream is closed but not released, because of pending work. */
   boolean abandoned() {
     return abandoned;
   }
@@ -466,25 +466,25 @@ public final class Stream implements AutoCloseable {
               .formatted(users.last(), this));
     }
     place = Platform.NOWHERE;
-    giveBack();
+    release();
   }
 
   private boolean carriesPendingCollective() {
     return users.anyOpen() && !progress.passedCollectives();
   }
 
-  private void giveBack() {
+  private void release() {
     long enqueued = progress.enqueued();
     try {
       driver.release();
     } finally {
-      givenBack = true;
+      released = true;
     }
     progress.passed(enqueued);
   }
 
-  /** Gives the stream back if it is closed already and no communicator needs it any more. */
-  void giveBackIfAbandoned() {
+  /** Releases the stream if it is closed already and no communicator needs it any more. */
+  void releaseIfAbandoned() {
     if (abandoned && !users.anyOpen()) {
       synchronized (this) {
         if (!abandoned) {
@@ -492,7 +492,7 @@ public final class Stream implements AutoCloseable {
         }
         abandoned = false;
       }
-      giveBack();
+      release();
     }
   }
 

@@ -27,7 +27,7 @@ final class StreamUsers implements StreamContext {
       if (!users.contains(communicator)) {
         users.removeIf(user -> !user.open() && !user.aborted());
         users.addIfAbsent(communicator);
-        communicator.carriedBy(stream);
+        communicator.life().carriedBy(stream);
       }
     }
   }
@@ -53,7 +53,7 @@ final class StreamUsers implements StreamContext {
 
   /** Returns whether a library may still enqueue what a launch that was given up has left. */
   boolean anyLaunching() {
-    return users.stream().anyMatch(user -> user.open() && user.launching());
+    return users.stream().anyMatch(user -> user.open() && user.driver().launching());
   }
 
   @Override
@@ -71,7 +71,7 @@ final class StreamUsers implements StreamContext {
 
   @Override
   public void leftStuck() {
-    users.forEach(Communicator::leftStuck);
+    users.forEach(user -> user.life().leftStuck());
   }
 
   @Override
@@ -81,7 +81,8 @@ final class StreamUsers implements StreamContext {
         throw new CommunicatorAbortedException(function, user.toString());
       }
       if (user.open()) {
-        user.failure()
+        user.life()
+            .failure()
             .ifPresent(
                 failure -> {
                   throw failure;
@@ -94,7 +95,7 @@ final class StreamUsers implements StreamContext {
   @Override
   public NcclException timedOut(String function, Duration timeout, String waitedFor) {
     List<FailureDetails> lastOfEach =
-        users.stream().filter(Communicator::open).map(Communicator::lastEnqueued).toList();
+        users.stream().filter(Communicator::open).map(user -> user.life().lastEnqueued()).toList();
     String where =
         lastOfEach.isEmpty()
             ? ""

@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import static com.tngtech.archunit.base.DescribedPredicate.not;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.assignableTo;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAnyPackage;
 import static com.tngtech.archunit.lang.conditions.ArchConditions.dependOnClassesThat;
@@ -13,6 +14,12 @@ import com.tngtech.archunit.core.domain.JavaClass;
 import com.tngtech.archunit.core.domain.JavaClasses;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
+import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.GraphDriver;
+import io.nccl4j.spi.StreamDriver;
+import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -40,6 +47,10 @@ class ArchitectureTest {
   private static final String[] PLATFORM = {
     "java..", "javax.crypto..", "jdk.jfr", "com.sun.management", "org.apache.logging.log4j"
   };
+
+  private static final List<Class<?>> FACADES =
+      List.of(
+          Backend.class, Communicator.class, Event.class, Graph.class, Group.class, Stream.class);
 
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
@@ -101,16 +112,42 @@ class ArchitectureTest {
   }
 
   @Test
-  void theContractKnowsItsBackendsOnlyThroughBackendAndSealedPermits() {
+  void theContractKnowsItsBackendsThroughOneClass() {
     classes()
         .that()
-        .resideInAPackage(CONTRACT)
+        .resideInAnyPackage(CONTRACT, SPI)
         .and()
-        .doNotHaveFullyQualifiedName(Backend.class.getName())
+        .doNotHaveFullyQualifiedName(Backends.class.getName())
         .should()
         .onlyDependOnClassesThat(
             resideInAnyPackage(
                 CONTRACT, SPI, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
+        .check(LIBRARY);
+  }
+
+  @Test
+  void whatDelegatesToDriversIsFinal() {
+    for (Class<?> facade : FACADES) {
+      assertTrue(Modifier.isFinal(facade.getModifiers()), facade::getName);
+    }
+  }
+
+  @Test
+  void driversSeeNothingThatDelegatesToDrivers() {
+    DescribedPredicate<JavaClass> driver =
+        DescribedPredicate.or(
+            assignableTo(BackendDriver.class),
+            assignableTo(CommunicatorDriver.class),
+            assignableTo(StreamDriver.class),
+            assignableTo(EventDriver.class),
+            assignableTo(GraphDriver.class));
+    noClasses()
+        .that(driver)
+        .should(
+            dependOnClassesThat(
+                DescribedPredicate.describe(
+                    "delegate to drivers",
+                    type -> FACADES.stream().anyMatch(type::isEquivalentTo))))
         .check(LIBRARY);
   }
 

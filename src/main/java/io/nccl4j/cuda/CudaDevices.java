@@ -32,17 +32,7 @@ public final class CudaDevices {
    * @throws CudaException if there is no driver, no device, or they do not work
    */
   public static int count() {
-    NativeLibrary.CUDART.load();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
-      int result = cudart_h.cudaGetDeviceCount(count);
-      if (result == cudart_h.cudaErrorInsufficientDriver() && driverVersion() == 0) {
-        // The runtime calls a driver that is absent one that is too old.
-        throw CudaResults.failure(result, "cudaGetDeviceCount", "no NVIDIA driver is installed");
-      }
-      CudaResults.check(result, "cudaGetDeviceCount");
-      return count.get(ValueLayout.JAVA_INT, 0);
-    }
+    return CurrentDevice.count();
   }
 
   /**
@@ -106,12 +96,7 @@ public final class CudaDevices {
    * is no driver} C: {@code cudaDriverGetVersion}.
    */
   public static int driverVersion() {
-    NativeLibrary.CUDART.load();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
-      CudaResults.check(cudart_h.cudaDriverGetVersion(version), "cudaDriverGetVersion");
-      return version.get(ValueLayout.JAVA_INT, 0);
-    }
+    return CurrentDevice.driverVersion();
   }
 
   /**

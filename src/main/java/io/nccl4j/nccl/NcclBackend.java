@@ -3,53 +3,39 @@ package io.nccl4j.nccl;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.Feature;
-import io.nccl4j.GroupCall;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Platform;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.internal.NativeLibrary;
-import io.nccl4j.internal.NcclResults;
-import io.nccl4j.internal.cuda.CudaEventDriver;
-import io.nccl4j.internal.cuda.CudaStreamDriver;
-import io.nccl4j.spi.EventDriver;
-import io.nccl4j.spi.StreamContext;
-import io.nccl4j.spi.StreamDriver;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
-import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
-/** The backend over {@code libnccl} and {@code libcudart}. */
-public final class NcclBackend extends Backend {
+/**
+ * What only NCCL has of a {@link Backend}, the one over {@code libnccl} and {@code libcudart}: a
+ * view, which owns nothing.
+ */
+public final class NcclBackend {
   private static final Logger LOG = LogManager.getLogger(NcclBackend.class);
 
   private static final List<String> DRIVER_FILES =
@@ -70,7 +56,6 @@ public final class NcclBackend extends Backend {
           "bindings.nccl.ncclWaitSignalDesc_t",
           "bindings.nccl.nccl_h",
           "bindings.nccl.nccl_h$shared",
-          "cuda.CudaMemory",
           "internal.DynamicLoader",
           "internal.KeptMemory",
           "internal.NativeEnvironment",
@@ -82,8 +67,11 @@ public final class NcclBackend extends Backend {
           "internal.Watcher",
           "internal.cuda.Completions",
           "internal.cuda.CudaStreamDriver",
+          "internal.cuda.DeviceMemory",
           "internal.cuda.Staging",
           "nccl.CallWatch",
+          "nccl.CollectiveCalls",
+          "nccl.CommunicatorEnd",
           "nccl.CommunicatorHandle",
           "nccl.CtaPolicy",
           "nccl.EnqueueCalls",
@@ -92,7 +80,7 @@ public final class NcclBackend extends Backend {
           "nccl.Making",
           "nccl.NativeConfig",
           "nccl.NcclBackend",
-          "nccl.NcclCommunicator",
+          "nccl.NcclCommunicatorDriver",
           "nccl.NcclConfig",
           "nccl.NcclGroup",
           "nccl.NcclMemory",
@@ -108,20 +96,27 @@ public final class NcclBackend extends Backend {
 
   private static volatile boolean initialized;
 
-  private final NativeLibrary.Loaded nccl;
-  private final NativeLibrary.Loaded cudart;
-  private final NcclVersion version;
-  private final List<Device> devices;
-  private final int[] computeCapabilities;
+  private final Backend backend;
+  private final NcclBackendDriver driver;
 
-  private NcclBackend(
-      NativeLibrary.Loaded nccl, NativeLibrary.Loaded cudart, List<Device> devices) {
-    this.nccl = nccl;
-    this.cudart = cudart;
-    this.version = new NcclVersion(nccl.version());
-    this.devices = devices;
-    this.computeCapabilities =
-        devices.stream().mapToInt(d -> CudaDevices.computeCapability(d.index())).toArray();
+  private NcclBackend(Backend backend, NcclBackendDriver driver) {
+    this.backend = backend;
+    this.driver = driver;
+  }
+
+  /**
+   * {@return a view of a backend, with what only NCCL has}
+   *
+   * @param backend a backend over NCCL
+   * @throws IllegalArgumentException if it is another one
+   */
+  public static NcclBackend of(Backend backend) {
+    Objects.requireNonNull(backend, "backend");
+    if (Contract.get().driver(backend) instanceof NcclBackendDriver driver) {
+      return new NcclBackend(backend, driver);
+    }
+    throw new IllegalArgumentException(
+        "backend is " + backend.name() + "; this needs the backend nccl");
   }
 
   /**
@@ -134,17 +129,17 @@ public final class NcclBackend extends Backend {
    * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
    */
-  public static NcclBackend open() {
+  public static Backend open() {
     List<RuntimeException> missing = new ArrayList<>();
     NativeLibrary.Loaded cudart = orMissing(NativeLibrary.CUDART::load, missing);
     NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
     List<Device> devices = cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
     if (missing.isEmpty()) {
       if (!initialized) {
-        initialize(INITIALIZED, NcclBackend::linkable);
+        Contract.get().initialize(INITIALIZED, NcclBackend::linkable);
         initialized = true;
       }
-      return new NcclBackend(nccl, cudart, devices);
+      return Contract.get().backend(new NcclBackendDriver(nccl, cudart, devices));
     }
     RuntimeException first = missing.removeFirst();
     List<String> others =
@@ -206,7 +201,7 @@ public final class NcclBackend extends Backend {
       LOG.info("NCCL cannot be used: {}", NO_DRIVER);
       return Optional.of(NO_DRIVER);
     }
-    try (NcclBackend usable = open()) {
+    try (Backend usable = open()) {
       LOG.debug("NCCL can be used: {}", usable);
       return Optional.empty();
     } catch (CudaException | LibraryNotFoundException e) {
@@ -220,43 +215,6 @@ public final class NcclBackend extends Backend {
    */
   private static boolean driverInstalled() {
     return DRIVER_FILES.stream().anyMatch(file -> Files.exists(Path.of(file)));
-  }
-
-  @Override
-  public String name() {
-    return "nccl";
-  }
-
-  @Override
-  public Platform platform() {
-    return Platform.CUDA;
-  }
-
-  @Override
-  public List<Device> devices() {
-    return devices;
-  }
-
-  @Override
-  public Map<String, String> versions() {
-    Map<String, String> versions = new LinkedHashMap<>(libraryVersions());
-    versions.put("nccl", version.toString());
-    versions.put("nccl library", nccl.path().toString());
-    versions.put("nccl headers", new NcclVersion(nccl_h.NCCL_VERSION_CODE()).toString());
-    versions.put("cuda runtime", VersionReport.cudaVersion(cudart.version()));
-    versions.put("cuda runtime library", cudart.path().toString());
-    versions.put("cuda driver", VersionReport.cudaVersion(CudaDevices.driverVersion()));
-    return versions;
-  }
-
-  @Override
-  protected boolean has(Feature feature) {
-    boolean released = version.has(FirstRelease.of(feature));
-    return feature == Feature.FLOAT8_REDUCTION
-        ? released
-            && IntStream.of(computeCapabilities)
-                .allMatch(c -> c >= NcclCommunicator.FLOAT8_COMPUTE_CAPABILITY)
-        : released;
   }
 
   /**
@@ -293,10 +251,10 @@ public final class NcclBackend extends Backend {
    * @throws NcclException if there is not enough memory on the device
    */
   public Buffer allocateRegistrable(int device, DataType type, long count) {
-    checkOpen();
-    checkDevice(device);
+    Contract.get().checkOpen(backend);
+    Contract.get().checkDevice(backend, device);
     Objects.requireNonNull(type, "type").byteSize(count);
-    version.require("ncclMemAlloc");
+    driver.version().require("ncclMemAlloc");
     return NcclMemory.allocate(device, type, count);
   }
 
@@ -322,9 +280,9 @@ public final class NcclBackend extends Backend {
    *     it stays
    */
   public Optional<Duration> estimate(Runnable body) {
-    checkOpen();
-    version.require("ncclGroupSimulateEnd");
-    return NcclGroup.estimate(record(body));
+    Contract.get().checkOpen(backend);
+    driver.version().require("ncclGroupSimulateEnd");
+    return NcclGroup.estimate(Contract.get().record(body));
   }
 
   /**
@@ -337,7 +295,7 @@ public final class NcclBackend extends Backend {
    */
   @Deprecated
   public void resetDebugInit() {
-    version.require("ncclResetDebugInit");
+    driver.version().require("ncclResetDebugInit");
     nccl_h.ncclResetDebugInit();
   }
 
@@ -352,10 +310,10 @@ public final class NcclBackend extends Backend {
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
-  public NcclCommunicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
+  public Communicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
-        .connected(null);
+    Making making = new Making.Init(id, worldSize, rank);
+    return connected(unconnected(List.of(id), making, worldSize, rank, config));
   }
 
   /**
@@ -373,9 +331,9 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator communicator(
-      List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
+  public Communicator communicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
+    Making.InitScalable making = scalable(ids, worldSize, rank);
+    return connected(unconnected(making.ids(), making, worldSize, rank, config));
   }
 
   /**
@@ -391,11 +349,11 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> communicatorAsync(
+  public CompletionStage<Communicator> communicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
-        .connectedAsync();
+    Making making = new Making.Init(id, worldSize, rank);
+    return Contract.get().connectedAsync(unconnected(List.of(id), making, worldSize, rank, config));
   }
 
   /**
@@ -412,9 +370,11 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> communicatorAsync(
+  public CompletionStage<Communicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
+    Making.InitScalable making = scalable(ids, worldSize, rank);
+    return Contract.get()
+        .connectedAsync(unconnected(making.ids(), making, worldSize, rank, config));
   }
 
   /**
@@ -428,10 +388,9 @@ public final class NcclBackend extends Backend {
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
+  public Communicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
-        .connected(null);
+    return connected(unconnectedJoining(growId, newSize, rank, config));
   }
 
   /**
@@ -447,14 +406,13 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> joinAsync(
+  public CompletionStage<Communicator> joinAsync(
       UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
-        .connectedAsync();
+    return Contract.get().connectedAsync(unconnectedJoining(growId, newSize, rank, config));
   }
 
-  private static Making scalable(List<UniqueId> ids, int worldSize, int rank) {
+  private static Making.InitScalable scalable(List<UniqueId> ids, int worldSize, int rank) {
     List<UniqueId> copy = Arguments.copyOf(ids, "ids");
     if (copy.isEmpty() || copy.size() > worldSize) {
       throw new IllegalArgumentException(
@@ -469,80 +427,34 @@ public final class NcclBackend extends Backend {
     return new Making.InitScalable(copy, worldSize, rank);
   }
 
-  private NcclCommunicator of(
+  private Communicator connected(Communicator unconnected) {
+    return Contract.get().connected(unconnected, null);
+  }
+
+  private Communicator unconnected(
       List<UniqueId> ids, Making making, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
-    int device = deviceOf(worldSize, rank, config.common());
-    ids.forEach(this::checkMaker);
-    NativeConfig.checkName(config, version);
-    return new NcclCommunicator(this, config, device, rank, worldSize, making);
+    return Contract.get()
+        .unconnected(
+            backend,
+            ids,
+            worldSize,
+            rank,
+            config.common(),
+            made -> driver.named(config, making, made));
   }
 
-  /** Returns the release of the NCCL library that was loaded. */
-  NcclVersion version() {
-    return version;
-  }
-
-  int computeCapability(int device) {
-    return computeCapabilities[device];
-  }
-
-  @Override
-  protected UniqueId createUniqueId() {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment id = ncclUniqueId.allocate(arena);
-      NcclResults.check(nccl_h.ncclGetUniqueId(id), "ncclGetUniqueId");
-      return UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
-    }
-  }
-
-  @Override
-  protected void closeId(UniqueId id) {
-    // NCCL has no such call: its thread waits for the ranks as long as the process lives.
-  }
-
-  @Override
-  protected Communicator newCommunicator(
-      UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
-    Making making = new Making.Init(id, worldSize, rank);
-    return new NcclCommunicator(this, NcclConfig.of(config), device, rank, worldSize, making);
-  }
-
-  @Override
-  protected Communicator newJoining(
-      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
+  private Communicator unconnectedJoining(
+      UniqueId growId, int newSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(config, "config");
     Making making = new Making.Join(growId, newSize, rank);
-    return new NcclCommunicator(this, NcclConfig.of(config), device, rank, newSize, making);
-  }
-
-  @Override
-  @SuppressWarnings("exports")
-  protected StreamDriver createStream(int device, StreamContext users) {
-    return CudaStreamDriver.create(device, users);
-  }
-
-  @Override
-  @SuppressWarnings("exports")
-  protected EventDriver createEvent(int device) {
-    return CudaEventDriver.create(device);
-  }
-
-  @Override
-  protected Buffer createBuffer(int device, DataType type, long count) {
-    return CudaMemory.allocate(device, type, count);
-  }
-
-  @Override
-  protected Buffer createPinnedBuffer(DataType type, long count) {
-    return CudaMemory.allocatePinned(type, count);
-  }
-
-  @Override
-  protected void launchGroup(List<GroupCall> calls, Communicator only) {
-    if (only == null) {
-      NcclGroup.launch(calls);
-    } else {
-      NcclGroup.launch(calls, (NcclCommunicator) only);
-    }
+    return Contract.get()
+        .unconnectedJoining(
+            backend,
+            growId,
+            newSize,
+            rank,
+            config.common(),
+            made -> driver.named(config, making, made));
   }
 }

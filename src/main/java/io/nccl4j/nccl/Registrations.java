@@ -14,17 +14,21 @@ import java.util.concurrent.CancellationException;
 
 /** The memory that one communicator knows, until it is given back or the communicator ends. */
 final class Registrations {
-  private final NcclCommunicator communicator;
+  private final NcclCommunicatorDriver communicator;
   private final List<Registered> known = new ArrayList<>();
   private boolean over;
 
-  Registrations(NcclCommunicator communicator) {
+  Registrations(NcclCommunicatorDriver communicator) {
     this.communicator = communicator;
+  }
+
+  NcclCommunicatorDriver communicator() {
+    return communicator;
   }
 
   /** Throws unless there is memory that this rank can use now. */
   void check(Buffer buffer) {
-    communicator.checkUsable(buffer, "buffer");
+    communicator.context().checkUsable(buffer, "buffer");
     if (buffer.count() == 0) {
       throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
     }
@@ -56,11 +60,11 @@ final class Registrations {
    */
   void close(Registered registered) {
     String function = registered.kind().deregistering();
-    if (communicator.open() && knows(registered)) {
+    if (communicator.context().open() && knows(registered)) {
       communicator.finishWithDeadline(function, comm -> deregister(registered, comm));
       return;
     }
-    Duration timeout = communicator.config().timeout();
+    Duration timeout = communicator.timeout();
     Deadline.uninterrupted(timeout, left -> awaitClosing(registered, function, left));
   }
 
@@ -69,7 +73,7 @@ final class Registrations {
     while (communicator.closing() && knows(registered)) {
       if (!backoff.pause()) {
         throw new NcclTimeoutException(
-            function, communicator.config().timeout(), "the end of " + communicator);
+            function, communicator.timeout(), "the end of " + communicator);
       }
     }
   }

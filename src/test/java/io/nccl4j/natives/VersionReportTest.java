@@ -2,6 +2,7 @@ package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.Backend;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
 import java.util.Map;
@@ -21,8 +22,8 @@ class VersionReportTest {
 
   @Test
   void theReportSaysWhatTheVersionsSay() {
-    try (NcclBackend backend = NcclBackend.open()) {
-      VersionReport report = backend.versionReport();
+    try (Backend backend = NcclBackend.open()) {
+      VersionReport report = NcclBackend.of(backend).versionReport();
       Map<String, String> versions = backend.versions();
       assertEquals(versions.get("nccl4j"), report.nccl4j());
       assertEquals(versions.get("nccl"), report.nccl());
@@ -38,16 +39,16 @@ class VersionReportTest {
   @Test
   @SuppressWarnings("deprecation") // As its C function.
   void theDebugVariablesAreReadAgainOnDemand() {
-    try (NcclBackend backend = NcclBackend.open()) {
-      backend.resetDebugInit();
+    try (Backend backend = NcclBackend.open()) {
+      NcclBackend.of(backend).resetDebugInit();
       assertEquals(1, StandIn.calls("ncclResetDebugInit"));
     }
   }
 
   @Test
   void parametersAreDumpedByNccl() {
-    try (NcclBackend backend = NcclBackend.open()) {
-      backend.parameters().dump();
+    try (Backend backend = NcclBackend.open()) {
+      NcclBackend.of(backend).parameters().dump();
       assertEquals(1, StandIn.calls("ncclParamDumpAll"));
     }
   }

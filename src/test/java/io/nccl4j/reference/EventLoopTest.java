@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -13,6 +14,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.spi.Contract;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
@@ -45,8 +47,7 @@ class EventLoopTest {
   }
 
   private final List<Site> places = List.of(new Site(), new Site());
-  private final ReferenceBackend backend =
-      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
 
   @Test
   void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {
@@ -77,7 +78,12 @@ class EventLoopTest {
     UniqueId made = other.newGrowId();
     FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
     Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
-    Meeting meeting = ((ReferenceCommunicator) one).member().world().growth(grow).meeting(2);
+    Meeting meeting =
+        ((ReferenceCommunicator) Contract.get().driver(one))
+            .member()
+            .world()
+            .growth(grow)
+            .meeting(2);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (meeting.awaited().cardinality() > 1) {
       assertTrue(!deadline.passed(), "the rank does not come");

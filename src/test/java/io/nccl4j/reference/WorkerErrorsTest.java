@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
@@ -56,7 +57,7 @@ class WorkerErrorsTest {
 
   @Test
   void errorOfATaskIsNamedByTheNextWait() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
+    try (Backend backend = ReferenceBackend.open(1);
         Stream stream = backend.newStream(0)) {
       fail(stream);
       NcclException thrown = assertThrows(NcclException.class, () -> stream.synchronize(SOON));
@@ -66,7 +67,7 @@ class WorkerErrorsTest {
 
   @Test
   void workerRunsTheTasksBehindAnError() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
+    try (Backend backend = ReferenceBackend.open(1);
         Stream stream = backend.newStream(0);
         Buffer data = backend.allocate(0, DataType.INT32, 1)) {
       fail(stream);
@@ -81,7 +82,7 @@ class WorkerErrorsTest {
 
   @Test
   void eventBehindAnErrorReportsIt() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
+    try (Backend backend = ReferenceBackend.open(1);
         Stream stream = backend.newStream(0);
         Event event = backend.newEvent(0)) {
       fail(stream);
@@ -94,7 +95,7 @@ class WorkerErrorsTest {
 
   @Test
   void stageBehindAnErrorCompletesWithIt() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
+    try (Backend backend = ReferenceBackend.open(1);
         Stream stream = backend.newStream(0)) {
       fail(stream);
       CompletableFuture<Void> stage = stream.completion().toCompletableFuture();
@@ -126,7 +127,7 @@ class WorkerErrorsTest {
                     && thrown.getMessage().contains("StackOverflowError: injected"),
                 thrown::toString);
           } else {
-            Member member = ((ReferenceCommunicator) comm).member();
+            Member member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
             Throwable failure = runAndFail(member, data);
             assertInstanceOf(NcclException.class, failure);
             assertTrue(failure.getMessage().contains("StackOverflowError: injected"));

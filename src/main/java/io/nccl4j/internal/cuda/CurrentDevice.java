@@ -14,6 +14,31 @@ import java.util.function.Supplier;
 public final class CurrentDevice {
   private CurrentDevice() {}
 
+  /** Returns how many devices there are. */
+  public static int count() {
+    NativeLibrary.CUDART.load();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
+      int result = cudart_h.cudaGetDeviceCount(count);
+      if (result == cudart_h.cudaErrorInsufficientDriver() && driverVersion() == 0) {
+        // The runtime calls a driver that is absent one that is too old.
+        throw CudaResults.failure(result, "cudaGetDeviceCount", "no NVIDIA driver is installed");
+      }
+      CudaResults.check(result, "cudaGetDeviceCount");
+      return count.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
+  /** Returns the version of the newest CUDA that the driver can run, or 0 without a driver. */
+  public static int driverVersion() {
+    NativeLibrary.CUDART.load();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
+      CudaResults.check(cudart_h.cudaDriverGetVersion(version), "cudaDriverGetVersion");
+      return version.get(ValueLayout.JAVA_INT, 0);
+    }
+  }
+
   /** Returns this thread's current device. */
   public static int get() {
     PlatformThreads.require("cudaGetDevice");
