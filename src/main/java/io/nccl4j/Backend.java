@@ -1,13 +1,14 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
-import io.nccl4j.nccl.NcclBackend;
-import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.function.Predicate;
+import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
@@ -17,15 +18,20 @@ import java.util.function.Supplier;
  *
  * <p>Any thread may use a backend.
  */
-public abstract sealed class Backend implements AutoCloseable
-    permits NcclBackend, ReferenceBackend {
+public final class Backend implements AutoCloseable {
   private static final String LIBRARY_VERSION = findLibraryVersion();
 
+  static {
+    ContractAccess.register();
+  }
+
+  private final BackendDriver driver;
   private volatile boolean closed;
   private volatile String fallbackReason;
 
-  /** For the backends. */
-  protected Backend() {}
+  Backend(BackendDriver driver) {
+    this.driver = driver;
+  }
 
   /**
    * {@return the NCCL backend if this process can use it, else the reference with one device per
@@ -41,8 +47,7 @@ public abstract sealed class Backend implements AutoCloseable
    *     nccl4j has no native access
    */
   public static Backend auto() {
-    return auto(
-        () -> ReferenceBackend.open(Math.max(2, Runtime.getRuntime().availableProcessors())));
+    return auto(() -> reference(Math.max(2, Runtime.getRuntime().availableProcessors())));
   }
 
   /**
@@ -54,9 +59,9 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws LibraryNotFoundException as {@link #auto()} does
    * @throws IllegalCallerException as {@link #auto()} does
    */
-  public static Backend auto(Supplier<ReferenceBackend> reference) {
+  public static Backend auto(Supplier<Backend> reference) {
     Objects.requireNonNull(reference, "reference");
-    return NcclBackend.openOr(
+    return Backends.ncclOr(
         reason -> {
           Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
           fallback.fallbackReason = reason;
@@ -74,7 +79,7 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static Backend nccl() {
-    return NcclBackend.open();
+    return Backends.nccl();
   }
 
   /**
@@ -85,28 +90,34 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalArgumentException if there is to be no device
    */
   public static Backend reference(int devices) {
-    return ReferenceBackend.open(devices);
+    return Backends.reference(devices);
   }
 
   /**
    * {@return why {@link #auto()} chose the reference, or nothing if this backend is NCCL or was not
    * opened by {@code auto}} The text is meant for people and may have several lines.
    */
-  public final Optional<String> fallbackReason() {
+  public Optional<String> fallbackReason() {
     return Optional.ofNullable(fallbackReason);
   }
 
   /** {@return the backend's name: {@code nccl} or {@code reference}} */
-  public abstract String name();
+  public String name() {
+    return driver.name();
+  }
 
   /** {@return what the backend's devices are} */
-  public abstract Platform platform();
+  public Platform platform() {
+    return driver.platform();
+  }
 
   /**
    * {@return the devices, in the order of their indices; at least one} C: {@code
    * cudaGetDeviceCount}, {@code cudaGetDeviceProperties}.
    */
-  public abstract List<Device> devices();
+  public List<Device> devices() {
+    return driver.devices();
+  }
 
   /**
    * {@return whether this backend can do something, on all its devices and with the libraries that
@@ -114,8 +125,8 @@ public abstract sealed class Backend implements AutoCloseable
    *
    * @param feature what it is to do
    */
-  public final boolean supports(Feature feature) {
-    return has(Objects.requireNonNull(feature, "feature"));
+  public boolean supports(Feature feature) {
+    return driver.supports(Objects.requireNonNull(feature, "feature"));
   }
 
   /**
@@ -126,9 +137,9 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalStateException if the backend is closed
    * @throws NcclException if the library failed
    */
-  public final UniqueId newUniqueId() {
+  public UniqueId newUniqueId() {
     checkOpen();
-    return createUniqueId();
+    return driver.newUniqueId();
   }
 
   /**
@@ -144,9 +155,9 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalArgumentException if the other backend or, on the reference, another process
    *     made the id, or it is the id of a grow, which ends with its communicator
    */
-  public final void closeUniqueId(UniqueId id) {
+  public void closeUniqueId(UniqueId id) {
     checkMaker(Objects.requireNonNull(id, "id"));
-    closeId(id);
+    driver.closeUniqueId(id);
   }
 
   /**
@@ -169,25 +180,41 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public final Communicator communicator(
+  public Communicator communicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
     Objects.requireNonNull(id, "id");
-    int device = deviceOf(worldSize, rank, config);
-    checkMaker(id);
-    Communicator communicator = newCommunicator(id, worldSize, rank, device, config);
-    communicator.connectNowOrWithGroup(null);
-    return communicator;
+    return unconnected(
+            List.of(id), worldSize, rank, config, made -> driver.newCommunicator(id, made))
+        .connectedNowOrWithGroup(null);
   }
 
-  /**
-   * For the backends: checks what a communicator is to be made of.
-   *
-   * @param worldSize the number of ranks
-   * @param rank this rank
-   * @param config the configuration
-   * @return the index of the device that the rank uses
-   */
-  protected final int deviceOf(int worldSize, int rank, CommunicatorConfig config) {
+  /** Makes one rank's end of a communicator, after all checks. */
+  Communicator unconnected(
+      List<UniqueId> ids,
+      int worldSize,
+      int rank,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> maker) {
+    int device = deviceOf(worldSize, rank, config);
+    ids.forEach(this::checkMaker);
+    return new Communicator(this, config, device, rank, worldSize, Origin.init(ids), maker);
+  }
+
+  /** Makes a new rank's end of a communicator that grows, after all checks. */
+  Communicator unconnectedJoining(
+      UniqueId growId,
+      int newSize,
+      int rank,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> maker) {
+    Objects.requireNonNull(growId, "growId");
+    int device = deviceOf(newSize, rank, config);
+    checkMaker(growId);
+    return new Communicator(this, config, device, rank, newSize, Origin.join(growId), maker);
+  }
+
+  /** Checks what a communicator is to be made of; returns the device that the rank uses. */
+  private int deviceOf(int worldSize, int rank, CommunicatorConfig config) {
     checkMakes("making a communicator");
     Objects.requireNonNull(config, "config");
     Arguments.atLeast(worldSize, "worldSize", 1);
@@ -198,14 +225,11 @@ public abstract sealed class Backend implements AutoCloseable
   }
 
   /**
-   * For the backends: throws unless this rank's backend is the one that made an id. NCCL would take
-   * an id of the reference for an address and fail with an error that says nothing of it.
-   *
-   * @param id the id of a communicator or of a grow
-   * @throws IllegalArgumentException if the other backend made the id, or it is damaged
+   * Throws unless this rank's backend is the one that made an id. NCCL would take an id of the
+   * reference for an address and fail with an error that says nothing of it.
    */
-  protected final void checkMaker(UniqueId id) {
-    Optional<String> referenceProcess = ReferenceBackend.makerOf(id);
+  private void checkMaker(UniqueId id) {
+    Optional<String> referenceProcess = Backends.referenceMakerOf(id);
     boolean onReference = platform() == Platform.HOST;
     if (referenceProcess.isPresent() == onReference) {
       return;
@@ -249,14 +273,9 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public final Communicator join(
-      UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
-    Objects.requireNonNull(growId, "growId");
-    int device = deviceOf(newSize, rank, config);
-    checkMaker(growId);
-    Communicator communicator = newJoining(growId, newSize, rank, device, config);
-    communicator.connectNowOrWithGroup(null);
-    return communicator;
+  public Communicator join(UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
+    return unconnectedJoining(growId, newSize, rank, config, made -> driver.join(growId, made))
+        .connectedNowOrWithGroup(null);
   }
 
   /**
@@ -276,7 +295,7 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalStateException if called in a group, or if the backend is closed
    * @throws NcclException if the library failed, or the time has passed
    */
-  public final List<Communicator> communicators(CommunicatorConfig config, int... devices) {
+  public List<Communicator> communicators(CommunicatorConfig config, int... devices) {
     checkOpen();
     Objects.requireNonNull(config, "config");
     Objects.requireNonNull(devices, "devices");
@@ -310,10 +329,10 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if the runtime refuses
    */
-  public final Stream newStream(int device) {
+  public Stream newStream(int device) {
     checkMakes("making a stream");
     checkDevice(device);
-    return createStream(device);
+    return new Stream(platform(), device, users -> driver.newStream(device, users));
   }
 
   /**
@@ -324,10 +343,10 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if the runtime refuses
    */
-  public final Event newEvent(int device) {
+  public Event newEvent(int device) {
     checkMakes("making an event");
     checkDevice(device);
-    return createEvent(device);
+    return new Event(platform(), device, driver.newEvent(device));
   }
 
   /**
@@ -343,11 +362,12 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws CudaException if there is not enough memory on the device
    * @throws OutOfMemoryError if there is not enough memory on the host, for the reference
    */
-  public final Buffer allocate(int device, DataType type, long count) {
+  public Buffer allocate(int device, DataType type, long count) {
     checkMakes("allocating");
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
-    return createBuffer(device, type, count);
+    Buffer.Space space = platform() == Platform.CUDA ? Buffer.Space.DEVICE : Buffer.Space.HOST;
+    return Buffer.of(space, driver.allocate(device, type, count), type, count, device);
   }
 
   /**
@@ -362,10 +382,11 @@ public abstract sealed class Backend implements AutoCloseable
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory
    */
-  public final Buffer allocatePinned(DataType type, long count) {
+  public Buffer allocatePinned(DataType type, long count) {
     checkMakes("allocating");
     Objects.requireNonNull(type, "type").byteSize(count);
-    return createPinnedBuffer(type, count);
+    Buffer.Space space = platform() == Platform.CUDA ? Buffer.Space.PINNED : Buffer.Space.HOST;
+    return Buffer.of(space, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
   }
 
   /**
@@ -374,22 +395,8 @@ public abstract sealed class Backend implements AutoCloseable
    * closed. Idempotent.
    */
   @Override
-  public final void close() {
+  public void close() {
     closed = true;
-  }
-
-  /**
-   * For the backends: initializes their classes and those of this package on a thread with plenty
-   * of stack, when the first backend of a kind is opened. An {@link Error} in a class initializer,
-   * such as a {@link StackOverflowError} that the program survives, makes the class unusable for
-   * the life of the process.
-   *
-   * @param names the backend's outermost classes, by their names after {@code io.nccl4j.}
-   * @param usable whether a class, outermost or nested, can be initialized at all
-   */
-  protected static void initialize(List<String> names, Predicate<Class<?>> usable) {
-    ClassInitialization.run(ClassInitialization.CONTRACT, all -> true);
-    ClassInitialization.run(names, usable);
   }
 
   private void checkMakes(String call) {
@@ -410,128 +417,20 @@ public abstract sealed class Backend implements AutoCloseable
         fromModule, Objects.requireNonNullElse(fromManifest, "unpackaged"));
   }
 
-  /**
-   * Does what {@link #supports} promises.
-   *
-   * @param feature what the backend is to do
-   * @return whether it can
-   */
-  protected abstract boolean has(Feature feature);
-
-  /**
-   * Does what {@link #newUniqueId} promises.
-   *
-   * @return a new id
-   */
-  protected abstract UniqueId createUniqueId();
-
-  /**
-   * Does what {@link #closeUniqueId} promises.
-   *
-   * @param id an id that this backend has made
-   */
-  protected abstract void closeId(UniqueId id);
-
-  /**
-   * {@return an unconnected communicator; the arguments are checked}
-   *
-   * @param id the id that all ranks share
-   * @param worldSize the number of ranks
-   * @param rank this rank
-   * @param device the index of the device that this rank uses
-   * @param config timeout, name and whether blocking
-   */
-  protected abstract Communicator newCommunicator(
-      UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config);
-
-  /**
-   * {@return an unconnected communicator that will join one that grows; the arguments are checked}
-   *
-   * @param growId the id of the grow
-   * @param newSize the number of ranks, old and new
-   * @param rank this rank
-   * @param device the index of the device that this rank uses
-   * @param config timeout, name and whether blocking
-   */
-  protected abstract Communicator newJoining(
-      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config);
-
-  /**
-   * Does what {@link #newStream} promises.
-   *
-   * @param device the index of the device; it exists
-   * @return the stream
-   */
-  protected abstract Stream createStream(int device);
-
-  /**
-   * Does what {@link #newEvent} promises.
-   *
-   * @param device the index of the device; it exists
-   * @return the event
-   */
-  protected abstract Event createEvent(int device);
-
-  /**
-   * Does what {@link #allocate} promises.
-   *
-   * @param device the index of the device; it exists
-   * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer
-   */
-  protected abstract Buffer createBuffer(int device, DataType type, long count);
-
-  /**
-   * Does what {@link #allocatePinned} promises.
-   *
-   * @param type the type of the elements
-   * @param count how many elements; 0 or more
-   * @return the buffer
-   */
-  protected abstract Buffer createPinnedBuffer(DataType type, long count);
-
-  /**
-   * Launches the checked operations of one group, of communicators of this backend; all of them or,
-   * if it throws, none to rely on.
-   *
-   * @param calls the operations, in the order of the calls; at least one. They are the caller's,
-   *     who may write others into the list later
-   * @param only the one communicator whose calls they are, or null where there may be several
-   */
-  protected abstract void launchGroup(List<GroupCall> calls, Communicator only);
-
-  /**
-   * {@return for the backends, the checked operations that a lambda enqueues, none of them
-   * launched}
-   *
-   * @param body enqueues operations, from this thread
-   * @throws IllegalStateException if this thread has a group open, if the lambda makes
-   *     communicators or closes what its operations use, or if a stream is being captured
-   */
-  protected static List<GroupCall> record(Runnable body) {
-    return Group.record(body);
-  }
-
-  /**
-   * For the backends: throws unless there is such a device.
-   *
-   * @param device the index of the device
-   * @throws IllegalArgumentException if there is none of this index
-   */
-  protected final void checkDevice(int device) {
+  /** Throws unless there is such a device. */
+  void checkDevice(int device) {
     Arguments.inRange(device, "device", 0, devices().size() - 1);
   }
 
-  /**
-   * For the backends: throws unless this backend is open.
-   *
-   * @throws IllegalStateException if it is closed
-   */
-  protected final void checkOpen() {
+  /** Throws unless this backend is open. */
+  void checkOpen() {
     if (closed) {
       throw new IllegalStateException("backend is closed: " + this);
     }
+  }
+
+  BackendDriver driver() {
+    return driver;
   }
 
   @Override

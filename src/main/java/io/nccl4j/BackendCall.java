@@ -1,33 +1,54 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.BackendOperation;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.StreamDriver;
 import java.util.List;
 
 /**
- * A call that one backend alone has and that takes part in groups and graphs like any operation.
- * The backend checks its arguments before it submits it.
+ * A call of an operation that one backend alone has. Such operations write to other ranks' memory
+ * alone.
+ *
+ * @param reads the memory of this rank that it reads, or null
  */
-public non-sealed interface BackendCall extends GroupCall {
-  /**
-   * Launches the call outside any group.
-   *
-   * @throws NcclException if the library refuses it
-   */
-  void launch();
-
-  /** {@return the memory of this rank that the call reads, or null} */
+record BackendCall(
+    Communicator communicator, BackendOperation backendOperation, Buffer reads, Stream stream)
+    implements GroupCall {
   @Override
-  default Buffer reads() {
-    return null;
-  }
-
-  /** {@return null: such a call writes to other ranks' memory alone} */
-  @Override
-  default Buffer writes() {
-    return null;
+  public CommunicatorDriver communicatorDriver() {
+    return communicator.driver();
   }
 
   @Override
-  default List<Buffer> operands() {
-    return reads() == null ? List.of() : List.of(reads());
+  public StreamDriver streamDriver() {
+    return stream.driver();
+  }
+
+  @Override
+  public String method() {
+    return backendOperation.method();
+  }
+
+  @Override
+  public Buffer writes() {
+    return null;
+  }
+
+  @Override
+  public BackendCall on(Stream other) {
+    return new BackendCall(communicator, backendOperation, reads, other);
+  }
+
+  @Override
+  public void checkOperandsOpen() {
+    if (reads != null) {
+      communicator.check(reads, "source");
+    }
+    backendOperation.checkOpen();
+  }
+
+  @Override
+  public List<Buffer> operands() {
+    return reads == null ? List.of() : List.of(reads);
   }
 }

@@ -1,10 +1,10 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.Allocation;
+import io.nccl4j.spi.Memory;
 import java.lang.foreign.MemorySegment;
-import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.List;
 import java.util.Objects;
 
 /**
@@ -49,175 +49,53 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
-   * What a buffer and all views of it share: whether the memory is still there, and how to give it
-   * back.
-   */
-  private static final class Owner {
-    // Forgotten once it has run: what it holds may be large, and a thread's last group may hold the
-    // buffer.
-    private Runnable release;
-    // Who must let go before the memory may; under the owner's lock.
-    final List<Hold> holds = new ArrayList<>();
-    // Where the memory is, or nowhere once it is closed. Read plainly on the hot path; written once
-    // more, before the memory goes.
-    int place;
-    // The stream that used the memory last: most buffers know but one.
-    private Use last = new Use(null);
-    // Replaced under the owner's lock, never changed.
-    private volatile Use[] uses = {};
-
-    Owner(Runnable release, int place) {
-      this.release = release;
-      this.place = place;
-    }
-
-    boolean open() {
-      return place != Platform.NOWHERE;
-    }
-
-    /** Returns whether the caller is the one to release the memory. */
-    synchronized boolean end(Buffer buffer) {
-      if (!open()) {
-        return false;
-      }
-      if (!holds.isEmpty()) {
-        throw new IllegalStateException(
-            buffer + " cannot be closed: " + holds.getFirst().holder + " still uses its memory");
-      }
-      place = Platform.NOWHERE;
-      return true;
-    }
-
-    void usedBy(Progress progress, long ticket) {
-      Use use = last;
-      if (use.progress != progress) {
-        use = useBy(progress);
-      }
-      use.goOn(ticket);
-    }
-
-    private Use useBy(Progress progress) {
-      // Buffers that take turns on two streams come here each time: nothing is allocated.
-      for (Use use : uses) {
-        if (use.progress == progress) {
-          last = use;
-          return use;
-        }
-      }
-      return firstUseBy(progress);
-    }
-
-    private synchronized Use firstUseBy(Progress progress) {
-      Use use = new Use(progress);
-      uses =
-          java.util.stream.Stream.concat(
-                  Arrays.stream(uses).filter(earlier -> earlier.progress.alive()),
-                  java.util.stream.Stream.of(use))
-              .toArray(Use[]::new);
-      last = use;
-      return use;
-    }
-
-    /** Returns a use that is not over, or null. */
-    Use pending() {
-      for (Use use : uses) {
-        if (!use.progress.hasPassed(use.ticket)) {
-          return use;
-        }
-      }
-      return null;
-    }
-
-    /** Gives the memory back, once; whoever has ended it sees to that. */
-    void release() {
-      Runnable now = release;
-      release = null;
-      now.run();
-    }
-
-    /** Gives the memory back once no stream uses it any more. */
-    void releaseWhenUnused() {
-      Use use = pending();
-      if (use == null) {
-        release();
-      } else {
-        use.progress.whenPassed(use.ticket, this::releaseWhenUnused);
-      }
-    }
-  }
-
-  /** The last use of some memory by one stream. */
-  private static final class Use {
-    private final Progress progress;
-    private long ticket;
-
-    Use(Progress progress) {
-      this.progress = progress;
-    }
-
-    /** Goes on to a ticket, unless another thread has brought a later one before. */
-    void goOn(long to) {
-      if (ticket < to) {
-        synchronized (this) {
-          ticket = Math.max(ticket, to);
-        }
-      }
-    }
-  }
-
-  /**
    * Keeps a buffer's owner from being closed, for as long as somebody uses the memory in ways that
    * no stream knows of. Any thread may let go; doing so again does nothing.
    */
   public static final class Hold implements AutoCloseable {
-    private final Owner owner;
+    private final MemoryOwner owner;
     private final String holder;
 
-    private Hold(Owner owner, String holder) {
+    private Hold(MemoryOwner owner, String holder) {
       this.owner = owner;
       this.holder = holder;
+    }
+
+    String holder() {
+      return holder;
     }
 
     /** Lets go of the memory. */
     @Override
     public void close() {
-      synchronized (owner) {
-        owner.holds.remove(this);
-      }
+      owner.remove(this);
     }
   }
 
-  private final Owner owner;
+  private final MemoryOwner owner;
   private final boolean view;
   private final Space space;
-  private final MemorySegment memory;
-  private final MemorySegment pointer;
-  private final long address;
-  private final DataType type;
-  private final long count;
-  private final long byteSize;
+  // What the host can read and write; for device memory no more than the address.
+  private final MemorySegment segment;
+  private final Memory memory;
   private final int device;
-  private final int typeCode;
 
   private Buffer(
-      Owner owner,
+      MemoryOwner owner,
       boolean view,
       Space space,
-      MemorySegment memory,
+      MemorySegment segment,
       DataType type,
       long count,
       int device) {
     this.owner = owner;
     this.view = view;
     this.space = space;
-    this.memory = memory;
-    this.address = memory.address();
-    this.pointer = space == Space.HOST ? memory : MemorySegment.ofAddress(address);
-    this.type = type;
-    this.count = count;
-    this.byteSize = count * type.bytes();
+    this.segment = segment;
+    MemorySegment pointer =
+        space == Space.HOST ? segment : MemorySegment.ofAddress(segment.address());
+    this.memory = new Memory(pointer, type, count);
     this.device = device;
-    this.typeCode = type.code();
   }
 
   /**
@@ -366,6 +244,16 @@ public final class Buffer implements AutoCloseable {
     return memory.asSlice(0, bytes);
   }
 
+  /** Makes a buffer that owns new memory. */
+  static Buffer of(Space space, Allocation from, DataType type, long count, int device) {
+    try {
+      return of(space, from.memory(), type, count, device, from.release());
+    } catch (RuntimeException | Error failure) {
+      Steps.after(failure, from.release());
+      throw failure;
+    }
+  }
+
   private static Buffer of(
       Space space, MemorySegment memory, DataType type, long count, int device, Runnable release) {
     Objects.requireNonNull(type, "type");
@@ -385,23 +273,23 @@ public final class Buffer implements AutoCloseable {
           "address is 0x%x; it must be a multiple of %d, the size of %s"
               .formatted(address, type.bytes(), type));
     }
-    Owner owner = new Owner(release, space.platform.place(device));
+    MemoryOwner owner = new MemoryOwner(release, space.platform.place(device));
     return new Buffer(owner, false, space, memory, type, count, device);
   }
 
   /** {@return the type of the elements} */
   public DataType type() {
-    return type;
+    return memory.type();
   }
 
   /** {@return how many elements there are} */
   public long count() {
-    return count;
+    return memory.count();
   }
 
   /** {@return the size in bytes: {@code count() * type().bytes()}} */
   public long byteSize() {
-    return byteSize;
+    return memory.byteSize();
   }
 
   /** {@return the device that the memory belongs to, or {@link #ANY_DEVICE}} */
@@ -422,7 +310,7 @@ public final class Buffer implements AutoCloseable {
    */
   public long address() {
     checkOpen("buffer");
-    return address;
+    return memory.address();
   }
 
   /**
@@ -438,7 +326,7 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalStateException(
           "the host cannot address device memory; copy it with copyTo: " + this);
     }
-    return memory;
+    return segment;
   }
 
   /**
@@ -452,21 +340,21 @@ public final class Buffer implements AutoCloseable {
    */
   public Buffer slice(long offset, long elements) {
     checkOpen("buffer");
-    if (offset < 0 || elements < 0 || elements > count - offset) {
+    if (offset < 0 || elements < 0 || elements > count() - offset) {
       throw new IllegalArgumentException(
           "offset "
               + offset
               + " and elements "
               + elements
               + " do not lie within the buffer's count of "
-              + count);
+              + count());
     }
-    long start = offset * type.bytes();
+    long start = offset * type().bytes();
     MemorySegment part =
         space == Space.DEVICE
-            ? MemorySegment.ofAddress(address + start)
-            : memory.asSlice(start, elements * type.bytes());
-    return new Buffer(owner, true, space, part, type, elements, device);
+            ? MemorySegment.ofAddress(memory.address() + start)
+            : segment.asSlice(start, elements * type().bytes());
+    return new Buffer(owner, true, space, part, type(), elements, device);
   }
 
   /**
@@ -484,7 +372,7 @@ public final class Buffer implements AutoCloseable {
     checkAccessible(source, "source");
     checkCopy(stream, source.byteSize(), "source");
     try {
-      stream.upload(source, this);
+      stream.driver().upload(source, memory);
     } finally {
       stream.uses(this, null);
     }
@@ -509,7 +397,7 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException("target is read-only");
     }
     try {
-      stream.telling(() -> stream.download(this, target));
+      stream.download(this, target);
     } finally {
       stream.uses(this, null);
     }
@@ -533,9 +421,9 @@ public final class Buffer implements AutoCloseable {
     stream.checkOpen();
     stream.checkNotCaptured("copyFrom");
     checkSameType(source, "source", this, "this buffer");
-    if (source.count != count) {
+    if (source.count() != count()) {
       throw new IllegalArgumentException(
-          "source has count " + source.count + "; this buffer has " + count);
+          "source has count " + source.count() + "; this buffer has " + count());
     }
     if (!usableOn(stream.platform(), stream.device())
         && !source.usableOn(stream.platform(), stream.device())) {
@@ -550,16 +438,16 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException("source " + source + " overlaps " + this);
     }
     try {
-      stream.copy(source, this);
+      stream.driver().copy(source.memory, memory);
     } finally {
       stream.uses(source, this);
     }
   }
 
   static void checkSameType(Buffer buffer, String argument, Buffer other, String otherArgument) {
-    if (buffer.type != other.type) {
+    if (buffer.type() != other.type()) {
       throw new IllegalArgumentException(
-          argument + " has type " + buffer.type + "; " + otherArgument + " has " + other.type);
+          argument + " has type " + buffer.type() + "; " + otherArgument + " has " + other.type());
     }
   }
 
@@ -575,7 +463,7 @@ public final class Buffer implements AutoCloseable {
   public void fill(byte value, Stream stream) {
     checkCopy(stream, byteSize(), "buffer");
     try {
-      stream.fill(this, value);
+      stream.driver().fill(memory, value);
     } finally {
       stream.uses(this, null);
     }
@@ -608,7 +496,7 @@ public final class Buffer implements AutoCloseable {
 
   /** Returns whether the buffer is open and of this very place. */
   boolean isAt(int place) {
-    return owner.place == place;
+    return owner.isAt(place);
   }
 
   /** Returns whether work on a device can use this memory; the owner's state is not looked at. */
@@ -634,36 +522,19 @@ public final class Buffer implements AutoCloseable {
 
   /** Returns whether the first bytes of this buffer and of another lie in the same memory. */
   boolean overlaps(long bytes, Buffer other, long otherBytes) {
-    return address < other.address + otherBytes && other.address < address + bytes;
+    long mine = memory.address();
+    long others = other.memory.address();
+    return mine < others + otherBytes && others < mine + bytes;
   }
 
   /** Returns how many bytes lie between another buffer's first element and this one's. */
   long bytesAfter(Buffer other) {
-    return address - other.address;
+    return memory.address() - other.memory.address();
   }
 
-  /**
-   * {@return the first element's location without looking at the owner's state: what a backend
-   * hands on, after the contract's checks} For CUDA it is of the global scope and has size 0, so
-   * that native calls acquire nothing; on the host it is the memory itself.
-   */
-  public MemorySegment pointer() {
-    return pointer;
-  }
-
-  /**
-   * {@return the first element's address, like {@link #pointer} without looking at the owner's
-   * state}
-   */
-  public long pointerAddress() {
-    return address;
-  }
-
-  /**
-   * {@return the code of {@code ncclDataType_t} of the elements: {@code type().code()}, at hand}
-   */
-  public int typeCode() {
-    return typeCode;
+  /** Returns the elements for a driver, without looking whether they are still there. */
+  Memory memory() {
+    return memory;
   }
 
   /**
@@ -679,7 +550,7 @@ public final class Buffer implements AutoCloseable {
     synchronized (owner) {
       checkOpen("buffer");
       Hold hold = new Hold(owner, holder);
-      owner.holds.add(hold);
+      owner.add(hold);
       return hold;
     }
   }
@@ -704,10 +575,10 @@ public final class Buffer implements AutoCloseable {
     if (view || !owner.end(this)) {
       return;
     }
-    Use use = owner.pending();
-    while (use != null && !use.progress.awaitsCollective() && !use.progress.captured()) {
+    MemoryOwner.Use use = owner.pending();
+    while (use != null && !use.progress().awaitsCollective() && !use.progress().captured()) {
       try {
-        use.progress.drainCopies();
+        use.progress().drainCopies();
       } catch (RuntimeException | Error failure) {
         owner.releaseWhenUnused();
         throw failure;
@@ -721,7 +592,7 @@ public final class Buffer implements AutoCloseable {
     owner.releaseWhenUnused();
     throw new IllegalStateException(
         "buffer is closed while a collective or a capture on "
-            + use.progress
+            + use.progress()
             + " is pending; synchronize that stream, or an event after the collective, first: "
             + this);
   }
@@ -730,6 +601,10 @@ public final class Buffer implements AutoCloseable {
   public String toString() {
     return "Buffer[%s x %d, %s %s, 0x%x]"
         .formatted(
-            type, count, space, device == ANY_DEVICE ? "any device" : "device " + device, address);
+            type(),
+            count(),
+            space,
+            device == ANY_DEVICE ? "any device" : "device " + device,
+            memory.address());
   }
 }

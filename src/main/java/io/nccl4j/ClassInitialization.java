@@ -25,9 +25,10 @@ final class ClassInitialization {
       List.of(
           "Backend",
           "Buffer",
+          "CallSequence",
           "ClassInitialization",
-          "Communicator",
           "CommunicatorConfig",
+          "CommunicatorLifecycle",
           "DataType",
           "FailureDetails",
           "Feature",
@@ -45,7 +46,7 @@ final class ClassInitialization {
           "Stream",
           "Tracing",
           "internal.util.MemoryShortage",
-          "internal.util.RateLimitedWarning");
+          "spi.StreamDriver");
 
   private ClassInitialization() {}
 

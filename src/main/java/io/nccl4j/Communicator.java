@@ -1,30 +1,12 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
-import io.nccl4j.internal.util.Interrupts;
-import io.nccl4j.internal.util.MemoryShortage;
-import io.nccl4j.internal.util.Steps;
-import java.lang.invoke.VarHandle;
-import java.time.Duration;
-import java.util.BitSet;
-import java.util.Collections;
-import java.util.HashMap;
-import java.util.List;
-import java.util.Locale;
-import java.util.Map;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
-import java.util.SortedSet;
-import java.util.TreeSet;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionStage;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicInteger;
-import java.util.concurrent.atomic.AtomicReference;
-import java.util.function.Supplier;
-import org.apache.logging.log4j.LogManager;
+import java.util.function.Function;
 
 /**
  * One rank's end of a set of ranks that move data together. Its operations enqueue work on a {@link
@@ -60,25 +42,9 @@ import org.apache.logging.log4j.LogManager;
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/api/colls.html">Collective
  *     communication functions</a>
  */
-public abstract sealed class Communicator implements AutoCloseable
-    permits io.nccl4j.nccl.NcclCommunicator, io.nccl4j.reference.ReferenceCommunicator {
+public final class Communicator implements AutoCloseable {
   /** The {@code peer} of an operation that has neither a root nor a peer. */
   public static final int NO_PEER = -1;
-
-  /** The life of a communicator; only a connected one carries operations. */
-  private enum State {
-    UNCONNECTED,
-    CONNECTED,
-    SUSPENDED,
-    REVOKED,
-    ABORTED,
-    CLOSED;
-
-    /** Whether there is something to close. */
-    boolean open() {
-      return this == CONNECTED || this == SUSPENDED || this == REVOKED;
-    }
-  }
 
   private final Backend backend;
   private final CommunicatorConfig config;
@@ -87,50 +53,27 @@ public abstract sealed class Communicator implements AutoCloseable
   private final int place;
   private int rank;
   private int size;
-  // Those of the streams that carry its operations. They do not keep a stream that was forgotten.
-  private final Set<Progress> carriers = ConcurrentHashMap.newKeySet();
-  // Those that are open. A library may wait for their end before it ends the communicator.
-  private final Set<Graph> graphs = ConcurrentHashMap.newKeySet();
-  private volatile State state = State.UNCONNECTED;
-  private volatile boolean aborted;
-  private volatile boolean stuck;
-  // Whether an Error has kept a close or an abort from ending the connection; another abort goes
-  // on.
-  private volatile boolean unended;
-  private volatile UniqueId growId;
-
-  // What recordings know it by: the same on every rank, as is the number of a collective.
-  private Origin origin;
-  private volatile String identity = "";
-  private volatile int firstRank = -1;
-  private final Map<String, Integer> children = new HashMap<>();
-  private long collectives;
-  private long[] sends = {};
-  private long[] receives = {};
-  private boolean failureTold;
-
-  private final LeakTracker leak = new LeakTracker();
-
-  // The other ranks of this communicator that one thread made together with this one.
-  private Communicator[] siblings = {};
-  // The thread that called a collective last outside any group, and the numbers of the first and
-  // the last of its collectives.
-  private Thread caller;
-  private long firstCalled;
-  private long lastCalled;
+  private final CommunicatorDriver driver;
+  private final CommunicatorLifecycle life;
+  private final ChildCommunicators children = new ChildCommunicators(this);
+  private final CallSequence calls;
 
   /**
-   * For the backends: makes a communicator that {@link #connect} will connect.
+   * Makes a communicator that is to be connected.
    *
-   * @param backend the backend that makes it
-   * @param config the configuration that the caller gave
-   * @param device the index of the device that this rank uses
    * @param rank this rank, or -1 where only connecting will tell
    * @param size the number of ranks, or -1 where only connecting will tell
    * @param origin how it comes to be
+   * @param driver makes its driver
    */
-  protected Communicator(
-      Backend backend, CommunicatorConfig config, int device, int rank, int size, Origin origin) {
+  Communicator(
+      Backend backend,
+      CommunicatorConfig config,
+      int device,
+      int rank,
+      int size,
+      Origin origin,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.config = config;
     this.platform = backend.platform();
@@ -138,21 +81,23 @@ public abstract sealed class Communicator implements AutoCloseable
     this.place = platform.place(device);
     this.rank = rank;
     this.size = size;
-    this.origin = origin;
+    this.life = new CommunicatorLifecycle(this, origin);
+    this.driver = driver.apply(life);
+    this.calls = new CallSequence(this, this.driver);
   }
 
   /** {@return the backend that made this communicator} */
-  public final Backend backend() {
+  public Backend backend() {
     return backend;
   }
 
   /** {@return the configuration that this communicator was made with} */
-  public final CommunicatorConfig config() {
+  public CommunicatorConfig config() {
     return config;
   }
 
   /** {@return the device that this rank uses} C: {@code ncclCommCuDevice}. */
-  public final int device() {
+  public int device() {
     return device;
   }
 
@@ -162,7 +107,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if it comes from a split whose group has not ended, or that
    *     failed
    */
-  public final int rank() {
+  public int rank() {
     checkConnectedOnce();
     return rank;
   }
@@ -173,7 +118,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if it comes from a split whose group has not ended, or that
    *     failed
    */
-  public final int size() {
+  public int size() {
     checkConnectedOnce();
     return size;
   }
@@ -185,7 +130,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if the backend is closed
    * @throws CudaException if the runtime refuses
    */
-  public final Stream newStream() {
+  public Stream newStream() {
     return backend.newStream(device);
   }
 
@@ -196,7 +141,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if the backend is closed
    * @throws CudaException if the runtime refuses
    */
-  public final Event newEvent() {
+  public Event newEvent() {
     return backend.newEvent(device);
   }
 
@@ -211,7 +156,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException if the backend is closed
    * @throws CudaException if there is not enough memory on the device
    */
-  public final Buffer allocate(DataType type, long count) {
+  public Buffer allocate(DataType type, long count) {
     return backend.allocate(device, type, count);
   }
 
@@ -224,7 +169,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param op how elements are combined
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+  public void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     check(send, "send");
     check(recv, "recv");
     checkSameCount(send, recv);
@@ -233,7 +178,7 @@ public abstract sealed class Communicator implements AutoCloseable
       checkTypes(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
+    calls.submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -246,7 +191,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param root the rank whose data it is
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
+  public void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
     check(recv, "recv");
@@ -256,7 +201,7 @@ public abstract sealed class Communicator implements AutoCloseable
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    submit(Operation.BROADCAST, send, recv, recv.count(), null, root, stream);
+    calls.submit(Operation.BROADCAST, send, recv, recv.count(), null, root, stream);
   }
 
   /**
@@ -267,11 +212,11 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param root the rank whose data it is
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void broadcast(Buffer buffer, int root, Stream stream) {
+  public void broadcast(Buffer buffer, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
     check(buffer, "buffer");
-    submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
+    calls.submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
   }
 
   /**
@@ -284,7 +229,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param root the rank that gets the result
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
+  public void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
     check(send, "send");
@@ -295,7 +240,7 @@ public abstract sealed class Communicator implements AutoCloseable
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    submit(Operation.REDUCE, send, recv, send.count(), op, root, stream);
+    calls.submit(Operation.REDUCE, send, recv, send.count(), op, root, stream);
   }
 
   /**
@@ -306,14 +251,14 @@ public abstract sealed class Communicator implements AutoCloseable
    *     its slice at {@code rank() * count}
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void allGather(Buffer send, Buffer recv, Stream stream) {
+  public void allGather(Buffer send, Buffer recv, Stream stream) {
     checkConnected();
     check(send, "send");
     check(recv, "recv");
     checkTypes(send, recv);
     checkWhole(recv, "recv", send, "send");
     checkOverlap(send, recv, rank * send.byteSize(), "send == recv + rank * count");
-    submit(Operation.ALL_GATHER, send, recv, send.count(), null, NO_PEER, stream);
+    calls.submit(Operation.ALL_GATHER, send, recv, send.count(), null, NO_PEER, stream);
   }
 
   /**
@@ -326,7 +271,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param op how elements are combined
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void reduceScatter(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
+  public void reduceScatter(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     checkConnected();
     check(send, "send");
     check(recv, "recv");
@@ -334,7 +279,7 @@ public abstract sealed class Communicator implements AutoCloseable
     checkTypes(send, recv);
     checkWhole(send, "send", recv, "recv");
     checkOverlap(recv, send, rank * recv.byteSize(), "recv == send + rank * count");
-    submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, NO_PEER, stream);
+    calls.submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -346,7 +291,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param recv where the data of all ranks goes, {@code size() * count} elements
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void allToAll(Buffer send, Buffer recv, Stream stream) {
+  public void allToAll(Buffer send, Buffer recv, Stream stream) {
     checkConnected();
     check(send, "send");
     check(recv, "recv");
@@ -362,7 +307,7 @@ public abstract sealed class Communicator implements AutoCloseable
     if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
       throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
     }
-    submit(Operation.ALL_TO_ALL, send, recv, send.count() / size, null, NO_PEER, stream);
+    calls.submit(Operation.ALL_TO_ALL, send, recv, send.count() / size, null, NO_PEER, stream);
   }
 
   /**
@@ -376,7 +321,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param root the rank that gets the data
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void gather(Buffer send, Buffer recv, int root, Stream stream) {
+  public void gather(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
     check(send, "send");
@@ -386,7 +331,8 @@ public abstract sealed class Communicator implements AutoCloseable
       checkWhole(recv, "recv", send, "send");
       checkOverlap(send, recv, root * send.byteSize(), "send == recv + root * count");
     }
-    submit(Operation.GATHER, send, rank == root ? recv : null, send.count(), null, root, stream);
+    calls.submit(
+        Operation.GATHER, send, rank == root ? recv : null, send.count(), null, root, stream);
   }
 
   /**
@@ -400,7 +346,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param root the rank whose data it is
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void scatter(Buffer send, Buffer recv, int root, Stream stream) {
+  public void scatter(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
     check(recv, "recv");
@@ -410,7 +356,8 @@ public abstract sealed class Communicator implements AutoCloseable
       checkWhole(send, "send", recv, "recv");
       checkOverlap(recv, send, root * recv.byteSize(), "recv == send + root * count");
     }
-    submit(Operation.SCATTER, rank == root ? send : null, recv, recv.count(), null, root, stream);
+    calls.submit(
+        Operation.SCATTER, rank == root ? send : null, recv, recv.count(), null, root, stream);
   }
 
   /**
@@ -422,11 +369,11 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param peer the rank that receives; sending to oneself needs a receive in the same group
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void send(Buffer buffer, int peer, Stream stream) {
+  public void send(Buffer buffer, int peer, Stream stream) {
     checkConnected();
     checkPeer(peer);
     check(buffer, "buffer");
-    submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
+    calls.submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
   }
 
   /**
@@ -437,11 +384,11 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param peer the rank that sends
    * @param stream the stream that orders the operation, of this rank's device
    */
-  public final void recv(Buffer buffer, int peer, Stream stream) {
+  public void recv(Buffer buffer, int peer, Stream stream) {
     checkConnected();
     checkPeer(peer);
     check(buffer, "buffer");
-    submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
+    calls.submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
   }
 
   /**
@@ -452,10 +399,10 @@ public abstract sealed class Communicator implements AutoCloseable
    * @param scalar this rank's factor, rounded to the type as {@link DataType#set} does
    * @return the operator, for the caller to close before the communicator
    */
-  public final ReduceOp.PreMulSum preMulSum(DataType type, double scalar) {
+  public ReduceOp.PreMulSum preMulSum(DataType type, double scalar) {
     Objects.requireNonNull(type, "type");
     checkConnected();
-    return new ReduceOp.PreMulSum(this, type, createOperator(type, scalar), null);
+    return new ReduceOp.PreMulSum(this, type, driver.createOperator(type, scalar), null);
   }
 
   /**
@@ -466,12 +413,13 @@ public abstract sealed class Communicator implements AutoCloseable
    *     stream has passed the last reduction that uses the operator
    * @return the operator, for the caller to close before the communicator
    */
-  public final ReduceOp.PreMulSum preMulSum(Buffer scalar) {
+  public ReduceOp.PreMulSum preMulSum(Buffer scalar) {
     check(scalar, "scalar");
     if (scalar.count() != 1) {
       throw new IllegalArgumentException("scalar has count " + scalar.count() + "; it must be 1");
     }
-    return new ReduceOp.PreMulSum(this, scalar.type(), createOperator(scalar), scalar);
+    return new ReduceOp.PreMulSum(
+        this, scalar.type(), driver.createOperator(scalar.memory()), scalar);
   }
 
   /**
@@ -492,41 +440,10 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public final Communicator split(int color, int key, CommunicatorConfig childConfig) {
-    checkSplit(color, childConfig);
-    Communicator child = newSplit(color, key, childConfig);
-    child.connectNowOrWithGroup(this);
-    return child;
-  }
-
-  /**
-   * For the backends: makes the checks of {@link #split(int, int, CommunicatorConfig)}.
-   *
-   * @param color 0 or more
-   * @param childConfig the new communicator's configuration
-   */
-  protected final void checkSplit(int color, CommunicatorConfig childConfig) {
-    checkDivisible();
-    Arguments.atLeast(color, "color", 0);
-    checkChild(childConfig, "split");
-    if (growId != null) {
-      throw new IllegalStateException(
-          "an id of newGrowId waits for its grow, and a split in between would spoil it: " + this);
-    }
-  }
-
-  private void checkChild(CommunicatorConfig childConfig, String call) {
-    Graph.checkNotCapturing("making a communicator");
-    Objects.requireNonNull(childConfig, "childConfig");
-    if (childConfig.device().isPresent() && childConfig.device().getAsInt() != device) {
-      throw new IllegalArgumentException(
-          "childConfig has device "
-              + childConfig.device().getAsInt()
-              + "; a "
-              + call
-              + " keeps the parent's, "
-              + device);
-    }
+  public Communicator split(int color, int key, CommunicatorConfig childConfig) {
+    return children
+        .split(color, childConfig, child -> driver.split(color, key, child))
+        .connectedNowOrWithGroup(this);
   }
 
   /**
@@ -538,7 +455,7 @@ public abstract sealed class Communicator implements AutoCloseable
    * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
    *     group has ended
    */
-  public final Communicator split(int color, int key) {
+  public Communicator split(int color, int key) {
     return split(color, key, config);
   }
 
@@ -549,9 +466,8 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws IllegalStateException as {@link #split(int, int, CommunicatorConfig)} does
    * @throws NcclException as {@link #split(int, int, CommunicatorConfig)} does
    */
-  public final void splitWithoutColor() {
-    checkSplit(0, config);
-    newSplit(NO_COLOR, 0, config).connectNowOrWithGroup(this);
+  public void splitWithoutColor() {
+    children.splitWithoutColor().connectedNowOrWithGroup(this);
   }
 
   /**
@@ -581,44 +497,15 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public final Communicator shrink(
+  public Communicator shrink(
       Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
-    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childConfig);
-    Communicator child = newShrink(excluded, mode, childConfig);
-    child.connectNowOrWithGroup(this);
-    return child;
-  }
-
-  /**
-   * For the backends: makes the checks of {@link #shrink(Set, ShrinkMode, CommunicatorConfig)}.
-   *
-   * @param excludedRanks the ranks that are left out
-   * @param mode what becomes of this communicator's operations
-   * @param childConfig the new communicator's configuration
-   * @return a copy of the excluded ranks
-   */
-  protected final SortedSet<Integer> checkShrink(
-      Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
-    checkDivisible();
-    Objects.requireNonNull(mode, "mode");
-    checkChild(childConfig, "shrink");
-    Objects.requireNonNull(excludedRanks, "excludedRanks");
-    if (excludedRanks.stream().anyMatch(Objects::isNull)) {
-      throw new NullPointerException("excludedRanks has a null element");
-    }
-    SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
-    if (excluded.isEmpty()) {
-      throw new IllegalArgumentException(
-          "excludedRanks is empty; a shrink leaves out at least one");
-    }
-    for (int left : excluded) {
-      Arguments.inRange(left, "excluded rank", 0, size - 1);
-      if (left == rank) {
-        throw new IllegalArgumentException(
-            "excludedRanks has " + rank + ", this rank itself; only the ranks that stay shrink");
-      }
-    }
-    return excluded;
+    return children
+        .shrink(
+            excludedRanks,
+            mode,
+            childConfig,
+            (excluded, child) -> driver.shrink(excluded, mode, child))
+        .connectedNowOrWithGroup(this);
   }
 
   /**
@@ -636,14 +523,8 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws NcclException if the library failed
    * @throws UnsupportedNcclVersionException if the library is too old
    */
-  public final UniqueId newGrowId() {
-    checkConnected();
-    if (growId != null) {
-      throw new IllegalStateException(
-          "an id of newGrowId waits for its grow; there is only one at a time: " + this);
-    }
-    growId = createGrowId();
-    return growId;
+  public UniqueId newGrowId() {
+    return children.newGrowId();
   }
 
   /**
@@ -669,11 +550,10 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public final Communicator grow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
-    checkGrow(newSize, id, childConfig);
-    Communicator child = newGrown(newSize, id, childConfig);
-    child.connectNowOrWithGroup(this);
-    return child;
+  public Communicator grow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
+    return children
+        .growWithId(newSize, id, childConfig, child -> driver.grow(newSize, id, child))
+        .connectedNowOrWithGroup(this);
   }
 
   /**
@@ -687,76 +567,11 @@ public abstract sealed class Communicator implements AutoCloseable
    * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
    *     group has ended
    */
-  public final Communicator grow(int newSize, CommunicatorConfig childConfig) {
-    checkGrow(newSize, childConfig);
-    Communicator child = newGrown(newSize, null, childConfig);
-    child.connectNowOrWithGroup(this);
-    return child;
+  public Communicator grow(int newSize, CommunicatorConfig childConfig) {
+    return children
+        .grow(newSize, childConfig, child -> driver.grow(newSize, null, child))
+        .connectedNowOrWithGroup(this);
   }
-
-  /**
-   * For the backends: makes the checks of {@link #grow(int, CommunicatorConfig)}.
-   *
-   * @param newSize the number of ranks of the new communicator
-   * @param childConfig the new communicator's configuration
-   */
-  protected final void checkGrow(int newSize, CommunicatorConfig childConfig) {
-    checkGrowth(newSize, childConfig);
-    if (growId != null) {
-      throw new IllegalStateException(
-          "this rank made the id of the grow and calls grow with it: " + this);
-    }
-  }
-
-  /**
-   * For the backends: makes the checks of {@link #grow(int, UniqueId, CommunicatorConfig)}.
-   *
-   * @param newSize the number of ranks of the new communicator
-   * @param id what the caller gave
-   * @param childConfig the new communicator's configuration
-   */
-  protected final void checkGrow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
-    checkGrowth(newSize, childConfig);
-    checkGrowId(id);
-  }
-
-  private void checkGrowth(int newSize, CommunicatorConfig childConfig) {
-    checkConnected();
-    checkChild(childConfig, "grow");
-    if (newSize <= size) {
-      throw new IllegalArgumentException(
-          "newSize is " + newSize + "; it must be more than the communicator's size, " + size);
-    }
-  }
-
-  private void checkGrowId(UniqueId id) {
-    Objects.requireNonNull(id, "id");
-    UniqueId there = growId;
-    if (!id.equals(there)) {
-      throw new IllegalArgumentException(
-          "id is "
-              + id
-              + "; it must be the one that this communicator's newGrowId gave last, which is good"
-              + " for one grow: "
-              + (there == null ? "there is none" : there));
-    }
-  }
-
-  /**
-   * For the backends: uses up the one id that is there, just before the grow begins.
-   *
-   * @param id what the caller of the grow gave, or null where another rank made the id
-   * @throws IllegalArgumentException if another grow has used it meanwhile
-   */
-  protected final synchronized void useGrowId(UniqueId id) {
-    if (id != null) {
-      checkGrowId(id);
-      growId = null;
-    }
-  }
-
-  /** What a backend's {@link #newSplit} gets from a rank that is to have no new communicator. */
-  protected static final int NO_COLOR = -1;
 
   /**
    * {@return what has failed since the communicator was made, or nothing: the network, a peer, a
@@ -765,24 +580,11 @@ public abstract sealed class Communicator implements AutoCloseable
    *
    * @throws IllegalStateException if the communicator is not connected yet, aborted or closed
    */
-  public final Optional<NcclException> asyncError() {
+  public Optional<NcclException> asyncError() {
     if (!open()) {
       checkConnected();
     }
-    return failure();
-  }
-
-  /** Returns what has failed, and lets a running recording know of the first failure. */
-  final Optional<NcclException> failure() {
-    Optional<NcclException> found = findAsyncError();
-    if (found.isPresent()) {
-      found.get().initDetails(details());
-    }
-    if (found.isPresent() && !failureTold) {
-      failureTold = true;
-      Tracing.tell(this, "failure", found.get());
-    }
-    return found;
+    return life.failure();
   }
 
   /**
@@ -794,78 +596,8 @@ public abstract sealed class Communicator implements AutoCloseable
    *
    * @throws CudaException if a graph could not be destroyed, after having aborted
    */
-  public final void abort() {
-    synchronized (this) {
-      if ((state == State.CLOSED || state == State.ABORTED) && !unended) {
-        return;
-      }
-      unended = false;
-      aborted = true;
-      ending(() -> become(State.ABORTED));
-    }
-    try {
-      ending(() -> Tracing.step(this, "abort", this::abortNow));
-    } finally {
-      if (streams().stream().anyMatch(Stream::abandoned)) {
-        // An abort does not wait for the device.
-        Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::giveStreamsBack);
-      }
-    }
-  }
-
-  /** Takes a step to the end; after an Error, what is left is for another {@link #abort} to do. */
-  private void ending(Runnable step) {
-    try {
-      step.run();
-    } catch (Error failure) {
-      unended = true;
-      throw failure;
-    }
-  }
-
-  private void abortNow() {
-    try {
-      endGraphs();
-    } finally {
-      abortConnection();
-    }
-  }
-
-  /** Registers a graph of this communicator's operations, which must not outlive it. */
-  final void capturedBy(Graph graph) {
-    graphs.add(graph);
-    State now = state;
-    if (now != State.CONNECTED && now != State.SUSPENDED) {
-      endGraphs();
-    }
-  }
-
-  /** Learns that a graph has been closed. */
-  final void forget(Graph graph) {
-    graphs.remove(graph);
-  }
-
-  /**
-   * For the backends: ends every graph of this communicator's operations; none is launched any
-   * more.
-   *
-   * @throws CudaException if the runtime refuses to destroy one, after the others; what more fails
-   *     is suppressed in it
-   */
-  protected final void endGraphs() {
-    Steps.all(graphs.stream().<Runnable>map(graph -> graph::end).toList());
-  }
-
-  private void giveStreamsBack() {
-    Steps.all(streams().stream().<Runnable>map(stream -> () -> giveBack(stream)).toList());
-  }
-
-  private static void giveBack(Stream stream) {
-    try {
-      stream.giveBackIfAbandoned();
-    } catch (NcclException | CudaException e) {
-      LogManager.getLogger(Communicator.class).warn("{} is stuck", stream, e);
-    }
+  public void abort() {
+    life.abort();
   }
 
   /**
@@ -882,57 +614,13 @@ public abstract sealed class Communicator implements AutoCloseable
    * @throws CudaException if work on a stream that carries its operations failed
    */
   @Override
-  public final void close() {
-    Graph.checkNotCapturing("closing a communicator");
-    beginClose().run();
-  }
-
-  private void closeNow() {
-    try {
-      ending(this::closeConnection);
-    } finally {
-      giveStreamsBack();
-    }
-  }
-
-  /** Lets nobody use the communicator any more; returns what is left to do. */
-  private synchronized Runnable beginClose() {
-    State before = state;
-    ending(() -> become(State.CLOSED));
-    if (before == State.UNCONNECTED) {
-      // A thread may be connecting it, which does not come back here.
-      aborted = true;
-      return () -> ending(() -> Tracing.step(this, "abort", this::abortConnection));
-    }
-    return before.open() ? () -> Tracing.step(this, "close", this::closeNow) : () -> {};
-  }
-
-  /**
-   * For the backends: closes as {@link #close} does, the waiting in a thread of its own.
-   *
-   * @return a stage that nobody else can complete; it fails with what {@code close} would throw
-   */
-  protected final CompletionStage<Void> closeInBackground() {
-    Graph.checkNotCapturing("closing a communicator");
-    Runnable rest = beginClose();
-    try {
-      return inBackground("nccl4j-close", nothing(rest));
-    } catch (Error noThread) {
-      unended = true;
-      throw noThread;
-    }
-  }
-
-  private void become(State next) {
-    state = next;
-    if (next == State.ABORTED || next == State.CLOSED) {
-      leak.close();
-    }
+  public void close() {
+    life.close();
   }
 
   /** {@return whether the communicator is connected and neither closed nor aborted} */
-  public final boolean open() {
-    return state.open();
+  public boolean open() {
+    return life.open();
   }
 
   /**
@@ -940,476 +628,11 @@ public abstract sealed class Communicator implements AutoCloseable
    * #abort}, by a {@link ShrinkMode#ABORT_FIRST shrink}, because connecting it failed, or, on NCCL,
    * because it was revoked or closing it failed}
    */
-  public final boolean aborted() {
-    return aborted;
+  public boolean aborted() {
+    return life.aborted();
   }
 
-  /** For the backends: says that the communicator has ended without finishing its operations. */
-  protected final void markAborted() {
-    aborted = true;
-  }
-
-  /**
-   * For the backends: says that the operations of this communicator are ended without being
-   * finished, and that it carries none any more, though it can be divided and closed.
-   */
-  protected final synchronized void markRevoked() {
-    if (state.open()) {
-      aborted = true;
-      become(State.REVOKED);
-      Tracing.tell(this, "revoke", null);
-    }
-  }
-
-  /** {@return whether the communicator carries no operations any more, but is not closed} */
-  protected final boolean revoked() {
-    return state == State.REVOKED;
-  }
-
-  /**
-   * For the backends: says that this communicator carries no operations for a while, or does again.
-   *
-   * @param suspended whether it is suspended
-   */
-  protected final synchronized void markSuspended(boolean suspended) {
-    if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
-      become(suspended ? State.SUSPENDED : State.CONNECTED);
-      Tracing.tell(this, suspended ? "suspend" : "resume", null);
-    }
-  }
-
-  /**
-   * For the backends: throws unless this communicator carries operations.
-   *
-   * @throws IllegalStateException if it is not connected, suspended, revoked, aborted or closed
-   */
-  protected final void checkCarries() {
-    checkConnected();
-  }
-
-  /** Remembers a stream that carries operations of this communicator. */
-  final void carriedBy(Stream stream) {
-    carriers.removeIf(known -> !known.alive());
-    carriers.add(stream.progress());
-  }
-
-  private List<Stream> streams() {
-    return carriers.stream().map(Progress::stream).filter(Objects::nonNull).toList();
-  }
-
-  /** Learns that a stream was given up with operations of this communicator still on it. */
-  final void leftStuck() {
-    stuck = true;
-  }
-
-  /**
-   * For the backends, before they close or divide the connection: waits until every stream has
-   * passed this communicator's operations.
-   *
-   * @param function the function that waits, for messages
-   * @throws NcclTimeoutException if one has not within the timeout, or had not when it was closed
-   * @throws CudaException if work on one of them has failed
-   */
-  protected final void awaitStreams(String function) {
-    if (stuck) {
-      throw new NcclTimeoutException(
-              function, timeout(), "a stream that was closed before its work was done")
-          .initDetails(lastEnqueued());
-    }
-    for (Stream stream : streams()) {
-      if (stream.alive()) {
-        long enqueued = stream.progress().enqueued();
-        // An abort or a failure of another communicator is that one's to tell.
-        stream.drain(timeout());
-        stream.progress().passed(enqueued);
-      }
-    }
-  }
-
-  /**
-   * For the backends: connects at once, or when this thread's group ends.
-   *
-   * @param parent the communicator that this one is made of, or null
-   */
-  protected final void connectNowOrWithGroup(Communicator parent) {
-    Group group = Group.current();
-    if (group != null) {
-      group.add(this, parent);
-    } else {
-      connectNow();
-    }
-  }
-
-  /**
-   * For the backends: connects in a thread of its own.
-   *
-   * @return a stage that nobody else can complete, and that fails with why there is no connection
-   * @throws IllegalStateException if this thread has a group open
-   */
-  protected final CompletionStage<Void> connectInBackground() {
-    if (Group.running()) {
-      throw new IllegalStateException(
-          "a communicator that connects in the background belongs to no group; end the group first");
-    }
-    return inBackground("nccl4j-connect", nothing(this::connectNow));
-  }
-
-  private static Supplier<Void> nothing(Runnable work) {
-    return () -> {
-      work.run();
-      return null;
-    };
-  }
-
-  /**
-   * For the backends: does what waits in a thread of its own.
-   *
-   * @param <T> what it makes
-   * @param thread the thread's name
-   * @param work what is to be done
-   * @return a stage that nobody else can complete, and that fails with what the work throws
-   */
-  protected static <T> CompletionStage<T> inBackground(String thread, Supplier<T> work) {
-    CompletableFuture<T> end = new CompletableFuture<>();
-    Runnable run =
-        () -> {
-          try {
-            end.complete(work.get());
-          } catch (Throwable failure) {
-            MemoryShortage.fail(end, failure);
-          }
-        };
-    Thread.ofPlatform().daemon().name(thread).start(run);
-    return end.minimalCompletionStage();
-  }
-
-  private void connectNow() {
-    identity = origin.identity();
-    firstRank = origin.parent() == null ? -1 : origin.parent().firstRank();
-    try {
-      Tracing.step(this, origin.step(), this::connectOrAbort);
-    } finally {
-      // A parent need not live as long as its children.
-      origin = null;
-    }
-  }
-
-  private void connectOrAbort() {
-    try {
-      if (state != State.UNCONNECTED) {
-        throw new CommunicatorAbortedException("connect", toString());
-      }
-      connect();
-      if (size >= 0) {
-        // A split that leaves this rank out makes nothing to close.
-        leak.watch(this, toString());
-      }
-    } catch (Throwable failure) {
-      abortAfter(failure);
-      throw failure;
-    }
-    synchronized (this) {
-      if (state == State.UNCONNECTED) {
-        become(State.CONNECTED);
-        return;
-      }
-    }
-    throw new CommunicatorAbortedException("connect", toString());
-  }
-
-  private void abortAfter(Throwable failure) {
-    Steps.after(failure, this::abort);
-  }
-
-  /**
-   * Connects several at the same time, since each may wait for the others. When one fails, all are
-   * aborted at once and its failure comes out: the others would only wait for it. What they say
-   * later is suppressed in it.
-   */
-  static void connectTogether(List<Communicator> communicators) {
-    AtomicReference<Throwable> first = new AtomicReference<>();
-    AtomicInteger connecting = new AtomicInteger(communicators.size());
-    CountDownLatch connectedOrFailed = new CountDownLatch(1);
-    for (Communicator communicator : communicators) {
-      Runnable connect =
-          () -> {
-            try {
-              communicator.connectNow();
-            } catch (Throwable failure) {
-              if (first.compareAndSet(null, failure)) {
-                connectedOrFailed.countDown();
-              } else {
-                Steps.suppress(first.get(), failure);
-              }
-            }
-            if (connecting.decrementAndGet() == 0) {
-              connectedOrFailed.countDown();
-            }
-          };
-      try {
-        Thread.ofPlatform().daemon().name("nccl4j-connect").start(connect);
-      } catch (Throwable failure) {
-        // Those that have begun to connect are aborted below, like after any other failure.
-        first.compareAndSet(null, failure);
-        break;
-      }
-    }
-    if (first.get() == null) {
-      // Each rank has its own deadline, so an interrupt is kept and the wait goes on.
-      Interrupts.awaitUninterruptibly(connectedOrFailed::await);
-    }
-    Throwable failure = first.get();
-    if (failure != null) {
-      communicators.forEach(communicator -> communicator.abortAfter(failure));
-      if (failure instanceof Error error) {
-        throw error;
-      }
-      throw (RuntimeException) failure;
-    }
-    communicators.forEach(communicator -> communicator.findSiblings(communicators));
-  }
-
-  private void findSiblings(List<Communicator> madeTogether) {
-    if (size > 1) {
-      siblings =
-          madeTogether.stream()
-              .filter(other -> other != this && other.identity.equals(identity))
-              .toArray(Communicator[]::new);
-    }
-  }
-
-  private boolean isCaller() {
-    return siblings.length == 0 || caller == Thread.currentThread();
-  }
-
-  /**
-   * Throws if this thread has called, outside any group, the very collective of another rank that
-   * it now calls of this one. Of the ranks that were made together, one at most has a thread as its
-   * caller, so a thread that keeps to one rank comes here once.
-   */
-  private void becomeCaller(Operation operation) {
-    Thread thread = Thread.currentThread();
-    long number = collectives + 1;
-    for (Communicator sibling : siblings) {
-      long last = sibling.lastCalled;
-      // In this order, which the other thread's fence keeps too: if a thread that took over has
-      // made the call, it is seen to be the caller.
-      VarHandle.loadLoadFence();
-      if (sibling.caller != thread) {
-        continue;
-      }
-      if (sibling.firstCalled <= number && number <= last) {
-        throw new IllegalStateException(
-            "this thread has called collective %d of %s outside a group and now calls it of %s (%s); the first call may wait for the second, so call both in one Group.run, or each in a thread of its own"
-                .formatted(number, sibling, this, operation.method()));
-      }
-      sibling.caller = null;
-    }
-    firstCalled = number;
-    caller = thread;
-    VarHandle.fullFence();
-  }
-
-  /**
-   * Launches a checked operation, or leaves that to this thread's group or the stream's capture.
-   */
-  private void submit(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      Stream stream) {
-    checkStream(stream);
-    DataType type = (send == null ? recv : send).type();
-    if (type.float8()) {
-      checkFloat8(operation, type);
-    }
-    if (count == 0 && !operation.pointToPoint()) {
-      return;
-    }
-    Group group = Group.current();
-    if (group != null) {
-      group.add(operation, this, send, recv, count, op, peer, stream);
-      return;
-    }
-    stream.usedBy(this);
-    if (stream.captured()) {
-      stream.checkCapturedHere();
-      capture(new OperationCall(operation, this, send, recv, count, op, peer, stream));
-      return;
-    }
-    boolean collective = !operation.pointToPoint();
-    if (collective && !isCaller()) {
-      becomeCaller(operation);
-    }
-    launchAndCount(operation, send, recv, count, op, peer, stream);
-    if (collective) {
-      lastCalled = collectives;
-    }
-  }
-
-  /** Returns how this communicator comes to be, or null if it is connected already. */
-  final Origin origin() {
-    return origin;
-  }
-
-  /** Returns the name that this communicator has in recordings, the same on every rank. */
-  final String identity() {
-    return identity;
-  }
-
-  /** Returns this rank's number in the communicator from which this one descends. */
-  final int firstRank() {
-    return firstRank < 0 ? rank : firstRank;
-  }
-
-  /** Returns this rank, or -1 if it is not known yet. */
-  final int rankIfKnown() {
-    return rank;
-  }
-
-  /** Returns the number of ranks, or -1 if it is not known yet. */
-  final int sizeIfKnown() {
-    return size;
-  }
-
-  /** Returns the number, from 1, of what is made of this communicator in some way. */
-  final int countChild(Origin child) {
-    synchronized (children) {
-      return children.merge(child.kind(), 1, Integer::sum);
-    }
-  }
-
-  /**
-   * Counts an operation; returns its number among the collectives, or among the messages to or from
-   * its peer. What is refused does not count, since no other rank's operation meets it.
-   */
-  final long count(Operation operation, int peer) {
-    if (!operation.pointToPoint()) {
-      return ++collectives;
-    }
-    if (sends.length == 0) {
-      sends = new long[size];
-      receives = new long[size];
-    }
-    return ++(operation == Operation.SEND ? sends : receives)[peer];
-  }
-
-  /** Takes back the count of an operation that was refused after it. */
-  final void uncount(Operation operation, int peer) {
-    if (operation.pointToPoint()) {
-      (operation == Operation.SEND ? sends : receives)[peer]--;
-    } else {
-      collectives--;
-    }
-  }
-
-  /** Launches an operation; unless it was refused, it counts and its stream now carries it. */
-  private void launchAndCount(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      Stream stream) {
-    boolean refused = false;
-    boolean traced = Tracing.on();
-    long next = collectives + 1;
-    try {
-      if (traced) {
-        Span.enclose(
-            new OperationCall(operation, this, send, recv, count, op, peer, stream),
-            () -> launch(operation, send, recv, count, op, peer, stream));
-      } else {
-        launch(operation, send, recv, count, op, peer, stream);
-      }
-    } catch (Throwable failure) {
-      refused = Group.refuses(failure);
-      describe(failure, operation, refused || operation.pointToPoint() ? 0 : next);
-      throw failure;
-    } finally {
-      if (!refused) {
-        stream.carries(send, recv, op);
-        if (!traced) {
-          count(operation, peer);
-        }
-      }
-    }
-  }
-
-  /**
-   * Says of a failure to launch operations which ones it concerns, unless that is known.
-   *
-   * @param operation the operation, or null where there are several
-   * @param number the number of the first collective, or 0
-   */
-  final void describe(Throwable failure, Operation operation, long number) {
-    if (failure instanceof NcclException known) {
-      known.initDetails(details().in(operation, number));
-    }
-  }
-
-  private FailureDetails details() {
-    return FailureDetails.of(toString(), new BitSet(), new BitSet());
-  }
-
-  /** Returns how many collectives have been enqueued. */
-  final long collectives() {
-    return collectives;
-  }
-
-  /**
-   * {@return what a wait concerns that has timed out and could be for anything that is enqueued:
-   * this communicator and its last collective} For the backends.
-   */
-  protected final FailureDetails lastEnqueued() {
-    return details().in(null, collectives);
-  }
-
-  private void capture(OperationCall call) {
-    Stream stream = call.stream();
-    if (stream.capturesNatively()) {
-      launch(
-          call.operation(), call.send(), call.recv(), call.count(), call.op(), call.peer(), stream);
-    }
-    stream.keep(List.of(call));
-  }
-
-  /**
-   * For the backends: launches a call of their own, or leaves that to this thread's group or the
-   * stream's capture, as with any operation.
-   *
-   * @param call a call of this communicator, its other arguments checked
-   * @throws IllegalStateException if this communicator or the call's stream is not open
-   * @throws IllegalArgumentException if the stream is of another device or backend
-   */
-  protected final void submit(BackendCall call) {
-    checkConnected();
-    Stream stream = call.stream();
-    checkStream(stream);
-    Group group = Group.current();
-    if (group != null) {
-      group.add(call);
-      return;
-    }
-    stream.usedBy(this);
-    if (stream.captured()) {
-      stream.checkCapturedHere();
-    }
-    if (!stream.captured() || stream.capturesNatively()) {
-      call.launch();
-    }
-    if (stream.captured()) {
-      stream.keep(List.of(call));
-    } else {
-      stream.carries(call);
-    }
-  }
-
-  private void checkStream(Stream stream) {
+  void checkStream(Stream stream) {
     Objects.requireNonNull(stream, "stream");
     if (!stream.isAt(place)) {
       stream.checkOpen();
@@ -1423,15 +646,8 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /**
-   * For the backends: throws unless the buffer is one that this communicator can use now.
-   *
-   * @param buffer the buffer
-   * @param argument what it is called in messages
-   * @throws IllegalStateException if this communicator or the buffer's owner is not open
-   * @throws IllegalArgumentException if this rank's device cannot use the buffer
-   */
-  protected final void check(Buffer buffer, String argument) {
+  /** Throws unless the buffer is one that this communicator can use now. */
+  void check(Buffer buffer, String argument) {
     checkConnected();
     checkUsable(buffer, argument);
   }
@@ -1498,182 +714,59 @@ public abstract sealed class Communicator implements AutoCloseable
     }
   }
 
-  /**
-   * For the backends: throws unless this communicator can be used now.
-   *
-   * @throws IllegalStateException if it is not connected yet, aborted or closed
-   */
-  protected final void checkConnected() {
-    State now = state;
-    if (now != State.CONNECTED) {
-      throw now == State.UNCONNECTED
-          ? unconnected()
-          : new IllegalStateException(now.name().toLowerCase(Locale.ROOT) + ": " + this);
-    }
-  }
-
-  /** Throws unless others can be made of this communicator. */
-  final void checkDivisible() {
-    if (state != State.REVOKED) {
-      checkConnected();
-    }
-  }
-
   private void checkConnectedOnce() {
     if (size < 0) {
-      throw unconnected();
+      throw life.unconnected();
     }
   }
 
-  private IllegalStateException unconnected() {
-    return new IllegalStateException("not connected yet, its group has not ended: " + this);
+  /** Throws unless this communicator can be used now. */
+  void checkConnected() {
+    life.checkConnected();
   }
 
-  /**
-   * For the backends: tells rank and size once connecting has found them.
-   *
-   * @param newRank this rank
-   * @param newSize the number of ranks
-   */
-  protected final void place(int newRank, int newSize) {
+  /** Notes rank and size once connecting has found them. */
+  void place(int newRank, int newSize) {
     rank = newRank;
     size = newSize;
   }
 
-  /** {@return the longest wait for a peer} */
-  protected final Duration timeout() {
-    return config.timeout();
+  /** Returns this rank, or -1 if it is not known yet. */
+  int rankIfKnown() {
+    return rank;
   }
 
-  /**
-   * Makes the connection, within the timeout. It may run in any thread, at the same time as other
-   * communicators' connecting.
-   */
-  protected abstract void connect();
-
-  /**
-   * {@return an unconnected communicator whose {@link #connect} takes part in the split; {@link
-   * #NO_COLOR} for none}
-   *
-   * @param color 0 or more, or {@link #NO_COLOR}
-   * @param key orders the new ranks
-   * @param childConfig the new communicator's configuration
-   */
-  protected abstract Communicator newSplit(int color, int key, CommunicatorConfig childConfig);
-
-  /**
-   * {@return an unconnected communicator whose {@link #connect} takes part in the shrink}
-   *
-   * @param excludedRanks the ranks that are left out
-   * @param mode what becomes of this communicator's operations
-   * @param childConfig the new communicator's configuration
-   */
-  protected abstract Communicator newShrink(
-      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig);
-
-  /**
-   * Does what {@link #newGrowId} promises.
-   *
-   * @return the id
-   */
-  protected abstract UniqueId createGrowId();
-
-  /**
-   * {@return an unconnected communicator whose {@link #connect} takes part in the grow}
-   *
-   * @param newSize the number of ranks of the new communicator
-   * @param id what {@link #createGrowId} gave on this rank, or null if another rank made it
-   * @param childConfig the new communicator's configuration
-   */
-  protected abstract Communicator newGrown(
-      int newSize, UniqueId id, CommunicatorConfig childConfig);
-
-  /**
-   * Launches one checked operation, outside any group.
-   *
-   * @param operation what to do
-   * @param send the data to send, or null where the operation or the rank sends none
-   * @param recv where to receive, or null where the operation or the rank receives nothing
-   * @param count the count that the C function takes, in elements
-   * @param op the operator of a reduction, or null
-   * @param peer the root or the peer, or {@link #NO_PEER}
-   * @param stream the stream that orders it, of this rank's device
-   */
-  protected abstract void launch(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      Stream stream);
-
-  /**
-   * {@return what this rank has in common with the other ranks in this process and with nobody
-   * else: these objects are equal}
-   */
-  protected abstract Object world();
-
-  /**
-   * Throws unless this rank can do the operation on a float8 type.
-   *
-   * @param operation what it is to do
-   * @param type one of the two float8 types
-   * @throws IllegalArgumentException if the device cannot
-   * @throws UnsupportedNcclVersionException if NCCL cannot
-   */
-  protected abstract void checkFloat8(Operation operation, DataType type);
-
-  /**
-   * Creates an operator with an immediate scalar.
-   *
-   * @param type the type of the data that it will reduce
-   * @param scalar this rank's factor, yet to be rounded to the type
-   * @return the code of the operator in this communicator
-   */
-  protected abstract int createOperator(DataType type, double scalar);
-
-  /**
-   * Creates an operator whose scalar is read when a reduction runs.
-   *
-   * @param scalar one element, in memory that this rank's device can use
-   * @return the code of the operator in this communicator
-   */
-  protected abstract int createOperator(Buffer scalar);
-
-  /**
-   * Gives an operator back; does nothing once the connection is gone, which took its operators
-   * along.
-   *
-   * @param code what {@code createOperator} returned
-   */
-  protected abstract void destroyOperator(int code);
-
-  /**
-   * Does what {@link #asyncError} promises.
-   *
-   * @return what has failed, or nothing; also after {@link #abort}, when it may be nothing
-   */
-  protected abstract Optional<NcclException> findAsyncError();
-
-  /**
-   * {@return whether the library may still enqueue what a launch that was given up has left}
-   * Whatever its streams say, its memory is in use.
-   */
-  protected boolean launching() {
-    return false;
+  /** Returns the number of ranks, or -1 if it is not known yet. */
+  int sizeIfKnown() {
+    return size;
   }
 
-  /**
-   * Does what {@link #abort} promises, possibly while {@link #connect} runs. Called again only
-   * after an {@link Error} of {@code abortConnection} or {@link #closeConnection}.
-   */
-  protected abstract void abortConnection();
+  /** Returns this communicator, connected now or when this thread's group ends. */
+  Communicator connectedNowOrWithGroup(Communicator parent) {
+    Group group = Group.current();
+    if (group != null) {
+      group.add(this, parent);
+    } else {
+      life.connect();
+    }
+    return this;
+  }
 
-  /**
-   * Does what {@link #close} promises; called at most once, and not after {@link #abortConnection}.
-   */
-  protected abstract void closeConnection();
+  CommunicatorDriver driver() {
+    return driver;
+  }
+
+  CommunicatorLifecycle life() {
+    return life;
+  }
+
+  ChildCommunicators children() {
+    return children;
+  }
+
+  CallSequence calls() {
+    return calls;
+  }
 
   @Override
   public String toString() {

@@ -60,16 +60,17 @@ final class CommunicatorEvent extends Event {
 
   void tell(Communicator of, String what) {
     if (shouldCommit()) {
-      Origin origin = of.origin();
+      CommunicatorLifecycle life = of.life();
+      Origin origin = life.origin();
       step = what;
-      communicator = of.identity();
+      communicator = life.identity();
       name = of.config().name();
-      parent = origin == null || origin.parent() == null ? null : origin.parent().identity();
+      parent = origin == null || origin.parent() == null ? null : origin.parent().life().identity();
       uniqueId = origin == null ? null : origin.fingerprint();
       backend = of.backend().name();
       rank = of.rankIfKnown();
       ranks = of.sizeIfKnown();
-      firstRank = of.firstRank();
+      firstRank = life.firstRank();
       device = of.device();
       commit();
     }

@@ -1,48 +1,45 @@
 package io.nccl4j;
 
-import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.EventDriver;
 import java.time.Duration;
 import java.util.Objects;
 
 /**
  * A mark in a stream, for other streams and the host to wait for, and to measure time between.
  *
- * <p>Events come from {@link Communicator#newEvent} and {@link Backend#newEvent} and belong to
- * whoever made them. Any thread may use one. It can be recorded again; then only the last mark
+ * <p>Events come from {@link Communicator#newEvent} and {@link Backend#newEvent} and belong to the
+ * code that made them. Any thread may use one. It can be recorded again; then only the last mark
  * counts.
  */
-public abstract sealed class Event implements AutoCloseable
-    permits io.nccl4j.cuda.CudaEvent, io.nccl4j.reference.ReferenceEvent {
+public final class Event implements AutoCloseable {
   /** How far a stream had come when it recorded an event. */
   record Marked(Progress progress, long ticket) {}
 
   private final Platform platform;
   private final int device;
+  private final EventDriver driver;
   private volatile Marked marked;
 
-  /**
-   * For the backends: makes an event of one device.
-   *
-   * @param platform the platform of the event's backend
-   * @param device the index of the device whose streams can record it
-   */
-  protected Event(Platform platform, int device) {
+  Event(Platform platform, int device, EventDriver driver) {
     this.platform = platform;
     this.device = device;
+    this.driver = driver;
   }
 
   /** {@return the platform of the event's backend} */
-  public final Platform platform() {
+  public Platform platform() {
     return platform;
   }
 
   /** {@return the device whose streams can record this event} */
-  public final int device() {
+  public int device() {
     return device;
   }
 
   /** {@return whether the event has not been closed} */
-  public abstract boolean open();
+  public boolean open() {
+    return driver.open();
+  }
 
   /**
    * {@return whether the last recorded mark has been reached; true if there is none} C: {@code
@@ -53,10 +50,10 @@ public abstract sealed class Event implements AutoCloseable
    * @throws CudaException if work before the mark failed
    * @throws IllegalStateException if the event is closed
    */
-  public final boolean isComplete() {
+  public boolean isComplete() {
     checkOpen("event");
     Marked asked = marked;
-    boolean complete = poll();
+    boolean complete = driver.isComplete();
     if (complete) {
       passed(asked);
     }
@@ -75,21 +72,24 @@ public abstract sealed class Event implements AutoCloseable
    *     interrupt status stays set
    * @throws IllegalArgumentException if the timeout is not positive
    */
-  public final void synchronize(Duration timeout) {
-    Arguments.positive(timeout, "timeout");
+  public void synchronize(Duration timeout) {
+    Objects.requireNonNull(timeout, "timeout");
+    if (timeout.isNegative() || timeout.isZero()) {
+      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
+    }
     checkOpen("event");
     Marked asked = marked;
-    await(timeout);
+    driver.await(timeout, this::timedOut);
     passed(asked);
   }
 
   /** Learns which stream has recorded this event, and where; null while one is about to. */
-  final void marks(Marked mark) {
+  void marks(Marked mark) {
     marked = mark;
   }
 
   /** Returns what was recorded last, or null. */
-  final Marked marked() {
+  Marked marked() {
     return marked;
   }
 
@@ -109,7 +109,7 @@ public abstract sealed class Event implements AutoCloseable
    * @throws IllegalStateException if either event is closed, was never recorded, or is not complete
    * @throws CudaException if work before either mark failed on the GPU
    */
-  public final Duration elapsedSince(Event start) {
+  public Duration elapsedSince(Event start) {
     Objects.requireNonNull(start, "start");
     checkOpen("event");
     start.checkOpen("start");
@@ -117,7 +117,7 @@ public abstract sealed class Event implements AutoCloseable
       throw new IllegalArgumentException(
           "start is " + start + "; it must be of the same backend and device as " + this);
     }
-    return since(start);
+    return driver.since(start.driver);
   }
 
   private void checkOpen(String argument) {
@@ -126,15 +126,8 @@ public abstract sealed class Event implements AutoCloseable
     }
   }
 
-  /**
-   * {@return what a wait for this event throws whose time has passed} For the backends. It names
-   * the communicators on the stream that recorded the event.
-   *
-   * @param function the function that waits
-   * @param timeout how long was waited
-   * @param waitedFor what was waited for
-   */
-  protected final NcclException timedOut(String function, Duration timeout, String waitedFor) {
+  /** Returns what a wait throws that was too long: it names the communicators on the stream. */
+  private NcclException timedOut(String function, Duration timeout, String waitedFor) {
     Marked by = marked;
     Stream stream = by == null ? null : by.progress().stream();
     return stream == null
@@ -142,34 +135,23 @@ public abstract sealed class Event implements AutoCloseable
         : stream.timedOut(function, timeout, waitedFor);
   }
 
-  /**
-   * Does what {@link #isComplete} promises.
-   *
-   * @return whether the last recorded mark has been reached
-   */
-  protected abstract boolean poll();
+  EventDriver driver() {
+    return driver;
+  }
 
   /**
-   * Does what {@link #synchronize} promises.
-   *
-   * @param timeout the longest wait; positive
-   */
-  protected abstract void await(Duration timeout);
-
-  /**
-   * Does what {@link #elapsedSince} promises.
-   *
-   * @param start an open event of the same device
-   * @return the time between the two marks
-   */
-  protected abstract Duration since(Event start);
-
-  /**
-   * Gives the event back. Idempotent; waits that are enqueued stay valid. C: {@code
+   * Releases the event. Idempotent; waits that are enqueued stay valid. C: {@code
    * cudaEventDestroy}.
    *
    * @throws CudaException if the runtime refuses
    */
   @Override
-  public abstract void close();
+  public void close() {
+    driver.close();
+  }
+
+  @Override
+  public String toString() {
+    return driver.toString();
+  }
 }

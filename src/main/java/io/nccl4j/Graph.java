@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.GraphDriver;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
@@ -29,8 +30,7 @@ import java.util.concurrent.atomic.AtomicLong;
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/cudagraph.html">Using
  *     NCCL with CUDA graphs</a>
  */
-public abstract sealed class Graph implements AutoCloseable
-    permits Graph.Recorded, io.nccl4j.cuda.CudaGraph {
+public final class Graph implements AutoCloseable {
   private static final ThreadLocal<Boolean> CAPTURING = ThreadLocal.withInitial(() -> false);
   private static final AtomicLong GRAPHS = new AtomicLong();
 
@@ -38,6 +38,8 @@ public abstract sealed class Graph implements AutoCloseable
   private final Platform platform;
   private final int device;
   private final List<List<GroupCall>> launches;
+  // Null where the operations are enqueued anew.
+  private final GraphDriver driver;
   private volatile boolean closed;
   // Guarded by this. What a launch uses is released by its thread, when it is through.
   private int launching;
@@ -45,16 +47,16 @@ public abstract sealed class Graph implements AutoCloseable
   private boolean released;
 
   /**
-   * For the backends: makes a graph of one device.
+   * Makes a graph of one device.
    *
-   * @param platform the platform of the graph's backend
-   * @param device the index of the device whose streams can launch it
    * @param launches the operations, in the parts in which they were launched
+   * @param driver what launches them all in one call, or null where they are enqueued anew
    */
-  protected Graph(Platform platform, int device, List<List<GroupCall>> launches) {
+  Graph(Platform platform, int device, List<List<GroupCall>> launches, GraphDriver driver) {
     this.platform = platform;
     this.device = device;
     this.launches = launches;
+    this.driver = driver;
   }
 
   /**
@@ -149,7 +151,7 @@ public abstract sealed class Graph implements AutoCloseable
    *     closed, or if the stream is being captured
    * @throws CudaException if the runtime refuses
    */
-  public final void launch(Stream stream) {
+  public void launch(Stream stream) {
     Objects.requireNonNull(stream, "stream");
     if (closed) {
       throw new IllegalStateException("graph is closed: " + this);
@@ -196,7 +198,7 @@ public abstract sealed class Graph implements AutoCloseable
   }
 
   /** Ends this graph; what it holds is released now, or by the thread that is launching it. */
-  final void end() {
+  void end() {
     synchronized (this) {
       ended = true;
     }
@@ -210,12 +212,14 @@ public abstract sealed class Graph implements AutoCloseable
       }
       released = true;
     }
-    release();
+    if (driver != null) {
+      driver.release();
+    }
   }
 
   /** Lets the end of any of its communicators end this graph, from now on or at once. */
   private void endWithCommunicators() {
-    communicators().forEach(communicator -> communicator.capturedBy(this));
+    communicators().forEach(communicator -> communicator.life().capturedBy(this));
   }
 
   private Set<Communicator> communicators() {
@@ -225,18 +229,20 @@ public abstract sealed class Graph implements AutoCloseable
   }
 
   private void replayAndCount(Stream stream) {
-    if (!stream.capturesNatively()) {
+    if (driver == null) {
       // Its operations are counted, and recorded, as they are enqueued anew.
-      replay(stream);
+      for (List<GroupCall> together : launches) {
+        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
+      }
       return;
     }
     launches.forEach(together -> together.forEach(Graph::count));
     if (Tracing.on()) {
       GraphEvent event = new GraphEvent("launch", stream);
       fill(event);
-      Span.enclose(event, stream, () -> replay(stream));
+      Span.enclose(event, stream, () -> driver.launch(stream.driver()));
     } else {
-      replay(stream);
+      driver.launch(stream.driver());
     }
   }
 
@@ -246,7 +252,7 @@ public abstract sealed class Graph implements AutoCloseable
     }
   }
 
-  final long number() {
+  long number() {
     return number;
   }
 
@@ -255,15 +261,10 @@ public abstract sealed class Graph implements AutoCloseable
     event.of(this, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
   }
 
-  /**
-   * Does what {@link #launch} promises, after its checks.
-   *
-   * @param stream an open stream of the graph's device
-   */
-  protected abstract void replay(Stream stream);
-
-  /** Releases what the graph holds; called once. Launches that are enqueued still run. */
-  protected abstract void release();
+  /** Returns what launches all operations in one call, or null where they are enqueued anew. */
+  GraphDriver driver() {
+    return driver;
+  }
 
   /**
    * Releases the graph; launches that are enqueued still run. Idempotent. C: {@code
@@ -272,36 +273,14 @@ public abstract sealed class Graph implements AutoCloseable
    * @throws CudaException if the runtime refuses
    */
   @Override
-  public final void close() {
+  public void close() {
     closed = true;
-    communicators().forEach(communicator -> communicator.forget(this));
+    communicators().forEach(communicator -> communicator.life().forget(this));
     end();
   }
 
   @Override
   public String toString() {
     return "Graph[%d launches, %s device %d]".formatted(launches.size(), platform, device);
-  }
-
-  /** A graph that is launched by enqueuing its operations anew. */
-  static final class Recorded extends Graph {
-    private final List<List<GroupCall>> launches;
-
-    Recorded(Platform platform, int device, List<List<GroupCall>> launches) {
-      super(platform, device, launches);
-      this.launches = launches;
-    }
-
-    @Override
-    protected void replay(Stream stream) {
-      for (List<GroupCall> together : launches) {
-        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
-      }
-    }
-
-    @Override
-    protected void release() {
-      // Nothing but Java objects.
-    }
   }
 }

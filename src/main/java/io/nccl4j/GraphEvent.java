@@ -55,7 +55,7 @@ final class GraphEvent extends Event {
   void of(Graph launched, int size, Communicator first) {
     graph = launched.number();
     operations = size;
-    communicator = first == null ? null : first.identity();
-    firstRank = first == null ? -1 : first.firstRank();
+    communicator = first == null ? null : first.life().identity();
+    firstRank = first == null ? -1 : first.life().firstRank();
   }
 }

@@ -223,7 +223,7 @@ public final class Group {
   private void checkParents() {
     boolean open = false;
     try {
-      parents.stream().filter(Objects::nonNull).forEach(Communicator::checkDivisible);
+      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.life().checkDivisible());
       open = true;
     } finally {
       if (!open) {
@@ -298,7 +298,7 @@ public final class Group {
     try {
       if (!unconnected.isEmpty()) {
         checkParents();
-        Communicator.connectTogether(List.copyOf(unconnected));
+        CommunicatorLifecycle.connectTogether(List.copyOf(unconnected));
       } else if (count > 0) {
         launchCalls();
       }
@@ -337,7 +337,7 @@ public final class Group {
       for (Way other : earlier) {
         if (way.stream == other.stream
             && way.communicator != other.communicator
-            && way.communicator.world().equals(other.communicator.world())) {
+            && way.communicator.driver().world().equals(other.communicator.driver().world())) {
           throw new IllegalArgumentException(
               "the group has calls of "
                   + other.communicator
@@ -428,12 +428,13 @@ public final class Group {
         calls.stream()
             .filter(call -> call instanceof OperationCall one && !one.operation().pointToPoint())
             .count();
-    long first = only.collectives() + 1 - (counted ? collectives : 0);
+    long first = only.calls().collectives() + 1 - (counted ? collectives : 0);
     boolean single = calls.size() == 1 && calls.getFirst() instanceof OperationCall;
-    only.describe(
-        failure,
-        single ? ((OperationCall) calls.getFirst()).operation() : null,
-        refused || collectives == 0 ? 0 : first);
+    only.calls()
+        .describe(
+            failure,
+            single ? ((OperationCall) calls.getFirst()).operation() : null,
+            refused || collectives == 0 ? 0 : first);
   }
 
   /** Returns whether a failure says that nothing was launched. */
@@ -465,18 +466,18 @@ public final class Group {
   /** Does what {@link #launchAndCount} promises, without counting. */
   private static void launchTogether(List<GroupCall> calls, Communicator only) {
     if (only != null) {
-      only.backend().launchGroup(calls, only);
+      only.backend().driver().launchGroup(calls, only.driver());
       return;
     }
     if (ofOneBackend(calls)) {
-      calls.getFirst().communicator().backend().launchGroup(calls, null);
+      calls.getFirst().communicator().backend().driver().launchGroup(calls, null);
       return;
     }
     Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
     for (GroupCall call : calls) {
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
-    perBackend.forEach((backend, together) -> backend.launchGroup(together, null));
+    perBackend.forEach((backend, together) -> backend.driver().launchGroup(together, null));
   }
 
   static boolean ofOneBackend(List<GroupCall> calls) {

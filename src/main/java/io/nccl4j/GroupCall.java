@@ -1,12 +1,13 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.EnqueuedCall;
 import java.util.List;
 
 /**
  * One checked call that a stream orders: what {@link Group} keeps until the group ends, a {@link
  * Graph} for as long as it lives, and a backend then launches.
  */
-public sealed interface GroupCall permits OperationCall, BackendCall {
+sealed interface GroupCall extends EnqueuedCall permits OperationCall, BackendCall {
   /** {@return whose call it is} */
   Communicator communicator();
 

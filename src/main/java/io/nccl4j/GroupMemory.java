@@ -35,12 +35,12 @@ final class GroupMemory {
     }
 
     private long sharedFrom(Use other) {
-      return Math.max(buffer.pointerAddress(), other.buffer.pointerAddress());
+      return Math.max(buffer.memory().address(), other.buffer.memory().address());
     }
 
     private long sharedBytes(Use other) {
-      long end = buffer.pointerAddress() + buffer.byteSize();
-      long otherEnd = other.buffer.pointerAddress() + other.buffer.byteSize();
+      long end = buffer.memory().address() + buffer.byteSize();
+      long otherEnd = other.buffer.memory().address() + other.buffer.byteSize();
       return Math.min(end, otherEnd) - sharedFrom(other);
     }
 
@@ -111,7 +111,7 @@ final class GroupMemory {
   }
 
   private static boolean same(Buffer one, Buffer other) {
-    return one.pointerAddress() == other.pointerAddress() && one.byteSize() == other.byteSize();
+    return one.memory().address() == other.memory().address() && one.byteSize() == other.byteSize();
   }
 
   /** Adds what a call reads and does not write itself: an operation in place has one owner. */
@@ -119,8 +119,8 @@ final class GroupMemory {
     Buffer read = call.reads();
     Buffer written = call.writes();
     if (read != null && written != null && overlap(read, written)) {
-      long start = read.pointerAddress();
-      long cut = written.pointerAddress();
+      long start = read.memory().address();
+      long cut = written.memory().address();
       add(start, cut, READ_BEGINS, READ_ENDS);
       add(cut + written.byteSize(), start + read.byteSize(), READ_BEGINS, READ_ENDS);
     } else {
@@ -131,7 +131,7 @@ final class GroupMemory {
 
   private void addRange(Buffer buffer, int begins, int ends) {
     if (buffer != null) {
-      long start = buffer.pointerAddress();
+      long start = buffer.memory().address();
       add(start, start + buffer.byteSize(), begins, ends);
     }
   }

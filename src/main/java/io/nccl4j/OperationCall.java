@@ -1,10 +1,14 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.EnqueuedOperation;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.util.List;
 import java.util.Objects;
 
 /** One operation of the contract, for its backend to launch. */
-public final class OperationCall implements GroupCall {
+final class OperationCall implements GroupCall, EnqueuedOperation {
   private final Operation operation;
   private final Communicator communicator;
   private final Buffer send;
@@ -33,7 +37,7 @@ public final class OperationCall implements GroupCall {
     this.stream = stream;
   }
 
-  /** {@return what to do} */
+  @Override
   public Operation operation() {
     return operation;
   }
@@ -43,27 +47,27 @@ public final class OperationCall implements GroupCall {
     return communicator;
   }
 
-  /** {@return the data to send, or null where the operation or the rank sends none} */
-  public Buffer send() {
+  /** Returns the data to send, or null where the operation or the rank sends none. */
+  Buffer send() {
     return send;
   }
 
-  /** {@return where to receive, or null where the operation or the rank receives nothing} */
-  public Buffer recv() {
+  /** Returns where to receive, or null where the operation or the rank receives nothing. */
+  Buffer recv() {
     return recv;
   }
 
-  /** {@return the count that the C function takes, in elements} */
+  @Override
   public long count() {
     return count;
   }
 
-  /** {@return the operator of a reduction, or null} */
-  public ReduceOp op() {
+  /** Returns the operator of a reduction, or null. */
+  ReduceOp op() {
     return op;
   }
 
-  /** {@return the root or the peer, or {@link Communicator#NO_PEER}} */
+  @Override
   public int peer() {
     return peer;
   }
@@ -71,6 +75,39 @@ public final class OperationCall implements GroupCall {
   @Override
   public Stream stream() {
     return stream;
+  }
+
+  @Override
+  public Memory sendMemory() {
+    return memory(send);
+  }
+
+  @Override
+  public Memory recvMemory() {
+    return memory(recv);
+  }
+
+  @Override
+  public CommunicatorDriver communicatorDriver() {
+    return communicator.driver();
+  }
+
+  static Memory memory(Buffer buffer) {
+    return buffer == null ? null : buffer.memory();
+  }
+
+  @Override
+  public int operator() {
+    return operator(op);
+  }
+
+  static int operator(ReduceOp op) {
+    return op == null ? CommunicatorDriver.NO_OPERATOR : op.code();
+  }
+
+  @Override
+  public StreamDriver streamDriver() {
+    return stream.driver();
   }
 
   @Override
@@ -138,12 +175,12 @@ public final class OperationCall implements GroupCall {
 
   /** Counts the call on its communicator, and returns its number there. */
   long takeNumber() {
-    return communicator.count(operation, peer);
+    return communicator.calls().count(operation, peer);
   }
 
   /** Takes back what {@link #takeNumber} has counted, since the call was refused. */
   void giveNumberBack() {
-    communicator.uncount(operation, peer);
+    communicator.calls().uncount(operation, peer);
   }
 
   @Override

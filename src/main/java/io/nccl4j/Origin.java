@@ -5,9 +5,9 @@ import java.util.Objects;
 import java.util.SortedSet;
 
 /**
- * For the backends: how a communicator comes to be, and what recordings call it. Every rank of a
- * communicator finds the same name without asking the others; only those that join one that grows
- * know no more than its id, by whose fingerprint they call it.
+ * How a communicator comes to be, and what recordings call it. Every rank of a communicator finds
+ * the same name without asking the others; only those that join one that grows know no more than
+ * its id, by whose fingerprint they call it.
  *
  * @param step how it is made: {@code init}, {@code split}, {@code shrink}, {@code grow} or {@code
  *     join}
@@ -15,7 +15,7 @@ import java.util.SortedSet;
  * @param fingerprint that of its unique id, or null where this rank does not have the id
  * @param choice what tells it from what else the parent's ranks make at the same time
  */
-public record Origin(String step, Communicator parent, String fingerprint, String choice) {
+record Origin(String step, Communicator parent, String fingerprint, String choice) {
   /** For shrinks: so many ranks are told by their numbers, more by a fingerprint. */
   private static final int FEW = 8;
 
@@ -24,7 +24,7 @@ public record Origin(String step, Communicator parent, String fingerprint, Strin
    *
    * @param ids the ids
    */
-  public static Origin init(List<UniqueId> ids) {
+  static Origin init(List<UniqueId> ids) {
     int hash = ids.size() == 1 ? ids.getFirst().hashCode() : ids.hashCode();
     return new Origin("init", null, hex(hash), "");
   }
@@ -34,7 +34,7 @@ public record Origin(String step, Communicator parent, String fingerprint, Strin
    *
    * @param growId the id of the grow
    */
-  public static Origin join(UniqueId growId) {
+  static Origin join(UniqueId growId) {
     return new Origin("join", null, hex(growId.hashCode()), "");
   }
 
@@ -44,7 +44,7 @@ public record Origin(String step, Communicator parent, String fingerprint, Strin
    * @param parent the communicator that is split
    * @param color the part, or a negative number for none
    */
-  public static Origin split(Communicator parent, int color) {
+  static Origin split(Communicator parent, int color) {
     return new Origin("split", parent, null, color < 0 ? "" : "." + color);
   }
 
@@ -54,7 +54,7 @@ public record Origin(String step, Communicator parent, String fingerprint, Strin
    * @param parent the communicator that shrinks
    * @param excluded the ranks that are left out
    */
-  public static Origin shrink(Communicator parent, SortedSet<Integer> excluded) {
+  static Origin shrink(Communicator parent, SortedSet<Integer> excluded) {
     String ranks =
         excluded.size() > FEW
             ? hex(excluded.hashCode())
@@ -68,7 +68,7 @@ public record Origin(String step, Communicator parent, String fingerprint, Strin
    * @param parent the communicator that grows
    * @param id the id, or null on the ranks that did not make it
    */
-  public static Origin grow(Communicator parent, UniqueId id) {
+  static Origin grow(Communicator parent, UniqueId id) {
     return new Origin("grow", parent, id == null ? null : hex(id.hashCode()), "");
   }
 
@@ -76,7 +76,7 @@ public record Origin(String step, Communicator parent, String fingerprint, Strin
   String identity() {
     return parent == null
         ? Objects.requireNonNull(fingerprint)
-        : parent.identity() + "/" + step + parent.countChild(this) + choice;
+        : parent.life().identity() + "/" + step + parent.life().countChild(this) + choice;
   }
 
   /** Returns what the parent counts together: a shrink is known only to the ranks that stay. */

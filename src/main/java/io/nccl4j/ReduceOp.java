@@ -129,7 +129,7 @@ public abstract sealed class ReduceOp {
         }
         closed = true;
       }
-      communicator.destroyOperator(code);
+      communicator.driver().destroyOperator(code);
     }
   }
 }

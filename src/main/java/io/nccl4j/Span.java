@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.OperationTrace;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -9,10 +10,9 @@ import java.util.concurrent.atomic.AtomicLong;
 import jdk.jfr.Event;
 
 /**
- * For the backends: what is recorded of the operations that one stream carries together, from the
- * call that enqueues them until the stream has passed them. Any thread may tell how far they are.
+ * What is recorded of the operations that one stream carries together, or of the launch of a graph.
  */
-public final class Span {
+final class Span implements OperationTrace {
   private static final AtomicLong GROUPS = new AtomicLong();
   private final Stream stream;
   // Whether a refusal is one of all operations, so that none of them counts.
@@ -73,11 +73,11 @@ public final class Span {
     CollectiveEvent event = new CollectiveEvent();
     event.of = communicator;
     event.operation = operation.method();
-    event.communicator = communicator.identity();
+    event.communicator = communicator.life().identity();
     event.sequence = call.takeNumber();
     event.rank = communicator.rank();
     event.ranks = communicator.size();
-    event.firstRank = communicator.firstRank();
+    event.firstRank = communicator.life().firstRank();
     event.peer = call.peer();
     event.device = communicator.device();
     event.stream = stream.number();
@@ -99,7 +99,7 @@ public final class Span {
     enqueuedAt = System.nanoTime();
     begunAt = enqueuedAt;
     try {
-      stream.enclose(this, launch);
+      stream.driver().enclose(this, launch);
     } catch (Throwable failure) {
       if (together && Group.refuses(failure)) {
         giveNumbersBack();
@@ -114,29 +114,21 @@ public final class Span {
     collectives.forEach(event -> event.sequence = 0);
   }
 
-  /** Says that the stream has come to the operations, unless that has been said before. */
+  @Override
   public synchronized void begun() {
     if (begunAt == enqueuedAt) {
       begunAt = System.nanoTime();
     }
   }
 
-  /**
-   * Says that the stream cannot have come to the operations before a moment.
-   *
-   * @param nanos the moment, as {@link System#nanoTime} has it
-   */
+  @Override
   public synchronized void begunSince(long nanos) {
     if (nanos - enqueuedAt > 0) {
       begunAt = nanos;
     }
   }
 
-  /**
-   * Says that the operations are over, as far as is known; what is said last counts.
-   *
-   * @return the moment, as {@link System#nanoTime} has it
-   */
+  @Override
   public synchronized long finished() {
     for (CollectiveEvent event : collectives) {
       event.end();
@@ -151,11 +143,7 @@ public final class Span {
     return finishedAt;
   }
 
-  /**
-   * Says that no more will be said, and records it all; only the first call does.
-   *
-   * @param failure why the operations were not finished, or null
-   */
+  @Override
   public synchronized void ended(Throwable failure) {
     if (ended) {
       return;

@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import static com.tngtech.archunit.base.DescribedPredicate.not;
+import static com.tngtech.archunit.core.domain.JavaClass.Predicates.assignableTo;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAPackage;
 import static com.tngtech.archunit.core.domain.JavaClass.Predicates.resideInAnyPackage;
 import static com.tngtech.archunit.lang.conditions.ArchConditions.dependOnClassesThat;
@@ -13,6 +14,12 @@ import com.tngtech.archunit.core.domain.JavaClass;
 import com.tngtech.archunit.core.domain.JavaClasses;
 import com.tngtech.archunit.core.importer.ClassFileImporter;
 import com.tngtech.archunit.core.importer.ImportOption;
+import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.GraphDriver;
+import io.nccl4j.spi.StreamDriver;
+import java.lang.reflect.Modifier;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -25,6 +32,7 @@ import org.junit.jupiter.api.Test;
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
+  private static final String SPI = "io.nccl4j.spi";
   private static final String NCCL = "io.nccl4j.nccl..";
   private static final String CUDA = "io.nccl4j.cuda..";
   private static final String REFERENCE = "io.nccl4j.reference..";
@@ -34,6 +42,7 @@ class ArchitectureTest {
   private static final String RENDEZVOUS = "io.nccl4j.rendezvous..";
   private static final String TRAINING = "io.nccl4j.training..";
   private static final String INTERNAL = "io.nccl4j.internal";
+  private static final String INTERNAL_CUDA = "io.nccl4j.internal.cuda";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String AUTH = "io.nccl4j.internal.auth";
   private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
@@ -41,6 +50,10 @@ class ArchitectureTest {
   private static final String[] PLATFORM = {
     "java..", "javax.crypto..", "jdk.jfr", "com.sun.management", "org.apache.logging.log4j"
   };
+
+  private static final List<Class<?>> FACADES =
+      List.of(
+          Backend.class, Communicator.class, Event.class, Graph.class, Group.class, Stream.class);
 
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
@@ -63,8 +76,8 @@ class ArchitectureTest {
 
   @Test
   void theReferenceDependsOnTheContractScheduleAndAuth() {
-    onlyDepends(REFERENCE, CONTRACT, REFERENCE, REFERENCE_PARTS, SCHEDULE, AUTH);
-    onlyDepends(REFERENCE_PARTS, CONTRACT, REFERENCE_PARTS, SCHEDULE, AUTH);
+    onlyDepends(REFERENCE, CONTRACT, SPI, REFERENCE, REFERENCE_PARTS, SCHEDULE, AUTH);
+    onlyDepends(REFERENCE_PARTS, CONTRACT, SPI, REFERENCE_PARTS, SCHEDULE, AUTH);
     noClasses()
         .that()
         .resideInAnyPackage(REFERENCE, REFERENCE_PARTS)
@@ -83,9 +96,9 @@ class ArchitectureTest {
     String reduce = REFERENCE_PART + "reduce";
     onlyDepends(reduce, CONTRACT, reduce);
     String transport = REFERENCE_PART + "transport";
-    onlyDepends(transport, CONTRACT, transport);
+    onlyDepends(transport, CONTRACT, SPI, transport);
     String collective = REFERENCE_PART + "collective";
-    onlyDepends(collective, CONTRACT, collective, transport, reduce, SCHEDULE);
+    onlyDepends(collective, CONTRACT, SPI, collective, transport, reduce, SCHEDULE);
   }
 
   @Test
@@ -124,22 +137,50 @@ class ArchitectureTest {
   }
 
   @Test
-  void theContractKnowsItsBackendsOnlyThroughBackendAndSealedPermits() {
+  void theContractKnowsItsBackendsThroughOneClass() {
     classes()
         .that()
-        .resideInAPackage(CONTRACT)
+        .resideInAnyPackage(CONTRACT, SPI)
         .and()
-        .doNotHaveFullyQualifiedName(Backend.class.getName())
+        .doNotHaveFullyQualifiedName(Backends.class.getName())
         .should()
         .onlyDependOnClassesThat(
-            resideInAnyPackage(CONTRACT, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
+            resideInAnyPackage(
+                CONTRACT, SPI, UTIL, "java..", "jdk.jfr", "org.apache.logging.log4j"))
+        .check(LIBRARY);
+  }
+
+  @Test
+  void whatDelegatesToDriversIsFinal() {
+    for (Class<?> facade : FACADES) {
+      assertTrue(Modifier.isFinal(facade.getModifiers()), facade::getName);
+    }
+  }
+
+  @Test
+  void driversSeeNothingThatDelegatesToDrivers() {
+    DescribedPredicate<JavaClass> driver =
+        DescribedPredicate.or(
+            assignableTo(BackendDriver.class),
+            assignableTo(CommunicatorDriver.class),
+            assignableTo(StreamDriver.class),
+            assignableTo(EventDriver.class),
+            assignableTo(GraphDriver.class));
+    noClasses()
+        .that(driver)
+        .should(
+            dependOnClassesThat(
+                DescribedPredicate.describe(
+                    "delegate to drivers",
+                    type -> FACADES.stream().anyMatch(type::isEquivalentTo))))
         .check(LIBRARY);
   }
 
   @Test
   void theNcclBackendDependsOnWhatLiesBelow() {
-    onlyDepends(NCCL, CONTRACT, NCCL, CUDA, INTERNAL, BINDINGS);
-    onlyDepends(CUDA, CONTRACT, CUDA, INTERNAL, BINDINGS);
+    onlyDepends(NCCL, CONTRACT, SPI, NCCL, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
+    onlyDepends(CUDA, CONTRACT, SPI, CUDA, INTERNAL_CUDA, INTERNAL, BINDINGS);
+    onlyDepends(INTERNAL_CUDA, CONTRACT, SPI, INTERNAL_CUDA, INTERNAL, BINDINGS);
     onlyDepends(INTERNAL, CONTRACT, INTERNAL, BINDINGS);
     onlyDepends(BINDINGS, BINDINGS);
   }
@@ -147,8 +188,8 @@ class ArchitectureTest {
   @Test
   void nobodyElseTouchesTheBindingsOrTheInternals() {
     noClasses()
-        .that(OURS.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL))))
-        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL)))
+        .that(OURS.and(not(resideInAnyPackage(NCCL, CUDA, INTERNAL_CUDA, INTERNAL))))
+        .should(dependOnClassesThat(resideInAnyPackage(BINDINGS, INTERNAL_CUDA, INTERNAL)))
         .check(LIBRARY);
   }
 

@@ -30,7 +30,7 @@ class ClassInitializationTest {
   @Test
   void contractListsItsClassesThatHaveInitializers() {
     assertEquals(
-        initialized("io.nccl4j", "io.nccl4j.internal.util"),
+        initialized("io.nccl4j", "io.nccl4j.spi", "io.nccl4j.internal.util"),
         new TreeSet<>(ClassInitialization.CONTRACT));
   }
 
@@ -49,7 +49,9 @@ class ClassInitializationTest {
 
   @Test
   void ncclListsItsClassesThatHaveInitializers() throws Exception {
-    Set<String> expected = initialized("io.nccl4j.nccl", "io.nccl4j.cuda", "io.nccl4j.internal");
+    Set<String> expected =
+        initialized(
+            "io.nccl4j.nccl", "io.nccl4j.cuda", "io.nccl4j.internal", "io.nccl4j.internal.cuda");
     expected.addAll(usedBindings());
     assertEquals(expected, listed(NcclBackend.class));
   }

@@ -67,9 +67,8 @@ class GroupMemoryTest {
   private static boolean overlap(Buffer one, Buffer other) {
     return one != null
         && other != null
-        && Math.max(one.pointerAddress(), other.pointerAddress())
-            < Math.min(
-                one.pointerAddress() + one.byteSize(), other.pointerAddress() + other.byteSize());
+        && Math.max(one.address(), other.address())
+            < Math.min(one.address() + one.byteSize(), other.address() + other.byteSize());
   }
 
   private static boolean conflict(GroupCall one, GroupCall other) {

@@ -6,8 +6,7 @@ import io.nccl4j.bindings.cudart.cudaDeviceProp;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.NativeLibrary;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.PrimaryContexts;
+import io.nccl4j.internal.cuda.CurrentDevice;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -33,17 +32,7 @@ public final class CudaDevices {
    * @throws CudaException if there is no driver, no device, or they do not work
    */
   public static int count() {
-    NativeLibrary.CUDART.load();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment count = arena.allocate(ValueLayout.JAVA_INT);
-      int result = cudart_h.cudaGetDeviceCount(count);
-      if (result == cudart_h.cudaErrorInsufficientDriver() && driverVersion() == 0) {
-        // The runtime calls a driver that is absent one that is too old.
-        throw CudaResults.failure(result, "cudaGetDeviceCount", "no NVIDIA driver is installed");
-      }
-      CudaResults.check(result, "cudaGetDeviceCount");
-      return count.get(ValueLayout.JAVA_INT, 0);
-    }
+    return CurrentDevice.count();
   }
 
   /**
@@ -107,12 +96,7 @@ public final class CudaDevices {
    * is no driver} C: {@code cudaDriverGetVersion}.
    */
   public static int driverVersion() {
-    NativeLibrary.CUDART.load();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment version = arena.allocate(ValueLayout.JAVA_INT);
-      CudaResults.check(cudart_h.cudaDriverGetVersion(version), "cudaDriverGetVersion");
-      return version.get(ValueLayout.JAVA_INT, 0);
-    }
+    return CurrentDevice.driverVersion();
   }
 
   /**
@@ -122,13 +106,7 @@ public final class CudaDevices {
    * @throws CudaException if there is no driver, no device, or they do not work
    */
   public static int current() {
-    PlatformThreads.require("cudaGetDevice");
-    NativeLibrary.CUDART.load();
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment device = arena.allocate(ValueLayout.JAVA_INT);
-      CudaResults.check(cudart_h.cudaGetDevice(device), "cudaGetDevice");
-      return device.get(ValueLayout.JAVA_INT, 0);
-    }
+    return CurrentDevice.get();
   }
 
   /**
@@ -141,9 +119,7 @@ public final class CudaDevices {
    * @throws IllegalStateException in a virtual thread
    */
   public static void use(int device) {
-    PlatformThreads.require("cudaSetDevice");
-    NativeLibrary.CUDART.load();
-    CudaResults.check(cudart_h.cudaSetDevice(device), "cudaSetDevice");
+    CurrentDevice.set(device);
   }
 
   /**
@@ -159,32 +135,6 @@ public final class CudaDevices {
    * @throws IllegalStateException in a virtual thread
    */
   public static <T> T on(int device, Supplier<T> call) {
-    int before = current();
-    if (before == device) {
-      return call.get();
-    }
-    use(device);
-    boolean returned = false;
-    try {
-      T value = call.get();
-      returned = true;
-      return value;
-    } finally {
-      int result = PrimaryContexts.active(before) ? cudart_h.cudaSetDevice(before) : 0;
-      // A failure to go back matters, but must not hide the call's own.
-      if (returned) {
-        CudaResults.check(result, "cudaSetDevice");
-      }
-    }
-  }
-
-  /** Runs a call as {@link #on(int, Supplier)} does, for its effect. */
-  static void run(int device, Runnable call) {
-    on(
-        device,
-        () -> {
-          call.run();
-          return null;
-        });
+    return CurrentDevice.call(device, call);
   }
 }

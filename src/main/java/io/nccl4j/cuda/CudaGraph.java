@@ -1,83 +1,37 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.Graph;
-import io.nccl4j.GroupCall;
-import io.nccl4j.Platform;
-import io.nccl4j.Stream;
-import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.util.Steps;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.util.List;
+import io.nccl4j.internal.cuda.CudaGraphDriver;
+import io.nccl4j.spi.Contract;
+import java.util.Objects;
 
-/** An executable CUDA graph. */
-public final class CudaGraph extends Graph {
-  private final int device;
-  private final MemorySegment handle;
+/** What only CUDA has of a {@link Graph}: a view, which owns nothing. */
+public final class CudaGraph {
+  private final CudaGraphDriver driver;
 
-  private CudaGraph(int device, MemorySegment handle, List<List<GroupCall>> launches) {
-    super(Platform.CUDA, device, launches);
-    this.device = device;
-    this.handle = handle;
-  }
-
-  /** Makes an executable graph of a captured one, which is given back. */
-  static CudaGraph instantiate(int device, MemorySegment graph, List<List<GroupCall>> launches) {
-    return CudaDevices.on(
-        device,
-        () -> {
-          CudaGraph made;
-          try {
-            made = new CudaGraph(device, executable(graph), launches);
-          } catch (RuntimeException | Error failure) {
-            Steps.after(failure, () -> destroy(graph));
-            throw failure;
-          }
-          try {
-            destroy(graph);
-          } catch (RuntimeException | Error failure) {
-            Steps.after(failure, made::close);
-            throw failure;
-          }
-          return made;
-        });
-  }
-
-  private static MemorySegment executable(MemorySegment graph) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment executable = arena.allocate(ValueLayout.ADDRESS);
-      CudaResults.check(
-          cudart_h.cudaGraphInstantiate(executable, graph, 0), "cudaGraphInstantiate");
-      return executable.get(ValueLayout.ADDRESS, 0);
-    }
-  }
-
-  static void destroy(MemorySegment graph) {
-    if (graph.address() != 0) {
-      CudaResults.check(cudart_h.cudaGraphDestroy(graph), "cudaGraphDestroy");
-    }
+  private CudaGraph(CudaGraphDriver driver) {
+    this.driver = driver;
   }
 
   /**
-   * {@return the {@code cudaGraphExec_t}: the way out to other native code} It is valid until this
+   * {@return a view of a graph}
+   *
+   * @param graph a graph of the NCCL backend
+   * @throws IllegalArgumentException if it is of another backend
+   */
+  public static CudaGraph of(Graph graph) {
+    Objects.requireNonNull(graph, "graph");
+    if (Contract.get().driver(graph) instanceof CudaGraphDriver driver) {
+      return new CudaGraph(driver);
+    }
+    throw new IllegalArgumentException("graph is " + graph + "; it must be one of CUDA");
+  }
+
+  /**
+   * {@return the {@code cudaGraphExec_t}: the way out to other native code} It is valid until the
    * graph is closed.
    */
   public long address() {
-    return handle.address();
-  }
-
-  @Override
-  protected void replay(Stream stream) {
-    ((CudaStream) stream).launch(handle);
-  }
-
-  @Override
-  protected void release() {
-    String function = "cudaGraphExecDestroy";
-    Runnable destroy = () -> CudaResults.check(cudart_h.cudaGraphExecDestroy(handle), function);
-    PlatformThreads.run(function, () -> CudaDevices.run(device, destroy));
+    return driver.address();
   }
 }

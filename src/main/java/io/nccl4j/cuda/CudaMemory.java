@@ -3,20 +3,9 @@ package io.nccl4j.cuda;
 import io.nccl4j.Buffer;
 import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
-import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.KeptMemory;
-import io.nccl4j.internal.NativeLibrary;
-import io.nccl4j.internal.OpenRanks;
-import io.nccl4j.internal.PinnedMemory;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.PrimaryContexts;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.util.Map;
-import java.util.concurrent.ConcurrentSkipListMap;
-import java.util.stream.IntStream;
+import io.nccl4j.internal.cuda.DeviceMemory;
+import io.nccl4j.internal.cuda.PinnedBuffers;
+import io.nccl4j.spi.Allocation;
 
 /**
  * Memory that CUDA allocates. Any thread may allocate and close it; {@link Buffer#close} frees it.
@@ -29,12 +18,6 @@ import java.util.stream.IntStream;
  * communicates, or wait for each other in between.
  */
 public final class CudaMemory {
-  private static final KeptMemory DEVICE_MEMORY = new DeviceMemory();
-
-  // The runtime does not say how memory was allocated, and NCCL finds out only when its ranks
-  // already wait for each other. By address, with the byte after the last.
-  private static final ConcurrentSkipListMap<Long, Long> ALLOCATED = new ConcurrentSkipListMap<>();
-
   private CudaMemory() {}
 
   /**
@@ -44,8 +27,7 @@ public final class CudaMemory {
    * @param buffer the buffer
    */
   public static boolean allocated(Buffer buffer) {
-    Map.Entry<Long, Long> below = ALLOCATED.floorEntry(buffer.address());
-    return below != null && buffer.address() < below.getValue();
+    return DeviceMemory.allocated(buffer.address());
   }
 
   /**
@@ -61,43 +43,8 @@ public final class CudaMemory {
    * @throws IllegalArgumentException if the count is out of its range
    */
   public static Buffer allocate(int device, DataType type, long count) {
-    long bytes = type.byteSize(count);
-    if (bytes == 0) {
-      return Buffer.ofDeviceAddress(0, type, 0, device);
-    }
-    NativeLibrary.CUDART.load();
-    KeptMemory.Piece piece = DEVICE_MEMORY.take(device, bytes);
-    long address = piece.memory().address();
-    ALLOCATED.put(address, address + bytes);
-    return Buffer.ofDeviceAddress(
-        address,
-        type,
-        count,
-        device,
-        () -> {
-          ALLOCATED.remove(address);
-          DEVICE_MEMORY.put(piece);
-        });
-  }
-
-  private static final class DeviceMemory extends KeptMemory {
-    DeviceMemory() {
-      super("cudaMalloc", "cudaFree", true, OpenRanks::several);
-    }
-
-    @Override
-    protected MemorySegment allocate(long bytes) {
-      try (Arena arena = Arena.ofConfined()) {
-        MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
-        CudaResults.check(cudart_h.cudaMalloc(address, bytes), "cudaMalloc");
-        return address.get(ValueLayout.ADDRESS, 0);
-      }
-    }
-
-    @Override
-    protected void free(MemorySegment memory) {
-      CudaResults.check(cudart_h.cudaFree(memory), "cudaFree");
-    }
+    Allocation made = DeviceMemory.allocate(device, type.byteSize(count));
+    return Buffer.ofDeviceAddress(made.memory().address(), type, count, device, made.release());
   }
 
   /**
@@ -114,28 +61,7 @@ public final class CudaMemory {
    * @throws io.nccl4j.LibraryNotFoundException if {@code libcudart} cannot be loaded
    */
   public static Buffer allocatePinned(DataType type, long count) {
-    long bytes = type.byteSize(count);
-    if (bytes == 0) {
-      return Buffer.ofPinnedSegment(MemorySegment.NULL, type, 0, () -> {});
-    }
-    int device = PlatformThreads.call("cudaGetDevice", CudaMemory::deviceInUse);
-    KeptMemory.Piece piece = PinnedMemory.BUFFERS.take(device, bytes);
-    return Buffer.ofPinnedSegment(
-        piece.memory(), type, count, () -> PinnedMemory.BUFFERS.put(piece));
-  }
-
-  /**
-   * Returns a device that has a context already, if any has: pinning memory needs one, and would
-   * create it on whatever device is current.
-   */
-  private static int deviceInUse() {
-    int current = CudaDevices.current();
-    if (PrimaryContexts.active(current)) {
-      return current;
-    }
-    return IntStream.range(0, CudaDevices.count())
-        .filter(PrimaryContexts::active)
-        .findFirst()
-        .orElse(current);
+    Allocation made = PinnedBuffers.allocate(type.byteSize(count));
+    return Buffer.ofPinnedSegment(made.memory(), type, count, made.release());
   }
 }

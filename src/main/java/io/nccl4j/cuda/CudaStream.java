@@ -1,62 +1,23 @@
 package io.nccl4j.cuda;
 
-import io.nccl4j.Buffer;
-import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CudaException;
-import io.nccl4j.Event;
-import io.nccl4j.Graph;
-import io.nccl4j.GroupCall;
-import io.nccl4j.NcclException;
-import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Platform;
-import io.nccl4j.Span;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.BlockingCalls;
-import io.nccl4j.internal.CaptureMode;
-import io.nccl4j.internal.CudaResults;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.util.Arguments;
-import io.nccl4j.internal.util.Backoff;
-import io.nccl4j.internal.util.Deadline;
-import io.nccl4j.internal.util.Steps;
-import java.lang.foreign.Arena;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.time.Duration;
-import java.util.List;
-import java.util.concurrent.CompletionStage;
-import java.util.function.BooleanSupplier;
-import java.util.function.IntSupplier;
-import java.util.function.Supplier;
-import org.apache.logging.log4j.LogManager;
-import org.apache.logging.log4j.Logger;
+import java.util.Objects;
 
 /**
- * A stream of the CUDA runtime: one of our own, or one that a framework made.
- *
- * <p>Waiting looks at the stream again and again rather than blocking in the runtime, because only
- * so a wait can end when its time has passed or a collective has failed, whose kernel then never
- * ends by itself.
+ * What only CUDA has of a {@link Stream}: a view, which owns nothing. It also makes streams that
+ * stand for one of a framework.
  */
-public final class CudaStream extends Stream {
-  private static final Logger LOG = LogManager.getLogger(CudaStream.class);
-  private static final int ERROR_LOOK_INTERVAL = 64;
-  private static final Duration ABORT_TIMEOUT = Duration.ofSeconds(5);
+public final class CudaStream {
+  private final CudaStreamDriver driver;
 
-  private final MemorySegment handle;
-  private final long address;
-  private final boolean foreign;
-  private final Staging staging = new Staging(this);
-  private boolean destroyed;
-  // When the last recorded span was over: as far as is known, the next one did not begin before.
-  private volatile long lastSpanOver = System.nanoTime();
-
-  private CudaStream(MemorySegment handle, int device, boolean foreign) {
-    super(Platform.CUDA, device);
-    this.handle = handle;
-    this.address = handle.address();
-    this.foreign = foreign;
+  private CudaStream(CudaStreamDriver driver) {
+    this.driver = driver;
   }
 
   /**
@@ -67,25 +28,16 @@ public final class CudaStream extends Stream {
    * @return the stream
    * @throws CudaException if the runtime refuses
    */
-  public static CudaStream create(int device) {
-    return new CudaStream(CudaDevices.on(device, CudaStream::createHandle), device, false);
-  }
-
-  private static MemorySegment createHandle() {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment stream = arena.allocate(ValueLayout.ADDRESS);
-      int flags = cudart_h.cudaStreamNonBlocking();
-      CudaResults.check(
-          cudart_h.cudaStreamCreateWithFlags(stream, flags), "cudaStreamCreateWithFlags");
-      return stream.get(ValueLayout.ADDRESS, 0);
-    }
+  public static Stream create(int device) {
+    return Contract.get().stream(
+        Platform.CUDA, device, users -> CudaStreamDriver.create(device, users));
   }
 
   /**
-   * Wraps a stream that somebody else made, such as a framework's current one; 0 and 1 are the
-   * legacy default stream of the device. The per-thread default stream (2) is refused, since nccl4j
-   * waits in threads of its own. Closing it frees only what nccl4j added. The owner keeps the
-   * stream alive until the wrapper is closed.
+   * Wraps a stream that other code made, such as a framework's current one; 0 and 1 are the legacy
+   * default stream of the device. The per-thread default stream (2) is refused, since nccl4j waits
+   * in threads of its own. Closing it frees only what nccl4j added. The owner keeps the stream
+   * alive until the wrapper is closed.
    *
    * @param address the {@code cudaStream_t}
    * @param device the index of the device that the stream belongs to, from 0
@@ -94,375 +46,44 @@ public final class CudaStream extends Stream {
    *     device
    * @throws CudaException if there is no driver, no device, or they do not work
    */
-  public static CudaStream ofAddress(long address, int device) {
+  public static Stream ofAddress(long address, int device) {
     if (address == cudart_h.cudaStreamPerThread().address()) {
       throw new IllegalArgumentException(
           "address is 2, the per-thread default stream; it means another stream in each thread");
     }
-    Arguments.inRange(device, "device", 0, CudaDevices.count() - 1);
-    return new CudaStream(MemorySegment.ofAddress(address), device, true);
+    int devices = CudaDevices.count();
+    if (device < 0 || device >= devices) {
+      throw new IllegalArgumentException(
+          "device is " + device + "; it must be from 0 to " + (devices - 1));
+    }
+    return Contract.get().stream(
+        Platform.CUDA, device, users -> CudaStreamDriver.ofAddress(address, device, users));
   }
 
   /**
-   * {@return the {@code cudaStream_t}: the way out to other native code} It is valid until this
+   * {@return a view of a stream}
+   *
+   * @param stream a stream of the NCCL backend
+   * @throws IllegalArgumentException if it is of another backend
+   */
+  public static CudaStream of(Stream stream) {
+    Objects.requireNonNull(stream, "stream");
+    if (Contract.get().driver(stream) instanceof CudaStreamDriver driver) {
+      return new CudaStream(driver);
+    }
+    throw new IllegalArgumentException("stream is " + stream + "; it must be one of CUDA");
+  }
+
+  /**
+   * {@return the {@code cudaStream_t}: the way out to other native code} It is valid until the
    * stream is closed.
    */
   public long address() {
-    return address;
+    return driver.address();
   }
 
   /** {@return the {@code cudaStream_t} as native calls take it, a pointer of the global scope} */
   public MemorySegment pointer() {
-    return handle;
-  }
-
-  @Override
-  protected void await(Duration timeout) {
-    try {
-      await(this::reached, Deadline.after(timeout), "cudaStreamQuery");
-    } catch (CudaException failure) {
-      throw withFailureOfUsers(failure);
-    }
-    throwFailureOfUsers("cudaStreamQuery");
-  }
-
-  /**
-   * Waits until something on this stream is reached, or a communicator that uses the stream has
-   * failed.
-   */
-  void await(BooleanSupplier reached, Deadline deadline, String function) {
-    await(reached, deadline, function, true);
-  }
-
-  private void await(
-      BooleanSupplier reached, Deadline deadline, String function, boolean asksUsers) {
-    relaxed(
-        () -> {
-          awaitOnDevice(reached, deadline, function, asksUsers);
-          return null;
-        });
-  }
-
-  private void awaitOnDevice(
-      BooleanSupplier reached, Deadline deadline, String function, boolean asksUsers) {
-    Backoff backoff = Backoff.betweenQueries(deadline);
-    int looks = 0;
-    while (!reached.getAsBoolean()) {
-      if (!BlockingCalls.pause(backoff, function)) {
-        throw timedOut(function, deadline.timeout(), "the work on " + this);
-      }
-      // Asking the communicators is dearer than asking the stream, and a failure can wait a little.
-      if (asksUsers && ++looks % ERROR_LOOK_INTERVAL == 0) {
-        throwFailureOfUsers(function);
-      }
-    }
-  }
-
-  @Override
-  protected void drain(Duration timeout) {
-    String function = "cudaStreamQuery";
-    PlatformThreads.run(
-        function,
-        () ->
-            BlockingCalls.uninterrupted(
-                timeout, limit -> await(this::ended, limit, function, false)));
-  }
-
-  @Override
-  protected boolean poll() {
-    boolean reached;
-    try {
-      reached = relaxed(this::reached);
-    } catch (CudaException failure) {
-      throw withFailureOfUsers(failure);
-    }
-    throwFailureOfUsers("cudaStreamQuery");
-    return reached;
-  }
-
-  @Override
-  protected boolean idle() {
-    return PlatformThreads.call("cudaStreamQuery", () -> relaxed(this::ended));
-  }
-
-  /** Asks something of the device without a part in captures, this thread's own included. */
-  private <T> T relaxed(Supplier<T> question) {
-    return CudaDevices.on(device(), () -> CaptureMode.relaxed(question));
-  }
-
-  @Override
-  protected boolean foreign() {
-    return foreign;
-  }
-
-  /**
-   * Returns whether the device has come to the end of this stream, whatever the communicators say.
-   * The lock keeps the handle from being destroyed beneath the question.
-   */
-  private synchronized boolean reached() {
-    checkNotDestroyed();
-    int result = cudart_h.cudaStreamQuery(handle);
-    if (result == cudart_h.cudaErrorNotReady()) {
-      return false;
-    }
-    CudaResults.check(result, "cudaStreamQuery");
-    return true;
-  }
-
-  private void checkNotDestroyed() {
-    if (destroyed) {
-      throw new IllegalStateException("stream was closed while it was in use: " + this);
-    }
-  }
-
-  /** Makes a call that takes the handle: with its device current, and not while it is destroyed. */
-  private void call(String function, IntSupplier nativeCall) {
-    CudaDevices.run(
-        device(),
-        () -> {
-          synchronized (this) {
-            checkNotDestroyed();
-            CudaResults.check(nativeCall.getAsInt(), function);
-          }
-        });
-  }
-
-  /**
-   * Returns what is wrong with this stream or the communicators that use it, or null; for those who
-   * must not throw it. A closed stream came to its end.
-   */
-  RuntimeException failure() {
-    try {
-      if (!destroyed()) {
-        poll();
-      }
-      return null;
-    } catch (IllegalStateException destroyedMeanwhile) {
-      return destroyed() ? null : destroyedMeanwhile;
-    } catch (RuntimeException failure) {
-      return failure;
-    }
-  }
-
-  /** Returns what a completion ends with that has not come in time. */
-  NcclException lateCompletion() {
-    return timedOut("cudaLaunchHostFunc", DEFAULT_TIMEOUT, "the work on " + this);
-  }
-
-  /** Returns what is wrong with the communicators that use this stream, or null. */
-  RuntimeException failureOfUsers() {
-    try {
-      throwFailureOfUsers("cudaLaunchHostFunc");
-      return null;
-    } catch (RuntimeException failure) {
-      return failure;
-    }
-  }
-
-  private synchronized boolean destroyed() {
-    return destroyed;
-  }
-
-  /** Returns whether the stream has come to its end, or is gone: nobody can wait for it then. */
-  private synchronized boolean ended() {
-    return destroyed || reached();
-  }
-
-  @Override
-  protected CompletionStage<Void> whenComplete() {
-    return Completions.of(this);
-  }
-
-  void callBack(MemorySegment function, long argument) {
-    MemorySegment data = MemorySegment.ofAddress(argument);
-    call("cudaLaunchHostFunc", () -> cudart_h.cudaLaunchHostFunc(handle, function, data));
-  }
-
-  @Override
-  protected void enclose(Span span, Runnable launch) {
-    launch.run();
-    try {
-      if (!capturing()) {
-        Completions.tell(this, span);
-      }
-    } catch (RuntimeException failure) {
-      // The operations are launched, so the caller must not take this for a refusal of theirs.
-      LOG.warn("{}: nobody will tell a recording when its operations have ended", this, failure);
-      span.ended(failure);
-    }
-  }
-
-  /**
-   * Returns whether the stream is being captured, be it by somebody who has not said so here. One
-   * that is gone is not. An error is for the next call to find.
-   */
-  boolean capturing() {
-    return CudaDevices.on(
-        device(),
-        () -> {
-          synchronized (this) {
-            return !destroyed && askWhetherCapturing();
-          }
-        });
-  }
-
-  private boolean askWhetherCapturing() {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment status = arena.allocate(ValueLayout.JAVA_INT);
-      int result = cudart_h.cudaStreamIsCapturing(handle, status);
-      // The legacy stream, which would join the capture of another one.
-      return result == cudart_h.cudaErrorStreamCaptureImplicit()
-          || status.get(ValueLayout.JAVA_INT, 0) != cudart_h.cudaStreamCaptureStatusNone();
-    }
-  }
-
-  /** Tells a span that the device has just come to its end. */
-  void reached(Span span) {
-    span.begunSince(lastSpanOver);
-    lastSpanOver = span.finished();
-  }
-
-  @Override
-  protected void mark(Event event) {
-    CudaDevices.run(device(), () -> ((CudaEvent) event).record(handle));
-  }
-
-  @Override
-  protected void follow(Event event) {
-    CudaDevices.run(device(), () -> ((CudaEvent) event).waitedForBy(handle));
-  }
-
-  @Override
-  protected void upload(MemorySegment source, Buffer target) {
-    staging.upload(source, target);
-  }
-
-  @Override
-  protected void download(Buffer source, MemorySegment target) {
-    staging.download(source, target);
-  }
-
-  @Override
-  protected void copy(Buffer source, Buffer target) {
-    copy(target.pointer(), source.pointer(), source.byteSize());
-  }
-
-  void copy(MemorySegment target, MemorySegment source, long bytes) {
-    if (bytes > 0) {
-      int kind = cudart_h.cudaMemcpyDefault();
-      call("cudaMemcpyAsync", () -> cudart_h.cudaMemcpyAsync(target, source, bytes, kind, handle));
-    }
-  }
-
-  @Override
-  protected void fill(Buffer target, byte value) {
-    MemorySegment memory = target.pointer();
-    long bytes = target.byteSize();
-    if (bytes > 0) {
-      call("cudaMemsetAsync", () -> cudart_h.cudaMemsetAsync(memory, value, bytes, handle));
-    }
-  }
-
-  @Override
-  protected boolean capturesNatively() {
-    return true;
-  }
-
-  @Override
-  protected void beginCapture() {
-    // Other threads go on with what is not allowed in a capture, such as allocating.
-    int mode = cudart_h.cudaStreamCaptureModeThreadLocal();
-    call("cudaStreamBeginCapture", () -> cudart_h.cudaStreamBeginCapture(handle, mode));
-  }
-
-  @Override
-  protected Graph endCapture(List<List<GroupCall>> launches) {
-    return CudaGraph.instantiate(device(), captured(), launches);
-  }
-
-  @Override
-  protected void abandonCapture() {
-    try {
-      CudaDevices.run(device(), () -> CudaGraph.destroy(captured()));
-    } catch (CudaException e) {
-      // The capture was dropped for an error of its own, which comes out; CUDA repeats it here.
-      LOG.debug("{}: the capture was invalid already", this, e);
-    }
-  }
-
-  private MemorySegment captured() {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment graph = arena.allocate(ValueLayout.ADDRESS);
-      call("cudaStreamEndCapture", () -> cudart_h.cudaStreamEndCapture(handle, graph));
-      return graph.get(ValueLayout.ADDRESS, 0);
-    }
-  }
-
-  void launch(MemorySegment graph) {
-    call("cudaGraphLaunch", () -> cudart_h.cudaGraphLaunch(graph, handle));
-  }
-
-  @Override
-  protected void release() {
-    PlatformThreads.run("cudaStreamDestroy", this::finishAndDestroy);
-  }
-
-  private void finishAndDestroy() {
-    RuntimeException stuck = finish();
-    if (stuck != null) {
-      tellUsersOfStuckWork();
-      Completions.fail(this, stuck);
-    }
-    // The reason first: after an error of the device whatever follows may fail for the same.
-    Steps.all(List.of(() -> tell(stuck), () -> staging.close(stuck == null), this::destroy));
-  }
-
-  private static void tell(RuntimeException stuck) {
-    // What a communicator has to tell, its own close or the abort has told.
-    boolean told = stuck instanceof NcclException && !(stuck instanceof NcclTimeoutException);
-    if (stuck != null && !told) {
-      throw stuck;
-    }
-  }
-
-  private synchronized void destroy() {
-    destroyed = true;
-    if (!foreign) {
-      CudaDevices.run(
-          device(),
-          () -> CudaResults.check(cudart_h.cudaStreamDestroy(handle), "cudaStreamDestroy"));
-    }
-  }
-
-  /** Waits for what is enqueued and returns why it did not come to its end, or null. */
-  private RuntimeException finish() {
-    try {
-      BlockingCalls.uninterrupted(
-          longestTimeoutOfUsers(), limit -> await(this::reached, limit, "cudaStreamQuery"));
-      return null;
-    } catch (CommunicatorAbortedException aborted) {
-      return endsAfterAbort() ? null : aborted;
-    } catch (RuntimeException stuck) {
-      return stuck;
-    }
-  }
-
-  /**
-   * Returns whether the device leaves the kernels of an aborted communicator, which takes it a
-   * moment.
-   */
-  private boolean endsAfterAbort() {
-    try {
-      drain(ABORT_TIMEOUT);
-      return true;
-    } catch (NcclTimeoutException stays) {
-      return false;
-    }
-  }
-
-  @Override
-  public String toString() {
-    return "CudaStream[device %d, 0x%x%s]"
-        .formatted(device(), handle.address(), foreign ? ", foreign" : "");
+    return driver.pointer();
   }
 }

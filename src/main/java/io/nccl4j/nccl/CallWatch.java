@@ -17,7 +17,8 @@ final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
   private static final Seen NO_CALL = new Seen(0, 0, false);
   // Weakly: one that was forgotten is reported, not kept, and has no thread in a call.
-  private static final Map<WeakReference<NcclCommunicator>, Seen> OPEN = new ConcurrentHashMap<>();
+  private static final Map<WeakReference<NcclCommunicatorDriver>, Seen> OPEN =
+      new ConcurrentHashMap<>();
   private static final Watcher WATCHER =
       new Watcher(
           Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
@@ -37,7 +38,7 @@ final class CallWatch {
   private record Seen(int call, long since, boolean overdue) {}
 
   /** Watches a communicator until it has ended. */
-  static void add(NcclCommunicator communicator) {
+  static void add(NcclCommunicatorDriver communicator) {
     OPEN.put(new WeakReference<>(communicator), NO_CALL);
     WATCHER.watch();
   }
@@ -47,14 +48,14 @@ final class CallWatch {
     OPEN.replaceAll(CallWatch::look);
   }
 
-  private static boolean over(WeakReference<NcclCommunicator> watched) {
-    NcclCommunicator communicator = watched.get();
+  private static boolean over(WeakReference<NcclCommunicatorDriver> watched) {
+    NcclCommunicatorDriver communicator = watched.get();
     return communicator == null || communicator.handle().ended();
   }
 
   /** Returns what is seen of a communicator now, and acts where a call is overdue. */
-  private static Seen look(WeakReference<NcclCommunicator> watched, Seen last) {
-    NcclCommunicator communicator = watched.get();
+  private static Seen look(WeakReference<NcclCommunicatorDriver> watched, Seen last) {
+    NcclCommunicatorDriver communicator = watched.get();
     int call = communicator == null ? 0 : communicator.handle().enqueuing();
     if (call == 0) {
       return NO_CALL;
@@ -63,7 +64,7 @@ final class CallWatch {
       return new Seen(call, System.nanoTime(), false);
     }
     long lasts = System.nanoTime() - last.since();
-    if (last.overdue() || lasts < communicator.config().timeout().toNanos()) {
+    if (last.overdue() || lasts < communicator.timeout().toNanos()) {
       return last;
     }
     communicator.endOverdueCall(call);

@@ -1,10 +1,11 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Communicator;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.spi.CommunicatorContext;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -12,6 +13,8 @@ import java.util.List;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * The communicators that are made of one, by a split, a shrink or a grow: with whose settings, in
@@ -19,39 +22,38 @@ import java.util.concurrent.atomic.AtomicBoolean;
  * arguments before, and {@link Making} has the native calls.
  */
 final class Children {
-  private final NcclCommunicator parent;
-  private final NcclBackend backend;
+  private final NcclCommunicatorDriver parent;
+  private final NcclBackendDriver backend;
   private final AtomicBoolean connecting = new AtomicBoolean();
   // Those that were given up while NCCL was still making them.
-  private final List<NcclCommunicator> late = new CopyOnWriteArrayList<>();
+  private final List<NcclCommunicatorDriver> late = new CopyOnWriteArrayList<>();
   // NCCL makes only one at a time: one whose caller was interrupted is for the next.
   private volatile UniqueId growId;
   private int count;
 
-  Children(NcclCommunicator parent, NcclBackend backend) {
+  Children(NcclCommunicatorDriver parent, NcclBackendDriver backend) {
     this.parent = parent;
     this.backend = backend;
   }
 
-  /** Returns a child with settings of its own, connected now or when this thread's group ends. */
-  NcclCommunicator connected(NcclConfig settings, Making making) {
-    return named(settings, making).connected(parent);
-  }
-
   /**
-   * Connects a child with settings of its own in the background. Only one at a time: which of two
-   * threads came to NCCL first would be another question on every rank.
+   * Connects a child in the background. Only one at a time: which of two threads came to NCCL first
+   * would be another question on every rank.
+   *
+   * @param make makes the child, which is not connected yet
+   * @param connect begins to connect it
    */
-  CompletionStage<NcclCommunicator> connectedAsync(NcclConfig settings, Making making) {
-    NcclCommunicator child = named(settings, making);
+  CompletionStage<Communicator> oneAtATime(
+      Supplier<Communicator> make, Function<Communicator, CompletionStage<Communicator>> connect) {
+    Communicator child = make.get();
     if (!connecting.compareAndSet(false, true)) {
       throw new IllegalStateException(
           parent + " is in use until the stage of an earlier child has completed");
     }
     boolean begun = false;
     try {
-      CompletionStage<NcclCommunicator> connected =
-          child.connectedAsync().whenComplete((made, failure) -> connecting.set(false));
+      CompletionStage<Communicator> connected =
+          connect.apply(child).whenComplete((made, failure) -> connecting.set(false));
       begun = true;
       return connected;
     } finally {
@@ -64,17 +66,15 @@ final class Children {
   /**
    * Returns a child as the contract makes it, which keeps what only NCCL was told of its parent.
    */
-  NcclCommunicator unconnected(CommunicatorConfig config, Making making) {
-    return of(parent.settings().withCommon(config), making);
+  NcclCommunicatorDriver inheriting(Making making, CommunicatorContext child) {
+    NcclConfig settings = parent.settings().withCommon(child.config());
+    return new NcclCommunicatorDriver(backend, settings, making, child);
   }
 
-  private NcclCommunicator named(NcclConfig settings, Making making) {
+  /** Returns a child with settings of its own. */
+  NcclCommunicatorDriver named(NcclConfig settings, Making making, CommunicatorContext child) {
     NativeConfig.checkName(settings, backend.version());
-    return of(settings, making);
-  }
-
-  private NcclCommunicator of(NcclConfig settings, Making making) {
-    return new NcclCommunicator(backend, settings, parent.device(), -1, -1, making);
+    return new NcclCommunicatorDriver(backend, settings, making, child);
   }
 
   /** Returns what the ranks of the next child have in common. */
@@ -86,7 +86,7 @@ final class Children {
   UniqueId newGrowId() {
     String function = "ncclCommGetUniqueId";
     backend.version().require(function);
-    parent.finishOperations(function);
+    parent.context().awaitStreams(function);
     parent.inside(function, parent.peers(), this::makeGrowId);
     UniqueId id = growId;
     growId = null;
@@ -106,12 +106,12 @@ final class Children {
   }
 
   /** Takes a child that was given up: NCCL may write its pointer yet, for this end to free. */
-  void adopt(NcclCommunicator child) {
+  void adopt(NcclCommunicatorDriver child) {
     late.add(child);
   }
 
   /** Frees them when NCCL, with the parent freed, writes no pointer any more. */
   void freeLate() {
-    late.forEach(NcclCommunicator::freeIfNobodyInside);
+    late.forEach(NcclCommunicatorDriver::freeIfNobodyInside);
   }
 }

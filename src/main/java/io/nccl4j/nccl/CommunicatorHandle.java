@@ -2,11 +2,11 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
 import io.nccl4j.internal.ProcessBarrier;
+import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Deadline;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -47,7 +47,7 @@ final class CommunicatorHandle {
   // NCCL may write the pointer late, after a call that answered "in progress" or was given up:
   // eight bytes that stay.
   private final MemorySegment cell = Arena.global().allocate(ValueLayout.ADDRESS);
-  private final NcclCommunicator owner;
+  private final NcclCommunicatorDriver owner;
 
   private MemorySegment pointer = MemorySegment.NULL;
   private long address;
@@ -65,7 +65,7 @@ final class CommunicatorHandle {
   // Read and written without order: what it decides may be decided again.
   private Thread lastThread;
 
-  CommunicatorHandle(NcclCommunicator owner) {
+  CommunicatorHandle(NcclCommunicatorDriver owner) {
     this.owner = owner;
   }
 
@@ -136,8 +136,8 @@ final class CommunicatorHandle {
       return;
     }
     PlatformThreads.require(called);
-    if (!PrimaryContexts.active(CudaDevices.current())) {
-      CudaDevices.use(owner.device());
+    if (!PrimaryContexts.active(CurrentDevice.get())) {
+      CurrentDevice.set(owner.device());
     }
     lastThread = thread;
   }
@@ -162,7 +162,7 @@ final class CommunicatorHandle {
     if (!ended) {
       return occupied((int) INSIDE.getOpaque(this) & WHAT);
     }
-    return owner.aborted()
+    return owner.context().aborted()
         ? new CommunicatorAbortedException(called, owner.toString())
         : new IllegalStateException("closed: " + owner);
   }

@@ -1,6 +1,5 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.Origin;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
@@ -32,7 +31,7 @@ sealed interface Making {
   Object world();
 
   /** Returns the communicator that this one is made of, or null. */
-  default NcclCommunicator parent() {
+  default NcclCommunicatorDriver parent() {
     return null;
   }
 
@@ -44,20 +43,17 @@ sealed interface Making {
     return parent() != null && parent().cohort() == GROWN ? GROWN : world;
   }
 
-  /** Returns what recordings tell the ranks' new ends by. */
-  Origin origin();
-
   /** Waits for what must be over before the call. */
   default void prepare() {
     // Most calls need nothing.
   }
 
   /** Makes the call, and waits for it; by the thread that is inside the new handle. */
-  void make(NcclCommunicator made, MemorySegment config, Arena arena);
+  void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena);
 
   /** Waits for a child that is made when its parent is done, and leaves what comes late to it. */
   private static void settle(
-      NcclCommunicator parent, NcclCommunicator made, int result, String function) {
+      NcclCommunicatorDriver parent, NcclCommunicatorDriver made, int result, String function) {
     try {
       // A pending call answers success too, and writes the new pointer when the parent is done.
       parent.settle(result, function);
@@ -83,11 +79,6 @@ sealed interface Making {
     }
 
     @Override
-    public Origin origin() {
-      return Origin.init(List.of(id));
-    }
-
-    @Override
     public String function() {
       return "ncclCommInitRankConfig";
     }
@@ -98,7 +89,7 @@ sealed interface Making {
     }
 
     @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
       MemorySegment cell = made.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);
       made.settle(nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config), function());
@@ -113,17 +104,12 @@ sealed interface Making {
     }
 
     @Override
-    public Origin origin() {
-      return Origin.init(ids);
-    }
-
-    @Override
     public String function() {
       return "ncclCommInitRankScalable";
     }
 
     @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
       MemorySegment cell = made.handle().cell();
       MemorySegment bytes = bytes(ids, arena);
       int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
@@ -132,15 +118,10 @@ sealed interface Making {
   }
 
   /** A child of a split. */
-  record Split(NcclCommunicator parent, int color, int key) implements Making {
+  record Split(NcclCommunicatorDriver parent, int color, int key) implements Making {
     @Override
     public Object world() {
       return parent.children().nextWorld(color);
-    }
-
-    @Override
-    public Origin origin() {
-      return Origin.split(parent, color);
     }
 
     @Override
@@ -149,7 +130,7 @@ sealed interface Making {
     }
 
     @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
       MemorySegment handle = parent.handle().enterForLong(function());
       try {
         MemorySegment cell = made.handle().cell();
@@ -162,16 +143,11 @@ sealed interface Making {
   }
 
   /** A child of a shrink. */
-  record Shrink(NcclCommunicator parent, SortedSet<Integer> excluded, ShrinkMode mode)
+  record Shrink(NcclCommunicatorDriver parent, SortedSet<Integer> excluded, ShrinkMode mode)
       implements Making {
     @Override
     public Object world() {
       return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
-    }
-
-    @Override
-    public Origin origin() {
-      return Origin.shrink(parent, excluded);
     }
 
     @Override
@@ -182,12 +158,12 @@ sealed interface Making {
     @Override
     public void prepare() {
       if (mode != ShrinkMode.ABORT_FIRST) {
-        parent.finishOperations(function());
+        parent.context().awaitStreams(function());
       }
     }
 
     @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
       int flags =
           mode == ShrinkMode.ABORT_FIRST
               ? nccl_h.NCCL_SHRINK_ABORT()
@@ -212,7 +188,7 @@ sealed interface Making {
   }
 
   /** The end of a rank that a growing communicator has already; the id is null but on one rank. */
-  record Grow(NcclCommunicator parent, int newSize, UniqueId id) implements Making {
+  record Grow(NcclCommunicatorDriver parent, int newSize, UniqueId id) implements Making {
     private static final int KEEPS_ITS_RANK = -1;
 
     @Override
@@ -231,22 +207,17 @@ sealed interface Making {
     }
 
     @Override
-    public Origin origin() {
-      return Origin.grow(parent, id);
-    }
-
-    @Override
     public void prepare() {
-      parent.finishOperations(function());
+      parent.context().awaitStreams(function());
     }
 
     @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
       MemorySegment cell = made.handle().cell();
       MemorySegment handle = parent.handle().enterForLong(function());
       try {
-        parent.spendGrowId(id);
+        parent.context().useGrowId(id);
         int result =
             parent.guarded(
                 () -> nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config));
@@ -272,17 +243,12 @@ sealed interface Making {
     }
 
     @Override
-    public Origin origin() {
-      return Origin.join(id);
-    }
-
-    @Override
     public String function() {
       return "ncclCommGrow";
     }
 
     @Override
-    public void make(NcclCommunicator made, MemorySegment config, Arena arena) {
+    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
       MemorySegment none = MemorySegment.NULL;
       MemorySegment cell = made.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);

@@ -3,34 +3,21 @@ package io.nccl4j.nccl;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
-import io.nccl4j.Event;
-import io.nccl4j.Feature;
-import io.nccl4j.GroupCall;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Platform;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaEvent;
-import io.nccl4j.cuda.CudaMemory;
-import io.nccl4j.cuda.CudaStream;
 import io.nccl4j.internal.NativeLibrary;
-import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.util.Arguments;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -43,12 +30,14 @@ import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
-import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
-/** The backend over {@code libnccl} and {@code libcudart}. */
-public final class NcclBackend extends Backend {
+/**
+ * What only NCCL has of a {@link Backend}, the one over {@code libnccl} and {@code libcudart}: a
+ * view, which owns nothing.
+ */
+public final class NcclBackend {
   private static final Logger LOG = LogManager.getLogger(NcclBackend.class);
 
   private static final List<String> DRIVER_FILES =
@@ -69,10 +58,6 @@ public final class NcclBackend extends Backend {
           "bindings.nccl.ncclWaitSignalDesc_t",
           "bindings.nccl.nccl_h",
           "bindings.nccl.nccl_h$shared",
-          "cuda.Completions",
-          "cuda.CudaMemory",
-          "cuda.CudaStream",
-          "cuda.Staging",
           "internal.DynamicLoader",
           "internal.KeptMemory",
           "internal.NativeEnvironment",
@@ -82,7 +67,13 @@ public final class NcclBackend extends Backend {
           "internal.PrimaryContexts",
           "internal.ProcessBarrier",
           "internal.Watcher",
+          "internal.cuda.Completions",
+          "internal.cuda.CudaStreamDriver",
+          "internal.cuda.DeviceMemory",
+          "internal.cuda.Staging",
           "nccl.CallWatch",
+          "nccl.CollectiveCalls",
+          "nccl.CommunicatorEnd",
           "nccl.CommunicatorHandle",
           "nccl.CtaPolicy",
           "nccl.EnqueueCalls",
@@ -91,7 +82,7 @@ public final class NcclBackend extends Backend {
           "nccl.Making",
           "nccl.NativeConfig",
           "nccl.NcclBackend",
-          "nccl.NcclCommunicator",
+          "nccl.NcclCommunicatorDriver",
           "nccl.NcclConfig",
           "nccl.NcclGroup",
           "nccl.NcclMemory",
@@ -107,15 +98,27 @@ public final class NcclBackend extends Backend {
 
   private static volatile boolean initialized;
 
-  private final NcclVersion version;
-  private final List<Device> devices;
-  private final int[] computeCapabilities;
+  private final Backend backend;
+  private final NcclBackendDriver driver;
 
-  private NcclBackend(NcclVersion version, List<Device> devices) {
-    this.version = version;
-    this.devices = devices;
-    this.computeCapabilities =
-        devices.stream().mapToInt(d -> CudaDevices.computeCapability(d.index())).toArray();
+  private NcclBackend(Backend backend, NcclBackendDriver driver) {
+    this.backend = backend;
+    this.driver = driver;
+  }
+
+  /**
+   * {@return a view of a backend, with what only NCCL has}
+   *
+   * @param backend a backend over NCCL
+   * @throws IllegalArgumentException if it is another one
+   */
+  public static NcclBackend of(Backend backend) {
+    Objects.requireNonNull(backend, "backend");
+    if (Contract.get().driver(backend) instanceof NcclBackendDriver driver) {
+      return new NcclBackend(backend, driver);
+    }
+    throw new IllegalArgumentException(
+        "backend is " + backend.name() + "; this needs the backend nccl");
   }
 
   /**
@@ -128,17 +131,18 @@ public final class NcclBackend extends Backend {
    * @throws CudaException if both libraries were loaded, but there is no driver or no usable device
    * @throws IllegalCallerException if nccl4j has no native access
    */
-  public static NcclBackend open() {
+  public static Backend open() {
     List<RuntimeException> missing = new ArrayList<>();
     NativeLibrary.Loaded cudart = orMissing(NativeLibrary.CUDART::load, missing);
     NativeLibrary.Loaded nccl = orMissing(NativeLibrary.NCCL::load, missing);
     List<Device> devices = cudart == null ? List.of() : orMissing(CudaDevices::list, missing);
     if (missing.isEmpty()) {
       if (!initialized) {
-        initialize(INITIALIZED, NcclBackend::linkable);
+        Contract.get().initialize(INITIALIZED, NcclBackend::linkable);
         initialized = true;
       }
-      return new NcclBackend(new NcclVersion(nccl.version()), devices);
+      return Contract.get()
+          .backend(new NcclBackendDriver(new NcclVersion(nccl.version()), devices));
     }
     RuntimeException first = missing.removeFirst();
     List<String> others =
@@ -216,31 +220,6 @@ public final class NcclBackend extends Backend {
     return DRIVER_FILES.stream().anyMatch(file -> Files.exists(Path.of(file)));
   }
 
-  @Override
-  public String name() {
-    return "nccl";
-  }
-
-  @Override
-  public Platform platform() {
-    return Platform.CUDA;
-  }
-
-  @Override
-  public List<Device> devices() {
-    return devices;
-  }
-
-  @Override
-  protected boolean has(Feature feature) {
-    boolean released = version.has(FirstRelease.of(feature));
-    return feature == Feature.FLOAT8_REDUCTION
-        ? released
-            && IntStream.of(computeCapabilities)
-                .allMatch(c -> c >= NcclCommunicator.FLOAT8_COMPUTE_CAPABILITY)
-        : released;
-  }
-
   /**
    * {@return the versions of all parts that work together} {@link VersionReport#load} needs no GPU.
    *
@@ -275,10 +254,10 @@ public final class NcclBackend extends Backend {
    * @throws NcclException if there is not enough memory on the device
    */
   public Buffer allocateRegistrable(int device, DataType type, long count) {
-    checkOpen();
-    checkDevice(device);
+    Contract.get().checkOpen(backend);
+    Contract.get().checkDevice(backend, device);
     Objects.requireNonNull(type, "type").byteSize(count);
-    version.require("ncclMemAlloc");
+    driver.version().require("ncclMemAlloc");
     return NcclMemory.allocate(device, type, count);
   }
 
@@ -304,9 +283,9 @@ public final class NcclBackend extends Backend {
    *     it stays
    */
   public Optional<Duration> estimate(Runnable body) {
-    checkOpen();
-    version.require("ncclGroupSimulateEnd");
-    return NcclGroup.estimate(record(body));
+    Contract.get().checkOpen(backend);
+    driver.version().require("ncclGroupSimulateEnd");
+    return NcclGroup.estimate(Contract.get().record(body));
   }
 
   /**
@@ -319,7 +298,7 @@ public final class NcclBackend extends Backend {
    */
   @Deprecated
   public void resetDebugInit() {
-    version.require("ncclResetDebugInit");
+    driver.version().require("ncclResetDebugInit");
     nccl_h.ncclResetDebugInit();
   }
 
@@ -334,10 +313,10 @@ public final class NcclBackend extends Backend {
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
-  public NcclCommunicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
+  public Communicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
-        .connected(null);
+    Making making = new Making.Init(id, worldSize, rank);
+    return connected(unconnected(List.of(id), making, worldSize, rank, config));
   }
 
   /**
@@ -355,9 +334,9 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator communicator(
-      List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connected(null);
+  public Communicator communicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
+    Making.InitScalable making = scalable(ids, worldSize, rank);
+    return connected(unconnected(making.ids(), making, worldSize, rank, config));
   }
 
   /**
@@ -373,11 +352,11 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> communicatorAsync(
+  public CompletionStage<Communicator> communicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    return of(List.of(id), new Making.Init(id, worldSize, rank), worldSize, rank, config)
-        .connectedAsync();
+    Making making = new Making.Init(id, worldSize, rank);
+    return Contract.get().connectedAsync(unconnected(List.of(id), making, worldSize, rank, config));
   }
 
   /**
@@ -394,9 +373,11 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> communicatorAsync(
+  public CompletionStage<Communicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    return of(ids, scalable(ids, worldSize, rank), worldSize, rank, config).connectedAsync();
+    Making.InitScalable making = scalable(ids, worldSize, rank);
+    return Contract.get()
+        .connectedAsync(unconnected(making.ids(), making, worldSize, rank, config));
   }
 
   /**
@@ -410,10 +391,9 @@ public final class NcclBackend extends Backend {
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
+  public Communicator join(UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
-        .connected(null);
+    return connected(unconnectedJoining(growId, newSize, rank, config));
   }
 
   /**
@@ -429,14 +409,13 @@ public final class NcclBackend extends Backend {
    * @throws IllegalArgumentException if an argument is out of its range
    * @throws IllegalStateException if the backend is closed, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> joinAsync(
+  public CompletionStage<Communicator> joinAsync(
       UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(growId, "growId");
-    return of(List.of(growId), new Making.Join(growId, newSize, rank), newSize, rank, config)
-        .connectedAsync();
+    return Contract.get().connectedAsync(unconnectedJoining(growId, newSize, rank, config));
   }
 
-  private static Making scalable(List<UniqueId> ids, int worldSize, int rank) {
+  private static Making.InitScalable scalable(List<UniqueId> ids, int worldSize, int rank) {
     List<UniqueId> copy = Arguments.copyOf(ids, "ids");
     if (copy.isEmpty() || copy.size() > worldSize) {
       throw new IllegalArgumentException(
@@ -451,78 +430,34 @@ public final class NcclBackend extends Backend {
     return new Making.InitScalable(copy, worldSize, rank);
   }
 
-  private NcclCommunicator of(
+  private Communicator connected(Communicator unconnected) {
+    return Contract.get().connected(unconnected, null);
+  }
+
+  private Communicator unconnected(
       List<UniqueId> ids, Making making, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
-    int device = deviceOf(worldSize, rank, config.common());
-    ids.forEach(this::checkMaker);
-    NativeConfig.checkName(config, version);
-    return new NcclCommunicator(this, config, device, rank, worldSize, making);
+    return Contract.get()
+        .unconnected(
+            backend,
+            ids,
+            worldSize,
+            rank,
+            config.common(),
+            made -> driver.named(config, making, made));
   }
 
-  /** Returns the release of the NCCL library that was loaded. */
-  NcclVersion version() {
-    return version;
-  }
-
-  int computeCapability(int device) {
-    return computeCapabilities[device];
-  }
-
-  @Override
-  protected UniqueId createUniqueId() {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment id = ncclUniqueId.allocate(arena);
-      NcclResults.check(nccl_h.ncclGetUniqueId(id), "ncclGetUniqueId");
-      return UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
-    }
-  }
-
-  @Override
-  protected void closeId(UniqueId id) {
-    // NCCL has no such call: its thread waits for the ranks as long as the process lives.
-  }
-
-  @Override
-  protected Communicator newCommunicator(
-      UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
-    Making making = new Making.Init(id, worldSize, rank);
-    return new NcclCommunicator(this, NcclConfig.of(config), device, rank, worldSize, making);
-  }
-
-  @Override
-  protected Communicator newJoining(
-      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
+  private Communicator unconnectedJoining(
+      UniqueId growId, int newSize, int rank, NcclConfig config) {
+    Objects.requireNonNull(config, "config");
     Making making = new Making.Join(growId, newSize, rank);
-    return new NcclCommunicator(this, NcclConfig.of(config), device, rank, newSize, making);
-  }
-
-  @Override
-  protected Stream createStream(int device) {
-    return CudaStream.create(device);
-  }
-
-  @Override
-  protected Event createEvent(int device) {
-    return CudaEvent.create(device);
-  }
-
-  @Override
-  protected Buffer createBuffer(int device, DataType type, long count) {
-    return CudaMemory.allocate(device, type, count);
-  }
-
-  @Override
-  protected Buffer createPinnedBuffer(DataType type, long count) {
-    return CudaMemory.allocatePinned(type, count);
-  }
-
-  @Override
-  protected void launchGroup(List<GroupCall> calls, Communicator only) {
-    if (only == null) {
-      NcclGroup.launch(calls);
-    } else {
-      NcclGroup.launch(calls, (NcclCommunicator) only);
-    }
+    return Contract.get()
+        .unconnectedJoining(
+            backend,
+            growId,
+            newSize,
+            rank,
+            config.common(),
+            made -> driver.named(config, making, made));
   }
 }

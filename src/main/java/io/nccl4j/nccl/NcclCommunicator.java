@@ -2,54 +2,25 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Operation;
-import io.nccl4j.OperationCall;
-import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
-import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.cuda.CudaDevices;
-import io.nccl4j.cuda.CudaStream;
-import io.nccl4j.internal.BlockingCalls;
-import io.nccl4j.internal.CaptureMode;
-import io.nccl4j.internal.NcclResults;
-import io.nccl4j.internal.OpenRanks;
-import io.nccl4j.internal.PinnedMemory;
-import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.util.Backoff;
-import io.nccl4j.internal.util.Deadline;
-import io.nccl4j.internal.util.MemoryShortage;
-import io.nccl4j.internal.util.Steps;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
-import java.time.Duration;
+import io.nccl4j.spi.BackendOperation;
+import io.nccl4j.spi.Background;
+import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
-import java.util.Optional;
 import java.util.Set;
-import java.util.SortedSet;
 import java.util.concurrent.CompletionStage;
-import java.util.function.Consumer;
-import java.util.function.IntSupplier;
-import java.util.function.ToIntFunction;
-import org.apache.logging.log4j.LogManager;
-import org.apache.logging.log4j.Logger;
+import java.util.function.Supplier;
 
 /**
- * One rank's {@code ncclComm_t}.
- *
- * <p>The way of a collective: {@link Communicator} checks the arguments, {@link #launch} makes the
- * call of {@link EnqueueCalls} with the buffers' addresses, and {@link NcclResults} turns anything
- * but success into an exception. Addresses are plain numbers, so the call acquires no session and
- * allocates nothing.
+ * What only NCCL has of a {@link Communicator}: a view, which owns nothing. The communicator is
+ * closed and aborted, and does everything that every backend can do, by its own methods.
  *
  * <p>Several communicators of one device: NCCL's kernels hold a part of the device until their
  * peers come, so operations of two communicators must be enqueued in the same order on all ranks,
@@ -65,71 +36,25 @@ import org.apache.logging.log4j.Logger;
  *     href="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/threadsafety.html">Thread
  *     safety</a>
  */
-public final class NcclCommunicator extends Communicator {
-  private static final Logger LOG = LogManager.getLogger(NcclCommunicator.class);
-  // From this code on an operator multiplies.
-  private static final int FIRST_SCALING = ReduceOp.AVG.code();
-  static final int FLOAT8_COMPUTE_CAPABILITY = 90;
+public final class NcclCommunicator {
+  private final Communicator communicator;
+  private final NcclCommunicatorDriver driver;
 
-  // How long a close waits for a call in flight before it refuses, and an abort before it ends that
-  // call, and after that before it leaves the freeing to the call's thread.
-  private static final Duration PATIENCE = Duration.ofMillis(200);
-  // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
-  private static final Duration GRACE = Duration.ofSeconds(1);
-  private static final double MILLIS_PER_SECOND = 1000;
-
-  private final NcclBackend backend;
-  private final NcclConfig settings;
-  private final Making making;
-  // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
-  // which comes in the same order on every rank.
-  private final Object world;
-  private final Object cohort;
-  // Counts as this rank as long as kernels may run, also when this object was forgotten.
-  private final Object openRank = new Object();
-  private final CommunicatorHandle handle = new CommunicatorHandle(this);
-  private final Registrations registrations = new Registrations(this);
-  private final Windows windows;
-  private final Children children;
-  private final Suspension suspension = new Suspension(this);
-  private volatile boolean revokedByNccl;
-  private volatile boolean overdue;
-  // Whether ncclCommDestroy has freed the communicator.
-  private volatile boolean freed;
-  // As NCCL has it; what the configuration says may not be what it is.
-  private boolean blocking;
-  // Whether operations need no condition of callSafely; known once NCCL has told the size.
-  private boolean direct;
-
-  NcclCommunicator(
-      NcclBackend backend, NcclConfig settings, int device, int rank, int size, Making making) {
-    super(backend, settings.common(), device, rank, size, making.origin());
-    making.check(backend.version());
-    NativeConfig.check(settings, backend.version());
-    this.backend = backend;
-    this.settings = settings;
-    this.making = making;
-    this.world = making.world();
-    this.cohort = making.cohort(world);
-    this.windows = new Windows(this, registrations, backend.version());
-    this.children = new Children(this, backend);
-    this.blocking = NativeConfig.blocking(settings);
-  }
-
-  /** Returns whether NCCL has made this communicator a blocking one. */
-  boolean blocking() {
-    return blocking;
+  private NcclCommunicator(Communicator communicator, NcclCommunicatorDriver driver) {
+    this.communicator = communicator;
+    this.driver = driver;
   }
 
   /**
-   * {@return a communicator with what only NCCL has}
+   * {@return a view of a communicator, with what only NCCL has}
    *
    * @param communicator a communicator of the NCCL backend
    * @throws IllegalArgumentException if it is of another backend
    */
   public static NcclCommunicator of(Communicator communicator) {
-    if (Objects.requireNonNull(communicator, "communicator") instanceof NcclCommunicator nccl) {
-      return nccl;
+    Objects.requireNonNull(communicator, "communicator");
+    if (Contract.get().driver(communicator) instanceof NcclCommunicatorDriver driver) {
+      return new NcclCommunicator(communicator, driver);
     }
     throw new IllegalArgumentException(
         "communicator is "
@@ -139,9 +64,14 @@ public final class NcclCommunicator extends Communicator {
             + "; this needs one of the backend nccl");
   }
 
+  /** {@return the communicator that this is a view of} */
+  public Communicator communicator() {
+    return communicator;
+  }
+
   /** {@return the configuration that this communicator was made with, NCCL's part included} */
   public NcclConfig settings() {
-    return settings;
+    return driver.settings();
   }
 
   /**
@@ -156,9 +86,8 @@ public final class NcclCommunicator extends Communicator {
    *     usable when the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
-  public NcclCommunicator split(int color, int key, NcclConfig childSettings) {
-    checkSplit(color, childSettings.common());
-    return children.connected(childSettings, new Making.Split(this, color, key));
+  public Communicator split(int color, int key, NcclConfig childSettings) {
+    return connected(unconnectedSplit(color, key, childSettings));
   }
 
   /**
@@ -172,10 +101,9 @@ public final class NcclCommunicator extends Communicator {
    *     usable when the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator shrink(
+  public Communicator shrink(
       Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
-    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
-    return children.connected(childSettings, new Making.Shrink(this, excluded, mode));
+    return connected(unconnectedShrink(excludedRanks, mode, childSettings));
   }
 
   /**
@@ -183,31 +111,29 @@ public final class NcclCommunicator extends Communicator {
    * with what only NCCL can be told, and with what that throws. C: {@code ncclCommGrow}, from NCCL
    * 2.29.2 on.
    *
-   * @param newSize the number of ranks of the new communicator, more than {@link #size}
-   * @param id what this communicator's {@link #newGrowId} gave last
+   * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
+   * @param id what this communicator's {@link Communicator#newGrowId} gave last
    * @param childSettings the new communicator's configuration; a device is not allowed in it
    * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
    *     usable when the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator grow(int newSize, UniqueId id, NcclConfig childSettings) {
-    checkGrow(newSize, id, childSettings.common());
-    return children.connected(childSettings, new Making.Grow(this, newSize, id));
+  public Communicator grow(int newSize, UniqueId id, NcclConfig childSettings) {
+    return connected(unconnectedGrow(newSize, id, childSettings));
   }
 
   /**
    * Makes a new communicator as {@link Communicator#grow(int, CommunicatorConfig)} does, with what
    * only NCCL can be told, and with what that throws. C: {@code ncclCommGrow}, from NCCL 2.29.2 on.
    *
-   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
    * @param childSettings the new communicator's configuration; a device is not allowed in it
    * @return the new communicator, for the caller to close; in a {@link io.nccl4j.Group} it is
    *     usable when the group has ended
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public NcclCommunicator grow(int newSize, NcclConfig childSettings) {
-    checkGrow(newSize, childSettings.common());
-    return children.connected(childSettings, new Making.Grow(this, newSize, null));
+  public Communicator grow(int newSize, NcclConfig childSettings) {
+    return connected(unconnectedGrow(newSize, childSettings));
   }
 
   /**
@@ -217,14 +143,12 @@ public final class NcclCommunicator extends Communicator {
    * @param color 0 or more: ranks of one color are together
    * @param key orders the new ranks; equal keys keep the order of this communicator
    * @param childSettings the new communicator's configuration; a device is not allowed in it
-   * @return a stage that completes with the new communicator, for whoever takes it to close, or
-   *     fails as {@code split} does, after the configured timeout at the latest
+   * @return a stage that completes with the new communicator, for the code that takes it to close,
+   *     or fails as {@code split} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator is not open, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> splitAsync(
-      int color, int key, NcclConfig childSettings) {
-    checkSplit(color, childSettings.common());
-    return children.connectedAsync(childSettings, new Making.Split(this, color, key));
+  public CompletionStage<Communicator> splitAsync(int color, int key, NcclConfig childSettings) {
+    return connectedAsync(() -> unconnectedSplit(color, key, childSettings));
   }
 
   /**
@@ -234,65 +158,62 @@ public final class NcclCommunicator extends Communicator {
    * @param excludedRanks the ranks that are left out, at least one, not this one and not all
    * @param mode what becomes of this communicator's operations
    * @param childSettings the new communicator's configuration; a device is not allowed in it
-   * @return a stage that completes with the new communicator, for whoever takes it to close, or
-   *     fails as {@code shrink} does, after the configured timeout at the latest
+   * @return a stage that completes with the new communicator, for the code that takes it to close,
+   *     or fails as {@code shrink} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator is not open, or this thread has a group open
    */
-  public CompletionStage<NcclCommunicator> shrinkAsync(
+  public CompletionStage<Communicator> shrinkAsync(
       Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig childSettings) {
-    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, childSettings.common());
-    return children.connectedAsync(childSettings, new Making.Shrink(this, excluded, mode));
+    return connectedAsync(() -> unconnectedShrink(excludedRanks, mode, childSettings));
   }
 
   /**
    * Makes a new communicator as {@link #grow(int, UniqueId, NcclConfig)} does, without waiting for
    * it. Until the stage has completed, this communicator is in use.
    *
-   * @param newSize the number of ranks of the new communicator, more than {@link #size}
-   * @param id what this communicator's {@link #newGrowId} gave last
+   * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
+   * @param id what this communicator's {@link Communicator#newGrowId} gave last
    * @param childSettings the new communicator's configuration; a device is not allowed in it
-   * @return a stage that completes with the new communicator, for whoever takes it to close, or
-   *     fails as {@code grow} does, after the configured timeout at the latest
+   * @return a stage that completes with the new communicator, for the code that takes it to close,
+   *     or fails as {@code grow} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator carries no operations, or this thread has a
    *     group open
    */
-  public CompletionStage<NcclCommunicator> growAsync(
+  public CompletionStage<Communicator> growAsync(
       int newSize, UniqueId id, NcclConfig childSettings) {
-    checkGrow(newSize, id, childSettings.common());
-    return children.connectedAsync(childSettings, new Making.Grow(this, newSize, id));
+    return connectedAsync(() -> unconnectedGrow(newSize, id, childSettings));
   }
 
   /**
    * Makes a new communicator as {@link #grow(int, NcclConfig)} does, without waiting for it. Until
    * the stage has completed, this communicator is in use.
    *
-   * @param newSize the number of ranks of the new communicator, more than {@link #size}
+   * @param newSize the number of ranks of the new communicator, more than {@link Communicator#size}
    * @param childSettings the new communicator's configuration; a device is not allowed in it
-   * @return a stage that completes with the new communicator, for whoever takes it to close, or
-   *     fails as {@code grow} does, after the configured timeout at the latest
+   * @return a stage that completes with the new communicator, for the code that takes it to close,
+   *     or fails as {@code grow} does, after the configured timeout at the latest
    * @throws IllegalStateException if this communicator carries no operations, or this thread has a
    *     group open
    */
-  public CompletionStage<NcclCommunicator> growAsync(int newSize, NcclConfig childSettings) {
-    checkGrow(newSize, childSettings.common());
-    return children.connectedAsync(childSettings, new Making.Grow(this, newSize, null));
+  public CompletionStage<Communicator> growAsync(int newSize, NcclConfig childSettings) {
+    return connectedAsync(() -> unconnectedGrow(newSize, childSettings));
   }
 
   /**
-   * Closes as {@link #close} does, without waiting for it: from now on nothing can be done with
-   * this communicator.
+   * Closes as {@link Communicator#close} does, without waiting for it: from now on nothing can be
+   * done with this communicator.
    *
    * @return a stage that completes when the communicator is gone, or fails as {@code close} does,
    *     within the same time
    */
   public CompletionStage<Void> closeAsync() {
-    return closeInBackground();
+    return Contract.get().closeAsync(communicator);
   }
 
   /**
    * Ends all operations of this communicator that are enqueued or running here, without giving it
-   * up: afterwards it carries none, but can be split, shrunk and closed. Whoever waits for their
-   * streams is told as after an {@link #abort}. Idempotent. C: {@code ncclCommRevoke}, from NCCL
+   * up: afterwards it carries none, but can be split, shrunk and closed. A wait for their streams
+   * fails as after an {@link Communicator#abort}. Idempotent. C: {@code ncclCommRevoke}, from NCCL
    * 2.28.7 on.
    *
    * @throws IllegalStateException if the communicator is not connected, aborted, closed or
@@ -303,22 +224,7 @@ public final class NcclCommunicator extends Communicator {
    *     this can be called again
    */
   public void revoke() {
-    backend.version().require("ncclCommRevoke");
-    if (revokedByNccl) {
-      return;
-    }
-    if (!revoked()) {
-      checkCarries();
-    }
-    String function = "ncclCommRevoke";
-    inside(
-        function,
-        peers(),
-        comm -> {
-          endOperations();
-          callAndSettle(function, () -> nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()));
-          revokedByNccl = true;
-        });
+    driver.revoke();
   }
 
   /**
@@ -333,9 +239,7 @@ public final class NcclCommunicator extends Communicator {
    * @throws NcclException if the library failed
    */
   public void suspend() {
-    backend.version().require("ncclCommSuspend");
-    checkCarries();
-    suspension.begin();
+    driver.suspend();
   }
 
   /**
@@ -348,17 +252,12 @@ public final class NcclCommunicator extends Communicator {
    * @throws NcclException if the library failed, for want of memory for example
    */
   public void resume() {
-    backend.version().require("ncclCommResume");
-    if (!suspended()) {
-      checkCarries();
-      throw new IllegalStateException("not suspended: " + this);
-    }
-    suspension.end();
+    driver.resume();
   }
 
   /** {@return whether {@link #suspend} has given memory back that {@link #resume} has not taken} */
   public boolean suspended() {
-    return suspension.lasts() && open();
+    return driver.suspended();
   }
 
   /**
@@ -370,475 +269,12 @@ public final class NcclCommunicator extends Communicator {
    * @throws NcclException if the library failed
    */
   public MemoryStatistics memoryStatistics() {
-    backend.version().require("ncclCommMemStats");
-    if (!suspended()) {
-      checkCarries();
-    }
-    return suspension.statistics();
-  }
-
-  /** Returns whom a call waits for, for messages. */
-  String peers() {
-    return "the peers of " + this;
-  }
-
-  /** Says that this communicator's operations end, because the next call ends them. */
-  void endOperations() {
-    markRevoked();
-    endGraphs();
-  }
-
-  /** Says whether this communicator carries no operations for a while, its memory being away. */
-  void carriesNoneForNow(boolean suspended) {
-    markSuspended(suspended);
-  }
-
-  /** Waits until this rank's streams have passed this communicator's operations. */
-  void finishOperations(String function) {
-    awaitStreams(function);
-  }
-
-  CommunicatorHandle handle() {
-    return handle;
-  }
-
-  Children children() {
-    return children;
-  }
-
-  /** Returns whether nobody may use this communicator any more, and it is not freed yet. */
-  boolean closing() {
-    return !open() && !handle.ended();
-  }
-
-  /** Returns this communicator, connected now or when this thread's group ends. */
-  NcclCommunicator connected(NcclCommunicator parent) {
-    connectNowOrWithGroup(parent);
-    return this;
-  }
-
-  /** Returns a stage that completes with this communicator when it is connected. */
-  CompletionStage<NcclCommunicator> connectedAsync() {
-    return connectInBackground().thenApply(nothing -> this);
-  }
-
-  @Override
-  protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
-    int nativeColor = color == NO_COLOR ? nccl_h.NCCL_SPLIT_NOCOLOR() : color;
-    return children.unconnected(childConfig, new Making.Split(this, nativeColor, key));
-  }
-
-  @Override
-  protected Communicator newShrink(
-      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
-    return children.unconnected(childConfig, new Making.Shrink(this, excludedRanks, mode));
-  }
-
-  @Override
-  protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
-    return children.unconnected(childConfig, new Making.Grow(this, newSize, id));
-  }
-
-  @Override
-  protected UniqueId createGrowId() {
-    return children.newGrowId();
-  }
-
-  /** Notes that the next call uses the id up, if there is one. */
-  void spendGrowId(UniqueId id) {
-    useGrowId(id);
-  }
-
-  @Override
-  protected void connect() {
-    making.prepare();
-    OpenRanks.opened(cohort, openRank);
-    if (making.parent() == null || cohort == Making.GROWN) {
-      PinnedMemory.reserveForRanks(device());
-    }
-    boolean made = false;
-    try {
-      BlockingCalls.run(making.function(), limit(), "all ranks to join " + this, this::make);
-      // A split that leaves this rank out makes nothing, and nobody will close it.
-      made = handle.made();
-    } finally {
-      if (!made) {
-        gone();
-      }
-    }
-  }
-
-  private Duration limit() {
-    return blocking() ? timeout() : timeout().plus(GRACE);
-  }
-
-  private void make() {
-    useDevice();
-    handle.enterForLong(making.function());
-    try (Arena arena = Arena.ofConfined()) {
-      making.make(this, NativeConfig.of(settings, backend.version(), arena), arena);
-      // NCCL's configuration files may have set the variable meanwhile.
-      blocking = NativeConfig.blocking(settings);
-      handle.publish();
-      if (handle.made()) {
-        settle(nccl_h.ncclSuccess(), making.function());
-        place(
-            number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
-            number(nccl_h::ncclCommCount, "ncclCommCount"));
-        direct = blocking() && size() > 1;
-        checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
-        if (direct) {
-          CallWatch.add(this);
-        }
-      }
-    } finally {
-      handle.leave();
-    }
-  }
-
-  /** Prepares a thread of ours for calls of NCCL's. */
-  private void useDevice() {
-    CudaDevices.use(device());
-    CaptureMode.relax();
-  }
-
-  /** Reports that no kernel of this communicator can run here any more. Idempotent. */
-  private void gone() {
-    OpenRanks.closed(cohort, openRank);
-  }
-
-  private void checkDevice(int nativeDevice) {
-    if (nativeDevice != device()) {
-      throw new IllegalStateException(
-          this + " was made on device " + nativeDevice + " although another was current");
-    }
-  }
-
-  /** A query that writes one int. */
-  private interface Query {
-    int ask(MemorySegment communicator, MemorySegment answer);
-  }
-
-  /** Asks NCCL for a number; by the thread that is inside. */
-  private int number(Query query, String function) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
-      NcclResults.check(query.ask(handle.pointer(), answer), function);
-      return answer.get(ValueLayout.JAVA_INT, 0);
-    }
-  }
-
-  @Override
-  protected void launch(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      Stream stream) {
-    if (!handle.tryEnter(operation.function())) {
-      throw handle.refusal(operation.function());
-    }
-    try {
-      long queue = ((CudaStream) stream).address();
-      int result = callAsNeeded(operation, send, recv, count, op, peer, queue);
-      if (result != 0) {
-        settle(result, operation.function());
-      }
-    } finally {
-      leave();
-    }
-  }
-
-  @Override
-  protected Object world() {
-    return world;
-  }
-
-  /** Returns what is equal for those ranks of this process that may wait for each other. */
-  Object cohort() {
-    return cohort;
-  }
-
-  /** Lets this thread in until it calls {@link #leave}. */
-  void enter(String function) {
-    handle.enter(function);
-  }
-
-  void leave() {
-    handle.leave();
-  }
-
-  /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
-  void enqueue(OneSided call) {
-    int result = make(call);
-    if (result != nccl_h.ncclInProgress()) {
-      NcclResults.check(result, call.function());
-    }
-  }
-
-  /** Launches a one-sided operation outside any group. */
-  void launch(OneSided call) {
-    enter(call.function());
-    try {
-      int result = make(call);
-      if (result != 0) {
-        settle(result, call.function());
-      }
-    } finally {
-      leave();
-    }
-  }
-
-  private int make(OneSided call) {
-    return guarded(() -> call.call(handle.pointer(), ((CudaStream) call.stream()).pointer()));
-  }
-
-  /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
-  int guarded(IntSupplier call) {
-    if (blocking()) {
-      return call.getAsInt();
-    }
-    synchronized (handle) {
-      return call.getAsInt();
-    }
-  }
-
-  /** Makes a call by the thread inside, and waits for the end of what it began. */
-  void callAndSettle(String function, IntSupplier call) {
-    settle(guarded(call), function);
-  }
-
-  /** Makes a call that may wait for the peers, and waits for its end, as {@link #inside} does. */
-  void callWithDeadline(String function, String waitedFor, ToIntFunction<MemorySegment> call) {
-    inside(function, waitedFor, comm -> callAndSettle(function, () -> call.applyAsInt(comm)));
+    return driver.memoryStatistics();
   }
 
   /**
-   * Does inside this communicator what may wait for the peers indefinitely; in a thread of its own,
-   * with a deadline.
-   */
-  void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
-    BlockingCalls.run(function, limit(), waitedFor, () -> runInside(function, work));
-  }
-
-  /** Does inside this communicator what must not be left half-way; with a deadline. */
-  void finishWithDeadline(String function, Consumer<MemorySegment> work) {
-    BlockingCalls.runUninterrupted(
-        function, timeout(), "NCCL to finish with " + this, () -> runInside(function, work));
-  }
-
-  private void runInside(String function, Consumer<MemorySegment> work) {
-    useDevice();
-    MemorySegment comm = handle.enterForLong(function);
-    try {
-      work.accept(comm);
-    } finally {
-      handle.leave();
-    }
-  }
-
-  /** Makes one call of a group, by the thread inside; it answers success or a refusal. */
-  void enqueue(OperationCall call) {
-    long stream = ((CudaStream) call.stream()).address();
-    int result =
-        callAsNeeded(
-            call.operation(),
-            call.send(),
-            call.recv(),
-            call.count(),
-            call.op(),
-            call.peer(),
-            stream);
-    if (result != nccl_h.ncclInProgress()) {
-      NcclResults.check(result, call.operation().function());
-    }
-  }
-
-  private int callAsNeeded(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
-    return direct
-        ? call(operation, send, recv, count, op, peer, stream)
-        : callSafely(operation, send, recv, count, op, peer, stream);
-  }
-
-  /**
-   * Calls NCCL under the conditions that it needs beyond one thread at a time: nobody may ask a
-   * non-blocking communicator for its state meanwhile, and a communicator of one rank multiplies on
-   * whatever device is current.
-   */
-  private int callSafely(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
-    if (size() == 1 && op != null && op.code() >= FIRST_SCALING) {
-      return CudaDevices.on(
-          device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
-    }
-    return blocking()
-        ? call(operation, send, recv, count, op, peer, stream)
-        : lockedCall(operation, send, recv, count, op, peer, stream);
-  }
-
-  private int lockedCall(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
-    synchronized (handle) {
-      return call(operation, send, recv, count, op, peer, stream);
-    }
-  }
-
-  /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
-  private int call(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
-    if (operation == Operation.ALL_REDUCE) {
-      return EnqueueCalls.allReduce(
-          send.pointerAddress(),
-          recv.pointerAddress(),
-          count,
-          send.typeCode(),
-          op.code(),
-          handle.address(),
-          stream);
-    }
-    return callOther(operation, send, recv, count, op, peer, stream);
-  }
-
-  private int callOther(
-      Operation operation,
-      Buffer send,
-      Buffer recv,
-      long count,
-      ReduceOp op,
-      int peer,
-      long stream) {
-    // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
-    // in-place call.
-    long from = (send == null ? recv : send).pointerAddress();
-    long to = (recv == null ? send : recv).pointerAddress();
-    int type = (send == null ? recv : send).type().code();
-    long comm = handle.address();
-    return switch (operation) {
-      case ALL_REDUCE -> throw new AssertionError(operation);
-      case BROADCAST ->
-          send == recv
-              ? EnqueueCalls.bcast(to, count, type, peer, comm, stream)
-              : EnqueueCalls.broadcast(from, to, count, type, peer, comm, stream);
-      case REDUCE -> EnqueueCalls.reduce(from, to, count, type, op.code(), peer, comm, stream);
-      case ALL_GATHER -> EnqueueCalls.allGather(from, to, count, type, comm, stream);
-      case REDUCE_SCATTER ->
-          EnqueueCalls.reduceScatter(from, to, count, type, op.code(), comm, stream);
-      case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
-      case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
-      case ALL_TO_ALL, GATHER, SCATTER ->
-          backend.version().has(FirstRelease.EXCHANGES)
-              ? exchange(operation, from, to, count, type, peer, comm, stream)
-              : exchangeByPeers(operation, send, recv, count, type, peer, stream);
-    };
-  }
-
-  private static int exchange(
-      Operation operation,
-      long from,
-      long to,
-      long count,
-      int type,
-      int root,
-      long comm,
-      long stream) {
-    return switch (operation) {
-      case ALL_TO_ALL -> EnqueueCalls.allToAll(from, to, count, type, comm, stream);
-      case GATHER -> EnqueueCalls.gather(from, to, count, type, root, comm, stream);
-      default -> EnqueueCalls.scatter(from, to, count, type, root, comm, stream);
-    };
-  }
-
-  /**
-   * What NCCL before 2.28 has no function for: the same movement as one group of sends and
-   * receives.
-   */
-  private int exchangeByPeers(
-      Operation operation, Buffer send, Buffer recv, long count, int type, int root, long stream) {
-    boolean sendsAll =
-        operation == Operation.ALL_TO_ALL || (operation == Operation.SCATTER && rank() == root);
-    boolean receivesAll =
-        operation == Operation.ALL_TO_ALL || (operation == Operation.GATHER && rank() == root);
-    long comm = handle.address();
-    int result = nccl_h.ncclGroupStart();
-    if (result != 0) {
-      return result;
-    }
-    for (int peer = 0; peer < size() && result == 0; peer++) {
-      if (sendsAll || (operation == Operation.GATHER && peer == root)) {
-        long from = slice(send, sendsAll ? peer * count : 0);
-        result = EnqueueCalls.send(from, count, type, peer, comm, stream);
-      }
-      if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
-        long to = slice(recv, receivesAll ? peer * count : 0);
-        result = EnqueueCalls.recv(to, count, type, peer, comm, stream);
-      }
-    }
-    int ended = nccl_h.ncclGroupEnd();
-    return result == 0 ? ended : result;
-  }
-
-  private static long slice(Buffer buffer, long offset) {
-    return buffer.pointerAddress() + offset * buffer.type().bytes();
-  }
-
-  /**
-   * Waits until this communicator has finished what it answered "in progress" for, or success where
-   * success does not mean the end; throws for any other answer.
-   */
-  void settle(int result, String function) {
-    if (result != nccl_h.ncclInProgress()) {
-      if (result != nccl_h.ncclSuccess() && handle.ended()) {
-        throw endedDuring(function);
-      }
-      NcclResults.check(result, function);
-    }
-    Backoff backoff = Backoff.betweenQueries(Deadline.after(timeout()));
-    while (true) {
-      int state = handle.state();
-      if (handle.ended()) {
-        throw endedDuring(function);
-      }
-      if (state != nccl_h.ncclInProgress()) {
-        NcclResults.check(state, function);
-        return;
-      }
-      if (!BlockingCalls.pause(backoff, function)) {
-        throw new NcclTimeoutException(function, timeout(), peers());
-      }
-    }
-  }
-
-  /**
-   * Tells this rank's communicator of memory that collectives will use, so that NCCL can do without
-   * its own buffers. The peers need not do the same. C: {@code ncclCommRegister}, from NCCL 2.19
-   * on.
+   * Registers memory that collectives will use, so that NCCL can do without its own buffers. The
+   * peers need not do the same. C: {@code ncclCommRegister}, from NCCL 2.19 on.
    *
    * @param buffer the memory, of this rank's device, 1 element or more; {@link
    *     NcclBackend#allocateRegistrable} makes some that suits all of NCCL's transports. Its owner
@@ -854,10 +290,7 @@ public final class NcclCommunicator extends Communicator {
    *     it stays
    */
   public Registration register(Buffer buffer) {
-    backend.version().require("ncclCommRegister");
-    registrations.check(buffer);
-    Registered made = registrations.make(Registration.KIND, buffer, "NCCL to register " + buffer);
-    return new Registration(this, registrations, made);
+    return new Registration(this, driver.registrations(), driver.register(buffer));
   }
 
   /**
@@ -884,7 +317,7 @@ public final class NcclCommunicator extends Communicator {
    *     it stays
    */
   public Window registerWindow(Buffer buffer, WindowOption... options) {
-    return windows.make(buffer, windows.checkedOptions(buffer, options));
+    return made(buffer, driver.windows().checkedOptions(buffer, options));
   }
 
   /**
@@ -903,22 +336,12 @@ public final class NcclCommunicator extends Communicator {
    * @throws UnsupportedNcclVersionException if NCCL is older, or older than an option
    */
   public CompletionStage<Window> registerWindowAsync(Buffer buffer, WindowOption... options) {
-    Set<WindowOption> checked = windows.checkedOptions(buffer, options);
-    return inBackground("nccl4j-registerWindow", () -> windows.make(buffer, checked));
+    Set<WindowOption> checked = driver.windows().checkedOptions(buffer, options);
+    return Background.start("nccl4j-registerWindow", () -> made(buffer, checked));
   }
 
-  /** Throws unless this communicator can be used now. */
-  void checkUsable() {
-    checkConnected();
-  }
-
-  /** Throws unless this rank can use the buffer now. */
-  void checkUsable(Buffer buffer, String argument) {
-    check(buffer, argument);
-  }
-
-  Windows windows() {
-    return windows;
+  private Window made(Buffer buffer, Set<WindowOption> options) {
+    return driver.windows().make(this, buffer, options);
   }
 
   /**
@@ -945,8 +368,8 @@ public final class NcclCommunicator extends Communicator {
    *     memory
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
-    backend.version().require("ncclPutSignal");
-    submit(OneSided.Put.checked(this, source, peer, window, offset, stream));
+    driver.require("ncclPutSignal");
+    submit(OneSided.Put.checked(driver, source, peer, window, offset), source, stream);
   }
 
   /**
@@ -963,9 +386,8 @@ public final class NcclCommunicator extends Communicator {
    *     memory
    */
   public void signal(int peer, Stream stream) {
-    backend.version().require("ncclSignal");
-    checkConnected();
-    submit(OneSided.Signal.checked(this, peer, stream));
+    driver.require("ncclSignal");
+    submit(OneSided.Signal.checked(driver, peer), null, stream);
   }
 
   /**
@@ -983,327 +405,69 @@ public final class NcclCommunicator extends Communicator {
    *     memory
    */
   public void waitSignal(List<ExpectedSignals> signals, Stream stream) {
-    backend.version().require("ncclWaitSignal");
-    checkConnected();
-    submit(OneSided.Wait.checked(this, signals, stream));
+    driver.require("ncclWaitSignal");
+    submit(OneSided.Wait.checked(driver, signals), null, stream);
+  }
+
+  private void submit(BackendOperation operation, Buffer source, Stream stream) {
+    Contract.get().submit(communicator, operation, source, stream);
+  }
+
+  private Communicator unconnectedSplit(int color, int key, NcclConfig settings) {
+    Making making = new Making.Split(driver, color, key);
+    return Contract.get()
+        .unconnectedSplit(
+            communicator,
+            color,
+            settings.common(),
+            child -> driver.children().named(settings, making, child));
+  }
+
+  private Communicator unconnectedShrink(
+      Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig settings) {
+    return Contract.get()
+        .unconnectedShrink(
+            communicator,
+            excludedRanks,
+            mode,
+            settings.common(),
+            (excluded, child) ->
+                driver
+                    .children()
+                    .named(settings, new Making.Shrink(driver, excluded, mode), child));
+  }
+
+  private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {
+    Making making = new Making.Grow(driver, newSize, id);
+    return Contract.get()
+        .unconnectedGrow(
+            communicator,
+            newSize,
+            id,
+            settings.common(),
+            child -> driver.children().named(settings, making, child));
+  }
+
+  private Communicator unconnectedGrow(int newSize, NcclConfig settings) {
+    Making making = new Making.Grow(driver, newSize, null);
+    return Contract.get()
+        .unconnectedGrow(
+            communicator,
+            newSize,
+            settings.common(),
+            child -> driver.children().named(settings, making, child));
+  }
+
+  private Communicator connected(Communicator child) {
+    return Contract.get().connected(child, communicator);
+  }
+
+  private CompletionStage<Communicator> connectedAsync(Supplier<Communicator> child) {
+    return driver.children().oneAtATime(child, Contract.get()::connectedAsync);
   }
 
   @Override
-  protected void checkFloat8(Operation operation, DataType type) {
-    backend.version().require(FirstRelease.FLOAT8_DATA, operation.function() + " of " + type);
-    if (operation.reduces()) {
-      checkFloat8Reduction(type);
-    }
-  }
-
-  private void checkFloat8Reduction(DataType type) {
-    int capability = backend.computeCapability(device());
-    if (capability < FLOAT8_COMPUTE_CAPABILITY) {
-      throw new IllegalArgumentException(
-          "type is %s; reducing it needs compute capability 9.0, device %d has %d.%d"
-              .formatted(type, device(), capability / 10, capability % 10));
-    }
-  }
-
-  @Override
-  protected int createOperator(DataType type, double scalar) {
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment value = arena.allocate(type.bytes(), type.bytes());
-      type.set(value, 0, scalar);
-      return createOperator(type, value, nccl_h.ncclScalarHostImmediate());
-    }
-  }
-
-  @Override
-  protected int createOperator(Buffer scalar) {
-    return createOperator(scalar.type(), scalar.pointer(), nccl_h.ncclScalarDevice());
-  }
-
-  private int createOperator(DataType type, MemorySegment scalar, int residence) {
-    if (type.float8()) {
-      backend.version().require(FirstRelease.FLOAT8_DATA, "ncclRedOpCreatePreMulSum of " + type);
-    }
-    MemorySegment comm = handle.enter("ncclRedOpCreatePreMulSum");
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment operator = arena.allocate(ValueLayout.JAVA_INT);
-      int result =
-          guarded(
-              () ->
-                  nccl_h.ncclRedOpCreatePreMulSum(operator, scalar, type.code(), residence, comm));
-      NcclResults.check(result, "ncclRedOpCreatePreMulSum");
-      return operator.get(ValueLayout.JAVA_INT, 0);
-    } finally {
-      handle.leave();
-    }
-  }
-
-  @Override
-  protected void destroyOperator(int code) {
-    if (!open()) {
-      return;
-    }
-    PlatformThreads.run("ncclRedOpDestroy", () -> destroyInside(code));
-  }
-
-  private void destroyInside(int code) {
-    MemorySegment comm = handle.enter("ncclRedOpDestroy");
-    try {
-      NcclResults.check(guarded(() -> nccl_h.ncclRedOpDestroy(code, comm)), "ncclRedOpDestroy");
-    } finally {
-      handle.leave();
-    }
-  }
-
-  @Override
-  protected Optional<NcclException> findAsyncError() {
-    int state = handle.state();
-    return state == nccl_h.ncclSuccess() || state == nccl_h.ncclInProgress()
-        ? Optional.empty()
-        : Optional.of(NcclResults.failure(state, "ncclCommGetAsyncError"));
-  }
-
-  @Override
-  protected boolean launching() {
-    return !blocking() && handle.state() == nccl_h.ncclInProgress();
-  }
-
-  /** Returns what a call throws during which this communicator has ended. */
-  NcclException endedDuring(String function) {
-    return overdue
-        ? new NcclTimeoutException(function, timeout(), peers())
-        : new CommunicatorAbortedException(function, toString());
-  }
-
-  /** Returns whether an abort ends a call that another thread makes to enqueue something. */
-  boolean abortEndsCalls() {
-    return !blocking() || backend.version().has(FirstRelease.REVOKE);
-  }
-
-  /**
-   * Does what can be done about a call that has lasted for the timeout.
-   *
-   * @param call the handle's number of it
-   */
-  void endOverdueCall(int call) {
-    if (!abortEndsCalls()) {
-      LOG.warn(
-          "{}: {} has been inside NCCL for {} s; NCCL {} has no function that ends such a call, while {} has one and non-blocking communicators need none",
-          this,
-          handle.enqueuingFunction(),
-          timeout().toMillis() / MILLIS_PER_SECOND,
-          backend.version(),
-          FirstRelease.REVOKE.version());
-      return;
-    }
-    BlockingCalls.start("abort", () -> abortOverdue(call));
-  }
-
-  private void abortOverdue(int call) {
-    String function = handle.enqueuingFunction();
-    boolean said = false;
-    // The call may return after all.
-    while (handle.enqueuing() == call) {
-      overdue = true;
-      try {
-        if (!said) {
-          LOG.warn(
-              "{}: {} has been inside NCCL for {} s; the communicator is aborted",
-              this,
-              function,
-              timeout().toMillis() / MILLIS_PER_SECOND);
-          said = true;
-        }
-        abort();
-        return;
-      } catch (RuntimeException failure) {
-        LOG.warn("{}: the abort of an overdue call has failed", this, failure);
-        return;
-      } catch (OutOfMemoryError shortage) {
-        // The thread inside the call waits for this one, and nothing else would abort it later.
-        MemoryShortage.pause();
-      }
-    }
-    overdue = false;
-  }
-
-  @Override
-  protected void abortConnection() {
-    handle.end(PATIENCE);
-    endBlockedCall();
-    freeIfNobodyInside();
-  }
-
-  /**
-   * Ends the call of a thread that is still inside a blocking communicator to enqueue something.
-   * What makes children, registers and the like is left alone, since NCCL's revoke could meet
-   * memory that it frees; it has a deadline and a thread of its own.
-   */
-  private void endBlockedCall() {
-    String function = handle.enqueuingFunction();
-    if (function == null || !blocking()) {
-      return;
-    }
-    if (!abortEndsCalls()) {
-      LOG.warn(
-          "{}: a thread is inside {}, which NCCL {} cannot end; it frees the communicator when it returns",
-          this,
-          function,
-          backend.version());
-      return;
-    }
-    MemorySegment comm = handle.hold();
-    if (comm == null) {
-      return;
-    }
-    try {
-      BlockingCalls.runUninterrupted(
-          "ncclCommRevoke",
-          timeout(),
-          "NCCL to end " + function + " of " + this,
-          () -> revoke(comm));
-    } catch (NcclException failure) {
-      LOG.warn(
-          "{}: NCCL did not end {}; its thread frees the communicator when it returns",
-          this,
-          function,
-          failure);
-    }
-  }
-
-  private void revoke(MemorySegment comm) {
-    try {
-      useDevice();
-      NcclResults.check(
-          nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()), "ncclCommRevoke");
-    } finally {
-      // The other thread leaves first, and need not wait for the freeing: it may have a capture to
-      // drop, which NCCL waits for then.
-      handle.awaitNobody(PATIENCE);
-      handle.release();
-    }
-  }
-
-  /** Aborts the ended communicator unless a thread is inside, which then does so when it leaves. */
-  void freeIfNobodyInside() {
-    MemorySegment comm = handle.take();
-    if (comm != null) {
-      abort(comm);
-    }
-  }
-
-  private void abort(MemorySegment comm) {
-    try {
-      BlockingCalls.runUninterrupted(
-          "ncclCommAbort",
-          timeout(),
-          "NCCL to free " + this,
-          () -> {
-            if (!handle.beginFreeing()) {
-              return;
-            }
-            useDevice();
-            int result = nccl_h.ncclCommAbort(comm);
-            registrations.forgetAll();
-            Steps.all(
-                List.of(
-                    this::gone,
-                    () -> NcclResults.check(result, "ncclCommAbort"),
-                    children::freeLate));
-          });
-    } catch (NcclTimeoutException e) {
-      LOG.warn("{}: NCCL did not end the abort; its thread stays", this, e);
-    } catch (Error failure) {
-      handle.giveBackUnlessFreeing();
-      throw failure;
-    }
-  }
-
-  @Override
-  protected void closeConnection() {
-    if (!handle.made()) {
-      return;
-    }
-    if (aborted() && !revokedByNccl) {
-      // Its operations were ended by a shrink, or by a revoke that failed: there is nothing to
-      // finish.
-      abortConnection();
-      return;
-    }
-    try {
-      if (!revokedByNccl) {
-        finishBeforeClose();
-      }
-      endGraphs();
-      BlockingCalls.runUninterrupted(
-          "ncclCommDestroy",
-          timeout().plus(GRACE),
-          peers() + ", or the end of a CUDA graph that other code has captured operations in",
-          this::finalizeAndDestroy);
-    } catch (RuntimeException failure) {
-      abortAfter(failure);
-      throw failure;
-    } finally {
-      if (freed) {
-        gone();
-      }
-    }
-  }
-
-  private void finishBeforeClose() {
-    // A stream on which an operation has failed never comes to its end.
-    findAsyncError()
-        .ifPresent(
-            failure -> {
-              throw failure;
-            });
-    awaitStreams("close");
-  }
-
-  private void abortAfter(RuntimeException failure) {
-    markAborted();
-    Steps.after(failure, this::abortConnection);
-  }
-
-  /**
-   * Ends the communicator when its streams are done, so that a blocking finalize has nothing to
-   * wait for. A revoked one must not be finalized.
-   */
-  private void finalizeAndDestroy() {
-    useDevice();
-    MemorySegment comm = handle.enterToEnd("ncclCommFinalize", PATIENCE);
-    int result;
-    try {
-      registrations.closeAll(comm);
-      if (suspension.lasts()) {
-        suspension.endInside(comm);
-      }
-      if (!revokedByNccl) {
-        callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
-      }
-      result = nccl_h.ncclCommDestroy(handle.takeInside());
-    } finally {
-      handle.leave();
-    }
-    if (result != nccl_h.ncclSuccess() && result != nccl_h.ncclUnhandledCudaError()) {
-      throw abortedAfterDestroy(NcclResults.failure(result, "ncclCommDestroy"));
-    }
-    // A CUDA failure can come after NCCL has freed the communicator, from making the thread's
-    // device current again: an abort could be of memory that is others' by now. Nothing uses what
-    // the communicator knew, since it has been finalized or revoked.
-    freed = true;
-    if (aborted()) {
-      // The caller has given up waiting, or will not look.
-      gone();
-    }
-    registrations.forgetAll();
-    children.freeLate();
-    NcclResults.check(result, "ncclCommDestroy");
-  }
-
-  /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
-  private NcclException abortedAfterDestroy(NcclException refusal) {
-    handle.giveBack();
-    Steps.after(refusal, this::freeIfNobodyInside);
-    return refusal;
+  public String toString() {
+    return communicator.toString();
   }
 }

@@ -1,16 +1,16 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.GroupCall;
 import io.nccl4j.NcclException;
 import io.nccl4j.Operation;
-import io.nccl4j.OperationCall;
 import io.nccl4j.bindings.nccl.ncclSimInfo_t;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.EnqueuedCall;
+import io.nccl4j.spi.EnqueuedOperation;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -49,10 +49,10 @@ final class NcclGroup {
    * discards the group, which the refused call has made invalid, and resets this thread's group
    * depth.
    */
-  static void launch(List<GroupCall> calls) {
+  static void launch(List<? extends EnqueuedCall> calls) {
     checkOneKind(calls);
-    Set<NcclCommunicator> communicators = new LinkedHashSet<>();
-    NcclCommunicator ended;
+    Set<NcclCommunicatorDriver> communicators = new LinkedHashSet<>();
+    NcclCommunicatorDriver ended;
     try {
       enter(calls, communicators);
       boolean blocking = communicator(calls.getFirst()).blocking();
@@ -73,11 +73,11 @@ final class NcclGroup {
   }
 
   /** Leaves every communicator: leaving one that has ended frees it, which can fail. */
-  private static void leaveAll(Set<NcclCommunicator> communicators) {
+  private static void leaveAll(Set<NcclCommunicatorDriver> communicators) {
     Steps.all(communicators.stream().<Runnable>map(communicator -> communicator::leave).toList());
   }
 
-  private static NcclCommunicator ended(Set<NcclCommunicator> communicators) {
+  private static NcclCommunicatorDriver ended(Set<NcclCommunicatorDriver> communicators) {
     return communicators.stream()
         .filter(communicator -> communicator.handle().ended())
         .findFirst()
@@ -89,13 +89,13 @@ final class NcclGroup {
    * connecting of all, which leaves them unusable.
    */
   private static NcclException abortedTogether(
-      Set<NcclCommunicator> communicators, NcclException failure) {
-    communicators.forEach(communicator -> Steps.after(failure, communicator::abort));
+      Set<NcclCommunicatorDriver> communicators, NcclException failure) {
+    communicators.forEach(communicator -> Steps.after(failure, communicator.context()::abort));
     return failure;
   }
 
   /** Launches calls of one communicator together, in the same way. */
-  static void launch(List<GroupCall> calls, NcclCommunicator communicator) {
+  static void launch(List<? extends EnqueuedCall> calls, NcclCommunicatorDriver communicator) {
     communicator.enter("ncclGroupEnd"); // Where the time goes.
     try {
       IntSupplier end = communicator.blocking() ? GROUP_END : () -> communicator.guarded(GROUP_END);
@@ -112,7 +112,7 @@ final class NcclGroup {
    * Ends the group while nobody asks its communicators for their state: NCCL notes in each, without
    * a lock, the work that goes on in the background, and whoever asks takes that note.
    */
-  private static int endUnasked(Iterator<NcclCommunicator> communicators) {
+  private static int endUnasked(Iterator<NcclCommunicatorDriver> communicators) {
     return communicators.hasNext()
         ? communicators.next().guarded(() -> endUnasked(communicators))
         : nccl_h.ncclGroupEnd();
@@ -123,12 +123,12 @@ final class NcclGroup {
    * thread of its own: connecting for it may wait for the peers, and whatever fails leaves the
    * caller's group depth as it was.
    */
-  static Optional<Duration> estimate(List<GroupCall> calls) {
+  static Optional<Duration> estimate(List<? extends EnqueuedCall> calls) {
     checkEstimable(calls);
     float[] microseconds = new float[1];
     Duration limit =
         calls.stream()
-            .map(call -> call.communicator().config().timeout())
+            .map(call -> communicator(call).timeout())
             .max(Duration::compareTo)
             .orElseThrow();
     BlockingCalls.run(
@@ -141,10 +141,10 @@ final class NcclGroup {
         : Optional.of(Duration.ofNanos(Math.round(microseconds[0] * NANOS_PER_MICROSECOND)));
   }
 
-  private static float simulate(List<GroupCall> calls) {
-    CudaDevices.use(calls.getFirst().communicator().device());
+  private static float simulate(List<? extends EnqueuedCall> calls) {
+    CurrentDevice.set(communicator(calls.getFirst()).device());
     CaptureMode.relax();
-    Set<NcclCommunicator> communicators = new LinkedHashSet<>();
+    Set<NcclCommunicatorDriver> communicators = new LinkedHashSet<>();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = ncclSimInfo_t.allocate(arena);
       ncclSimInfo_t.size(info, ncclSimInfo_t.sizeof());
@@ -156,37 +156,38 @@ final class NcclGroup {
       NcclResults.check(result, "ncclGroupSimulateEnd");
       return ncclSimInfo_t.estimatedTime(info);
     } finally {
-      communicators.forEach(NcclCommunicator::leave);
+      communicators.forEach(NcclCommunicatorDriver::leave);
     }
   }
 
   /** Throws for what NCCL would launch, or would spoil its communicator with. */
-  private static void checkEstimable(List<GroupCall> calls) {
+  private static void checkEstimable(List<? extends EnqueuedCall> calls) {
     if (calls.isEmpty()) {
       throw new IllegalArgumentException("the group is empty; there must be a collective in it");
     }
-    for (GroupCall call : calls) {
-      if (!(call instanceof OperationCall one) || !ESTIMABLE.contains(one.operation())) {
+    for (EnqueuedCall call : calls) {
+      if (!(call instanceof EnqueuedOperation one) || !ESTIMABLE.contains(one.operation())) {
         throw new IllegalArgumentException(
             "the group has a call that NCCL cannot estimate; it can only estimate " + ESTIMABLE);
       }
       if (!communicator(one).blocking()) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of non-blocking "
-                + one.communicator());
+                + communicator(one));
       }
-      if (one.communicator().size() == 1) {
+      if (communicator(one).size() == 1) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of one rank: "
-                + one.communicator());
+                + communicator(one));
       }
     }
   }
 
   /** Enters each communicator of the calls once, noting it in the set for the caller to leave. */
-  private static void enter(List<GroupCall> calls, Set<NcclCommunicator> entered) {
-    NcclCommunicator last = null;
-    for (GroupCall call : calls) {
+  private static void enter(
+      List<? extends EnqueuedCall> calls, Set<NcclCommunicatorDriver> entered) {
+    NcclCommunicatorDriver last = null;
+    for (EnqueuedCall call : calls) {
       // Mostly it is that of the call before.
       if (communicator(call) != last && !entered.contains(communicator(call))) {
         communicator(call).enter("ncclGroupEnd");
@@ -196,7 +197,7 @@ final class NcclGroup {
     }
   }
 
-  private static int callTogether(List<GroupCall> calls, IntSupplier end) {
+  private static int callTogether(List<? extends EnqueuedCall> calls, IntSupplier end) {
     NcclResults.check(nccl_h.ncclGroupStart(), "ncclGroupStart");
     boolean complete = false;
     try {
@@ -215,12 +216,12 @@ final class NcclGroup {
     return end.getAsInt();
   }
 
-  private static void enqueue(GroupCall call) {
-    if (call instanceof OperationCall operation) {
+  private static void enqueue(EnqueuedCall call) {
+    if (call instanceof EnqueuedOperation operation) {
       communicator(call).enqueue(operation);
     } else {
       // The only calls of its own that this backend submits.
-      communicator(call).enqueue((OneSided) call);
+      communicator(call).enqueue((OneSided) call.backendOperation(), call.streamDriver());
     }
   }
 
@@ -231,7 +232,7 @@ final class NcclGroup {
   }
 
   /** Waits for all communicators, then throws the first failure. */
-  private static void settle(Set<NcclCommunicator> communicators, int result) {
+  private static void settle(Set<NcclCommunicatorDriver> communicators, int result) {
     if (result != nccl_h.ncclInProgress()) {
       NcclResults.check(result, "ncclGroupEnd");
       return;
@@ -242,20 +243,20 @@ final class NcclGroup {
             .toList());
   }
 
-  private static void checkOneKind(List<GroupCall> calls) {
+  private static void checkOneKind(List<? extends EnqueuedCall> calls) {
     boolean blocking = communicator(calls.getFirst()).blocking();
-    for (GroupCall call : calls) {
+    for (EnqueuedCall call : calls) {
       if (communicator(call).blocking() != blocking) {
         throw new IllegalArgumentException(
             "the group mixes blocking and non-blocking communicators, which NCCL cannot launch together: "
-                + calls.getFirst().communicator()
+                + communicator(calls.getFirst())
                 + " and "
-                + call.communicator());
+                + communicator(call));
       }
     }
   }
 
-  private static NcclCommunicator communicator(GroupCall call) {
-    return (NcclCommunicator) call.communicator();
+  private static NcclCommunicatorDriver communicator(EnqueuedCall call) {
+    return (NcclCommunicatorDriver) call.communicatorDriver();
   }
 }

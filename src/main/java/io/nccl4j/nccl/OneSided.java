@@ -1,11 +1,11 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.BackendCall;
 import io.nccl4j.Buffer;
-import io.nccl4j.Stream;
 import io.nccl4j.bindings.nccl.ncclWaitSignalDesc_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.BackendOperation;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.HashSet;
@@ -16,9 +16,9 @@ import java.util.Set;
  * The operations by which one rank reaches another's memory without the other's call. Signal index,
  * context and flags must be 0 in this release of NCCL, and are.
  */
-sealed interface OneSided extends BackendCall {
-  @Override
-  NcclCommunicator communicator();
+sealed interface OneSided extends BackendOperation {
+  /** Returns whose operation it is. */
+  NcclCommunicatorDriver communicator();
 
   /** Returns the name of NCCL's function. */
   String function();
@@ -27,8 +27,8 @@ sealed interface OneSided extends BackendCall {
   int call(MemorySegment comm, MemorySegment onStream);
 
   @Override
-  default void launch() {
-    communicator().launch(this);
+  default void launch(StreamDriver stream) {
+    communicator().launch(this, stream);
   }
 
   /**
@@ -37,23 +37,13 @@ sealed interface OneSided extends BackendCall {
    * @param offset where in the peer's window, in bytes
    */
   record Put(
-      NcclCommunicator communicator,
-      Buffer source,
-      int peer,
-      Window window,
-      long offset,
-      Stream stream)
+      NcclCommunicatorDriver communicator, Buffer source, int peer, Window window, long offset)
       implements OneSided {
 
     /** Checks the arguments of {@link NcclCommunicator#putSignal}. */
     static Put checked(
-        NcclCommunicator communicator,
-        Buffer source,
-        int peer,
-        Window window,
-        long offset,
-        Stream stream) {
-      communicator.checkUsable(source, "source");
+        NcclCommunicatorDriver communicator, Buffer source, int peer, Window window, long offset) {
+      communicator.context().checkUsable(source, "source");
       checkPeer(communicator, peer);
       communicator.windows().checkPut(source, window);
       if (source.count() == 0) {
@@ -68,7 +58,7 @@ sealed interface OneSided extends BackendCall {
             "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));
       }
-      return new Put(communicator, source, peer, window, offset * bytes, stream);
+      return new Put(communicator, source, peer, window, offset * bytes);
     }
 
     @Override
@@ -84,7 +74,7 @@ sealed interface OneSided extends BackendCall {
     @Override
     public int call(MemorySegment comm, MemorySegment onStream) {
       return nccl_h.ncclPutSignal(
-          source.pointer(),
+          MemorySegment.ofAddress(source.address()),
           source.count(),
           source.type().code(),
           peer,
@@ -98,28 +88,18 @@ sealed interface OneSided extends BackendCall {
     }
 
     @Override
-    public Buffer reads() {
-      return source;
-    }
-
-    @Override
-    public Put on(Stream other) {
-      return new Put(communicator, source, peer, window, offset, other);
-    }
-
-    @Override
-    public void checkOperandsOpen() {
-      communicator.checkUsable(source, "source");
+    public void checkOpen() {
       communicator.windows().checkPut(source, window);
     }
   }
 
   /** A signal alone. */
-  record Signal(NcclCommunicator communicator, int peer, Stream stream) implements OneSided {
+  record Signal(NcclCommunicatorDriver communicator, int peer) implements OneSided {
     /** Checks the arguments of {@link NcclCommunicator#signal}. */
-    static Signal checked(NcclCommunicator communicator, int peer, Stream stream) {
+    static Signal checked(NcclCommunicatorDriver communicator, int peer) {
+      communicator.context().checkConnected();
       checkPeer(communicator, peer);
-      return new Signal(communicator, peer, stream);
+      return new Signal(communicator, peer);
     }
 
     @Override
@@ -138,23 +118,18 @@ sealed interface OneSided extends BackendCall {
     }
 
     @Override
-    public Signal on(Stream other) {
-      return new Signal(communicator, peer, other);
-    }
-
-    @Override
-    public void checkOperandsOpen() {
+    public void checkOpen() {
       // It uses nothing but its communicator.
     }
   }
 
   /** A wait for peers' signals. */
-  record Wait(NcclCommunicator communicator, List<ExpectedSignals> signals, Stream stream)
+  record Wait(NcclCommunicatorDriver communicator, List<ExpectedSignals> signals)
       implements OneSided {
 
     /** Checks the arguments of {@link NcclCommunicator#waitSignal}. */
-    static Wait checked(
-        NcclCommunicator communicator, List<ExpectedSignals> signals, Stream stream) {
+    static Wait checked(NcclCommunicatorDriver communicator, List<ExpectedSignals> signals) {
+      communicator.context().checkConnected();
       List<ExpectedSignals> kept = Arguments.copyOf(signals, "signals");
       if (kept.isEmpty()) {
         throw new IllegalArgumentException("signals is empty; there must be a peer to wait for");
@@ -167,7 +142,7 @@ sealed interface OneSided extends BackendCall {
               "signals names peer " + expected.peer() + " twice; each peer has one count");
         }
       }
-      return new Wait(communicator, kept, stream);
+      return new Wait(communicator, kept);
     }
 
     @Override
@@ -197,17 +172,12 @@ sealed interface OneSided extends BackendCall {
     }
 
     @Override
-    public Wait on(Stream other) {
-      return new Wait(communicator, signals, other);
-    }
-
-    @Override
-    public void checkOperandsOpen() {
+    public void checkOpen() {
       // It uses nothing but its communicator.
     }
   }
 
-  private static void checkPeer(NcclCommunicator communicator, int peer) {
+  private static void checkPeer(NcclCommunicatorDriver communicator, int peer) {
     Arguments.inRange(peer, "peer", 0, communicator.size() - 1);
   }
 }

@@ -58,7 +58,8 @@ final class Registered {
   }
 
   int register(MemorySegment communicator) {
-    return kind.register().make(communicator, buffer.pointer(), buffer.byteSize(), cell);
+    return kind.register()
+        .make(communicator, MemorySegment.ofAddress(buffer.address()), buffer.byteSize(), cell);
   }
 
   /** Returns the handle that NCCL has written; NULL where it has not, or will not. */

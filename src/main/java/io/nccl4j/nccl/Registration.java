@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.nccl.nccl_h;
 
@@ -33,8 +34,8 @@ public final class Registration implements AutoCloseable {
   }
 
   /** {@return the communicator that knows the memory} */
-  public NcclCommunicator communicator() {
-    return communicator;
+  public Communicator communicator() {
+    return communicator.communicator();
   }
 
   /** {@return the registered elements, as a view that ends with its owner} */

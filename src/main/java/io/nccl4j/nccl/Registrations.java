@@ -15,17 +15,21 @@ import java.util.concurrent.CancellationException;
 
 /** The memory that one communicator knows, until it is given back or the communicator ends. */
 final class Registrations {
-  private final NcclCommunicator communicator;
+  private final NcclCommunicatorDriver communicator;
   private final List<Registered> known = new ArrayList<>();
   private boolean over;
 
-  Registrations(NcclCommunicator communicator) {
+  Registrations(NcclCommunicatorDriver communicator) {
     this.communicator = communicator;
+  }
+
+  NcclCommunicatorDriver communicator() {
+    return communicator;
   }
 
   /** Throws unless there is memory that this rank can use now. */
   void check(Buffer buffer) {
-    communicator.checkUsable(buffer, "buffer");
+    communicator.context().checkUsable(buffer, "buffer");
     if (buffer.count() == 0) {
       throw new IllegalArgumentException("buffer has count 0; there must be memory to register");
     }
@@ -57,11 +61,11 @@ final class Registrations {
    */
   void close(Registered registered) {
     String function = registered.kind().deregistering();
-    if (communicator.open() && knows(registered)) {
+    if (communicator.context().open() && knows(registered)) {
       communicator.finishWithDeadline(function, comm -> deregister(registered, comm));
       return;
     }
-    Duration timeout = communicator.config().timeout();
+    Duration timeout = communicator.timeout();
     BlockingCalls.uninterrupted(timeout, limit -> awaitClosing(registered, function, limit));
   }
 

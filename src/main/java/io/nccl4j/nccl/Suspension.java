@@ -11,10 +11,10 @@ import java.lang.foreign.ValueLayout;
  * communicator is suspended.
  */
 final class Suspension {
-  private final NcclCommunicator communicator;
+  private final NcclCommunicatorDriver communicator;
   private volatile boolean lasts;
 
-  Suspension(NcclCommunicator communicator) {
+  Suspension(NcclCommunicatorDriver communicator) {
     this.communicator = communicator;
   }
 
@@ -26,7 +26,7 @@ final class Suspension {
   /** Gives the memory back, when this rank's streams have passed the operations that need it. */
   void begin() {
     String function = "ncclCommSuspend";
-    communicator.finishOperations(function);
+    communicator.context().awaitStreams(function);
     communicator.inside(
         function,
         communicator.peers(),
@@ -50,7 +50,7 @@ final class Suspension {
 
   private void become(boolean suspended) {
     lasts = suspended;
-    communicator.carriesNoneForNow(suspended);
+    communicator.context().markSuspended(suspended);
   }
 
   /** Returns how much memory there is, and how much of it is away. */

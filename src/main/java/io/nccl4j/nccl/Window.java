@@ -1,6 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
@@ -46,8 +47,8 @@ public final class Window implements AutoCloseable {
   }
 
   /** {@return the communicator whose ranks registered the window} */
-  public NcclCommunicator communicator() {
-    return communicator;
+  public Communicator communicator() {
+    return communicator.communicator();
   }
 
   /** {@return how it was registered} */
@@ -76,7 +77,7 @@ public final class Window implements AutoCloseable {
    */
   public Buffer userBuffer() {
     checkOpen("window");
-    long address = communicator.windows().userPointer(registered.handle());
+    long address = registrations.communicator().windows().userPointer(registered.handle());
     if (address != buffer().address()) {
       throw new IllegalStateException("NCCL has this window at 0x%x: %s".formatted(address, this));
     }
@@ -105,6 +106,11 @@ public final class Window implements AutoCloseable {
   @Override
   public void close() {
     registrations.close(registered);
+  }
+
+  /** Returns whether it is one of the communicator with these registrations. */
+  boolean isOf(Registrations others) {
+    return registrations == others;
   }
 
   Registered registered() {

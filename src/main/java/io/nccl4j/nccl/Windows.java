@@ -2,8 +2,8 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.cuda.CudaMemory;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.DeviceMemory;
 import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -22,13 +22,13 @@ import java.util.stream.Stream;
  * can be put into those of the peers.
  */
 final class Windows {
-  private final NcclCommunicator communicator;
+  private final NcclCommunicatorDriver communicator;
   private final Registrations registrations;
   private final NcclVersion version;
   // Closed ones included, until somebody looks.
   private final List<Window> known = new CopyOnWriteArrayList<>();
 
-  Windows(NcclCommunicator communicator, Registrations registrations, NcclVersion version) {
+  Windows(NcclCommunicatorDriver communicator, Registrations registrations, NcclVersion version) {
     this.communicator = communicator;
     this.registrations = registrations;
     this.version = version;
@@ -42,7 +42,7 @@ final class Windows {
     set.addAll(Arguments.copyOf(Arrays.asList(options), "options"));
     set.forEach(option -> option.require(version));
     registrations.check(buffer);
-    if (buffer.space() != Buffer.Space.DEVICE || CudaMemory.allocated(buffer)) {
+    if (buffer.space() != Buffer.Space.DEVICE || DeviceMemory.allocated(buffer.address())) {
       throw new IllegalArgumentException(
           "buffer is "
               + buffer
@@ -72,7 +72,7 @@ final class Windows {
   }
 
   /** Registers checked memory, and waits for the other ranks. */
-  Window make(Buffer buffer, Set<WindowOption> options) {
+  Window make(NcclCommunicator of, Buffer buffer, Set<WindowOption> options) {
     Registered made =
         registrations.make(
             Window.kind(options), buffer, "all ranks to register a window with " + communicator);
@@ -80,7 +80,7 @@ final class Windows {
       registrations.drop(made);
       throw new WindowsUnsupportedException(communicator.toString());
     }
-    Window window = new Window(communicator, registrations, made, options);
+    Window window = new Window(of, registrations, made, options);
     known.add(window);
     return window;
   }
@@ -89,7 +89,7 @@ final class Windows {
   void checkPut(Buffer source, Window window) {
     Objects.requireNonNull(window, "window");
     window.checkOpen("window");
-    if (window.communicator() != communicator) {
+    if (!window.isOf(registrations)) {
       throw new IllegalArgumentException(
           "window is of "
               + window.communicator()
@@ -113,7 +113,7 @@ final class Windows {
   /** Asks NCCL where this rank's memory of a window lies. */
   long userPointer(MemorySegment window) {
     version.require("ncclWinGetUserPtr");
-    communicator.checkUsable();
+    communicator.context().checkConnected();
     MemorySegment comm = communicator.handle().enter("ncclWinGetUserPtr");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);

@@ -1,11 +1,11 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.GroupCall;
 import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.OperationCall;
 import io.nccl4j.Result;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.spi.EnqueuedCall;
+import io.nccl4j.spi.EnqueuedOperation;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
@@ -30,7 +30,7 @@ final class GroupLaunch {
     final Member member;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
-    final List<OperationCall> calls = new ArrayList<>();
+    final List<EnqueuedOperation> calls = new ArrayList<>();
     final List<Operator> operators = new ArrayList<>();
     Work work;
     long ticket;
@@ -44,12 +44,12 @@ final class GroupLaunch {
     void makeWork() {
       work = new Work(member);
       for (int i = 0; i < calls.size(); i++) {
-        OperationCall from = calls.get(i);
+        EnqueuedOperation from = calls.get(i);
         Call call = new Call();
         call.set(
             from.operation(),
-            from.send(),
-            from.recv(),
+            from.sendMemory(),
+            from.recvMemory(),
             from.count(),
             operators.get(i),
             from.peer());
@@ -62,27 +62,27 @@ final class GroupLaunch {
 
   private GroupLaunch() {}
 
-  static GroupLaunch of(List<GroupCall> calls) {
+  static GroupLaunch of(List<? extends EnqueuedCall> calls) {
     GroupLaunch launch = new GroupLaunch();
-    for (GroupCall call : calls) {
+    for (EnqueuedCall call : calls) {
       // The contract's own operations are all that this backend has.
-      launch.add((OperationCall) call);
+      launch.add((EnqueuedOperation) call);
     }
     launch.parts.values().forEach(GroupLaunch::checkSelfMessages);
     return launch;
   }
 
-  private void add(OperationCall call) {
-    ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicator();
-    ReferenceStream stream = (ReferenceStream) call.stream();
+  private void add(EnqueuedOperation call) {
+    ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicatorDriver();
+    ReferenceStream stream = (ReferenceStream) call.streamDriver();
     Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
     if (stream != part.lead) {
       part.others.add(stream);
     }
     part.calls.add(call);
-    part.operators.add(communicator.operator(call.op()));
+    part.operators.add(communicator.operator(call.operator()));
     if (call.operation().pointToPoint() && call.peer() == part.member.rank()) {
-      part.selfSends += call.send() != null ? 1 : -1;
+      part.selfSends += call.sendMemory() != null ? 1 : -1;
     }
   }
 
@@ -130,12 +130,12 @@ final class GroupLaunch {
     if (together.size() == 1 && together.getFirst().calls.size() == 1) {
       // Nothing else has to progress with it: as good as a call outside a group, and quicker.
       Part only = together.getFirst();
-      OperationCall call = only.calls.getFirst();
+      EnqueuedOperation call = only.calls.getFirst();
       lead.launch(
           only.member,
           call.operation(),
-          call.send(),
-          call.recv(),
+          call.sendMemory(),
+          call.recvMemory(),
           call.count(),
           only.operators.getFirst(),
           call.peer());

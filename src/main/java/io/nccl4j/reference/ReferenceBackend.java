@@ -1,31 +1,19 @@
 package io.nccl4j.reference;
 
-import com.sun.management.OperatingSystemMXBean;
 import io.nccl4j.Backend;
-import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.DataType;
-import io.nccl4j.Device;
-import io.nccl4j.Event;
-import io.nccl4j.Feature;
-import io.nccl4j.GroupCall;
-import io.nccl4j.Platform;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.util.Arguments;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.management.ManagementFactory;
+import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.IntFunction;
-import java.util.stream.IntStream;
 
 /**
- * The pure-Java backend: every rank is driven by a thread of this process, buffers lie off the Java
- * heap, and a device is nothing but a number. It needs no native access.
+ * The pure-Java backend, and a view of one, which owns nothing: every rank is driven by a thread of
+ * this process, buffers lie off the Java heap, and a device is nothing but a number. It needs no
+ * native access.
  *
  * <p>The ranks of a communicator may be of several processes, on one or several hosts, and may be
  * made by different backends of this class, if those have the same options. They meet at the
@@ -49,10 +37,9 @@ import java.util.stream.IntStream;
  * exception that names its ranks: at once, or where nothing tells the process from a slow one,
  * after {@link CommunicatorConfig#timeout()}. The others can {@link Communicator#shrink shrink}.
  */
-public final class ReferenceBackend extends Backend {
-  private static final long BUFFER_ALIGNMENT = 64;
-  private static final long HOST_MEMORY_BYTES =
-      ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
+public final class ReferenceBackend {
+  // Each is driven by a thread of this process.
+  static final int MOST_RANKS = 1 << 15;
 
   // Those that have initializers, or nested classes with such.
   private static final List<String> INITIALIZED =
@@ -93,6 +80,7 @@ public final class ReferenceBackend extends Backend {
           "reference.Peer",
           "reference.PendingConnection",
           "reference.ReferenceBackend",
+          "reference.ReferenceBackendDriver",
           "reference.ReferenceCommunicator",
           "reference.ReferenceId",
           "reference.ReferenceOptions",
@@ -108,18 +96,10 @@ public final class ReferenceBackend extends Backend {
 
   private static volatile boolean initialized;
 
-  private final ReferenceOptions options;
-  private final List<Device> devices;
-  private final IntFunction<Site> sites;
+  private final ReferenceBackendDriver driver;
 
-  private ReferenceBackend(int devices, ReferenceOptions options, IntFunction<Site> sites) {
-    this.options = options;
-    this.sites = sites;
-    long memory = HOST_MEMORY_BYTES;
-    this.devices =
-        IntStream.range(0, devices)
-            .mapToObj(index -> new Device(index, "reference device, host memory", "", memory))
-            .toList();
+  private ReferenceBackend(ReferenceBackendDriver driver) {
+    this.driver = driver;
   }
 
   /**
@@ -129,7 +109,7 @@ public final class ReferenceBackend extends Backend {
    * @return the backend
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
-  public static ReferenceBackend open(int devices) {
+  public static Backend open(int devices) {
     return open(devices, ReferenceOptions.defaults());
   }
 
@@ -141,24 +121,26 @@ public final class ReferenceBackend extends Backend {
    * @return the backend
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
-  public static ReferenceBackend open(int devices, ReferenceOptions options) {
-    Arguments.atLeast(devices, "devices", 1);
+  public static Backend open(int devices, ReferenceOptions options) {
+    if (devices < 1) {
+      throw new IllegalArgumentException("devices is " + devices + "; it must be 1 or more");
+    }
     checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
     if (!initialized) {
-      initialize(INITIALIZED, type -> true);
+      Contract.get().initialize(INITIALIZED, type -> true);
       initialized = true;
     }
-    return new ReferenceBackend(devices, options, rank -> Site.ofThisProcess());
+    return open(devices, options, rank -> Site.ofThisProcess());
   }
 
   /** Opens a backend whose ranks behave as if they were in several processes; for tests. */
-  static ReferenceBackend open(int devices, ReferenceOptions options, IntFunction<Site> sites) {
-    return new ReferenceBackend(devices, options, sites);
+  static Backend open(int devices, ReferenceOptions options, IntFunction<Site> sites) {
+    return Contract.get().backend(new ReferenceBackendDriver(devices, options, sites));
   }
 
-  private static void checkMost(int value, String argument) {
-    if (value > Plan.MOST_RANKS) {
+  static void checkMost(int value, String argument) {
+    if (value > MOST_RANKS) {
       throw new IllegalArgumentException(
           argument + " is " + value + "; the reference backend takes at most " + Plan.MOST_RANKS);
     }
@@ -177,109 +159,23 @@ public final class ReferenceBackend extends Backend {
         : Optional.empty();
   }
 
-  /** {@return the options of this backend's communicators} */
+  /**
+   * {@return a view of a backend}
+   *
+   * @param backend a backend of this class
+   * @throws IllegalArgumentException if it is another one
+   */
+  public static ReferenceBackend of(Backend backend) {
+    Objects.requireNonNull(backend, "backend");
+    if (Contract.get().driver(backend) instanceof ReferenceBackendDriver driver) {
+      return new ReferenceBackend(driver);
+    }
+    throw new IllegalArgumentException(
+        "backend is " + backend.name() + "; this needs the backend reference");
+  }
+
+  /** {@return the options of the backend's communicators} */
   public ReferenceOptions options() {
-    return options;
-  }
-
-  @Override
-  public String name() {
-    return "reference";
-  }
-
-  @Override
-  public Platform platform() {
-    return Platform.HOST;
-  }
-
-  @Override
-  public List<Device> devices() {
-    return devices;
-  }
-
-  @Override
-  protected boolean has(Feature feature) {
-    return switch (feature) {
-      case SPLIT, SHRINK, GROW, PRE_MUL_SUM, GRAPHS, FLOAT8_DATA, FLOAT8_REDUCTION -> true;
-      case SEVERAL_IDS,
-          REVOKE,
-          SUSPEND,
-          MEMORY_STATISTICS,
-          REGISTRATION,
-          WINDOWS,
-          WINDOW_ADDRESSES,
-          ONE_SIDED,
-          GROUP_ESTIMATES,
-          PARAMETERS ->
-          false;
-    };
-  }
-
-  @Override
-  protected UniqueId createUniqueId() {
-    return Gathering.newId(sites.apply(0), Gathering.CONNECT);
-  }
-
-  @Override
-  protected void closeId(UniqueId id) {
-    Gathering.closeId(sites.apply(0), id);
-  }
-
-  @Override
-  protected Communicator newCommunicator(
-      UniqueId id, int worldSize, int rank, int device, CommunicatorConfig config) {
-    checkMost(worldSize, "worldSize");
-    return new ReferenceCommunicator(this, sites.apply(rank), id, worldSize, rank, device, config);
-  }
-
-  @Override
-  protected Communicator newJoining(
-      UniqueId growId, int newSize, int rank, int device, CommunicatorConfig config) {
-    checkMost(newSize, "newSize");
-    return ReferenceCommunicator.joining(
-        this, sites.apply(rank), growId, newSize, rank, device, config);
-  }
-
-  @Override
-  protected Stream createStream(int device) {
-    return new ReferenceStream(device);
-  }
-
-  @Override
-  protected Event createEvent(int device) {
-    return new ReferenceEvent(device);
-  }
-
-  @Override
-  protected Buffer createBuffer(int device, DataType type, long count) {
-    return allocate(type, count, device);
-  }
-
-  @Override
-  protected Buffer createPinnedBuffer(DataType type, long count) {
-    return allocate(type, count, Buffer.ANY_DEVICE);
-  }
-
-  private static Buffer allocate(DataType type, long count, int device) {
-    long bytes = count * type.bytes();
-    if (bytes > HOST_MEMORY_BYTES) {
-      throw new OutOfMemoryError(
-          "%d elements of %s need %d bytes; the machine has %d"
-              .formatted(count, type, bytes, HOST_MEMORY_BYTES));
-    }
-    // Shared, for every rank's thread reads it; to close it while one does fails that rank's work.
-    Arena arena = Arena.ofShared();
-    try {
-      MemorySegment memory = arena.allocate(bytes, BUFFER_ALIGNMENT);
-      return Buffer.ofHostSegment(memory, type, count, device, arena::close);
-    } catch (RuntimeException | Error e) {
-      arena.close();
-      throw e;
-    }
-  }
-
-  @Override
-  protected void launchGroup(List<GroupCall> calls, Communicator only) {
-    GroupLaunch.of(calls).launch();
+    return driver.options();
   }
 }

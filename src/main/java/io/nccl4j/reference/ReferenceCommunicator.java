@@ -1,22 +1,21 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.Buffer;
-import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
-import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
-import io.nccl4j.Origin;
-import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
-import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -32,7 +31,7 @@ import java.util.function.Function;
  * or when a rank that it needs has failed, has left, or has called something else; then every rank
  * is told, and the communicator is good for nothing but to be aborted or closed.
  */
-public final class ReferenceCommunicator extends Communicator {
+final class ReferenceCommunicator implements CommunicatorDriver {
   /** How a rank comes to the others. */
   private interface Entry {
     /** Comes to a meeting. */
@@ -53,7 +52,8 @@ public final class ReferenceCommunicator extends Communicator {
   @SuppressWarnings("UnusedVariable") // Through INSIDE.
   private int inside;
 
-  private final ReferenceBackend backend;
+  private final CommunicatorContext context;
+  private final ReferenceOptions options;
   private final Site site;
   private final List<Operator> operators = new ArrayList<>();
   private volatile boolean aborted;
@@ -63,56 +63,37 @@ public final class ReferenceCommunicator extends Communicator {
   // That of the id that this rank made last.
   private volatile Growth growth;
 
+  private ReferenceCommunicator(CommunicatorContext context, ReferenceOptions options, Site site) {
+    this.context = context;
+    this.options = options;
+    this.site = site;
+  }
+
   /** Makes the end of a rank that will meet the others by a unique id. */
-  ReferenceCommunicator(
-      ReferenceBackend backend,
+  static ReferenceCommunicator visiting(
+      CommunicatorContext context,
+      ReferenceOptions options,
       Site site,
-      UniqueId id,
-      int size,
-      int rank,
-      int device,
-      CommunicatorConfig config) {
-    super(backend, config, device, rank, size, Origin.init(List.of(id)));
-    this.backend = backend;
-    this.site = site;
-    this.entry = deadline -> visit(Gathering.CONNECT, id, size, rank, deadline);
-  }
-
-  /** Makes the end of a rank that comes from a meeting. */
-  private ReferenceCommunicator(
-      ReferenceBackend backend, Site site, CommunicatorConfig config, int device, Origin origin) {
-    super(backend, config, device, -1, -1, origin);
-    this.backend = backend;
-    this.site = site;
-  }
-
-  /** Makes the end of a new rank of a communicator that grows. */
-  static ReferenceCommunicator joining(
-      ReferenceBackend backend,
-      Site site,
-      UniqueId id,
-      int newSize,
-      int rank,
-      int device,
-      CommunicatorConfig config) {
-    ReferenceCommunicator made =
-        new ReferenceCommunicator(backend, site, config, device, Origin.join(id));
-    made.entry = deadline -> made.visit(Occasion.GROW, id, newSize, rank, deadline);
+      String function,
+      UniqueId id) {
+    ReferenceCommunicator made = new ReferenceCommunicator(context, options, site);
+    int size = context.size();
+    int rank = context.rank();
+    made.entry = deadline -> made.visit(function, id, size, rank, deadline);
     return made;
   }
 
   /** Makes the end of a rank of this communicator in one that is made of it. */
   private ReferenceCommunicator child(
-      CommunicatorConfig childConfig, Origin origin, Function<ReferenceCommunicator, Entry> way) {
-    ReferenceCommunicator made =
-        new ReferenceCommunicator(backend, site, childConfig, device(), origin);
+      CommunicatorContext child, Function<ReferenceCommunicator, Entry> way) {
+    ReferenceCommunicator made = new ReferenceCommunicator(child, options, site);
     made.entry = way.apply(made);
     return made;
   }
 
   /** Comes by an id. */
   private Participant visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
-    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, backend.options().toString(), null);
+    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, options.toString(), null);
     Meeting here = Gathering.of(site, id, function, visitor).admit(visitor, deadline);
     return participant(here, rank, null, deadline);
   }
@@ -138,16 +119,16 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected void connect() {
-    Participant participant = entry.arrive(Deadline.after(config().timeout()));
-    Member place = World.join(participant, site, backend.options());
+  public void connect() {
+    Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
+    Member place = World.join(participant, site, options);
     entry = null;
     meeting = null;
     if (place == null) {
       return;
     }
-    place(place.rank(), place.size());
-    place.belongTo(config(), toString());
+    context.place(place.rank(), place.size());
+    place.belongTo(context.config(), toString());
     synchronized (this) {
       member = place;
       if (aborted) {
@@ -160,11 +141,10 @@ public final class ReferenceCommunicator extends Communicator {
   // ranks apart.
 
   @Override
-  protected Communicator newSplit(int color, int key, CommunicatorConfig childConfig) {
+  public CommunicatorDriver split(int color, int key, CommunicatorContext child) {
     int wanted = color == NO_COLOR ? Meeting.NO_COLOR : color;
     return child(
-        childConfig,
-        Origin.split(this, color),
+        child,
         made ->
             deadline -> {
               Occasion now = member.next(Occasion.SPLIT, new BitSet());
@@ -174,31 +154,31 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected Communicator newShrink(
-      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig childConfig) {
+  public CommunicatorDriver shrink(
+      SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorContext child) {
     BitSet excluded = new BitSet();
     excludedRanks.forEach(excluded::set);
     return child(
-        childConfig,
-        Origin.shrink(this, excludedRanks),
+        child,
         made ->
             deadline -> {
               if (mode == ShrinkMode.ABORT_FIRST) {
-                markRevoked();
+                context.markRevoked();
                 member.revoke();
               } else {
                 finishOperations(Occasion.SHRINK);
               }
               Occasion now = member.next(Occasion.SHRINK, excluded);
-              return made.meet(member.world().meetings().meeting(now), member, 0, rank(), deadline);
+              return made.meet(
+                  member.world().meetings().meeting(now), member, 0, context.rank(), deadline);
             });
   }
 
   @Override
-  protected UniqueId createGrowId() {
+  public UniqueId newGrowId() {
     finishOperations(Occasion.GROW);
     Growth upcoming = growth(member.upcoming(Occasion.GROW, new BitSet()));
-    UniqueId id = upcoming.newId(rank());
+    UniqueId id = upcoming.newId(context.rank());
     Growth last = growth;
     if (last != null) {
       // A grow that failed leaves its id open, for new ranks that are late to find the failure.
@@ -209,16 +189,15 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected Communicator newGrown(int newSize, UniqueId id, CommunicatorConfig childConfig) {
+  public CommunicatorDriver grow(int newSize, UniqueId id, CommunicatorContext child) {
     return child(
-        childConfig,
-        Origin.grow(this, id),
+        child,
         made ->
             deadline -> {
               finishOperations(Occasion.GROW);
-              useGrowId(id);
+              context.useGrowId(id);
               Growth now = growth(member.next(Occasion.GROW, new BitSet()));
-              return made.meet(now.meeting(newSize), member, 0, rank(), deadline);
+              return made.meet(now.meeting(newSize), member, 0, context.rank(), deadline);
             });
   }
 
@@ -227,7 +206,7 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   private void finishOperations(String function) {
-    awaitStreams(function);
+    context.awaitStreams(function);
     member.checkUsable(function);
   }
 
@@ -237,14 +216,14 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected void launch(
+  public void launch(
       Operation operation,
-      Buffer send,
-      Buffer recv,
+      Memory send,
+      Memory recv,
       long count,
-      ReduceOp op,
+      int op,
       int peer,
-      Stream stream) {
+      StreamDriver stream) {
     // Nothing here would break, but the program would on NCCL, which notices by the same means.
     if ((int) INSIDE.getOpaque(this) != 0) {
       throw new IllegalStateException(
@@ -259,12 +238,11 @@ public final class ReferenceCommunicator extends Communicator {
     }
   }
 
-  /** Returns what an operator means, to be used also after it was closed; null for null. */
-  Operator operator(ReduceOp op) {
-    if (op == null) {
+  /** Returns what an operator means, to be used also after it was closed; null for none. */
+  Operator operator(int code) {
+    if (code < 0) {
       return null;
     }
-    int code = op.code();
     if (code < Operator.FIRST_CREATED) {
       return Operator.standard(code);
     }
@@ -274,22 +252,22 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected void checkFloat8(Operation operation, DataType type) {
+  public void checkFloat8(Operation operation, DataType type) {
     // The reference moves and reduces every type.
   }
 
   @Override
-  protected Object world() {
+  public Object world() {
     return member.world();
   }
 
   @Override
-  protected int createOperator(DataType type, double scalar) {
+  public int createOperator(DataType type, double scalar) {
     return add(Operator.mulsum(type, scalar));
   }
 
   @Override
-  protected int createOperator(Buffer scalar) {
+  public int createOperator(Memory scalar) {
     return add(Operator.mulsum(scalar.pointer()));
   }
 
@@ -306,19 +284,19 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected void destroyOperator(int code) {
+  public void destroyOperator(int code) {
     synchronized (operators) {
       operators.set(code - Operator.FIRST_CREATED, null);
     }
   }
 
   @Override
-  protected Optional<NcclException> findAsyncError() {
+  public Optional<NcclException> asyncError() {
     return member.asyncError();
   }
 
   @Override
-  protected void abortConnection() {
+  public void abort() {
     Member place;
     synchronized (this) {
       aborted = true;
@@ -343,7 +321,7 @@ public final class ReferenceCommunicator extends Communicator {
   }
 
   @Override
-  protected void closeConnection() {
+  public void close() {
     Member place = member;
     if (place == null) {
       return;
@@ -353,18 +331,24 @@ public final class ReferenceCommunicator extends Communicator {
       place.abort();
       return;
     }
-    boolean idle = place.awaitIdle(timeout());
+    Duration timeout = context.config().timeout();
+    boolean idle = place.awaitIdle(timeout);
     NcclException failed =
         idle
             ? place.ownFailure().orElse(null)
             : new NcclTimeoutException(
-                    "close", timeout(), "operations of " + this + " were pending; they are aborted")
-                .initDetails(lastEnqueued());
+                    "close", timeout, "operations of " + this + " were pending; they are aborted")
+                .initDetails(context.lastEnqueued());
     if (failed != null) {
-      markAborted();
+      context.markAborted();
       place.abort();
       throw failed;
     }
     place.close();
+  }
+
+  @Override
+  public String toString() {
+    return context.toString();
   }
 }

@@ -1,8 +1,9 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.Event;
 import io.nccl4j.Platform;
 import io.nccl4j.internal.util.Interrupts;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.TimeoutReport;
 import java.time.Duration;
 
 /**
@@ -11,12 +12,13 @@ import java.time.Duration;
  * <p>If work before the mark had failed and nobody had been told by {@code synchronize}, the event
  * reports that failure, and so does every stream that waits for it.
  */
-public final class ReferenceEvent extends Event {
+final class ReferenceEvent implements EventDriver {
+  private final int device;
   private volatile Mark last;
   private volatile boolean closed;
 
   ReferenceEvent(int device) {
-    super(Platform.HOST, device);
+    this.device = device;
   }
 
   /** Replaces the last mark by one that is yet to be reached. */
@@ -37,20 +39,20 @@ public final class ReferenceEvent extends Event {
   }
 
   @Override
-  protected boolean poll() {
+  public boolean isComplete() {
     Mark mark = last;
     return mark == null || (mark.reached() && checked(mark) != null);
   }
 
   @Override
-  protected void await(Duration timeout) {
+  public void await(Duration timeout, TimeoutReport late) {
     Mark mark = last;
     if (mark == null) {
       return;
     }
     try {
       if (!mark.await(timeout)) {
-        throw timedOut("synchronize", timeout, "the last mark of " + this);
+        throw late.timedOut("synchronize", timeout, "the last mark of " + this);
       }
     } catch (InterruptedException e) {
       throw Interrupts.cancelled("synchronize");
@@ -67,7 +69,7 @@ public final class ReferenceEvent extends Event {
   }
 
   @Override
-  protected Duration since(Event start) {
+  public Duration since(EventDriver start) {
     return Duration.ofNanos(completed(this).nanos() - completed((ReferenceEvent) start).nanos());
   }
 
@@ -87,6 +89,6 @@ public final class ReferenceEvent extends Event {
 
   @Override
   public String toString() {
-    return "Event[" + platform() + " device " + device() + (closed ? ", closed]" : "]");
+    return "Event[" + Platform.HOST + " device " + device + (closed ? ", closed]" : "]");
   }
 }

@@ -1,19 +1,19 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.Buffer;
-import io.nccl4j.Event;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
-import io.nccl4j.Platform;
 import io.nccl4j.Result;
-import io.nccl4j.Span;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.OperationTrace;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
@@ -34,7 +34,8 @@ import org.apache.logging.log4j.Logger;
  * until they are aborted or closed. A failure that nobody has been told when the stream is closed
  * is logged.
  */
-public final class ReferenceStream extends Stream {
+final class ReferenceStream implements StreamDriver {
+  private final StreamContext users;
   private final String name;
   private final TaskQueue queue = new TaskQueue();
   // Held by whoever appends to the queue, and by an upload that bypasses it.
@@ -54,18 +55,22 @@ public final class ReferenceStream extends Stream {
   private final Runnable begins = this::begins;
   private final BooleanSupplier hasMore = queue::hasMore;
 
-  ReferenceStream(int device) {
-    super(Platform.HOST, device);
-    this.name = "nccl4j-stream-" + number() + "-device-" + device;
-    whenForgotten(queue::close);
+  ReferenceStream(int device, StreamContext users) {
+    this.users = users;
+    this.name = "nccl4j-stream-" + users.number() + "-device-" + device;
+  }
+
+  @Override
+  public Runnable whenForgotten() {
+    return queue::close;
   }
 
   /** Appends one operation of a communicator. */
   void launch(
       Member member,
       Operation operation,
-      Buffer send,
-      Buffer recv,
+      Memory send,
+      Memory recv,
       long count,
       Operator operator,
       int peer) {
@@ -122,8 +127,8 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void enclose(Span span, Runnable launch) {
-    SpanTasks tasks = new SpanTasks(span);
+  public void enclose(OperationTrace trace, Runnable launch) {
+    SpanTasks tasks = new SpanTasks(trace);
     synchronized (producers) {
       recording = tasks;
       try {
@@ -271,7 +276,7 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void await(Duration timeout) {
+  public void await(Duration timeout) {
     if (Thread.currentThread() == worker) {
       throw new IllegalStateException("the thread of " + this + " cannot wait for itself");
     }
@@ -291,37 +296,38 @@ public final class ReferenceStream extends Stream {
       throw failed;
     }
     if (!finished) {
-      throw timedOut("synchronize", timeout, target - queue.finished() + " pending on " + this);
+      throw users.timedOut(
+          "synchronize", timeout, target - queue.finished() + " pending on " + this);
     }
-    throwFailureOfUsers("synchronize");
+    users.throwFailure("synchronize");
   }
 
   @Override
-  protected void drain(Duration timeout) {
+  public void drain(Duration timeout) {
     long target = queue.enqueued();
     if (!awaitUninterrupted(target, Deadline.after(timeout))) {
-      throw timedOut("close", timeout, target - queue.finished() + " pending on " + this);
+      throw users.timedOut("close", timeout, target - queue.finished() + " pending on " + this);
     }
   }
 
   @Override
-  protected boolean poll() {
+  public boolean isComplete() {
     boolean finished = idle();
     NcclException failed = retold(failure);
     if (failed != null) {
       throw failed;
     }
-    throwFailureOfUsers("isComplete");
+    users.throwFailure("isComplete");
     return finished;
   }
 
   @Override
-  protected boolean idle() {
+  public boolean idle() {
     return queue.finished() == queue.enqueued();
   }
 
   @Override
-  protected CompletionStage<Void> whenComplete() {
+  public CompletionStage<Void> completion() {
     CompletableFuture<Void> future = new CompletableFuture<>();
     Mark mark = new Mark();
     long target;
@@ -344,7 +350,7 @@ public final class ReferenceStream extends Stream {
       if (failed != null) {
         throw failed;
       }
-      throwFailureOfUsers("completion");
+      users.throwFailure("completion");
     } catch (Throwable failed) {
       MemoryShortage.fail(future, failed);
       return;
@@ -353,7 +359,7 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void mark(Event event) {
+  public void record(EventDriver event) {
     Mark mark;
     synchronized (producers) {
       mark = ((ReferenceEvent) event).newMark();
@@ -369,7 +375,7 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void follow(Event event) {
+  public void waitFor(EventDriver event) {
     Mark mark = ((ReferenceEvent) event).mark();
     if (mark != null) {
       follow(mark);
@@ -386,7 +392,7 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void upload(MemorySegment source, Buffer target) {
+  public void upload(MemorySegment source, Memory target) {
     MemorySegment memory = target.pointer();
     synchronized (producers) {
       if (queue.finished() == queue.enqueued()) {
@@ -412,26 +418,26 @@ public final class ReferenceStream extends Stream {
   }
 
   @Override
-  protected void download(Buffer source, MemorySegment target) {
-    synchronize();
+  public void download(Memory source, MemorySegment target) {
+    await(DEFAULT_TIMEOUT);
     target.copyFrom(source.pointer());
   }
 
   @Override
-  protected void copy(Buffer source, Buffer target) {
+  public void copy(Memory source, Memory target) {
     MemorySegment from = source.pointer();
     MemorySegment to = target.pointer();
     append(patience -> to.copyFrom(from));
   }
 
   @Override
-  protected void fill(Buffer target, byte value) {
+  public void fill(Memory target, byte value) {
     MemorySegment memory = target.pointer();
     append(patience -> memory.fill(value));
   }
 
   @Override
-  protected void release() {
+  public void release() {
     synchronized (producers) {
       queue.close();
     }
@@ -440,10 +446,10 @@ public final class ReferenceStream extends Stream {
       return;
     }
     try {
-      drain(longestTimeoutOfUsers());
+      drain(users.longestTimeout());
     } catch (NcclTimeoutException stuck) {
       // The thread ends by itself when the work does.
-      tellUsersOfStuckWork();
+      users.leftStuck();
       throw stuck;
     }
     Throwable failed = failure;

@@ -1,18 +1,18 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.Span;
+import io.nccl4j.spi.OperationTrace;
 
 /**
  * The tasks that a stream does for what a span records: the first one begins it and the last one
  * ends it. Who enqueues them counts as one more, until all are there.
  */
 final class SpanTasks {
-  private final Span span;
+  private final OperationTrace trace;
   private int pending = 1;
   private Throwable failure;
 
-  SpanTasks(Span span) {
-    this.span = span;
+  SpanTasks(OperationTrace trace) {
+    this.trace = trace;
   }
 
   synchronized void add() {
@@ -20,12 +20,12 @@ final class SpanTasks {
   }
 
   void begin() {
-    span.begun();
+    trace.begun();
   }
 
   synchronized void end(Throwable failed) {
     failure = failure == null ? failed : failure;
-    span.finished();
+    trace.finished();
     complete();
   }
 
@@ -35,7 +35,7 @@ final class SpanTasks {
 
   private void complete() {
     if (--pending == 0) {
-      span.ended(failure);
+      trace.ended(failure);
     }
   }
 }

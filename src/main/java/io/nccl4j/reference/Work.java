@@ -1,7 +1,7 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.NcclException;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.collective.Exchange;
 import io.nccl4j.internal.reference.transport.Route;

@@ -199,8 +199,7 @@ abstract class GroupMemoryContract {
           "operations of one group have no order, so one must not write what another one uses: "
               + "operation 1, allReduce of %s, writes recv, %s, and operation 2, broadcast of %s, reads send, %s; "
                   .formatted(rank.comm(), head, rank.comm(), tail)
-              + "they share 8 bytes at 0x%x; end the group between them"
-                  .formatted(tail.pointerAddress()),
+              + "they share 8 bytes at 0x%x; end the group between them".formatted(tail.address()),
           message);
     }
   }
@@ -271,7 +270,7 @@ abstract class GroupMemoryContract {
     return value.space() == Buffer.Space.HOST
         ? Buffer.ofHostSegment(value.segment(), value.type(), value.count())
         : Buffer.ofDeviceAddress(
-            value.pointerAddress(), value.type(), value.count(), rank.comm().device());
+            value.address(), value.type(), value.count(), rank.comm().device());
   }
 
   @Test

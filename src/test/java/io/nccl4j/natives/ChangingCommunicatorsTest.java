@@ -57,7 +57,7 @@ class ChangingCommunicatorsTest {
       NcclConfig.of(COMMON.withBlocking(false).withTimeout(Duration.ofMillis(400)));
 
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
-  private NcclBackend backend;
+  private Backend backend;
 
   @BeforeEach
   void open() {
@@ -77,8 +77,8 @@ class ChangingCommunicatorsTest {
             .withMaxCtas(4)
             .withMinCtas(2)
             .withMaxP2pPeers(3);
-    try (NcclCommunicator comm = alone(config)) {
-      assertEquals(config, comm.settings());
+    try (Communicator comm = alone(config)) {
+      assertEquals(config, NcclCommunicator.of(comm).settings());
       MemorySegment read = StandIn.lastConfig();
       assertEquals("read", ncclConfig_t.commName(read).getString(0));
       assertEquals("Socket", ncclConfig_t.netName(read).getString(0));
@@ -91,13 +91,13 @@ class ChangingCommunicatorsTest {
 
   @Test
   void aChildOfTheContractKeepsWhatOnlyNcclWasTold() {
-    try (NcclCommunicator comm = alone(CONFIG.withTrafficClass(5));
+    try (Communicator comm = alone(CONFIG.withTrafficClass(5));
         Communicator child = comm.split(0, 0, COMMON.withName("child"))) {
       assertEquals(5, ncclConfig_t.trafficClass(StandIn.lastConfig()));
       assertEquals(
           CONFIG.withTrafficClass(5).withCommon(COMMON.withName("child")),
           NcclCommunicator.of(child).settings());
-      comm.split(0, 0, CONFIG.withTrafficClass(6)).close();
+      NcclCommunicator.of(comm).split(0, 0, CONFIG.withTrafficClass(6)).close();
       assertEquals(6, ncclConfig_t.trafficClass(StandIn.lastConfig()));
     }
   }
@@ -107,7 +107,7 @@ class ChangingCommunicatorsTest {
     UniqueId id = backend.newUniqueId();
     assertThrows(
         IllegalArgumentException.class,
-        () -> backend.communicator(id, 1, 0, CONFIG.withMinCtas(2)));
+        () -> NcclBackend.of(backend).communicator(id, 1, 0, CONFIG.withMinCtas(2)));
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
   }
 
@@ -119,15 +119,16 @@ class ChangingCommunicatorsTest {
           assertThrows(IllegalArgumentException.class, () -> NcclCommunicator.of(other));
       assertTrue(refused.getMessage().contains("of the backend reference"), refused::toString);
     }
-    try (NcclCommunicator comm = alone(CONFIG)) {
-      assertSame(comm, NcclCommunicator.of(comm));
+    try (Communicator comm = alone(CONFIG)) {
+      assertSame(comm, NcclCommunicator.of(comm).communicator());
     }
   }
 
   @Test
   void ranksMeetBySeveralIds() {
     List<UniqueId> ids = List.of(backend.newUniqueId(), backend.newUniqueId());
-    List<NcclCommunicator> ranks = ranks(3, r -> backend.communicator(ids, 3, r, CONFIG));
+    List<Communicator> ranks =
+        ranks(3, r -> NcclBackend.of(backend).communicator(ids, 3, r, CONFIG));
     assertEquals(3, StandIn.calls("ncclCommInitRankScalable"));
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
     assertEquals(2, ranks.get(2).rank());
@@ -149,21 +150,23 @@ class ChangingCommunicatorsTest {
   private void refused(String message, List<UniqueId> ids) {
     assertEquals(
         message,
-        assertThrows(IllegalArgumentException.class, () -> backend.communicator(ids, 2, 0, CONFIG))
+        assertThrows(
+                IllegalArgumentException.class,
+                () -> NcclBackend.of(backend).communicator(ids, 2, 0, CONFIG))
             .getMessage());
   }
 
   @Test
   void revokingEndsWhatIsStuckAndLeavesTheCommunicatorToBeDivided() {
     StandIn.connect(false); // A rank alone gets stuck in its stream.
-    List<NcclCommunicator> ranks = pair(NON_BLOCKING);
-    NcclCommunicator stuck = ranks.getFirst();
+    List<Communicator> ranks = pair(NON_BLOCKING);
+    Communicator stuck = ranks.getFirst();
     try (Stream stream = stuck.newStream();
         Buffer value = stuck.allocate(DataType.INT32, 1)) {
       stuck.allReduce(value, value, ReduceOp.SUM, stream);
       assertFalse(stream.isComplete());
-      stuck.revoke();
-      stuck.revoke();
+      NcclCommunicator.of(stuck).revoke();
+      NcclCommunicator.of(stuck).revoke();
       assertEquals(1, StandIn.calls("ncclCommRevoke"));
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
       long calls = StandIn.calls("ncclAllReduce");
@@ -172,11 +175,10 @@ class ChangingCommunicatorsTest {
               IllegalStateException.class,
               () -> stuck.allReduce(value, value, ReduceOp.SUM, stream));
       assertTrue(refused.getMessage().startsWith("revoked: "), refused::toString);
-      assertThrows(IllegalStateException.class, stuck::suspend);
+      assertThrows(IllegalStateException.class, NcclCommunicator.of(stuck)::suspend);
       assertEquals(calls, StandIn.calls("ncclAllReduce"), "refused before any call");
-      ranks.getLast().revoke();
-      List<NcclCommunicator> children =
-          ranks(2, r -> NcclCommunicator.of(ranks.get(r).split(0, 0)));
+      NcclCommunicator.of(ranks.getLast()).revoke();
+      List<Communicator> children = ranks(2, r -> ranks.get(r).split(0, 0));
       assertArrayEquals(new int[] {2}, sumOfOnes(children));
       closeAll(children);
     }
@@ -187,9 +189,9 @@ class ChangingCommunicatorsTest {
 
   @Test
   void aRevokeThatFailsLeavesACommunicatorToBeClosed() {
-    NcclCommunicator comm = alone(CONFIG);
+    Communicator comm = alone(CONFIG);
     StandIn.fail("ncclCommRevoke", 3, 1);
-    NcclException failed = assertThrows(NcclException.class, comm::revoke);
+    NcclException failed = assertThrows(NcclException.class, NcclCommunicator.of(comm)::revoke);
     assertEquals("ncclCommRevoke", failed.function());
     comm.close();
     assertEquals(1, StandIn.calls("ncclCommAbort"));
@@ -197,15 +199,15 @@ class ChangingCommunicatorsTest {
 
   @Test
   void aSuspendedCommunicatorCarriesNothingUntilItIsResumed() {
-    List<NcclCommunicator> ranks = pair(CONFIG);
-    NcclCommunicator first = ranks.getFirst();
-    MemoryStatistics active = first.memoryStatistics();
+    List<Communicator> ranks = pair(CONFIG);
+    Communicator first = ranks.getFirst();
+    MemoryStatistics active = NcclCommunicator.of(first).memoryStatistics();
     assertFalse(active.suspended());
     assertEquals(active.totalBytes(), active.suspendableBytes() + active.persistentBytes());
-    assertThrows(IllegalStateException.class, first::resume);
-    each(ranks, NcclCommunicator::suspend);
-    assertTrue(first.suspended());
-    assertTrue(first.memoryStatistics().suspended());
+    assertThrows(IllegalStateException.class, NcclCommunicator.of(first)::resume);
+    each(ranks, comm -> NcclCommunicator.of(comm).suspend());
+    assertTrue(NcclCommunicator.of(first).suspended());
+    assertTrue(NcclCommunicator.of(first).memoryStatistics().suspended());
     assertTrue(first.open());
     try (Stream stream = first.newStream();
         Buffer value = first.allocate(DataType.INT32, 1)) {
@@ -216,19 +218,19 @@ class ChangingCommunicatorsTest {
       assertTrue(refused.getMessage().startsWith("suspended: "), refused::toString);
       assertEquals(0, StandIn.calls("ncclAllReduce"), "refused before any call");
     }
-    assertThrows(IllegalStateException.class, first::suspend);
+    assertThrows(IllegalStateException.class, NcclCommunicator.of(first)::suspend);
     assertThrows(IllegalStateException.class, () -> first.split(0, 0));
-    each(ranks, NcclCommunicator::resume);
-    assertFalse(first.suspended());
+    each(ranks, comm -> NcclCommunicator.of(comm).resume());
+    assertFalse(NcclCommunicator.of(first).suspended());
     assertArrayEquals(new int[] {2}, sumOfOnes(ranks));
     closeAll(ranks);
   }
 
   @Test
   void suspendingFinishesWhatIsEnqueued() {
-    List<NcclCommunicator> ranks = pair(CONFIG);
-    NcclCommunicator first = ranks.getFirst();
-    NcclCommunicator second = ranks.getLast();
+    List<Communicator> ranks = pair(CONFIG);
+    Communicator first = ranks.getFirst();
+    Communicator second = ranks.getLast();
     try (Stream stream = first.newStream();
         Stream late = second.newStream();
         Buffer value = first.allocate(DataType.INT32, 1);
@@ -238,79 +240,84 @@ class ChangingCommunicatorsTest {
             first.allReduce(value, value, ReduceOp.SUM, stream);
             second.allReduce(other, other, ReduceOp.SUM, late);
           });
-      each(ranks, NcclCommunicator::suspend);
+      each(ranks, comm -> NcclCommunicator.of(comm).suspend());
       assertTrue(stream.isComplete());
       assertTrue(late.isComplete());
     }
-    each(ranks, NcclCommunicator::close);
+    each(ranks, Communicator::close);
     assertEquals(2, StandIn.calls("ncclCommResume"), "closing resumes first");
   }
 
   @Test
   void aRankThatSuspendsAloneIsATimeOut() {
-    List<NcclCommunicator> ranks = pair(IMPATIENT);
+    List<Communicator> ranks = pair(IMPATIENT);
     NcclTimeoutException thrown =
-        assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().suspend());
+        assertThrows(
+            NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
     assertEquals("ncclCommSuspend", thrown.function());
-    assertFalse(ranks.getFirst().suspended(), "in progress is not taken for success");
-    ranks.forEach(NcclCommunicator::abort);
+    assertFalse(
+        NcclCommunicator.of(ranks.getFirst()).suspended(), "in progress is not taken for success");
+    ranks.forEach(Communicator::abort);
   }
 
   @Test
   void everythingThatIsWaitedForIsAStageToo() throws Exception {
     StandIn.hold(100);
     UniqueId id = backend.newUniqueId();
-    NcclCommunicator comm = got(backend.communicatorAsync(id, 1, 0, NON_BLOCKING));
+    Communicator comm = got(NcclBackend.of(backend).communicatorAsync(id, 1, 0, NON_BLOCKING));
     assertEquals(1, comm.size());
-    NcclCommunicator child = got(comm.splitAsync(0, 0, NON_BLOCKING));
+    Communicator child = got(NcclCommunicator.of(comm).splitAsync(0, 0, NON_BLOCKING));
     assertEquals(0, child.rank());
     UniqueId growId = child.newGrowId();
-    CompletionStage<NcclCommunicator> old = child.growAsync(2, growId, NON_BLOCKING);
+    CompletionStage<Communicator> old =
+        NcclCommunicator.of(child).growAsync(2, growId, NON_BLOCKING);
     NcclConfig onSecond = NcclConfig.of(NON_BLOCKING.common().withDevice(1));
-    NcclCommunicator joined = got(backend.joinAsync(growId, 2, 1, onSecond));
-    NcclCommunicator grown = got(old);
+    Communicator joined = got(NcclBackend.of(backend).joinAsync(growId, 2, 1, onSecond));
+    Communicator grown = got(old);
     assertEquals(2, grown.size());
     assertEquals(1, joined.rank());
-    NcclCommunicator rest =
-        got(grown.shrinkAsync(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING));
+    Communicator rest =
+        got(
+            NcclCommunicator.of(grown)
+                .shrinkAsync(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING));
     assertEquals(1, rest.size());
     List<UniqueId> ids = List.of(backend.newUniqueId());
-    NcclCommunicator byIds = got(backend.communicatorAsync(ids, 1, 0, NON_BLOCKING));
+    Communicator byIds = got(NcclBackend.of(backend).communicatorAsync(ids, 1, 0, NON_BLOCKING));
     List<CompletionStage<Void>> closings = new ArrayList<>();
-    for (NcclCommunicator each : List.of(rest, grown, joined, child, comm, byIds)) {
-      closings.add(each.closeAsync());
+    for (Communicator each : List.of(rest, grown, joined, child, comm, byIds)) {
+      closings.add(NcclCommunicator.of(each).closeAsync());
       assertFalse(each.open(), "closed for everybody at once");
     }
     for (CompletionStage<Void> closing : closings) {
       got(closing);
     }
-    got(comm.closeAsync());
+    got(NcclCommunicator.of(comm).closeAsync());
   }
 
   @Test
   void aStageWhoseRanksDoNotComeFailsInTime() throws Exception {
     UniqueId id = backend.newUniqueId();
-    assertTimesOut(backend.communicatorAsync(id, 2, 0, IMPATIENT));
-    List<NcclCommunicator> ranks = pair(IMPATIENT);
-    assertTimesOut(ranks.getFirst().splitAsync(0, 0, IMPATIENT));
-    ranks.forEach(NcclCommunicator::abort);
+    assertTimesOut(NcclBackend.of(backend).communicatorAsync(id, 2, 0, IMPATIENT));
+    List<Communicator> ranks = pair(IMPATIENT);
+    assertTimesOut(NcclCommunicator.of(ranks.getFirst()).splitAsync(0, 0, IMPATIENT));
+    ranks.forEach(Communicator::abort);
   }
 
   @Test
   void whatStaysInProgressIsNeverTakenForDone() throws Exception {
-    NcclCommunicator comm = alone(IMPATIENT);
+    Communicator comm = alone(IMPATIENT);
     StandIn.trap(4);
     StandIn.hold(-1);
-    assertTimesOut(comm.splitAsync(0, 0, IMPATIENT));
-    NcclCommunicator other = alone(NON_BLOCKING, 0);
+    assertTimesOut(NcclCommunicator.of(comm).splitAsync(0, 0, IMPATIENT));
+    Communicator other = alone(NON_BLOCKING, 0);
     StandIn.hold(-1);
-    CompletionStage<Void> closing = other.closeAsync();
+    CompletionStage<Void> closing = NcclCommunicator.of(other).closeAsync();
     Throwable late = failure(closing, 20);
     assertInstanceOf(NcclTimeoutException.class, late);
     comm.abort();
   }
 
-  private NcclCommunicator alone(NcclConfig config, int hold) {
+  private Communicator alone(NcclConfig config, int hold) {
     StandIn.hold(hold);
     return alone(NcclConfig.of(config.common().withTimeout(Duration.ofSeconds(2))));
   }
@@ -321,7 +328,7 @@ class ChangingCommunicatorsTest {
     IllegalStateException refused =
         assertThrows(
             IllegalStateException.class,
-            () -> Group.run(() -> backend.communicatorAsync(id, 1, 0, CONFIG)));
+            () -> Group.run(() -> NcclBackend.of(backend).communicatorAsync(id, 1, 0, CONFIG)));
     assertTrue(refused.getMessage().contains("belongs to no group"), refused::toString);
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
   }
@@ -329,26 +336,34 @@ class ChangingCommunicatorsTest {
   @Test
   void badArgumentsOfAStageAreTheCallersAtOnce() {
     UniqueId id = backend.newUniqueId();
-    assertThrows(IllegalArgumentException.class, () -> backend.communicatorAsync(id, 1, 1, CONFIG));
     assertThrows(
-        NullPointerException.class, () -> backend.communicatorAsync((UniqueId) null, 1, 0, CONFIG));
-    try (NcclCommunicator comm = alone(CONFIG)) {
-      assertThrows(IllegalArgumentException.class, () -> comm.splitAsync(-1, 0, CONFIG));
-      assertThrows(IllegalArgumentException.class, () -> comm.growAsync(1, CONFIG));
+        IllegalArgumentException.class,
+        () -> NcclBackend.of(backend).communicatorAsync(id, 1, 1, CONFIG));
+    assertThrows(
+        NullPointerException.class,
+        () -> NcclBackend.of(backend).communicatorAsync((UniqueId) null, 1, 0, CONFIG));
+    try (Communicator comm = alone(CONFIG)) {
       assertThrows(
           IllegalArgumentException.class,
-          () -> comm.shrinkAsync(Set.of(), ShrinkMode.FINISH_FIRST, CONFIG));
+          () -> NcclCommunicator.of(comm).splitAsync(-1, 0, CONFIG));
+      assertThrows(
+          IllegalArgumentException.class, () -> NcclCommunicator.of(comm).growAsync(1, CONFIG));
+      assertThrows(
+          IllegalArgumentException.class,
+          () -> NcclCommunicator.of(comm).shrinkAsync(Set.of(), ShrinkMode.FINISH_FIRST, CONFIG));
     }
   }
 
   @Test
   void aShrinkThatTheLibraryRefusesIsTold() {
-    List<NcclCommunicator> ranks = pair(CONFIG);
+    List<Communicator> ranks = pair(CONFIG);
     StandIn.fail("ncclCommShrink", 5, 1);
     NcclInvalidUsageException failed =
         assertThrows(
             NcclInvalidUsageException.class,
-            () -> ranks.getFirst().shrink(Set.of(1), ShrinkMode.FINISH_FIRST, CONFIG));
+            () ->
+                NcclCommunicator.of(ranks.getFirst())
+                    .shrink(Set.of(1), ShrinkMode.FINISH_FIRST, CONFIG));
     assertEquals("ncclCommShrink", failed.function());
     assertSame(Result.INVALID_USAGE, failed.result());
     closeAll(ranks);
@@ -356,17 +371,17 @@ class ChangingCommunicatorsTest {
 
   // What the tests share.
 
-  private NcclCommunicator alone(NcclConfig config) {
-    return backend.communicator(backend.newUniqueId(), 1, 0, config);
+  private Communicator alone(NcclConfig config) {
+    return NcclBackend.of(backend).communicator(backend.newUniqueId(), 1, 0, config);
   }
 
-  private List<NcclCommunicator> pair(NcclConfig config) {
+  private List<Communicator> pair(NcclConfig config) {
     UniqueId id = backend.newUniqueId();
-    return ranks(2, r -> backend.communicator(id, 2, r, config));
+    return ranks(2, r -> NcclBackend.of(backend).communicator(id, 2, r, config));
   }
 
-  private static List<NcclCommunicator> ranks(int n, Function<Integer, NcclCommunicator> make) {
-    List<NcclCommunicator> made = new ArrayList<>();
+  private static List<Communicator> ranks(int n, Function<Integer, Communicator> make) {
+    List<Communicator> made = new ArrayList<>();
     Group.run(
         () -> {
           for (int r = 0; r < n; r++) {
@@ -377,11 +392,11 @@ class ChangingCommunicatorsTest {
   }
 
   private interface Action {
-    void run(NcclCommunicator comm);
+    void run(Communicator comm);
   }
 
   /** Does something on all ranks at the same time. */
-  private static void each(List<NcclCommunicator> ranks, Action action) {
+  private static void each(List<Communicator> ranks, Action action) {
     List<CompletableFuture<Void>> ends =
         ranks.stream()
             .map(
@@ -392,12 +407,12 @@ class ChangingCommunicatorsTest {
     ends.forEach(end -> end.orTimeout(20, TimeUnit.SECONDS).join());
   }
 
-  private static void closeAll(List<NcclCommunicator> ranks) {
-    each(ranks, NcclCommunicator::close);
+  private static void closeAll(List<Communicator> ranks) {
+    each(ranks, Communicator::close);
   }
 
-  private static int[] sumOfOnes(List<NcclCommunicator> ranks) {
-    List<Stream> streams = ranks.stream().map(NcclCommunicator::newStream).toList();
+  private static int[] sumOfOnes(List<Communicator> ranks) {
+    List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
     List<Buffer> values = ranks.stream().map(c -> c.allocate(DataType.INT32, 1)).toList();
     Group.run(
         () -> {

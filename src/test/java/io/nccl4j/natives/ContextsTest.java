@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -43,7 +44,7 @@ class ContextsTest {
 
   @Test
   void pinnedMemoryFreedOnAnotherThreadUsesItsOwnDevice() throws Exception {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       Buffer[] made = new Buffer[1];
       onNewThread(
           () -> {
@@ -58,7 +59,7 @@ class ContextsTest {
 
   @Test
   void pinnedMemoryUsesADeviceThatIsInUseAlready() throws Exception {
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(DEVICE)) {
       onNewThread(() -> backend.allocatePinned(DataType.INT32, 16).close());
       assertTrue(stream.open());
@@ -68,7 +69,7 @@ class ContextsTest {
 
   @Test
   void streamsEventsAndBuffersUseTheirOwnDevice() throws Exception {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       Stream[] stream = new Stream[1];
       Buffer[] buffer = new Buffer[1];
       Event[] events = new Event[2];
@@ -99,7 +100,7 @@ class ContextsTest {
 
   @Test
   void threadThatOnlyLaunchesUsesTheDeviceOfItsRank() throws Exception {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       List<Communicator> ranks = twoRanks(backend);
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       List<Buffer> values = ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
@@ -127,7 +128,7 @@ class ContextsTest {
 
   @Test
   void threadThatHasChosenADeviceKeepsIt() throws Exception {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       List<Communicator> ranks = twoRanks(backend);
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       List<Buffer> values = ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
@@ -146,7 +147,7 @@ class ContextsTest {
     }
   }
 
-  private static List<Communicator> twoRanks(NcclBackend backend) throws Exception {
+  private static List<Communicator> twoRanks(Backend backend) throws Exception {
     List<Communicator> ranks =
         backend.communicators(CommunicatorConfig.defaults(), DEVICE, NEXT_DEVICE);
     // NCCL and the tests' own thread may have used other devices; only what follows counts.

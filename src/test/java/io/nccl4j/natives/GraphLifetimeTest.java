@@ -110,11 +110,11 @@ class GraphLifetimeTest {
     try (Pair pair = connected();
         Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
-      pair.rank(0).revoke();
+      pair.nccl(0).revoke();
       assertEquals(graphs, StandIn.live("graph"));
       assertThrows(IllegalStateException.class, () -> graph.launch(pair.stream(0)));
       graph.close();
-      pair.rank(1).revoke();
+      pair.nccl(1).revoke();
     }
   }
 

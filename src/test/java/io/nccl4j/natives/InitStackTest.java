@@ -2,12 +2,12 @@ package io.nccl4j.natives;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Group;
 import io.nccl4j.UniqueId;
 import io.nccl4j.nccl.NcclBackend;
-import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -37,7 +37,7 @@ class InitStackTest {
 
   @Test
   void oneRank_isMadeOnEnoughStack() {
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG)) {
       assertEquals(1, comm.size());
     }
@@ -45,7 +45,7 @@ class InitStackTest {
 
   @Test
   void ranksMadeTogether_areMadeOnEnoughStack() {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       UniqueId id = backend.newUniqueId();
       List<Communicator> ranks = new ArrayList<>();
       Group.run(
@@ -61,13 +61,14 @@ class InitStackTest {
 
   @Test
   void asynchronousForm_isMadeOnEnoughStack() {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       UniqueId id = backend.newUniqueId();
-      List<CompletionStage<NcclCommunicator>> stages = new ArrayList<>();
+      List<CompletionStage<Communicator>> stages = new ArrayList<>();
       for (int rank = 0; rank < RANKS; rank++) {
-        stages.add(backend.communicatorAsync(id, RANKS, rank, NcclConfig.of(CONFIG)));
+        stages.add(
+            NcclBackend.of(backend).communicatorAsync(id, RANKS, rank, NcclConfig.of(CONFIG)));
       }
-      List<NcclCommunicator> ranks = stages.stream().map(Pair::await).toList();
+      List<Communicator> ranks = stages.stream().map(Pair::await).toList();
       assertEquals(List.of(0, 1, 2), ranks.stream().map(Communicator::rank).toList());
       ranks.forEach(Communicator::close);
     }

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -44,7 +45,8 @@ class MemoryOfSeveralRanksTest {
   void bufferClosedWhileAPeerIsMissingDoesNotWait() {
     try (Sharing two = new Sharing()) {
       Buffer spare = two.backend.allocate(DEVICE, DataType.INT32, 64);
-      Buffer registrable = two.backend.allocateRegistrable(DEVICE, DataType.INT32, 64);
+      Buffer registrable =
+          NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT32, 64);
       Buffer pinned = two.backend.allocatePinned(DataType.INT32, 64);
       two.allReduceOf(0);
       long start = System.nanoTime();
@@ -81,7 +83,7 @@ class MemoryOfSeveralRanksTest {
     try (Sharing two = new Sharing()) {
       long open = StandIn.live("memory");
       two.backend.allocate(DEVICE, DataType.INT32, 1000).close();
-      two.backend.allocateRegistrable(DEVICE, DataType.INT32, 1000).close();
+      NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT32, 1000).close();
       assertEquals(open + 2, StandIn.live("memory"));
     }
     assertEquals(before, StandIn.live("memory"));
@@ -102,7 +104,7 @@ class MemoryOfSeveralRanksTest {
   @Test
   void keptMemoryOfAnotherKindIsFreedWhenMemoryIsShort() {
     try (Sharing two = new Sharing()) {
-      two.backend.allocateRegistrable(DEVICE, DataType.INT8, 3 << 20).close();
+      NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
       try (Buffer other = two.backend.allocate(DEVICE, DataType.INT8, 2 << 20)) {
         assertEquals(2 << 20, other.byteSize());
@@ -116,7 +118,7 @@ class MemoryOfSeveralRanksTest {
     try (Sharing two = new Sharing()) {
       Group.run(() -> two.ranks.forEach(Communicator::splitWithoutColor));
     }
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       backend.allocate(DEVICE, DataType.INT32, 1000).close();
     }
     assertEquals(before, StandIn.live("memory"));
@@ -124,7 +126,7 @@ class MemoryOfSeveralRanksTest {
 
   @Test
   void memoryOfASingleRankIsFreedAtOnce() {
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Communicator alone =
             backend.communicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
       long before = StandIn.live("memory");
@@ -156,7 +158,7 @@ class MemoryOfSeveralRanksTest {
 
   /** Two ranks on one device, each with a stream and a value. */
   private static final class Sharing implements AutoCloseable {
-    private final NcclBackend backend = NcclBackend.open();
+    private final Backend backend = NcclBackend.open();
     private final List<Communicator> ranks =
         backend.communicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
     private final List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();

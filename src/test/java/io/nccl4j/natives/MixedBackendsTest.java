@@ -42,7 +42,7 @@ class MixedBackendsTest {
   @Test
   void ncclIdOfTheReferenceIsRefusedEverywhere() {
     try (Backend reference = Backend.reference(1);
-        NcclBackend nccl = NcclBackend.open()) {
+        Backend nccl = NcclBackend.open()) {
       long before = StandIn.live("communicator");
       UniqueId id = reference.newUniqueId();
       NcclConfig config = NcclConfig.of(CONFIG);
@@ -54,13 +54,13 @@ class MixedBackendsTest {
               + " on ";
       assertRefused(expected, () -> nccl.communicator(id, 2, 1, CONFIG));
       assertRefused("but this rank uses NCCL", () -> nccl.communicator(id, 2, 1, CONFIG));
-      assertRefused(expected, () -> nccl.communicator(id, 2, 1, config));
-      assertRefused(expected, () -> nccl.communicatorAsync(id, 2, 1, config));
-      assertRefused(expected, () -> nccl.communicator(ids, 2, 1, config));
-      assertRefused(expected, () -> nccl.communicatorAsync(ids, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).communicator(id, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(id, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).communicator(ids, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(ids, 2, 1, config));
       assertRefused(expected, () -> nccl.join(id, 2, 1, CONFIG));
-      assertRefused(expected, () -> nccl.join(id, 2, 1, config));
-      assertRefused(expected, () -> nccl.joinAsync(id, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).join(id, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).joinAsync(id, 2, 1, config));
       assertEquals(before, StandIn.live("communicator"));
     }
   }

@@ -258,7 +258,7 @@ class NativeFailuresTest {
     Communicator doomed =
         backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
     Stream failing = doomed.newStream();
-    StandIn.failStream(((CudaStream) failing).pointer().address(), 700);
+    StandIn.failStream(CudaStream.of(failing).address(), 700);
     assertEquals(
         "cudaErrorIllegalAddress",
         assertThrows(CudaException.class, failing::synchronize).errorName());
@@ -388,7 +388,7 @@ class NativeFailuresTest {
     Stream fresh = comm.newStream();
     upload(fresh, 1);
     fresh.synchronize();
-    StandIn.failStream(((CudaStream) fresh).address(), ILLEGAL_ADDRESS);
+    StandIn.failStream(CudaStream.of(fresh).address(), ILLEGAL_ADDRESS);
     StandIn.fail("cudaStreamDestroy", ILLEGAL_ADDRESS, 1);
     CudaException stuck = assertThrows(CudaException.class, fresh::close);
     assertEquals("cudaStreamQuery", stuck.function());

@@ -4,11 +4,13 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
 import io.nccl4j.nccl.ExpectedSignals;
+import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
 import io.nccl4j.nccl.WindowOption;
@@ -29,9 +31,11 @@ class NullElementsTest {
     try (Pair pair = new Pair(CommunicatorConfig.defaults())) {
       List<UniqueId> ids = Arrays.asList(pair.backend().newUniqueId(), null);
       String named = "ids has a null element, at index 1";
-      refused(named, () -> pair.backend().communicator(ids, 2, 0, CONFIG));
-      refused(named, () -> pair.backend().communicatorAsync(ids, 2, 0, CONFIG));
-      refused("ids", () -> pair.backend().communicator((List<UniqueId>) null, 2, 0, CONFIG));
+      refused(named, () -> NcclBackend.of(pair.backend()).communicator(ids, 2, 0, CONFIG));
+      refused(named, () -> NcclBackend.of(pair.backend()).communicatorAsync(ids, 2, 0, CONFIG));
+      refused(
+          "ids",
+          () -> NcclBackend.of(pair.backend()).communicator((List<UniqueId>) null, 2, 0, CONFIG));
     }
   }
 
@@ -39,24 +43,35 @@ class NullElementsTest {
   void excludedRanks_areNamed() {
     try (Pair pair = new Pair(CommunicatorConfig.defaults())) {
       String named = "excludedRanks has a null element";
-      NcclCommunicator comm = pair.rank(0);
-      refused(
-          named, () -> comm.shrink(Collections.singleton(null), ShrinkMode.FINISH_FIRST, CONFIG));
+      Communicator comm = pair.rank(0);
       refused(
           named,
-          () -> comm.shrinkAsync(Collections.singleton(null), ShrinkMode.FINISH_FIRST, CONFIG));
+          () ->
+              NcclCommunicator.of(comm)
+                  .shrink(Collections.singleton(null), ShrinkMode.FINISH_FIRST, CONFIG));
+      refused(
+          named,
+          () ->
+              NcclCommunicator.of(comm)
+                  .shrinkAsync(Collections.singleton(null), ShrinkMode.FINISH_FIRST, CONFIG));
     }
   }
 
   @Test
   void windowOptions_nameIndex() {
     try (Pair pair = new Pair(CommunicatorConfig.defaults())) {
-      NcclCommunicator comm = pair.rank(0);
+      Communicator comm = pair.rank(0);
       List<Buffer> buffers = pair.registrable(DataType.INT8, 4096);
       Buffer buffer = buffers.getFirst();
-      refused(SECOND_OPTION, () -> comm.registerWindow(buffer, WindowOption.SYMMETRIC, null));
-      refused(SECOND_OPTION, () -> comm.registerWindowAsync(buffer, WindowOption.SYMMETRIC, null));
-      refused("options", () -> comm.registerWindow(buffer, (WindowOption[]) null));
+      refused(
+          SECOND_OPTION,
+          () -> NcclCommunicator.of(comm).registerWindow(buffer, WindowOption.SYMMETRIC, null));
+      refused(
+          SECOND_OPTION,
+          () ->
+              NcclCommunicator.of(comm).registerWindowAsync(buffer, WindowOption.SYMMETRIC, null));
+      refused(
+          "options", () -> NcclCommunicator.of(comm).registerWindow(buffer, (WindowOption[]) null));
       buffers.forEach(Buffer::close);
     }
   }
@@ -67,7 +82,7 @@ class NullElementsTest {
       List<ExpectedSignals> signals = Arrays.asList(new ExpectedSignals(1, 1), null);
       refused(
           "signals has a null element, at index 1",
-          () -> pair.rank(0).waitSignal(signals, pair.stream(0)));
+          () -> pair.nccl(0).waitSignal(signals, pair.stream(0)));
     }
   }
 

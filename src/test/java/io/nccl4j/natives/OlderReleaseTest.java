@@ -88,9 +88,9 @@ class OlderReleaseTest {
     Map<String, Executable> callers = new TreeMap<>();
     NcclCommunicator rank = NcclCommunicator.of(comm);
     addCommunicatorsThatChange(callers, rank);
-    addMemory(callers, (NcclBackend) backend, rank);
+    addMemory(callers, NcclBackend.of(backend), rank);
     addOneSided(callers, rank);
-    addTheRest(callers, (NcclBackend) backend);
+    addTheRest(callers, NcclBackend.of(backend));
     return callers;
   }
 
@@ -98,7 +98,7 @@ class OlderReleaseTest {
     List<UniqueId> ids = List.of(backend.newUniqueId());
     callers.put(
         "ncclCommInitRankScalable",
-        () -> ((NcclBackend) backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)));
+        () -> NcclBackend.of(backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)));
     callers.put("ncclCommShrink", this::shrinkTwoRanks);
     callers.put("ncclCommGetUniqueId", comm::newGrowId);
     callers.put("ncclCommGrow", () -> comm.grow(2, CONFIG));
@@ -194,9 +194,9 @@ class OlderReleaseTest {
 
   @Test
   void anOptionOfALaterReleaseIsRefusedBeforeTheCall() {
-    NcclCommunicator rank = (NcclCommunicator) comm;
+    NcclCommunicator rank = NcclCommunicator.of(comm);
     assumeFalse(lacks(Releases.byFunction().get("ncclCommWindowRegister")), "it has no windows");
-    try (Buffer memory = ((NcclBackend) backend).allocateRegistrable(0, DataType.INT8, 1)) {
+    try (Buffer memory = NcclBackend.of(backend).allocateRegistrable(0, DataType.INT8, 1)) {
       assertRefused(
           "WindowOption.STRICT_ORDERING",
           "2.29.7",
@@ -285,7 +285,7 @@ class OlderReleaseTest {
 
   @Test
   void aSettingThatTheReleaseWouldIgnoreIsRefusedByNameOrLeftOut() {
-    NcclBackend nccl = (NcclBackend) backend;
+    NcclBackend nccl = NcclBackend.of(backend);
     NcclConfig config = NcclConfig.of(CONFIG).withMaxP2pPeers(2).withMaxCtas(3);
     UnsupportedNcclVersionException refused =
         assertThrows(
@@ -321,8 +321,8 @@ class OlderReleaseTest {
     assertEquals(1, StandIn.calls("ncclCommSplit"), "a plain configuration is only warned of");
   }
 
-  private NcclCommunicator nccl(NcclConfig config) {
-    return ((NcclBackend) backend).communicator(backend.newUniqueId(), 1, 0, config);
+  private Communicator nccl(NcclConfig config) {
+    return NcclBackend.of(backend).communicator(backend.newUniqueId(), 1, 0, config);
   }
 
   @Test

@@ -1,5 +1,6 @@
 package io.nccl4j.natives;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -22,22 +23,26 @@ import java.util.concurrent.TimeoutException;
 final class Pair implements AutoCloseable {
   private static final int PATIENCE_SECONDS = 20;
 
-  private final NcclBackend backend = NcclBackend.open();
-  private final List<NcclCommunicator> ranks;
+  private final Backend backend = Backend.nccl();
+  private final List<Communicator> ranks;
   private final List<Stream> streams;
 
   Pair(CommunicatorConfig config) {
-    List<Communicator> made = backend.communicators(config, 0, 1);
-    ranks = made.stream().map(NcclCommunicator.class::cast).toList();
-    streams = made.stream().map(Communicator::newStream).toList();
+    ranks = backend.communicators(config, 0, 1);
+    streams = ranks.stream().map(Communicator::newStream).toList();
   }
 
-  NcclBackend backend() {
+  Backend backend() {
     return backend;
   }
 
-  NcclCommunicator rank(int rank) {
+  Communicator rank(int rank) {
     return ranks.get(rank);
+  }
+
+  /** Returns what only NCCL has of a rank. */
+  NcclCommunicator nccl(int rank) {
+    return NcclCommunicator.of(ranks.get(rank));
   }
 
   Stream stream(int rank) {
@@ -48,7 +53,7 @@ final class Pair implements AutoCloseable {
   List<Buffer> registrable(DataType type, long count) {
     List<Buffer> buffers = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
-      Buffer buffer = backend.allocateRegistrable(rank, type, count);
+      Buffer buffer = NcclBackend.of(backend).allocateRegistrable(rank, type, count);
       buffer.fill((byte) 0, streams.get(rank));
       buffers.add(buffer);
     }
@@ -60,7 +65,7 @@ final class Pair implements AutoCloseable {
   List<Window> register(List<Buffer> buffers, WindowOption... options) {
     List<CompletionStage<Window>> stages = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
-      stages.add(ranks.get(rank).registerWindowAsync(buffers.get(rank), options));
+      stages.add(nccl(rank).registerWindowAsync(buffers.get(rank), options));
     }
     return stages.stream().map(Pair::await).toList();
   }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -52,7 +53,7 @@ class TrapsTest {
   private static final CommunicatorConfig NON_BLOCKING = CONFIG.withBlocking(false);
 
   @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
-  private NcclBackend backend;
+  private Backend backend;
 
   @BeforeEach
   void open() {
@@ -75,7 +76,7 @@ class TrapsTest {
               NcclException.class,
               () ->
                   (function.endsWith("Scalable")
-                          ? backend.communicator(ids, 1, 0, NcclConfig.of(CONFIG))
+                          ? NcclBackend.of(backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG))
                           : backend.communicator(ids.getFirst(), 1, 0, CONFIG))
                       .close());
       assertSame(Result.UNHANDLED_CUDA_ERROR, failed.result());
@@ -163,7 +164,7 @@ class TrapsTest {
     Communicator comm = alone(NON_BLOCKING);
     long asked = askedForPlaces();
     StandIn.hold(500);
-    CompletionStage<NcclCommunicator> pending =
+    CompletionStage<Communicator> pending =
         NcclCommunicator.of(comm).splitAsync(0, 0, NcclConfig.of(NON_BLOCKING));
     for (int i = 0; i < 50; i++) {
       assertEquals(0, comm.rank());
@@ -259,8 +260,8 @@ class TrapsTest {
 
   @Test
   void trap8ARevokedCommunicatorIsDestroyedWithoutBeingFinalized() {
-    NcclCommunicator comm = NcclCommunicator.of(alone(CONFIG));
-    comm.revoke();
+    Communicator comm = alone(CONFIG);
+    NcclCommunicator.of(comm).revoke();
     comm.close();
     assertEquals(0, StandIn.calls("ncclCommFinalize"));
     assertEquals(1, StandIn.calls("ncclCommDestroy"));

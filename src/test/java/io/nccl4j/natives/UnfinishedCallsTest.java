@@ -20,6 +20,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Result;
 import io.nccl4j.UniqueId;
+import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
 import io.nccl4j.nccl.Window;
@@ -74,15 +75,15 @@ class UnfinishedCallsTest {
   @Test
   void aResumeWhoseCallerWasInterruptedResumesAllTheSame() throws Exception {
     try (Pair pair = new Pair(CONFIG)) {
-      together(() -> pair.rank(0).suspend(), () -> pair.rank(1).suspend());
+      together(() -> pair.nccl(0).suspend(), () -> pair.nccl(1).suspend());
       CompletableFuture<Throwable> end = new CompletableFuture<>();
-      Thread first = Thread.ofPlatform().start(() -> end.complete(thrown(pair.rank(0)::resume)));
+      Thread first = Thread.ofPlatform().start(() -> end.complete(thrown(pair.nccl(0)::resume)));
       await(() -> StandIn.calls("ncclCommResume") == 1);
       first.interrupt();
       assertEquals(CancellationException.class, end.get(20, TimeUnit.SECONDS).getClass());
-      pair.rank(1).resume();
-      await(() -> thrown(pair.rank(0)::memoryStatistics) == null);
-      assertFalse(pair.rank(0).suspended());
+      pair.nccl(1).resume();
+      await(() -> thrown(pair.nccl(0)::memoryStatistics) == null);
+      assertFalse(pair.nccl(0).suspended());
       assertArrayEquals(new int[] {2}, sumOfOnes(pair));
     }
   }
@@ -91,20 +92,21 @@ class UnfinishedCallsTest {
   void aRevokeThatWasNotLetInHasRevokedNothing() throws Exception {
     StandIn.connect(false); // The broadcast of one rank alone ends.
     try (Pair pair = new Pair(NON_BLOCKING)) {
-      NcclCommunicator comm = pair.rank(0);
+      Communicator comm = pair.rank(0);
       Buffer value = comm.allocate(DataType.INT32, 1);
       StandIn.hold(1_000);
       Thread user =
           Thread.ofPlatform().start(() -> comm.broadcast(value, value, 0, pair.stream(0)));
       await(() -> user.getState() == Thread.State.TIMED_WAITING);
-      IllegalStateException refused = assertThrows(IllegalStateException.class, comm::revoke);
+      IllegalStateException refused =
+          assertThrows(IllegalStateException.class, NcclCommunicator.of(comm)::revoke);
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
       assertFalse(comm.aborted());
       assertEquals(0, StandIn.calls("ncclCommRevoke"));
       user.join();
       StandIn.hold(0);
-      comm.revoke();
-      comm.revoke();
+      NcclCommunicator.of(comm).revoke();
+      NcclCommunicator.of(comm).revoke();
       assertTrue(comm.aborted());
       assertEquals(1, StandIn.calls("ncclCommRevoke"));
       pair.abort();
@@ -116,9 +118,9 @@ class UnfinishedCallsTest {
   void aRevokeThatTheLibraryRefusedIsMadeAgain() {
     try (Pair pair = new Pair(CONFIG)) {
       StandIn.fail("ncclCommRevoke", 3, 1);
-      assertThrows(NcclException.class, pair.rank(0)::revoke);
-      pair.rank(0).revoke();
-      pair.rank(1).revoke();
+      assertThrows(NcclException.class, pair.nccl(0)::revoke);
+      pair.nccl(0).revoke();
+      pair.nccl(1).revoke();
       assertEquals(3, StandIn.calls("ncclCommRevoke"));
     }
     assertEquals(0, StandIn.calls("ncclCommFinalize"), "they are revoked");
@@ -135,7 +137,7 @@ class UnfinishedCallsTest {
       IllegalArgumentException refused =
           assertThrows(
               IllegalArgumentException.class,
-              () -> pair.rank(0).putSignal(large.get(0), 1, targets.get(0), 0, pair.stream(0)));
+              () -> pair.nccl(0).putSignal(large.get(0), 1, targets.get(0), 0, pair.stream(0)));
       assertEquals(
           "offset is 0; 3 elements of FLOAT32 from there on do not lie within the window's 10 bytes",
           refused.getMessage());
@@ -153,9 +155,9 @@ class UnfinishedCallsTest {
       List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
       StandIn.trap(4);
       StandIn.hold(-1);
-      CompletionStage<Window> stage = pair.rank(0).registerWindowAsync(buffers.get(0));
+      CompletionStage<Window> stage = pair.nccl(0).registerWindowAsync(buffers.get(0));
       assertThrows(NcclTimeoutException.class, () -> Pair.await(stage));
-      CompletionStage<Void> closing = pair.rank(0).closeAsync();
+      CompletionStage<Void> closing = pair.nccl(0).closeAsync();
       await(() -> thrown(buffers.get(0)::close) == null);
       assertEquals(1, StandIn.calls("ncclCommAbort"), "NCCL could write the window until then");
       assertThrows(RuntimeException.class, () -> Pair.await(closing));
@@ -183,7 +185,7 @@ class UnfinishedCallsTest {
     StandIn.hold(1_000);
     List<CompletionStage<Window>> stages =
         buffers.stream()
-            .map(buffer -> pair.rank(buffers.indexOf(buffer)).registerWindowAsync(buffer))
+            .map(buffer -> pair.nccl(buffers.indexOf(buffer)).registerWindowAsync(buffer))
             .toList();
     stages.forEach(stage -> assertThrows(NcclTimeoutException.class, () -> Pair.await(stage)));
     StandIn.hold(0);
@@ -206,14 +208,14 @@ class UnfinishedCallsTest {
     StandIn.trap(13);
     try (Pair pair = new Pair(NON_BLOCKING)) {
       try (Poller poller = new Poller(pair.rank(0))) {
-        together(() -> pair.rank(0).suspend(), () -> pair.rank(1).suspend());
-        together(() -> pair.rank(0).resume(), () -> pair.rank(1).resume());
+        together(() -> pair.nccl(0).suspend(), () -> pair.nccl(1).suspend());
+        together(() -> pair.nccl(0).resume(), () -> pair.nccl(1).resume());
         together(() -> pair.rank(0).split(0, 0).close(), () -> pair.rank(1).split(0, 0).close());
         pair.rank(0).newGrowId();
-        pair.rank(0).revoke();
+        pair.nccl(0).revoke();
         poller.check();
       }
-      pair.rank(1).revoke();
+      pair.nccl(1).revoke();
     }
   }
 
@@ -251,7 +253,7 @@ class UnfinishedCallsTest {
       assertEquals(0, StandIn.calls("ncclGroupSimulateEnd"));
       StandIn.trap(13);
       try (Poller poller = new Poller(pair.rank(0))) {
-        pair.rank(0).memoryStatistics();
+        pair.nccl(0).memoryStatistics();
         poller.check();
       }
       StandIn.reset();
@@ -267,7 +269,7 @@ class UnfinishedCallsTest {
   private static Optional<Duration> estimate(Pair pair) {
     List<Buffer> values = pair.registrable(DataType.INT32, 1);
     try {
-      return pair.backend()
+      return NcclBackend.of(pair.backend())
           .estimate(
               () -> {
                 for (int rank = 0; rank < 2; rank++) {
@@ -285,8 +287,8 @@ class UnfinishedCallsTest {
     try (Pair pair = new Pair(CONFIG)) {
       UniqueId id = pair.rank(0).newGrowId();
       NcclConfig forbidden = NcclConfig.of(CONFIG).withMinCtas(2);
-      assertThrows(IllegalArgumentException.class, () -> pair.rank(0).grow(3, id, forbidden));
-      assertThrows(IllegalStateException.class, () -> pair.rank(0).grow(3, NcclConfig.of(CONFIG)));
+      assertThrows(IllegalArgumentException.class, () -> pair.nccl(0).grow(3, id, forbidden));
+      assertThrows(IllegalStateException.class, () -> pair.nccl(0).grow(3, NcclConfig.of(CONFIG)));
       grow(pair, id);
     }
   }
@@ -300,7 +302,7 @@ class UnfinishedCallsTest {
       assertThrows(CancellationException.class, pair.rank(0)::newGrowId);
       assertTrue(Thread.interrupted());
       await(() -> StandIn.calls("ncclCommGetUniqueId") == 1);
-      await(() -> thrown(pair.rank(0)::memoryStatistics) == null);
+      await(() -> thrown(pair.nccl(0)::memoryStatistics) == null);
       UniqueId id = pair.rank(0).newGrowId();
       assertEquals(1, StandIn.calls("ncclCommGetUniqueId"), "NCCL makes one at a time");
       grow(pair, id);
@@ -357,13 +359,13 @@ class UnfinishedCallsTest {
     try (Pair pair = new Pair(IMPATIENT)) {
       StandIn.trap(4);
       StandIn.hold(1_000);
-      NcclCommunicator comm = pair.rank(0);
+      Communicator comm = pair.rank(0);
       together(
           () -> assertThrows(NcclTimeoutException.class, () -> comm.split(0, 0)),
           () -> assertThrows(NcclTimeoutException.class, () -> pair.rank(1).split(0, 0)));
       StandIn.hold(0);
       await(() -> communicators.made() == 4);
-      comm.revoke();
+      NcclCommunicator.of(comm).revoke();
       comm.close();
     }
   }

@@ -23,8 +23,8 @@ class VersionReportTest {
 
   @Test
   void backendReportsTheVersionsOfTheProcess() {
-    try (NcclBackend backend = NcclBackend.open()) {
-      VersionReport report = backend.versionReport();
+    try (Backend backend = NcclBackend.open()) {
+      VersionReport report = NcclBackend.of(backend).versionReport();
       assertEquals(VersionReport.load(), report);
       assertEquals(NativeLibrary.NCCL.load().path(), report.ncclLibrary());
       assertEquals(NativeLibrary.CUDART.load().path(), report.cudaRuntimeLibrary());
@@ -39,16 +39,16 @@ class VersionReportTest {
   @Test
   @SuppressWarnings("deprecation") // As its C function.
   void theDebugVariablesAreReadAgainOnDemand() {
-    try (NcclBackend backend = NcclBackend.open()) {
-      backend.resetDebugInit();
+    try (Backend backend = NcclBackend.open()) {
+      NcclBackend.of(backend).resetDebugInit();
       assertEquals(1, StandIn.calls("ncclResetDebugInit"));
     }
   }
 
   @Test
   void parametersAreDumpedByNccl() {
-    try (NcclBackend backend = NcclBackend.open()) {
-      backend.parameters().dump();
+    try (Backend backend = NcclBackend.open()) {
+      NcclBackend.of(backend).parameters().dump();
       assertEquals(1, StandIn.calls("ncclParamDumpAll"));
     }
   }

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
@@ -96,7 +97,7 @@ class VirtualThreadsTest {
     long streams = StandIn.live("stream");
     long events = StandIn.live("event");
     long pinned = StandIn.live("pinned");
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Buffer value = backend.allocate(0, DataType.INT32, 1)) {
       Stream stream = backend.newStream(0);
       value.copyFrom(MemorySegment.ofArray(new int[] {7}), stream);
@@ -148,7 +149,7 @@ class VirtualThreadsTest {
   @Test
   void interruptedVirtualThreadClosesAndStaysInterrupted() throws Exception {
     long streams = StandIn.live("stream");
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Buffer value = backend.allocate(0, DataType.INT32, 1)) {
       Stream stream = backend.newStream(0);
       value.fill((byte) 1, stream);
@@ -165,7 +166,7 @@ class VirtualThreadsTest {
   @Test
   void eventClosedOnAVirtualThreadIsDestroyed() throws Exception {
     long events = StandIn.live("event");
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       Event event = backend.newEvent(1);
       onVirtualThread(event::close);
       assertFalse(event.open());
@@ -176,7 +177,7 @@ class VirtualThreadsTest {
   @Test
   void graphClosedOnAVirtualThreadIsDestroyed() throws Exception {
     long graphs = StandIn.live("graph");
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(1)) {
       Graph graph = Graph.capture(List.of(stream), () -> {}).getFirst();
       assertEquals(graphs + 1, StandIn.live("graph"));
@@ -188,7 +189,7 @@ class VirtualThreadsTest {
   @Test
   void bufferClosedOnAVirtualThreadWaitsForItsCopy() throws Exception {
     long memory = StandIn.live("memory");
-    try (NcclBackend backend = NcclBackend.open();
+    try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(1)) {
       Buffer value = backend.allocate(1, DataType.INT32, 4);
       value.fill((byte) 1, stream);
@@ -200,7 +201,7 @@ class VirtualThreadsTest {
   @Test
   void pinnedMemoryIsAllocatedAndFreedOnAVirtualThread() throws Exception {
     long pinned = StandIn.live("pinned");
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = NcclBackend.open()) {
       Buffer[] made = new Buffer[1];
       onVirtualThread(() -> made[0] = backend.allocatePinned(DataType.INT32, 16));
       assertEquals(64, made[0].segment().byteSize());

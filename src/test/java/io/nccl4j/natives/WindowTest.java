@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
@@ -16,6 +17,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.nccl.ExpectedSignals;
+import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.Registration;
 import io.nccl4j.nccl.Window;
@@ -61,7 +63,7 @@ class WindowTest {
 
   @Test
   void registrableMemoryIsOfItsDeviceAndGivenBackOnce() {
-    Buffer buffer = pair.backend().allocateRegistrable(1, DataType.FLOAT32, 10);
+    Buffer buffer = NcclBackend.of(pair.backend()).allocateRegistrable(1, DataType.FLOAT32, 10);
     assertEquals(1, buffer.device());
     assertEquals(10, buffer.count());
     assertEquals(0, buffer.address() % 4096);
@@ -74,18 +76,20 @@ class WindowTest {
     buffer.close();
     buffer.close();
     assertEquals(1, StandIn.calls("ncclMemFree"));
-    try (Buffer empty = pair.backend().allocateRegistrable(0, DataType.FLOAT32, 0)) {
+    try (Buffer empty =
+        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.FLOAT32, 0)) {
       assertEquals(0, empty.count());
     }
     assertEquals(1, StandIn.calls("ncclMemAlloc"), "no memory is asked for where none is needed");
     assertRefused(
-        "device is 99", () -> pair.backend().allocateRegistrable(99, DataType.FLOAT32, 1));
+        "device is 99",
+        () -> NcclBackend.of(pair.backend()).allocateRegistrable(99, DataType.FLOAT32, 1));
   }
 
   @Test
   void aRegisteredBufferCannotBeClosedBeforeItsRegistration() {
     Buffer buffer = pair.rank(0).allocate(DataType.INT32, 100);
-    Registration registration = pair.rank(0).register(buffer.slice(10, 50));
+    Registration registration = pair.nccl(0).register(buffer.slice(10, 50));
     assertTrue(registration.effective());
     assertEquals(1, StandIn.live("registration"));
     assertEquals(buffer.address() + 40, registration.buffer().address());
@@ -103,7 +107,7 @@ class WindowTest {
   @Test
   void aRegistrationThatNcclPassesOverSaysSo() {
     try (Buffer pinned = pair.backend().allocatePinned(DataType.INT32, 4);
-        Registration registration = pair.rank(0).register(pinned)) {
+        Registration registration = pair.nccl(0).register(pinned)) {
       assertFalse(registration.effective());
     }
     assertEquals(0, StandIn.calls("ncclCommDeregister"), "NCCL gave nothing to give back");
@@ -116,7 +120,7 @@ class WindowTest {
     Buffer first = buffers.get(0);
     Buffer second = buffers.get(1);
     pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
-    CompletionStage<Void> closing = pair.rank(0).closeAsync();
+    CompletionStage<Void> closing = pair.nccl(0).closeAsync();
     Window window = windows.get(0);
     CompletableFuture<Boolean> openWhenClosed =
         CompletableFuture.supplyAsync(
@@ -139,7 +143,7 @@ class WindowTest {
   void whatIsStillRegisteredEndsWithItsCommunicator() {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
-    Registration registration = pair.rank(0).register(buffers.get(0));
+    Registration registration = pair.nccl(0).register(buffers.get(0));
     pair.rank(0).close();
     assertFalse(windows.get(0).open());
     assertFalse(registration.open());
@@ -159,7 +163,7 @@ class WindowTest {
   void aRefusedRegistrationLetsItsBufferGo() {
     Buffer buffer = pair.rank(0).allocate(DataType.INT32, 10);
     StandIn.fail("ncclCommRegister", 2, 1);
-    NcclException refused = assertThrows(NcclException.class, () -> pair.rank(0).register(buffer));
+    NcclException refused = assertThrows(NcclException.class, () -> pair.nccl(0).register(buffer));
     assertEquals("ncclCommRegister", refused.function());
     buffer.close();
   }
@@ -167,7 +171,7 @@ class WindowTest {
   @Test
   void aDeregistrationThatFailsKeepsTheBufferHeld() {
     Buffer buffer = pair.rank(0).allocate(DataType.INT32, 10);
-    Registration registration = pair.rank(0).register(buffer);
+    Registration registration = pair.nccl(0).register(buffer);
     StandIn.fail("ncclCommDeregister", 3, 1);
     assertThrows(NcclException.class, registration::close);
     assertTrue(registration.open());
@@ -198,8 +202,9 @@ class WindowTest {
   void memoryThatCannotBeInAWindowIsRefusedBeforeAnyRankWaits() {
     Buffer plain = pair.rank(0).allocate(DataType.INT32, PAGE_INTS);
     Buffer pinned = pair.backend().allocatePinned(DataType.INT32, PAGE_INTS);
-    Buffer other = pair.backend().allocateRegistrable(1, DataType.INT32, PAGE_INTS);
-    Buffer good = pair.backend().allocateRegistrable(0, DataType.INT32, 2 * PAGE_INTS);
+    Buffer other = NcclBackend.of(pair.backend()).allocateRegistrable(1, DataType.INT32, PAGE_INTS);
+    Buffer good =
+        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.INT32, 2 * PAGE_INTS);
     assertWindowRefused("allocateRegistrable", plain);
     assertWindowRefused("allocateRegistrable", plain.slice(0, 1));
     assertWindowRefused("allocateRegistrable", pinned);
@@ -211,7 +216,7 @@ class WindowTest {
   }
 
   private void assertWindowRefused(String reason, Buffer buffer) {
-    assertRefused(reason, () -> pair.rank(0).registerWindow(buffer, WindowOption.SYMMETRIC));
+    assertRefused(reason, () -> pair.nccl(0).registerWindow(buffer, WindowOption.SYMMETRIC));
   }
 
   @Test
@@ -232,14 +237,14 @@ class WindowTest {
       NcclTimeoutException late =
           assertThrows(
               NcclTimeoutException.class,
-              () -> two.rank(0).registerWindow(buffers.get(0), WindowOption.SYMMETRIC));
+              () -> two.nccl(0).registerWindow(buffers.get(0), WindowOption.SYMMETRIC));
       assertEquals("ncclCommWindowRegister", late.function());
       assertThrows(
           IllegalStateException.class,
           () -> buffers.get(0).close(),
           "NCCL may still come to know the memory");
       Window peers =
-          Pair.await(two.rank(1).registerWindowAsync(buffers.get(1), WindowOption.SYMMETRIC));
+          Pair.await(two.nccl(1).registerWindowAsync(buffers.get(1), WindowOption.SYMMETRIC));
       awaitNobodyInside(two, buffers.get(0));
       peers.close();
       two.rank(0).close();
@@ -252,7 +257,7 @@ class WindowTest {
     long start = System.nanoTime();
     while (true) {
       try {
-        two.rank(0).register(buffer).close();
+        two.nccl(0).register(buffer).close();
         return;
       } catch (IllegalStateException inUse) {
         assertTrue(System.nanoTime() - start < 10_000_000_000L, inUse::toString);
@@ -266,8 +271,8 @@ class WindowTest {
     List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     pair.upload(0, buffers.get(0), 7, 8, 9);
-    pair.rank(0).putSignal(buffers.get(0).slice(0, 3), 1, windows.get(0), 100, pair.stream(0));
-    pair.rank(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
+    pair.nccl(0).putSignal(buffers.get(0).slice(0, 3), 1, windows.get(0), 100, pair.stream(0));
+    pair.nccl(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
     int[] expected = new int[PAGE_INTS];
     expected[100] = 7;
     expected[101] = 8;
@@ -279,15 +284,15 @@ class WindowTest {
 
   @Test
   void aWaitEndsWhenAllItsSignalsHaveComeAndTakesThem() {
-    pair.rank(1).waitSignal(List.of(new ExpectedSignals(0, 2)), pair.stream(1));
-    pair.rank(0).signal(1, pair.stream(0));
+    pair.nccl(1).waitSignal(List.of(new ExpectedSignals(0, 2)), pair.stream(1));
+    pair.nccl(0).signal(1, pair.stream(0));
     pair.stream(0).synchronize();
     assertFalse(pair.stream(1).isComplete());
-    pair.rank(0).signal(1, pair.stream(0));
+    pair.nccl(0).signal(1, pair.stream(0));
     pair.stream(1).synchronize();
-    pair.rank(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
+    pair.nccl(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
     assertFalse(pair.stream(1).isComplete(), "earlier signals are not counted twice");
-    pair.rank(0).signal(1, pair.stream(0));
+    pair.nccl(0).signal(1, pair.stream(0));
     pair.stream(1).synchronize();
   }
 
@@ -302,10 +307,10 @@ class WindowTest {
         () -> {
           for (int rank = 0; rank < 2; rank++) {
             int peer = 1 - rank;
-            pair.rank(rank)
+            pair.nccl(rank)
                 .putSignal(
                     buffers.get(rank).slice(0, 1), peer, windows.get(rank), 5, pair.stream(rank));
-            pair.rank(rank).waitSignal(List.of(new ExpectedSignals(peer, 1)), pair.stream(rank));
+            pair.nccl(rank).waitSignal(List.of(new ExpectedSignals(peer, 1)), pair.stream(rank));
           }
           assertEquals(0, StandIn.calls("ncclPutSignal"));
         });
@@ -318,7 +323,7 @@ class WindowTest {
             () ->
                 Group.run(
                     () -> {
-                      pair.rank(0)
+                      pair.nccl(0)
                           .putSignal(
                               buffers.get(0).slice(0, 1), 1, windows.get(0), 0, pair.stream(0));
                       windows.get(0).close();
@@ -335,7 +340,7 @@ class WindowTest {
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     Buffer source = buffers.get(0).slice(2, 3);
     Buffer summed = buffers.get(0).slice(4, 4);
-    NcclCommunicator comm = pair.rank(0);
+    Communicator comm = pair.rank(0);
     String refused =
         assertThrows(
                 IllegalArgumentException.class,
@@ -343,7 +348,8 @@ class WindowTest {
                     Group.run(
                         () -> {
                           comm.allReduce(summed, summed, ReduceOp.SUM, pair.stream(0));
-                          comm.putSignal(source, 1, windows.get(0), 64, pair.stream(0));
+                          NcclCommunicator.of(comm)
+                              .putSignal(source, 1, windows.get(0), 64, pair.stream(0));
                         }))
             .getMessage();
     for (String named :
@@ -363,9 +369,9 @@ class WindowTest {
         Graph.capture(
             List.of(pair.stream(0), pair.stream(1)),
             () -> {
-              pair.rank(0)
+              pair.nccl(0)
                   .putSignal(buffers.get(0).slice(0, 1), 1, windows.get(0), 1, pair.stream(0));
-              pair.rank(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
+              pair.nccl(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
             });
     for (int value = 1; value <= 3; value++) {
       pair.upload(0, buffers.get(0), value);
@@ -393,7 +399,7 @@ class WindowTest {
     assertRefused("offset is 4611686018427387904", () -> put(source, 1, window, 1L << 62));
     assertRefused("source has count 0", () -> put(source.slice(0, 0), 1, window, 0));
     assertThrows(NullPointerException.class, () -> put(source, 1, null, 0));
-    assertRefused("stream is", () -> pair.rank(0).putSignal(source, 1, window, 0, pair.stream(1)));
+    assertRefused("stream is", () -> pair.nccl(0).putSignal(source, 1, window, 0, pair.stream(1)));
     assertEquals(0, StandIn.calls("ncclPutSignal"));
     put(source, 1, window, 1000);
     assertEquals(1, StandIn.calls("ncclPutSignal"), "the last place that holds it");
@@ -403,7 +409,7 @@ class WindowTest {
   }
 
   private void put(Buffer source, int peer, Window window, long offset) {
-    pair.rank(0).putSignal(source, peer, window, offset, pair.stream(0));
+    pair.nccl(0).putSignal(source, peer, window, offset, pair.stream(0));
   }
 
   @Test
@@ -415,17 +421,17 @@ class WindowTest {
     assertRefused(
         "signals names peer 1 twice",
         () -> waitFor(new ExpectedSignals(1, 1), new ExpectedSignals(1, 2)));
-    assertRefused("peer is 2", () -> pair.rank(0).signal(2, pair.stream(0)));
+    assertRefused("peer is 2", () -> pair.nccl(0).signal(2, pair.stream(0)));
     assertEquals(0, StandIn.calls("ncclWaitSignal") + StandIn.calls("ncclSignal"));
   }
 
   private void waitFor(ExpectedSignals... signals) {
-    pair.rank(0).waitSignal(List.of(signals), pair.stream(0));
+    pair.nccl(0).waitSignal(List.of(signals), pair.stream(0));
   }
 
   @Test
   void anAbortEndsAWaitForASignalThatNeverComes() {
-    pair.rank(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
+    pair.nccl(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
     pair.rank(1).abort();
     assertThrows(CommunicatorAbortedException.class, () -> pair.stream(1).synchronize());
     pair.stream(1).synchronize();
@@ -433,9 +439,10 @@ class WindowTest {
 
   @Test
   void aStageOfARegistrationThatFailsTellsWhy() {
-    Buffer buffer = pair.backend().allocateRegistrable(0, DataType.INT32, PAGE_INTS);
+    Buffer buffer =
+        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.INT32, PAGE_INTS);
     StandIn.fail("ncclCommWindowRegister", 2, 1);
-    CompletionStage<Window> stage = pair.rank(0).registerWindowAsync(buffer);
+    CompletionStage<Window> stage = pair.nccl(0).registerWindowAsync(buffer);
     NcclException failure = assertThrows(NcclException.class, () -> Pair.await(stage));
     assertEquals(2, failure.code());
     buffer.close();

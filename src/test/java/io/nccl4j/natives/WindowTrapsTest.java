@@ -14,6 +14,7 @@ import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.nccl.ExpectedSignals;
+import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclParameters;
 import io.nccl4j.nccl.Window;
 import io.nccl4j.nccl.WindowOption;
@@ -68,7 +69,8 @@ class WindowTrapsTest {
     // A parameter that is not there leaves no text of its own in that buffer.
     IllegalArgumentException missing =
         assertThrows(
-            IllegalArgumentException.class, () -> pair.backend().parameters().text("NCCL_NONE"));
+            IllegalArgumentException.class,
+            () -> NcclBackend.of(pair.backend()).parameters().text("NCCL_NONE"));
     assertFalse(missing.getMessage().contains("on demand"), missing::toString);
     value.close();
   }
@@ -115,7 +117,7 @@ class WindowTrapsTest {
       List<CompletionStage<Window>> stages = new ArrayList<>();
       long start = System.nanoTime();
       for (int rank = 0; rank < 2; rank++) {
-        stages.add(late.rank(rank).registerWindowAsync(buffers.get(rank), WindowOption.SYMMETRIC));
+        stages.add(late.nccl(rank).registerWindowAsync(buffers.get(rank), WindowOption.SYMMETRIC));
       }
       List<Window> windows = stages.stream().map(Pair::await).toList();
       assertTrue(System.nanoTime() - start >= 250_000_000, "it was in progress for so long");
@@ -135,7 +137,7 @@ class WindowTrapsTest {
     try (Pair late = new Pair(impatient)) {
       List<Buffer> buffers = late.registrable(DataType.INT32, PAGE_INTS);
       StandIn.hold(-1);
-      CompletionStage<Window> stage = late.rank(0).registerWindowAsync(buffers.get(0));
+      CompletionStage<Window> stage = late.nccl(0).registerWindowAsync(buffers.get(0));
       NcclException timeout = assertThrows(NcclException.class, () -> Pair.await(stage));
       assertEquals("ncclCommWindowRegister", timeout.function());
       assertThrows(IllegalStateException.class, () -> buffers.get(0).close());
@@ -151,7 +153,7 @@ class WindowTrapsTest {
     WindowsUnsupportedException unsupported =
         assertThrows(
             WindowsUnsupportedException.class,
-            () -> pair.rank(0).registerWindow(buffers.get(0), WindowOption.SYMMETRIC));
+            () -> pair.nccl(0).registerWindow(buffers.get(0), WindowOption.SYMMETRIC));
     assertTrue(
         unsupported.getMessage().contains("windows are not supported on " + pair.rank(0)),
         unsupported::toString);
@@ -187,8 +189,8 @@ class WindowTrapsTest {
     assertPutRefused("a symmetric one", source, asymmetric.get(0));
     assertPutRefused("must lie in a symmetric window", outside, windows.get(0));
     assertPutRefused("must lie in a symmetric window", plainWindow.get(0), windows.get(0));
-    pair.rank(0).putSignal(source, 1, windows.get(0), 3, pair.stream(0));
-    pair.rank(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
+    pair.nccl(0).putSignal(source, 1, windows.get(0), 3, pair.stream(0));
+    pair.nccl(1).waitSignal(List.of(new ExpectedSignals(0, 1)), pair.stream(1));
     double[] got = new double[4];
     doubles.get(1).slice(0, 4).copyTo(MemorySegment.ofArray(got), pair.stream(1));
     assertArrayEquals(new double[] {0, 0, 0, 2.5}, got);
@@ -203,7 +205,7 @@ class WindowTrapsTest {
     IllegalArgumentException refused =
         assertThrows(
             IllegalArgumentException.class,
-            () -> pair.rank(0).putSignal(source, 1, window, 0, pair.stream(0)));
+            () -> pair.nccl(0).putSignal(source, 1, window, 0, pair.stream(0)));
     assertTrue(refused.getMessage().contains(reason), refused::toString);
     assertEquals(0, StandIn.calls("ncclPutSignal"));
   }
@@ -214,7 +216,7 @@ class WindowTrapsTest {
     pair.upload(0, values.get(0), 1);
     Buffer large = pair.rank(0).allocate(DataType.INT32, 100 * PAGE_INTS);
     Optional<Duration> estimate =
-        pair.backend()
+        NcclBackend.of(pair.backend())
             .estimate(
                 () -> {
                   pair.rank(0).allReduce(large, large, ReduceOp.SUM, pair.stream(0));
@@ -236,7 +238,7 @@ class WindowTrapsTest {
     assertEstimateRefused(
         "a call that NCCL cannot estimate", () -> pair.rank(0).send(value, 1, pair.stream(0)));
     assertEstimateRefused(
-        "a call that NCCL cannot estimate", () -> pair.rank(0).signal(1, pair.stream(0)));
+        "a call that NCCL cannot estimate", () -> pair.nccl(0).signal(1, pair.stream(0)));
     try (Pair nonBlocking = new Pair(CONFIG.withBlocking(false))) {
       assertEstimateRefused(
           "of non-blocking Communicator[rank 0",
@@ -259,7 +261,8 @@ class WindowTrapsTest {
 
   private void assertEstimateRefused(String reason, Runnable group) {
     IllegalArgumentException refused =
-        assertThrows(IllegalArgumentException.class, () -> pair.backend().estimate(group));
+        assertThrows(
+            IllegalArgumentException.class, () -> NcclBackend.of(pair.backend()).estimate(group));
     assertTrue(refused.getMessage().contains(reason), refused::toString);
   }
 
@@ -270,7 +273,8 @@ class WindowTrapsTest {
     for (String function : List.of("ncclAllReduce", "ncclGroupSimulateEnd", "ncclGroupStart")) {
       StandIn.fail(function, 3, 1);
       NcclException failure =
-          assertThrows(NcclException.class, () -> pair.backend().estimate(group), function);
+          assertThrows(
+              NcclException.class, () -> NcclBackend.of(pair.backend()).estimate(group), function);
       assertEquals(function, failure.function());
     }
     RuntimeException thrown = new RuntimeException("thrown by the lambda");
@@ -279,7 +283,7 @@ class WindowTrapsTest {
         assertThrows(
             RuntimeException.class,
             () ->
-                pair.backend()
+                NcclBackend.of(pair.backend())
                     .estimate(
                         () -> {
                           throw thrown;
@@ -295,7 +299,7 @@ class WindowTrapsTest {
 
   @Test
   void trap15AParameterIsReadAsItsOwnTypeOnly() {
-    NcclParameters parameters = pair.backend().parameters();
+    NcclParameters parameters = NcclBackend.of(pair.backend()).parameters();
     assertEquals(Byte.MIN_VALUE, parameters.int8("NCCL4J_STANDIN_I8"));
     assertEquals(Short.MIN_VALUE, parameters.int16("NCCL4J_STANDIN_I16"));
     assertEquals(Integer.MIN_VALUE, parameters.int32("NCCL4J_STANDIN_I32"));
@@ -318,7 +322,7 @@ class WindowTrapsTest {
 
   @Test
   void trap15ParametersAreAskedForOneAtATime() throws InterruptedException {
-    NcclParameters parameters = pair.backend().parameters();
+    NcclParameters parameters = NcclBackend.of(pair.backend()).parameters();
     ConcurrentLinkedQueue<String> answers = new ConcurrentLinkedQueue<>();
     List<Thread> threads = new ArrayList<>();
     for (int i = 0; i < 4; i++) {
@@ -342,7 +346,7 @@ class WindowTrapsTest {
 
   @Test
   void trap15AKeyThatIsNotThereIsNamed() {
-    NcclParameters parameters = pair.backend().parameters();
+    NcclParameters parameters = NcclBackend.of(pair.backend()).parameters();
     for (Executable call :
         List.<Executable>of(
             () -> parameters.text("NCCL_DEBUGG"),

@@ -8,6 +8,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
+import io.nccl4j.spi.Contract;
 import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -33,7 +34,7 @@ class BrokenLinkTest {
             reduced.countDown();
             reduced.await();
             if (comm.rank() == 0) {
-              World world = ((ReferenceCommunicator) comm).member().world();
+              World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
               TcpSendLink link =
                   (TcpSendLink) world.links().sendLink(Route.EXCHANGE, 7, comm.rank(), 1);
               while (!link.hasRoom()) {

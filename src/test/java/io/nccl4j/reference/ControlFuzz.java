@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.FailureDetails;
@@ -11,6 +12,7 @@ import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SharedMemoryFiles;
+import io.nccl4j.spi.Contract;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
@@ -35,10 +37,10 @@ final class ControlFuzz implements FuzzTarget {
   // What is accepted changes the communicator; a fresh one now and then shows the other faults.
   private static final int MOST_INPUTS = 100;
 
-  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
   private final ExecutorService ranks = Executors.newFixedThreadPool(2);
   private final LoggedErrors errors = new LoggedErrors();
-  private final List<ReferenceCommunicator> connected = new ArrayList<>();
+  private final List<Communicator> connected = new ArrayList<>();
   private int inputs;
 
   private void connect() throws Exception {
@@ -49,13 +51,13 @@ final class ControlFuzz implements FuzzTarget {
       joining.add(ranks.submit(() -> backend.communicator(id, 2, self, CONFIG)));
     }
     for (Future<Communicator> each : joining) {
-      connected.add((ReferenceCommunicator) each.get());
+      connected.add(each.get());
     }
     inputs = 0;
   }
 
   private World world(int rank) {
-    return connected.get(rank).member().world();
+    return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank))).member().world();
   }
 
   private void disconnect() {

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
@@ -16,6 +17,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
@@ -216,7 +218,7 @@ class DeathWhileJoiningTest {
     private final Call call;
     private final List<Site> sites = IntStream.range(0, RANKS).mapToObj(r -> new Site()).toList();
     private final ReferenceOptions options;
-    private final ReferenceBackend backend;
+    private final Backend backend;
     private final Communicator[] parents = new Communicator[RANKS];
     private final int before;
     // By which all ranks connect, or the last one joins.
@@ -291,7 +293,7 @@ class DeathWhileJoiningTest {
     }
 
     World world(int rank) {
-      return ((ReferenceCommunicator) parents[rank]).member().world();
+      return ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member().world();
     }
 
     /** Returns whether a message names a rank, or its process where no more can be known of it. */
@@ -361,7 +363,7 @@ class DeathWhileJoiningTest {
         String function = call == Call.CONNECT ? Gathering.CONNECT : Occasion.GROW;
         return Gathering.of(sites.get(rank), id, function, visitor).admit(visitor, deadline);
       }
-      Member self = ((ReferenceCommunicator) parents[rank]).member();
+      Member self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member();
       BitSet excluded = new BitSet();
       excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
       Meeting meeting =
@@ -380,8 +382,11 @@ class DeathWhileJoiningTest {
     }
 
     private Participant participant(Meeting meeting, int rank) {
+      Member self =
+          rank < before
+              ? ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member()
+              : null;
       Deadline deadline = Deadline.after(CONFIG.timeout());
-      Member self = rank < before ? ((ReferenceCommunicator) parents[rank]).member() : null;
       return new Participant(
           meeting,
           rank,

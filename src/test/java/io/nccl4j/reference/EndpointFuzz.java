@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
@@ -28,7 +29,7 @@ final class EndpointFuzz implements FuzzTarget {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
   private final UniqueId id = backend.newUniqueId();
   private final InetSocketAddress address = ReferenceId.of(id).maker().address();
   private List<Sample> recorded;
@@ -40,7 +41,7 @@ final class EndpointFuzz implements FuzzTarget {
       // Not by the id that keeps the socket open: its rank gives up, which spends the id.
       recorded.add(RecordedJoin.of(backend, backend.newUniqueId()).sent());
       // With the secret of another process.
-      ReferenceBackend other = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+      Backend other = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
       recorded.add(RecordedJoin.of(other, other.newUniqueId()).sent());
       for (Message.Kind kind : Message.Kind.values()) {
         recorded.add(claim(kind));
@@ -84,7 +85,7 @@ final class EndpointFuzz implements FuzzTarget {
   }
 
   /** Has two honest ranks meet, and leave again. */
-  static void meet(ReferenceBackend backend) throws Exception {
+  static void meet(Backend backend) throws Exception {
     UniqueId honest = backend.newUniqueId();
     List<FutureTask<Communicator>> ranks = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -14,6 +15,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.List;
@@ -46,8 +48,7 @@ class EventLoopTest {
   }
 
   private final List<Site> places = List.of(new Site(), new Site());
-  private final ReferenceBackend backend =
-      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
 
   @Test
   void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {
@@ -79,7 +80,12 @@ class EventLoopTest {
     FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
     Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
     Meeting meeting =
-        ((ReferenceCommunicator) one).member().world().meetings().growth(grow).meeting(2);
+        ((ReferenceCommunicator) Contract.get().driver(one))
+            .member()
+            .world()
+            .meetings()
+            .growth(grow)
+            .meeting(2);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (meeting.awaited().cardinality() > 1) {
       assertTrue(!deadline.passed(), "the rank does not come");

@@ -13,6 +13,7 @@ import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
+import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
@@ -82,7 +83,7 @@ class ExecutedScheduleTest {
 
   /** Returns how many slices a rank has sent to all others on a channel. */
   private static long sent(Communicator comm, int channel) {
-    World world = ((ReferenceCommunicator) comm).member().world();
+    World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     long sent = 0;
     for (int peer = 0; peer < comm.size(); peer++) {
       for (Route route : List.of(Route.RING, Route.UP, Route.DOWN)) {

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -66,7 +67,7 @@ public final class FaultCampaignRank {
   private final FaultCampaign.Phase phase;
   private final long seed;
   private final CommunicatorConfig config;
-  private final ReferenceBackend backend;
+  private final Backend backend;
   private final Buffer input;
   private final Buffer output;
   private final List<AutoCloseable> owners = new ArrayList<>();

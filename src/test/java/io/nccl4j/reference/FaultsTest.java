@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorAbortedException;
@@ -25,6 +26,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
 import java.io.BufferedReader;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -265,7 +267,7 @@ class FaultsTest {
         1,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
-          Member member = ((ReferenceCommunicator) comm).member();
+          Member member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
           NcclException heard = Fault.remote("allReduce", "rank 0 aborted its communicator");
           comm.abort();
           NcclException told = member.fail("allReduce", heard);
@@ -495,7 +497,7 @@ class FaultsTest {
 
   @Test
   void manyCommunicatorsLeaveNoThreadBehindOnTheirStream() {
-    ReferenceBackend backend = ReferenceBackend.open(1);
+    Backend backend = ReferenceBackend.open(1);
     int threads = 0;
     try (Stream stream = backend.newStream(0);
         Buffer data = backend.allocate(0, DataType.INT32, 1)) {
@@ -519,7 +521,7 @@ class FaultsTest {
 
   @Test
   void ranksThatDoNotComeToTheirCommunicatorAreNamed() {
-    ReferenceBackend backend = ReferenceBackend.open(4);
+    Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
     NcclTimeoutException thrown =
         assertThrows(
@@ -553,7 +555,7 @@ class FaultsTest {
     }
     assertEquals(0, process.waitFor());
     UniqueId id = UniqueId.fromHex(hex);
-    ReferenceBackend backend = ReferenceBackend.open(2);
+    Backend backend = ReferenceBackend.open(2);
     NcclRemoteException refused =
         assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, LATE));
     String text = refused.getMessage();
@@ -564,13 +566,13 @@ class FaultsTest {
 
   @Test
   void whoDiffersFromTheRanksBeforeItIsRefused() {
-    ReferenceBackend backend = ReferenceBackend.open(4);
+    Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
     Doorway.Visitor first = new Doorway.Visitor(3, 0, OPTIONS.toString(), null);
     Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, first).admit(first, null);
     assertRefused(backend, id, 3, 0, "rank 0 has come already");
     assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
-    ReferenceBackend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
+    Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
     assertRefused(other, id, 3, 1, "other options");
     NcclTimeoutException late =
         assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 3, 1, SOON));
@@ -582,13 +584,13 @@ class FaultsTest {
   @Test
   void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
     List<Site> sites = List.of(new Site(), new Site());
-    ReferenceBackend backend = SeparateSites.open(2, OPTIONS, sites);
+    Backend backend = SeparateSites.open(2, OPTIONS, sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
     while (sites.get(0).doorway(id) == null) {
       Thread.sleep(1);
     }
-    ReferenceBackend elsewhere = ReferenceBackend.open(2);
+    Backend elsewhere = ReferenceBackend.open(2);
     assertRefused(elsewhere, id, 3, 2, "rank 2 wants 3 ranks, the ranks before it 2");
     try (Communicator second = backend.communicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
@@ -600,7 +602,7 @@ class FaultsTest {
   @Test
   void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
     List<Site> sites = List.of(new Site(), new Site());
-    ReferenceBackend backend = SeparateSites.open(3, OPTIONS, sites);
+    Backend backend = SeparateSites.open(3, OPTIONS, sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
     // Both ranks 1 are of the process that has not made the id.
@@ -635,7 +637,7 @@ class FaultsTest {
   @Test
   void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
     List<Site> sites = List.of(new Site(), new Site());
-    ReferenceBackend backend = SeparateSites.open(2, OPTIONS, sites);
+    Backend backend = SeparateSites.open(2, OPTIONS, sites);
     UniqueId id = backend.newUniqueId();
     Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
     Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
@@ -657,8 +659,7 @@ class FaultsTest {
     return task;
   }
 
-  private static void assertRefused(
-      ReferenceBackend backend, UniqueId id, int size, int rank, String text) {
+  private static void assertRefused(Backend backend, UniqueId id, int size, int rank, String text) {
     NcclInvalidUsageException thrown =
         assertThrows(
             NcclInvalidUsageException.class, () -> backend.communicator(id, size, rank, SOON));
@@ -813,7 +814,7 @@ class FaultsTest {
           Buffer data = comm.allocate(DataType.FLOAT32, 6);
           comm.allReduce(data, data, ReduceOp.SUM, stuck);
           stuck.synchronize();
-          ((ReferenceStream) stuck).follow(never);
+          ((ReferenceStream) Contract.get().driver(stuck)).follow(never);
           data.fill((byte) 0, stuck);
           NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, stuck::close);
           assertTrue(thrown.getMessage().contains("1.0 s: 2 pending"), thrown::toString);

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
@@ -25,8 +26,7 @@ final class GuestFuzz implements FuzzTarget {
 
   private final LoggedErrors errors = new LoggedErrors();
   private final List<Site> places = List.of(new Site(), new Site());
-  private final ReferenceBackend backend =
-      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
   private final Site site = places.getFirst();
   private final UniqueId id = backend.newUniqueId();
   private final Secret secret = ReferenceId.of(id).secret();

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
@@ -37,8 +38,7 @@ class HandshakeTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2));
 
   private final List<Site> places = List.of(new Site(), new Site());
-  private final ReferenceBackend backend =
-      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
 
   @Test
   void joinDoesNotShowTheSecret() throws Exception {

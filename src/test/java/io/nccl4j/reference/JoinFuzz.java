@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
@@ -34,8 +35,7 @@ final class JoinFuzz implements FuzzTarget {
 
   private final LoggedErrors errors = new LoggedErrors();
   private final List<Site> places = List.of(new Site(), new Site());
-  private final ReferenceBackend backend =
-      SeparateSites.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
   private final UniqueId id = backend.newUniqueId();
   private final ExecutorService impostor = Executors.newSingleThreadExecutor();
   private final ServerSocket listener;

@@ -10,6 +10,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.transport.Presence;
+import io.nccl4j.spi.Contract;
 import java.util.BitSet;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.CyclicBarrier;
@@ -22,7 +23,7 @@ class LeavingTest {
   private static final int RANKS = 4;
 
   private static World world(Communicator comm) {
-    return ((ReferenceCommunicator) comm).member().world();
+    return ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
   }
 
   private static void everyoneHasCome(Communicator comm, Stream stream) {

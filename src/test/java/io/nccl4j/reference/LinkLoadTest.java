@@ -14,6 +14,7 @@ import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.stream.IntStream;
@@ -148,7 +149,7 @@ class LinkLoadTest {
 
   /** Returns how many slices a rank has sent on all links of a communicator. */
   private static long carried(Communicator comm) {
-    World world = ((ReferenceCommunicator) comm).member().world();
+    World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     long slices = 0;
     for (int channel = 0; channel < world.options().channels(); channel++) {
       for (int to = 0; to < comm.size(); to++) {
@@ -170,7 +171,7 @@ class LinkLoadTest {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
           }
-          world.set(((ReferenceCommunicator) comm).member().world());
+          world.set(((ReferenceCommunicator) Contract.get().driver(comm)).member().world());
         });
     return world.get();
   }

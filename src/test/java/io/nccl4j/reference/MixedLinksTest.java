@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -23,6 +24,7 @@ import io.nccl4j.internal.reference.transport.SharedMemoryFiles;
 import io.nccl4j.internal.reference.transport.SharedMemoryLink;
 import io.nccl4j.internal.reference.transport.TcpReceiveLink;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
+import io.nccl4j.spi.Contract;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -43,13 +45,13 @@ class MixedLinksTest {
 
   private static final int COUNT = 100_000;
 
-  private static ReferenceBackend mixed(ReferenceOptions options) {
+  private static Backend mixed(ReferenceOptions options) {
     List<Site> places = List.of(Site.ofThisProcess(), new Site(), new Site(UUID.randomUUID()));
     return SeparateSites.open(RANKS, options, places);
   }
 
   private static World world(Communicator comm) {
-    return ((ReferenceCommunicator) comm).member().world();
+    return ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
   }
 
   /**

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -14,6 +15,7 @@ import io.nccl4j.internal.reference.transport.SharedMemoryLink;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.RankSets;
+import io.nccl4j.spi.Contract;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -38,7 +40,7 @@ public final class RankProcess {
   private final UniqueId id;
   private final int size;
   private final CommunicatorConfig config;
-  private final ReferenceBackend backend;
+  private final Backend backend;
   private final String argument;
 
   private RankProcess(String[] arguments) {
@@ -127,7 +129,8 @@ public final class RankProcess {
 
   /** Meets the others, and stands still between the plan and the connections that it asks for. */
   private void comeAndNeverConnect(int rank) throws InterruptedException {
-    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, backend.options().toString(), null);
+    Doorway.Visitor visitor =
+        new Doorway.Visitor(size, rank, ReferenceBackend.of(backend).options().toString(), null);
     Deadline deadline = Deadline.after(config.timeout());
     Meeting meeting =
         Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, visitor).admit(visitor, deadline);
@@ -333,7 +336,7 @@ public final class RankProcess {
 
   private static void speakNonsense(String program, Communicator comm)
       throws IOException, InterruptedException {
-    World world = ((ReferenceCommunicator) comm).member().world();
+    World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     ByteBuffer nonsense =
         ByteBuffer.wrap(
             "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
@@ -372,7 +375,7 @@ public final class RankProcess {
       failAtOnce(comm, "split", () -> comm.split(0, comm.rank(), config).close());
     } else {
       Site site = Site.ofThisProcess();
-      Member self = ((ReferenceCommunicator) comm).member();
+      Member self = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
       Meeting meeting = self.world().meetings().meeting(self.next(Occasion.SPLIT, new BitSet()));
       meeting.arrive(new Meeting.Wish(self.rank(), 0, self.rank(), site.location()));
       Deadline deadline = Deadline.after(config.timeout());
@@ -386,7 +389,10 @@ public final class RankProcess {
       meeting.awaitSeat(participant);
       say(self.rank(), "has the map");
       awaitAsyncError(comm);
-      failAtOnce(comm, "split", () -> World.join(participant, site, backend.options()));
+      failAtOnce(
+          comm,
+          "split",
+          () -> World.join(participant, site, ReferenceBackend.of(backend).options()));
     }
     goOnWithout(comm, Set.of(Integer.valueOf(argument)));
   }

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Stream;
@@ -28,8 +29,7 @@ public final class Ranks {
     run(size, ReferenceBackend.open(size, options), config, program);
   }
 
-  public static void run(
-      int size, ReferenceBackend backend, CommunicatorConfig config, Program program) {
+  static void run(int size, Backend backend, CommunicatorConfig config, Program program) {
     UniqueId id = backend.newUniqueId();
     List<FutureTask<Void>> ranks = new ArrayList<>();
     for (int rank = 0; rank < size; rank++) {

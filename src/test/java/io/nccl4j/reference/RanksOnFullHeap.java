@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -44,7 +45,7 @@ public final class RanksOnFullHeap {
   /** Prints how the all-gather ended on each rank, and what later operations give. */
   public static void main(String[] arguments) throws Exception {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
-    ReferenceBackend backend = ReferenceBackend.open(2);
+    Backend backend = ReferenceBackend.open(2);
     List<RanksOnFullHeap> ranks =
         backend.communicators(config, 0, 1).stream().map(RanksOnFullHeap::new).toList();
     for (RanksOnFullHeap rank : ranks) {

@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
@@ -37,7 +38,7 @@ record RecordedJoin(Sample sent, Sample answered) {
   }
 
   /** Records rank 1 of 2, which joins, waits in vain for rank 0, and gives up. */
-  static RecordedJoin of(ReferenceBackend backend, UniqueId id) throws Exception {
+  static RecordedJoin of(Backend backend, UniqueId id) throws Exception {
     ByteArrayOutputStream sent = new ByteArrayOutputStream();
     ByteArrayOutputStream answered = new ByteArrayOutputStream();
     try (ServerSocket relay = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
@@ -58,7 +59,7 @@ record RecordedJoin(Sample sent, Sample answered) {
         Sample.opaque(sent.toByteArray()), Sample.opaque(answered.toByteArray()));
   }
 
-  private static boolean join(ReferenceBackend backend, UniqueId id) {
+  private static boolean join(Backend backend, UniqueId id) {
     try (Communicator unexpected = backend.communicator(id, 2, 1, SOON)) {
       throw new AssertionError(unexpected + " needs two ranks");
     } catch (NcclException e) {

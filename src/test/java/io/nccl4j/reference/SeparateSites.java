@@ -18,7 +18,7 @@ public final class SeparateSites {
   }
 
   /** Opens a backend in which rank r is in place r % sites. */
-  static ReferenceBackend open(int devices, ReferenceOptions options, int sites) {
+  static Backend open(int devices, ReferenceOptions options, int sites) {
     List<Site> places =
         Stream.concat(
                 Stream.of(Site.ofThisProcess()),
@@ -28,7 +28,7 @@ public final class SeparateSites {
   }
 
   /** Opens a backend in which rank r is in place r % places.size(). */
-  static ReferenceBackend open(int devices, ReferenceOptions options, List<Site> places) {
+  static Backend open(int devices, ReferenceOptions options, List<Site> places) {
     int sites = places.size();
     return ReferenceBackend.open(devices, options, rank -> places.get(rank % sites));
   }

@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -14,6 +15,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.contract.Seed;
 import io.nccl4j.internal.reference.transport.NonsenseException;
 import io.nccl4j.internal.reference.transport.SharedBoard;
+import io.nccl4j.spi.Contract;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.ValueLayout;
@@ -36,12 +38,12 @@ class SharedTransferTest {
   /** On both sides of one round, of several, and of where everybody folds everything. */
   private static final List<Integer> COUNTS = List.of(1, 5, 300, 4096, 5000, 40_001, 300_000);
 
-  private static ReferenceBackend separate(int ranks, int sites, Algorithm algorithm) {
+  private static Backend separate(int ranks, int sites, Algorithm algorithm) {
     return SeparateSites.open(ranks, ReferenceOptions.defaults().withAlgorithm(algorithm), sites);
   }
 
   /** Runs every operator on every count, out of place and in place, one after the other. */
-  private static byte[][][] results(ReferenceBackend backend, int ranks, DataType type) {
+  private static byte[][][] results(Backend backend, int ranks, DataType type) {
     byte[][][] results = new byte[ranks][][];
     Ranks.run(
         ranks,
@@ -177,7 +179,8 @@ class SharedTransferTest {
                     (comm, stream) -> {
                       reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
                       if (comm.rank() == 1) {
-                        World world = ((ReferenceCommunicator) comm).member().world();
+                        World world =
+                            ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
                         world.links().hostMemory().board().put(1, 1000);
                         stream.synchronize();
                         Thread.sleep(1000);

@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -42,7 +43,7 @@ class SteadyStateTest {
     check(SeparateSites.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm), 3), type);
   }
 
-  private static void check(ReferenceBackend backend, DataType type) {
+  private static void check(Backend backend, DataType type) {
     CyclicBarrier together = new CyclicBarrier(3);
     Ranks.run(
         3,

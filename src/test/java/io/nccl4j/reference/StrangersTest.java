@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
@@ -88,7 +89,7 @@ class StrangersTest {
   @ParameterizedTest
   @MethodSource("greetings")
   void aStrangerIsSentAwayWhileRanksMeet(Greeting greeting) throws Exception {
-    ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+    Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
     UniqueId id = backend.newUniqueId();
     FutureTask<Integer> first = rank(backend, id, 0);
     int answered = answer(id, greeting.bytes);
@@ -106,7 +107,7 @@ class StrangersTest {
     }
   }
 
-  private static FutureTask<Integer> rank(ReferenceBackend backend, UniqueId id, int rank) {
+  private static FutureTask<Integer> rank(Backend backend, UniqueId id, int rank) {
     FutureTask<Integer> task =
         new FutureTask<>(
             () -> {
@@ -208,7 +209,7 @@ class StrangersTest {
     List<Socket> strangers = new ArrayList<>();
     try {
       List<Site> places = List.of(new Site(), new Site());
-      ReferenceBackend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
+      Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
       UniqueId id = backend.newUniqueId();
       for (int i = 0; i < 12; i++) {
         strangers.add(connect(id));
@@ -272,7 +273,7 @@ class StrangersTest {
 
   @Test
   void ranksThatDoNotComeFromElsewhereAreNamed() {
-    ReferenceBackend backend = SeparateSites.open(4, ReferenceOptions.defaults(), 2);
+    Backend backend = SeparateSites.open(4, ReferenceOptions.defaults(), 2);
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig soon = CONFIG.withTimeout(Duration.ofSeconds(1));
     NcclTimeoutException thrown =

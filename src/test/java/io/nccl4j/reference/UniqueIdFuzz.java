@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Sample;
@@ -8,7 +9,7 @@ import java.util.List;
 
 /** A unique id that came from elsewhere: its bytes or their hexadecimal digits. */
 final class UniqueIdFuzz implements FuzzTarget {
-  private final ReferenceBackend backend = SeparateSites.open(1, ReferenceOptions.defaults(), 2);
+  private final Backend backend = SeparateSites.open(1, ReferenceOptions.defaults(), 2);
 
   @Override
   public List<Sample> samples() {

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
@@ -13,8 +14,11 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.Memory;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -45,8 +49,9 @@ class WorkerErrorsTest {
     }
   }
 
-  private static void fail(ReferenceStream stream) {
-    stream.append(
+  private static void fail(Stream stream) {
+    ReferenceStream driver = (ReferenceStream) Contract.get().driver(stream);
+    driver.append(
         patience -> {
           throw new Indescribable();
         });
@@ -54,8 +59,8 @@ class WorkerErrorsTest {
 
   @Test
   void errorOfATaskIsNamedByTheNextWait() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0)) {
+    try (Backend backend = ReferenceBackend.open(1);
+        Stream stream = backend.newStream(0)) {
       fail(stream);
       NcclException thrown = assertThrows(NcclException.class, () -> stream.synchronize(SOON));
       assertTrue(thrown.getMessage().contains("Indescribable: injected"), thrown::toString);
@@ -64,8 +69,8 @@ class WorkerErrorsTest {
 
   @Test
   void workerRunsTheTasksBehindAnError() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0);
+    try (Backend backend = ReferenceBackend.open(1);
+        Stream stream = backend.newStream(0);
         Buffer data = backend.allocate(0, DataType.INT32, 1)) {
       fail(stream);
       data.fill((byte) 1, stream);
@@ -79,8 +84,8 @@ class WorkerErrorsTest {
 
   @Test
   void eventBehindAnErrorReportsIt() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0);
+    try (Backend backend = ReferenceBackend.open(1);
+        Stream stream = backend.newStream(0);
         Event event = backend.newEvent(0)) {
       fail(stream);
       stream.record(event);
@@ -92,8 +97,8 @@ class WorkerErrorsTest {
 
   @Test
   void stageBehindAnErrorCompletesWithIt() {
-    try (ReferenceBackend backend = ReferenceBackend.open(1);
-        ReferenceStream stream = (ReferenceStream) backend.newStream(0)) {
+    try (Backend backend = ReferenceBackend.open(1);
+        Stream stream = backend.newStream(0)) {
       fail(stream);
       CompletableFuture<Void> stage = stream.completion().toCompletableFuture();
       ExecutionException thrown =
@@ -124,7 +129,7 @@ class WorkerErrorsTest {
                     && thrown.getMessage().contains("StackOverflowError: injected"),
                 thrown::toString);
           } else {
-            Member member = ((ReferenceCommunicator) comm).member();
+            Member member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
             Throwable failure = runAndFail(member, data);
             assertInstanceOf(NcclException.class, failure);
             assertTrue(failure.getMessage().contains("StackOverflowError: injected"));
@@ -138,8 +143,9 @@ class WorkerErrorsTest {
 
   /** Does an operation as a worker does, but for an error in it. */
   private static Throwable runAndFail(Member member, Buffer data) {
+    Memory memory = new Memory(data.segment(), data.type(), data.count());
     Call call = new Call();
-    call.set(Operation.ALL_REDUCE, data, data, 1, Operator.standard(0), -1);
+    call.set(Operation.ALL_REDUCE, memory, memory, 1, Operator.standard(0), -1);
     long ticket = member.takeTicket();
     Patience patience = new Patience(Thread.currentThread());
     Runnable begun =

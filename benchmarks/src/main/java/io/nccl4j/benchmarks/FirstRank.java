@@ -71,15 +71,15 @@ public abstract class FirstRank {
   }
 
   final long streamAddress() {
-    return ((CudaStream) stream).address();
+    return CudaStream.of(stream).address();
   }
 
   final long sendAddress() {
-    return send.pointer().address();
+    return send.address();
   }
 
   final long recvAddress() {
-    return recv.pointer().address();
+    return recv.address();
   }
 
   /** Throws unless the library answered success: else it is not the one that does nothing. */

@@ -6,6 +6,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
 import io.nccl4j.Platform;
+import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
 import java.io.IOException;
 import java.lang.foreign.Arena;
@@ -174,7 +175,7 @@ public final class Libtorch {
    * @throws IllegalStateException if libtorch's CUDA part is not loaded
    * @throws LibtorchException if libtorch refuses the device
    */
-  public CudaStream currentStream(int device) {
+  public Stream currentStream(int device) {
     return CudaStream.ofAddress(currentStreamAddress(device), device);
   }
 

@@ -2,7 +2,7 @@ package io.nccl4j.pytorch;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.cuda.CudaStream;
+import io.nccl4j.Stream;
 import io.nccl4j.libtorch.Libtorch;
 import java.lang.ref.Reference;
 import java.util.Objects;
@@ -67,7 +67,7 @@ public final class TensorBuffers {
    * @return the stream, for the caller to close; PyTorch's own is left alone by that
    * @throws IllegalStateException if PyTorch's CUDA part is not loaded
    */
-  public static CudaStream currentStream(Communicator comm) {
+  public static Stream currentStream(Communicator comm) {
     return Libtorch.loaded().currentStream(comm.device());
   }
 }

@@ -1,9 +1,9 @@
 package io.nccl4j.internal.reference.collective;
 
-import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
 import io.nccl4j.Operation;
 import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.spi.Memory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
@@ -22,7 +22,7 @@ public final class Call {
   public MemorySegment recv;
 
   public void set(
-      Operation what, Buffer from, Buffer to, long elements, Operator how, int rootOrPeer) {
+      Operation what, Memory from, Memory to, long elements, Operator how, int rootOrPeer) {
     operation = what;
     type = from != null ? from.type() : to.type();
     count = elements;

@@ -68,17 +68,19 @@ final class CallLatency {
         RawCommunicator raw = new RawCommunicator()) {
       send.fill((byte) 0, stream);
       CallLatency latency = new CallLatency(child, stream);
-      MemorySegment to = ((CudaStream) stream).pointer();
+      MemorySegment from = MemorySegment.ofAddress(send.address());
+      MemorySegment into = MemorySegment.ofAddress(recv.address());
+      MemorySegment on = CudaStream.of(stream).pointer();
       latency.compare(
           "in-place",
           child.left().dividedBy(2),
           times -> contract(comm, send, send, stream, times),
-          times -> raw.allReduce(send.pointer(), send.pointer(), to, times));
+          times -> raw.allReduce(from, from, on, times));
       latency.compare(
           "out-of-place",
           child.left().minus(FOR_THE_END),
           times -> contract(comm, send, recv, stream, times),
-          times -> raw.allReduce(send.pointer(), recv.pointer(), to, times));
+          times -> raw.allReduce(from, into, on, times));
       child.note(
           "Medians of rounds of %d calls each, the two ways in turn; after every %d calls the stream is waited for, which is not timed."
               .formatted(latency.calls, ENQUEUED_AT_ONCE));

@@ -1,5 +1,6 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.Backend;
 import io.nccl4j.Device;
 import io.nccl4j.cuda.CudaDevices;
 import io.nccl4j.nccl.NcclBackend;
@@ -51,9 +52,9 @@ final class DeviceReport {
   private DeviceReport() {}
 
   static void run(Child child) throws IOException, InterruptedException {
-    try (NcclBackend backend = NcclBackend.open()) {
+    try (Backend backend = Backend.nccl()) {
       List<Device> devices = backend.devices();
-      VersionReport versions = backend.versionReport();
+      VersionReport versions = NcclBackend.of(backend).versionReport();
       child.fact(DEVICE, devices.getFirst().name());
       child.fact(DEVICES, "" + devices.size());
       int capability = CudaDevices.computeCapability(0);

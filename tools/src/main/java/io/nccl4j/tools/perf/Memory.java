@@ -3,8 +3,8 @@ package io.nccl4j.tools.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.DataType;
+import io.nccl4j.Feature;
 import io.nccl4j.Stream;
-import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.tools.perf.TestData.Span;
 
@@ -39,13 +39,9 @@ final class Memory implements AutoCloseable {
 
   /** Takes the memory that nccl-tests takes: some transports of NCCL register no other. */
   private static Buffer allocate(Backend backend, int device, DataType type, long count) {
-    if (backend instanceof NcclBackend nccl) {
-      try {
-        return nccl.allocateRegistrable(device, type, count);
-      } catch (UnsupportedNcclVersionException older) {
-        // nccl-tests takes memory of CUDA then.
-        return nccl.allocate(device, type, count);
-      }
+    // Older releases have no such memory, and nccl-tests takes CUDA's then.
+    if (backend.supports(Feature.REGISTRATION)) {
+      return NcclBackend.of(backend).allocateRegistrable(device, type, count);
     }
     return backend.allocate(device, type, count);
   }

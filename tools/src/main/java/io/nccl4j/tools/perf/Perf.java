@@ -256,7 +256,7 @@ public final class Perf {
     };
   }
 
-  private static ReferenceBackend reference(Flags flags, Job job) {
+  private static Backend reference(Flags flags, Job job) {
     int asked = flags.ranksAskedFor() * job.localProcesses();
     int processors = Runtime.getRuntime().availableProcessors();
     if (asked > RANKS_PER_PROCESSOR * processors) {

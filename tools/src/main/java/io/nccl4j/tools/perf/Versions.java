@@ -1,6 +1,7 @@
 package io.nccl4j.tools.perf;
 
 import io.nccl4j.Backend;
+import io.nccl4j.Platform;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
 import java.util.LinkedHashMap;
@@ -14,8 +15,8 @@ final class Versions {
     Map<String, String> versions = new LinkedHashMap<>();
     versions.put("nccl4j", Backend.libraryVersion());
     versions.put("java", Runtime.version().toString());
-    if (backend instanceof NcclBackend nccl) {
-      VersionReport report = nccl.versionReport();
+    if (backend.platform() == Platform.CUDA) {
+      VersionReport report = NcclBackend.of(backend).versionReport();
       versions.put("nccl", report.nccl());
       versions.put("nccl library", report.ncclLibrary().toString());
       versions.put("nccl headers", report.headers());

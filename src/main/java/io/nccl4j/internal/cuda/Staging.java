@@ -1,11 +1,11 @@
-package io.nccl4j.cuda;
+package io.nccl4j.internal.cuda;
 
-import io.nccl4j.Buffer;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.KeptMemory;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
@@ -24,22 +24,22 @@ final class Staging {
   private static final Logger LOG = LogManager.getLogger(Staging.class);
   private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
 
-  private final CudaStream stream;
+  private final CudaStreamDriver stream;
   private final Chunk[] chunks = new Chunk[2];
   private int next;
 
   /** One page-locked piece and the event that tells when the device is done with it. */
-  private record Chunk(KeptMemory.Piece piece, CudaEvent done) {
+  private record Chunk(KeptMemory.Piece piece, CudaEventDriver done) {
     MemorySegment memory() {
       return piece.memory();
     }
   }
 
-  Staging(CudaStream stream) {
+  Staging(CudaStreamDriver stream) {
     this.stream = stream;
   }
 
-  synchronized void upload(MemorySegment source, Buffer target) {
+  synchronized void upload(MemorySegment source, Memory target) {
     for (long offset = 0; offset < source.byteSize(); offset += CHUNK_BYTES) {
       long bytes = Math.min(CHUNK_BYTES, source.byteSize() - offset);
       Chunk chunk = free();
@@ -49,7 +49,7 @@ final class Staging {
     }
   }
 
-  synchronized void download(Buffer source, MemorySegment target) {
+  synchronized void download(Memory source, MemorySegment target) {
     Chunk flying = null;
     long flyingOffset = 0;
     for (long offset = 0; offset < target.byteSize(); offset += CHUNK_BYTES) {
@@ -64,7 +64,7 @@ final class Staging {
     write(flying, target, flyingOffset);
     // Throws if a collective before the copy has failed, and waits even where there was nothing to
     // copy.
-    stream.synchronize();
+    stream.await(StreamDriver.DEFAULT_TIMEOUT);
   }
 
   private void write(Chunk chunk, MemorySegment target, long offset) {
@@ -94,7 +94,7 @@ final class Staging {
 
   private Chunk made() {
     // First what takes less, so that there is nothing large to undo.
-    CudaEvent done = CudaEvent.create(stream.device());
+    CudaEventDriver done = CudaEventDriver.create(stream.device());
     try {
       return new Chunk(PinnedMemory.CHUNKS.take(stream.device(), CHUNK_BYTES), done);
     } catch (Throwable failure) {
@@ -103,13 +103,13 @@ final class Staging {
     }
   }
 
-  private static MemorySegment at(Buffer buffer, long offset) {
-    return MemorySegment.ofAddress(buffer.pointer().address() + offset);
+  private static MemorySegment at(Memory buffer, long offset) {
+    return MemorySegment.ofAddress(buffer.address() + offset);
   }
 
   private void await(Chunk chunk) {
     stream.await(
-        chunk.done()::isComplete, Deadline.after(Stream.DEFAULT_TIMEOUT), "cudaEventQuery");
+        chunk.done()::isComplete, Deadline.after(StreamDriver.DEFAULT_TIMEOUT), "cudaEventQuery");
   }
 
   /** Returns the chunks; if the stream is stuck, it may still write them, and they stay with it. */

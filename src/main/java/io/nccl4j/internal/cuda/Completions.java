@@ -1,9 +1,9 @@
-package io.nccl4j.cuda;
+package io.nccl4j.internal.cuda;
 
-import io.nccl4j.Span;
-import io.nccl4j.Stream;
 import io.nccl4j.internal.Watcher;
 import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.spi.OperationTrace;
+import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
@@ -65,7 +65,7 @@ final class Completions {
   }
 
   /** A stage that waits for its stream. */
-  private record Stage(CudaStream stream, CompletableFuture<Void> future) implements Waiter {
+  private record Stage(CudaStreamDriver stream, CompletableFuture<Void> future) implements Waiter {
     @Override
     public void reached() {
       // It completes in a thread of our own.
@@ -87,10 +87,10 @@ final class Completions {
   }
 
   /** A span that is over when its stream has come there. */
-  private record Recorded(CudaStream stream, Span span) implements Waiter {
+  private record Recorded(CudaStreamDriver stream, OperationTrace trace) implements Waiter {
     @Override
     public void reached() {
-      stream.reached(span);
+      stream.reached(trace);
     }
 
     @Override
@@ -101,34 +101,34 @@ final class Completions {
 
     @Override
     public void end(Throwable failure) {
-      span.ended(failure);
+      trace.ended(failure);
     }
   }
 
-  private record Pending(CudaStream stream, Waiter waiter, long since) {
+  private record Pending(CudaStreamDriver stream, Waiter waiter, long since) {
     boolean watched() {
       return System.nanoTime() - since > WATCH_MILLIS * NANOS_PER_MILLI;
     }
 
     boolean overdue() {
-      return System.nanoTime() - since > Stream.DEFAULT_TIMEOUT.toNanos();
+      return System.nanoTime() - since > StreamDriver.DEFAULT_TIMEOUT.toNanos();
     }
   }
 
   private Completions() {}
 
-  static CompletionStage<Void> of(CudaStream stream) {
+  static CompletionStage<Void> of(CudaStreamDriver stream) {
     CompletableFuture<Void> stage = new CompletableFuture<>();
     await(stream, new Stage(stream, stage));
     return stage.minimalCompletionStage();
   }
 
   /** Tells a span when its stream has come to where it is now. */
-  static void tell(CudaStream stream, Span span) {
-    await(stream, new Recorded(stream, span));
+  static void tell(CudaStreamDriver stream, OperationTrace trace) {
+    await(stream, new Recorded(stream, trace));
   }
 
-  private static void await(CudaStream stream, Waiter waiter) {
+  private static void await(CudaStreamDriver stream, Waiter waiter) {
     long id = NEXT_ID.getAndIncrement();
     PENDING.put(id, new Pending(stream, waiter, System.nanoTime()));
     boolean called = false;
@@ -145,7 +145,7 @@ final class Completions {
   }
 
   /** Ends the waits for a stream that is given up. */
-  static void fail(CudaStream stream, RuntimeException failure) {
+  static void fail(CudaStreamDriver stream, RuntimeException failure) {
     PENDING.forEach(
         (id, pending) -> {
           if (pending.stream() == stream) {
@@ -212,7 +212,7 @@ final class Completions {
   }
 
   private static void look(long id, Pending pending) {
-    CudaStream stream = pending.stream();
+    CudaStreamDriver stream = pending.stream();
     // One that has only just come may not have reached the device; a capture suffers no questions.
     if (!pending.watched() || stream.capturing()) {
       return;

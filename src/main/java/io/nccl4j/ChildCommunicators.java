@@ -1,0 +1,175 @@
+package io.nccl4j;
+
+import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
+import java.util.Collections;
+import java.util.Objects;
+import java.util.Set;
+import java.util.SortedSet;
+import java.util.TreeSet;
+import java.util.function.BiFunction;
+import java.util.function.Function;
+
+/**
+ * What is made of a communicator by splitting, shrinking and growing it: the checks, and the id of
+ * a grow. What it returns is not connected yet.
+ */
+final class ChildCommunicators {
+  private final Communicator parent;
+  private volatile UniqueId growId;
+
+  ChildCommunicators(Communicator parent) {
+    this.parent = parent;
+  }
+
+  Communicator split(
+      int color,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    checkSplit(color, config);
+    return child(config, Origin.split(parent, color), driver);
+  }
+
+  Communicator splitWithoutColor() {
+    int color = CommunicatorDriver.NO_COLOR;
+    checkSplit(0, parent.config());
+    return child(
+        parent.config(),
+        Origin.split(parent, color),
+        child -> parent.driver().split(color, 0, child));
+  }
+
+  private void checkSplit(int color, CommunicatorConfig config) {
+    parent.life().checkDivisible();
+    Arguments.atLeast(color, "color", 0);
+    checkChild(config, "split");
+    if (growId != null) {
+      throw new IllegalStateException(
+          "an id of newGrowId waits for its grow, and a split in between would spoil it: "
+              + parent);
+    }
+  }
+
+  Communicator shrink(
+      Set<Integer> excludedRanks,
+      ShrinkMode mode,
+      CommunicatorConfig config,
+      BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver) {
+    SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, config);
+    return child(config, Origin.shrink(parent, excluded), child -> driver.apply(excluded, child));
+  }
+
+  /** Returns a copy of the excluded ranks. */
+  private SortedSet<Integer> checkShrink(
+      Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig config) {
+    parent.life().checkDivisible();
+    Objects.requireNonNull(mode, "mode");
+    checkChild(config, "shrink");
+    Objects.requireNonNull(excludedRanks, "excludedRanks");
+    if (excludedRanks.stream().anyMatch(Objects::isNull)) {
+      throw new NullPointerException("excludedRanks has a null element");
+    }
+    SortedSet<Integer> excluded = Collections.unmodifiableSortedSet(new TreeSet<>(excludedRanks));
+    if (excluded.isEmpty()) {
+      throw new IllegalArgumentException(
+          "excludedRanks is empty; a shrink leaves out at least one");
+    }
+    for (int left : excluded) {
+      Arguments.inRange(left, "excluded rank", 0, parent.size() - 1);
+      if (left == parent.rank()) {
+        throw new IllegalArgumentException(
+            "excludedRanks has " + left + ", this rank itself; only the ranks that stay shrink");
+      }
+    }
+    return excluded;
+  }
+
+  UniqueId newGrowId() {
+    parent.checkConnected();
+    if (growId != null) {
+      throw new IllegalStateException(
+          "an id of newGrowId waits for its grow; there is only one at a time: " + parent);
+    }
+    growId = parent.driver().newGrowId();
+    return growId;
+  }
+
+  /** Makes the end of the rank that made the id. */
+  Communicator growWithId(
+      int newSize,
+      UniqueId id,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    checkGrow(newSize, config);
+    checkGrowId(id);
+    return child(config, Origin.grow(parent, id), driver);
+  }
+
+  /** Makes the end of a rank that did not make the id. */
+  Communicator grow(
+      int newSize,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    checkGrow(newSize, config);
+    if (growId != null) {
+      throw new IllegalStateException(
+          "this rank made the id of the grow and calls grow with it: " + parent);
+    }
+    return child(config, Origin.grow(parent, null), driver);
+  }
+
+  private void checkGrow(int newSize, CommunicatorConfig config) {
+    parent.checkConnected();
+    checkChild(config, "grow");
+    if (newSize <= parent.size()) {
+      throw new IllegalArgumentException(
+          "newSize is "
+              + newSize
+              + "; it must be more than the communicator's size, "
+              + parent.size());
+    }
+  }
+
+  private void checkGrowId(UniqueId id) {
+    Objects.requireNonNull(id, "id");
+    UniqueId there = growId;
+    if (!id.equals(there)) {
+      throw new IllegalArgumentException(
+          "id is "
+              + id
+              + "; it must be the one that this communicator's newGrowId gave last, which is good"
+              + " for one grow: "
+              + (there == null ? "there is none" : there));
+    }
+  }
+
+  /** Uses up the one id that there is, just before the grow begins; null is no id. */
+  synchronized void useGrowId(UniqueId id) {
+    if (id != null) {
+      checkGrowId(id);
+      growId = null;
+    }
+  }
+
+  private void checkChild(CommunicatorConfig config, String call) {
+    Graph.checkNotCapturing("making a communicator");
+    Objects.requireNonNull(config, "childConfig");
+    if (config.device().isPresent() && config.device().getAsInt() != parent.device()) {
+      throw new IllegalArgumentException(
+          "childConfig has device "
+              + config.device().getAsInt()
+              + "; a "
+              + call
+              + " keeps the parent's, "
+              + parent.device());
+    }
+  }
+
+  private Communicator child(
+      CommunicatorConfig config,
+      Origin origin,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    return new Communicator(parent.backend(), config, parent.device(), -1, -1, origin, driver);
+  }
+}

@@ -1,0 +1,171 @@
+package io.nccl4j;
+
+import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.BackendOperation;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.Contract;
+import io.nccl4j.spi.EnqueuedCall;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.GraphDriver;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
+import java.util.List;
+import java.util.Set;
+import java.util.SortedSet;
+import java.util.concurrent.CompletionStage;
+import java.util.function.BiFunction;
+import java.util.function.Function;
+import java.util.function.Predicate;
+
+/** Gives the public classes of backends what this package hides from programs. */
+final class ContractAccess extends Contract {
+  private ContractAccess() {}
+
+  static void register() {
+    register(new ContractAccess());
+  }
+
+  @Override
+  public void initialize(List<String> names, Predicate<Class<?>> usable) {
+    ClassInitialization.run(ClassInitialization.CONTRACT, all -> true);
+    ClassInitialization.run(names, usable);
+  }
+
+  @Override
+  public Backend backend(BackendDriver driver) {
+    return new Backend(driver);
+  }
+
+  @Override
+  public BackendDriver driver(Backend backend) {
+    return backend.driver();
+  }
+
+  @Override
+  public void checkOpen(Backend backend) {
+    backend.checkOpen();
+  }
+
+  @Override
+  public void checkDevice(Backend backend, int device) {
+    backend.checkDevice(device);
+  }
+
+  @Override
+  public Stream stream(
+      Platform platform, int device, Function<StreamContext, StreamDriver> driver) {
+    return new Stream(platform, device, driver);
+  }
+
+  @Override
+  public StreamDriver driver(Stream stream) {
+    return stream.driver();
+  }
+
+  @Override
+  public Event event(Platform platform, int device, EventDriver driver) {
+    return new Event(platform, device, driver);
+  }
+
+  @Override
+  public EventDriver driver(Event event) {
+    return event.driver();
+  }
+
+  @Override
+  public GraphDriver driver(Graph graph) {
+    return graph.driver();
+  }
+
+  @Override
+  public CommunicatorDriver driver(Communicator communicator) {
+    return communicator.driver();
+  }
+
+  @Override
+  public Communicator unconnected(
+      Backend backend,
+      List<UniqueId> ids,
+      int worldSize,
+      int rank,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    return backend.unconnected(ids, worldSize, rank, config, driver);
+  }
+
+  @Override
+  public Communicator unconnectedJoining(
+      Backend backend,
+      UniqueId growId,
+      int newSize,
+      int rank,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    return backend.unconnectedJoining(growId, newSize, rank, config, driver);
+  }
+
+  @Override
+  public Communicator unconnectedSplit(
+      Communicator parent,
+      int color,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    return parent.children().split(color, config, driver);
+  }
+
+  @Override
+  public Communicator unconnectedShrink(
+      Communicator parent,
+      Set<Integer> excludedRanks,
+      ShrinkMode mode,
+      CommunicatorConfig config,
+      BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver) {
+    return parent.children().shrink(excludedRanks, mode, config, driver);
+  }
+
+  @Override
+  public Communicator unconnectedGrow(
+      Communicator parent,
+      int newSize,
+      UniqueId id,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    return parent.children().growWithId(newSize, id, config, driver);
+  }
+
+  @Override
+  public Communicator unconnectedGrow(
+      Communicator parent,
+      int newSize,
+      CommunicatorConfig config,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    return parent.children().grow(newSize, config, driver);
+  }
+
+  @Override
+  public Communicator connected(Communicator unconnected, Communicator parent) {
+    return unconnected.connectedNowOrWithGroup(parent);
+  }
+
+  @Override
+  public CompletionStage<Communicator> connectedAsync(Communicator unconnected) {
+    return unconnected.life().connectInBackground();
+  }
+
+  @Override
+  public CompletionStage<Void> closeAsync(Communicator communicator) {
+    return communicator.life().closeInBackground();
+  }
+
+  @Override
+  public void submit(
+      Communicator communicator, BackendOperation operation, Buffer source, Stream stream) {
+    communicator.calls().submit(new BackendCall(communicator, operation, source, stream));
+  }
+
+  @Override
+  public List<? extends EnqueuedCall> record(Runnable body) {
+    return Group.record(body);
+  }
+}

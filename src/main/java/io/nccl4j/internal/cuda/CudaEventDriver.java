@@ -1,0 +1,147 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.BlockingCalls;
+import io.nccl4j.internal.CaptureMode;
+import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.PlatformThreads;
+import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.TimeoutReport;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+
+/** An event of the CUDA runtime that can measure time. */
+public final class CudaEventDriver implements EventDriver {
+  private final int device;
+  private final MemorySegment handle;
+  private volatile boolean closed;
+  private volatile boolean recorded;
+
+  private CudaEventDriver(MemorySegment handle, int device) {
+    this.device = device;
+    this.handle = handle;
+  }
+
+  /** Creates an event of a device. */
+  public static CudaEventDriver create(int device) {
+    return new CudaEventDriver(CurrentDevice.call(device, CudaEventDriver::createHandle), device);
+  }
+
+  private static MemorySegment createHandle() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment event = arena.allocate(ValueLayout.ADDRESS);
+      int flags = cudart_h.cudaEventDefault();
+      CudaResults.check(
+          cudart_h.cudaEventCreateWithFlags(event, flags), "cudaEventCreateWithFlags");
+      return event.get(ValueLayout.ADDRESS, 0);
+    }
+  }
+
+  /** Returns the {@code cudaEvent_t}. */
+  public long address() {
+    return handle.address();
+  }
+
+  /** Marks the end of what is enqueued on a stream. */
+  public synchronized void record(MemorySegment stream) {
+    checkNotDestroyed();
+    CudaResults.check(cudart_h.cudaEventRecord(handle, stream), "cudaEventRecord");
+    recorded = true;
+  }
+
+  /** Makes a stream wait for the last mark. */
+  public synchronized void waitedForBy(MemorySegment stream) {
+    checkNotDestroyed();
+    int result = cudart_h.cudaStreamWaitEvent(stream, handle, cudart_h.cudaEventWaitDefault());
+    CudaResults.check(result, "cudaStreamWaitEvent");
+  }
+
+  /** The lock of those who call this keeps the handle from being destroyed beneath their call. */
+  private void checkNotDestroyed() {
+    if (closed) {
+      throw new IllegalStateException("event was closed while it was in use: " + this);
+    }
+  }
+
+  @Override
+  public boolean open() {
+    return !closed;
+  }
+
+  @Override
+  public boolean isComplete() {
+    return CurrentDevice.call(device, () -> CaptureMode.relaxed(this::reached));
+  }
+
+  private synchronized boolean reached() {
+    checkNotDestroyed();
+    int result = cudart_h.cudaEventQuery(handle);
+    if (result == cudart_h.cudaErrorNotReady()) {
+      return false;
+    }
+    CudaResults.check(result, "cudaEventQuery");
+    return true;
+  }
+
+  @Override
+  public void await(Duration timeout, TimeoutReport late) {
+    if (!CurrentDevice.call(device, () -> CaptureMode.relaxed(() -> completesWithin(timeout)))) {
+      throw late.timedOut("cudaEventQuery", timeout, "the work before " + this);
+    }
+  }
+
+  private boolean completesWithin(Duration timeout) {
+    Backoff backoff = Backoff.betweenQueries(Deadline.after(timeout));
+    while (!reached()) {
+      if (!BlockingCalls.pause(backoff, "cudaEventQuery")) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public Duration since(EventDriver start) {
+    CudaEventDriver earlier = (CudaEventDriver) start;
+    earlier.checkReached("start");
+    checkReached("event");
+    return CurrentDevice.call(device, () -> elapsedBetween(earlier));
+  }
+
+  private Duration elapsedBetween(CudaEventDriver earlier) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment milliseconds = arena.allocate(ValueLayout.JAVA_FLOAT);
+      int result = cudart_h.cudaEventElapsedTime(milliseconds, earlier.handle, handle);
+      CudaResults.check(result, "cudaEventElapsedTime");
+      return Duration.ofNanos(Math.round(milliseconds.get(ValueLayout.JAVA_FLOAT, 0) * 1e6));
+    }
+  }
+
+  private void checkReached(String argument) {
+    if (!recorded) {
+      throw new IllegalStateException(argument + " was never recorded: " + this);
+    }
+    if (!isComplete()) {
+      throw new IllegalStateException(argument + " is not complete: " + this);
+    }
+  }
+
+  @Override
+  public synchronized void close() {
+    if (!closed) {
+      closed = true;
+      String function = "cudaEventDestroy";
+      Runnable destroy = () -> CudaResults.check(cudart_h.cudaEventDestroy(handle), function);
+      PlatformThreads.run(function, () -> CurrentDevice.run(device, destroy));
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "CudaEvent[device %d, 0x%x]".formatted(device, handle.address());
+  }
+}

@@ -1,0 +1,70 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.internal.CudaResults;
+import io.nccl4j.internal.KeptMemory;
+import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.internal.OpenRanks;
+import io.nccl4j.spi.Allocation;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
+
+/** Device memory that CUDA allocates. */
+public final class DeviceMemory {
+  private static final KeptMemory MEMORY = new Kept();
+
+  // The runtime does not say how memory was allocated, and NCCL finds out only when its ranks
+  // already wait for each other. By address, with the byte after the last.
+  private static final ConcurrentSkipListMap<Long, Long> ALLOCATED = new ConcurrentSkipListMap<>();
+
+  private DeviceMemory() {}
+
+  /**
+   * Returns whether memory comes from {@link #allocate}, and so cannot be shared as NCCL shares
+   * windows.
+   */
+  public static boolean allocated(long address) {
+    Map.Entry<Long, Long> below = ALLOCATED.floorEntry(address);
+    return below != null && address < below.getValue();
+  }
+
+  /** Allocates memory of a device. */
+  public static Allocation allocate(int device, long bytes) {
+    if (bytes == 0) {
+      return new Allocation(MemorySegment.NULL, () -> {});
+    }
+    NativeLibrary.CUDART.load();
+    KeptMemory.Piece piece = MEMORY.take(device, bytes);
+    long address = piece.memory().address();
+    ALLOCATED.put(address, address + bytes);
+    return new Allocation(
+        MemorySegment.ofAddress(address),
+        () -> {
+          ALLOCATED.remove(address);
+          MEMORY.put(piece);
+        });
+  }
+
+  private static final class Kept extends KeptMemory {
+    Kept() {
+      super("cudaMalloc", "cudaFree", true, OpenRanks::several);
+    }
+
+    @Override
+    protected MemorySegment allocate(long bytes) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
+        CudaResults.check(cudart_h.cudaMalloc(address, bytes), "cudaMalloc");
+        return address.get(ValueLayout.ADDRESS, 0);
+      }
+    }
+
+    @Override
+    protected void free(MemorySegment memory) {
+      CudaResults.check(cudart_h.cudaFree(memory), "cudaFree");
+    }
+  }
+}

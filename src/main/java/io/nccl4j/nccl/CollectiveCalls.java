@@ -1,0 +1,142 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.cuda.CurrentDevice;
+import io.nccl4j.spi.Memory;
+
+/** The calls of NCCL that enqueue one operation of a communicator. */
+final class CollectiveCalls {
+  // From this code on an operator multiplies.
+  private static final int FIRST_SCALING = ReduceOp.AVG.code();
+
+  private final NcclCommunicatorDriver communicator;
+  private final CommunicatorHandle handle;
+  private final NcclVersion library;
+
+  CollectiveCalls(
+      NcclCommunicatorDriver communicator, CommunicatorHandle handle, NcclVersion library) {
+    this.communicator = communicator;
+    this.handle = handle;
+    this.library = library;
+  }
+
+  /** Makes a call by the thread inside, and returns what NCCL answers. */
+  int call(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+    return communicator.direct()
+        ? makeCall(operation, send, recv, count, op, peer, stream)
+        : callSafely(operation, send, recv, count, op, peer, stream);
+  }
+
+  /**
+   * Calls NCCL under the conditions that it needs beyond one thread at a time: nobody may ask a
+   * non-blocking communicator for its state meanwhile, and a communicator of one rank multiplies on
+   * whatever device is current.
+   */
+  private int callSafely(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+    if (communicator.size() == 1 && op >= FIRST_SCALING) {
+      return CurrentDevice.call(
+          communicator.device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
+    }
+    return communicator.blocking()
+        ? makeCall(operation, send, recv, count, op, peer, stream)
+        : lockedCall(operation, send, recv, count, op, peer, stream);
+  }
+
+  private int lockedCall(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+    synchronized (handle) {
+      return makeCall(operation, send, recv, count, op, peer, stream);
+    }
+  }
+
+  /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
+  private int makeCall(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+    if (operation == Operation.ALL_REDUCE) {
+      return EnqueueCalls.allReduce(
+          send.address(), recv.address(), count, send.typeCode(), op, handle.address(), stream);
+    }
+    return callOther(operation, send, recv, count, op, peer, stream);
+  }
+
+  private int callOther(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+    // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
+    // in-place call.
+    long from = (send == null ? recv : send).address();
+    long to = (recv == null ? send : recv).address();
+    int type = (send == null ? recv : send).typeCode();
+    long comm = handle.address();
+    return switch (operation) {
+      case ALL_REDUCE -> throw new AssertionError(operation);
+      case BROADCAST ->
+          send == recv
+              ? EnqueueCalls.bcast(to, count, type, peer, comm, stream)
+              : EnqueueCalls.broadcast(from, to, count, type, peer, comm, stream);
+      case REDUCE -> EnqueueCalls.reduce(from, to, count, type, op, peer, comm, stream);
+      case ALL_GATHER -> EnqueueCalls.allGather(from, to, count, type, comm, stream);
+      case REDUCE_SCATTER -> EnqueueCalls.reduceScatter(from, to, count, type, op, comm, stream);
+      case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
+      case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
+      case ALL_TO_ALL, GATHER, SCATTER ->
+          library.has(FirstRelease.EXCHANGES)
+              ? exchange(operation, from, to, count, type, peer, comm, stream)
+              : exchangeByPeers(operation, send, recv, count, type, peer, stream);
+    };
+  }
+
+  private static int exchange(
+      Operation operation,
+      long from,
+      long to,
+      long count,
+      int type,
+      int root,
+      long comm,
+      long stream) {
+    return switch (operation) {
+      case ALL_TO_ALL -> EnqueueCalls.allToAll(from, to, count, type, comm, stream);
+      case GATHER -> EnqueueCalls.gather(from, to, count, type, root, comm, stream);
+      default -> EnqueueCalls.scatter(from, to, count, type, root, comm, stream);
+    };
+  }
+
+  /**
+   * What NCCL before 2.28 has no function for: the same movement as one group of sends and
+   * receives.
+   */
+  private int exchangeByPeers(
+      Operation operation, Memory send, Memory recv, long count, int type, int root, long stream) {
+    boolean sendsAll =
+        operation == Operation.ALL_TO_ALL
+            || (operation == Operation.SCATTER && communicator.rank() == root);
+    boolean receivesAll =
+        operation == Operation.ALL_TO_ALL
+            || (operation == Operation.GATHER && communicator.rank() == root);
+    long comm = handle.address();
+    int result = nccl_h.ncclGroupStart();
+    if (result != 0) {
+      return result;
+    }
+    for (int peer = 0; peer < communicator.size() && result == 0; peer++) {
+      if (sendsAll || (operation == Operation.GATHER && peer == root)) {
+        long from = slice(send, sendsAll ? peer * count : 0);
+        result = EnqueueCalls.send(from, count, type, peer, comm, stream);
+      }
+      if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
+        long to = slice(recv, receivesAll ? peer * count : 0);
+        result = EnqueueCalls.recv(to, count, type, peer, comm, stream);
+      }
+    }
+    int ended = nccl_h.ncclGroupEnd();
+    return result == 0 ? ended : result;
+  }
+
+  private static long slice(Memory buffer, long offset) {
+    return buffer.address() + offset * buffer.type().bytes();
+  }
+}

@@ -1,0 +1,137 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.Feature;
+import io.nccl4j.Platform;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.CudaEventDriver;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
+import io.nccl4j.internal.cuda.DeviceMemory;
+import io.nccl4j.internal.cuda.PinnedBuffers;
+import io.nccl4j.spi.Allocation;
+import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.EnqueuedCall;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import java.util.stream.IntStream;
+
+/** Makes what a backend over {@code libnccl} and {@code libcudart} consists of. */
+final class NcclBackendDriver implements BackendDriver {
+  private final NcclVersion version;
+  private final List<Device> devices;
+  private final int[] computeCapabilities;
+
+  NcclBackendDriver(NcclVersion version, List<Device> devices) {
+    this.version = version;
+    this.devices = devices;
+    this.computeCapabilities =
+        devices.stream().mapToInt(d -> CudaDevices.computeCapability(d.index())).toArray();
+  }
+
+  @Override
+  public String name() {
+    return "nccl";
+  }
+
+  @Override
+  public Platform platform() {
+    return Platform.CUDA;
+  }
+
+  @Override
+  public List<Device> devices() {
+    return devices;
+  }
+
+  @Override
+  public boolean supports(Feature feature) {
+    boolean released = version.has(FirstRelease.of(feature));
+    return feature == Feature.FLOAT8_REDUCTION
+        ? released
+            && IntStream.of(computeCapabilities)
+                .allMatch(c -> c >= NcclCommunicatorDriver.FLOAT8_COMPUTE_CAPABILITY)
+        : released;
+  }
+
+  /** Returns the release of the NCCL library that was loaded. */
+  NcclVersion version() {
+    return version;
+  }
+
+  int computeCapability(int device) {
+    return computeCapabilities[device];
+  }
+
+  @Override
+  public UniqueId newUniqueId() {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment id = ncclUniqueId.allocate(arena);
+      NcclResults.check(nccl_h.ncclGetUniqueId(id), "ncclGetUniqueId");
+      return UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
+    }
+  }
+
+  @Override
+  public void closeUniqueId(UniqueId id) {
+    // NCCL has no such call: its thread waits for the ranks as long as the process lives.
+  }
+
+  @Override
+  public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
+    Making making = new Making.Init(id, made.size(), made.rank());
+    return new NcclCommunicatorDriver(this, NcclConfig.of(made.config()), making, made);
+  }
+
+  @Override
+  public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
+    Making making = new Making.Join(growId, made.size(), made.rank());
+    return new NcclCommunicatorDriver(this, NcclConfig.of(made.config()), making, made);
+  }
+
+  /** Returns a rank of a new communicator with settings of its own. */
+  CommunicatorDriver named(NcclConfig config, Making making, CommunicatorContext made) {
+    NativeConfig.checkName(config, version);
+    return new NcclCommunicatorDriver(this, config, making, made);
+  }
+
+  @Override
+  public StreamDriver newStream(int device, StreamContext users) {
+    return CudaStreamDriver.create(device, users);
+  }
+
+  @Override
+  public EventDriver newEvent(int device) {
+    return CudaEventDriver.create(device);
+  }
+
+  @Override
+  public Allocation allocate(int device, DataType type, long count) {
+    return DeviceMemory.allocate(device, type.byteSize(count));
+  }
+
+  @Override
+  public Allocation allocatePinned(DataType type, long count) {
+    return PinnedBuffers.allocate(type.byteSize(count));
+  }
+
+  @Override
+  public void launchGroup(List<? extends EnqueuedCall> calls, CommunicatorDriver only) {
+    if (only == null) {
+      NcclGroup.launch(calls);
+    } else {
+      NcclGroup.launch(calls, (NcclCommunicatorDriver) only);
+    }
+  }
+}

@@ -1,0 +1,145 @@
+package io.nccl4j.reference;
+
+import com.sun.management.OperatingSystemMXBean;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.Feature;
+import io.nccl4j.Platform;
+import io.nccl4j.UniqueId;
+import io.nccl4j.spi.Allocation;
+import io.nccl4j.spi.BackendDriver;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
+import io.nccl4j.spi.EnqueuedCall;
+import io.nccl4j.spi.EventDriver;
+import io.nccl4j.spi.StreamContext;
+import io.nccl4j.spi.StreamDriver;
+import java.lang.foreign.Arena;
+import java.lang.management.ManagementFactory;
+import java.util.List;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
+
+/** Makes what a reference backend consists of. */
+final class ReferenceBackendDriver implements BackendDriver {
+  private static final long BUFFER_ALIGNMENT = 64;
+  private static final long HOST_MEMORY_BYTES =
+      ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
+
+  private final ReferenceOptions options;
+  private final List<Device> devices;
+  private final IntFunction<Site> sites;
+
+  ReferenceBackendDriver(int devices, ReferenceOptions options, IntFunction<Site> sites) {
+    this.options = options;
+    this.sites = sites;
+    long memory = HOST_MEMORY_BYTES;
+    this.devices =
+        IntStream.range(0, devices)
+            .mapToObj(index -> new Device(index, "reference device, host memory", "", memory))
+            .toList();
+  }
+
+  ReferenceOptions options() {
+    return options;
+  }
+
+  @Override
+  public String name() {
+    return "reference";
+  }
+
+  @Override
+  public Platform platform() {
+    return Platform.HOST;
+  }
+
+  @Override
+  public List<Device> devices() {
+    return devices;
+  }
+
+  @Override
+  public boolean supports(Feature feature) {
+    return switch (feature) {
+      case SPLIT, SHRINK, GROW, PRE_MUL_SUM, GRAPHS, FLOAT8_DATA, FLOAT8_REDUCTION -> true;
+      case SEVERAL_IDS,
+          REVOKE,
+          SUSPEND,
+          MEMORY_STATISTICS,
+          REGISTRATION,
+          WINDOWS,
+          WINDOW_ADDRESSES,
+          ONE_SIDED,
+          GROUP_ESTIMATES,
+          PARAMETERS ->
+          false;
+    };
+  }
+
+  @Override
+  public UniqueId newUniqueId() {
+    return Gathering.newId(sites.apply(0), Gathering.CONNECT);
+  }
+
+  @Override
+  public void closeUniqueId(UniqueId id) {
+    Gathering.closeId(sites.apply(0), id);
+  }
+
+  @Override
+  public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
+    ReferenceBackend.checkMost(made.size(), "worldSize");
+    Site site = sites.apply(made.rank());
+    return ReferenceCommunicator.visiting(made, options, site, Gathering.CONNECT, id);
+  }
+
+  @Override
+  public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
+    ReferenceBackend.checkMost(made.size(), "newSize");
+    Site site = sites.apply(made.rank());
+    return ReferenceCommunicator.visiting(made, options, site, Occasion.GROW, growId);
+  }
+
+  @Override
+  public StreamDriver newStream(int device, StreamContext users) {
+    return new ReferenceStream(device, users);
+  }
+
+  @Override
+  public EventDriver newEvent(int device) {
+    return new ReferenceEvent(device);
+  }
+
+  @Override
+  public Allocation allocate(int device, DataType type, long count) {
+    return allocate(type, count);
+  }
+
+  @Override
+  public Allocation allocatePinned(DataType type, long count) {
+    return allocate(type, count);
+  }
+
+  private static Allocation allocate(DataType type, long count) {
+    long bytes = count * type.bytes();
+    if (bytes > HOST_MEMORY_BYTES) {
+      throw new OutOfMemoryError(
+          "%d elements of %s need %d bytes; the machine has %d"
+              .formatted(count, type, bytes, HOST_MEMORY_BYTES));
+    }
+    // Shared, for every rank's thread reads it; to close it while one does fails that rank's work.
+    Arena arena = Arena.ofShared();
+    try {
+      return new Allocation(arena.allocate(bytes, BUFFER_ALIGNMENT), arena::close);
+    } catch (RuntimeException | Error e) {
+      arena.close();
+      throw e;
+    }
+  }
+
+  @Override
+  public void launchGroup(List<? extends EnqueuedCall> calls, CommunicatorDriver only) {
+    GroupLaunch.of(calls).launch();
+  }
+}

@@ -1,0 +1,32 @@
+package io.nccl4j.spi;
+
+import io.nccl4j.Operation;
+
+/**
+ * One operation that every backend has. What it says is what {@link CommunicatorDriver#launch}
+ * takes.
+ */
+public interface EnqueuedOperation extends EnqueuedCall {
+  /** Returns what to do. */
+  Operation operation();
+
+  /** Returns the data to send, or null. */
+  Memory sendMemory();
+
+  /** Returns where to receive, or null. */
+  Memory recvMemory();
+
+  /** Returns the count that the C function takes, in elements. */
+  long count();
+
+  /** Returns the code of the operator, or {@link CommunicatorDriver#NO_OPERATOR}. */
+  int operator();
+
+  /** Returns the root or the peer, or {@link io.nccl4j.Communicator#NO_PEER}. */
+  int peer();
+
+  @Override
+  default BackendOperation backendOperation() {
+    return null;
+  }
+}
