@@ -115,6 +115,8 @@ class AbortTest {
               () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
       first.join();
+      // The call has returned, but the stream may not have passed the collective yet.
+      stream.synchronize();
     }
     comm.close();
   }
