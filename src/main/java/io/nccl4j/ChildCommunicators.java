@@ -1,6 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.ChildMaker;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.util.Collections;
@@ -15,7 +16,7 @@ import java.util.function.Function;
  * What is made of a communicator by splitting, shrinking and growing it: the checks, and the id of
  * a grow. What it returns is not connected yet.
  */
-final class ChildCommunicators {
+final class ChildCommunicators implements ChildMaker {
   private final Communicator parent;
   private volatile UniqueId growId;
 
@@ -23,7 +24,8 @@ final class ChildCommunicators {
     this.parent = parent;
   }
 
-  Communicator split(
+  @Override
+  public Communicator split(
       int color,
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
@@ -51,7 +53,8 @@ final class ChildCommunicators {
     }
   }
 
-  Communicator shrink(
+  @Override
+  public Communicator shrink(
       Set<Integer> excludedRanks,
       ShrinkMode mode,
       CommunicatorConfig config,
@@ -95,8 +98,8 @@ final class ChildCommunicators {
     return growId;
   }
 
-  /** Makes the end of the rank that made the id. */
-  Communicator growWithId(
+  @Override
+  public Communicator growWithId(
       int newSize,
       UniqueId id,
       CommunicatorConfig config,
@@ -106,8 +109,8 @@ final class ChildCommunicators {
     return child(config, Origin.grow(parent, id), driver);
   }
 
-  /** Makes the end of a rank that did not make the id. */
-  Communicator grow(
+  @Override
+  public Communicator grow(
       int newSize,
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {

@@ -2,6 +2,7 @@ package io.nccl4j;
 
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.BackendOperation;
+import io.nccl4j.spi.ChildMaker;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.Contract;
@@ -11,10 +12,7 @@ import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.util.List;
-import java.util.Set;
-import java.util.SortedSet;
 import java.util.concurrent.CompletionStage;
-import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.function.Predicate;
 
@@ -106,41 +104,8 @@ final class ContractAccess extends Contract {
   }
 
   @Override
-  public Communicator unconnectedSplit(
-      Communicator parent,
-      int color,
-      CommunicatorConfig config,
-      Function<CommunicatorContext, CommunicatorDriver> driver) {
-    return parent.children().split(color, config, driver);
-  }
-
-  @Override
-  public Communicator unconnectedShrink(
-      Communicator parent,
-      Set<Integer> excludedRanks,
-      ShrinkMode mode,
-      CommunicatorConfig config,
-      BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver) {
-    return parent.children().shrink(excludedRanks, mode, config, driver);
-  }
-
-  @Override
-  public Communicator unconnectedGrow(
-      Communicator parent,
-      int newSize,
-      UniqueId id,
-      CommunicatorConfig config,
-      Function<CommunicatorContext, CommunicatorDriver> driver) {
-    return parent.children().growWithId(newSize, id, config, driver);
-  }
-
-  @Override
-  public Communicator unconnectedGrow(
-      Communicator parent,
-      int newSize,
-      CommunicatorConfig config,
-      Function<CommunicatorContext, CommunicatorDriver> driver) {
-    return parent.children().grow(newSize, config, driver);
+  public ChildMaker children(Communicator parent) {
+    return parent.children();
   }
 
   @Override

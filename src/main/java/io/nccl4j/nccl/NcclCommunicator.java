@@ -11,6 +11,9 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.spi.BackendOperation;
 import io.nccl4j.spi.Background;
+import io.nccl4j.spi.ChildMaker;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
@@ -415,47 +418,36 @@ public final class NcclCommunicator {
 
   private Communicator unconnectedSplit(int color, int key, NcclConfig settings) {
     Making making = new Making.Split(driver, color, key);
-    return Contract.get()
-        .unconnectedSplit(
-            communicator,
-            color,
-            settings.common(),
-            child -> driver.children().named(settings, making, child));
+    return children().split(color, settings.common(), child -> named(settings, making, child));
   }
 
   private Communicator unconnectedShrink(
       Set<Integer> excludedRanks, ShrinkMode mode, NcclConfig settings) {
-    return Contract.get()
-        .unconnectedShrink(
-            communicator,
+    return children()
+        .shrink(
             excludedRanks,
             mode,
             settings.common(),
-            (excluded, child) ->
-                driver
-                    .children()
-                    .named(settings, new Making.Shrink(driver, excluded, mode), child));
+            (excluded, child) -> named(settings, new Making.Shrink(driver, excluded, mode), child));
   }
 
   private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {
     Making making = new Making.Grow(driver, newSize, id);
-    return Contract.get()
-        .unconnectedGrow(
-            communicator,
-            newSize,
-            id,
-            settings.common(),
-            child -> driver.children().named(settings, making, child));
+    return children()
+        .growWithId(newSize, id, settings.common(), child -> named(settings, making, child));
   }
 
   private Communicator unconnectedGrow(int newSize, NcclConfig settings) {
     Making making = new Making.Grow(driver, newSize, null);
-    return Contract.get()
-        .unconnectedGrow(
-            communicator,
-            newSize,
-            settings.common(),
-            child -> driver.children().named(settings, making, child));
+    return children().grow(newSize, settings.common(), child -> named(settings, making, child));
+  }
+
+  private ChildMaker children() {
+    return Contract.get().children(communicator);
+  }
+
+  private CommunicatorDriver named(NcclConfig settings, Making making, CommunicatorContext child) {
+    return driver.children().named(settings, making, child);
   }
 
   private Communicator connected(Communicator child) {

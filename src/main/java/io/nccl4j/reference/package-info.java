@@ -3,7 +3,7 @@
  * this or another process. It is there to prove numbers and to run GPU programs where there is no
  * GPU.
  *
- * <p>A {@link io.nccl4j.reference.ReferenceStream} is a queue with one thread. What the thread
+ * <p>A {@code ReferenceStream} is a queue with one thread. What the thread
  * finds there is the work of one {@code Member}, a rank in its {@code World}, or of several that a
  * group put together. Work consists of {@code Transfer}s, which one thread takes further in turn,
  * none ever waiting on its own: the ring (reduce-scatter, all-gather, all-reduce), the chain along

@@ -7,14 +7,10 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
 import io.nccl4j.Platform;
-import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.List;
-import java.util.Set;
-import java.util.SortedSet;
 import java.util.concurrent.CompletionStage;
-import java.util.function.BiFunction;
 import java.util.function.Function;
 import java.util.function.Predicate;
 
@@ -111,39 +107,8 @@ public abstract class Contract {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver);
 
-  /** Does all of {@link Communicator#split(int, int, CommunicatorConfig)} but connecting. */
-  public abstract Communicator unconnectedSplit(
-      Communicator parent,
-      int color,
-      CommunicatorConfig config,
-      Function<CommunicatorContext, CommunicatorDriver> driver);
-
-  /**
-   * Does all of {@link Communicator#shrink} but connecting.
-   *
-   * @param driver makes the driver; it gets a copy of the excluded ranks
-   */
-  public abstract Communicator unconnectedShrink(
-      Communicator parent,
-      Set<Integer> excludedRanks,
-      ShrinkMode mode,
-      CommunicatorConfig config,
-      BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver);
-
-  /** Does all of {@link Communicator#grow(int, UniqueId, CommunicatorConfig)} but connecting. */
-  public abstract Communicator unconnectedGrow(
-      Communicator parent,
-      int newSize,
-      UniqueId id,
-      CommunicatorConfig config,
-      Function<CommunicatorContext, CommunicatorDriver> driver);
-
-  /** Does all of {@link Communicator#grow(int, CommunicatorConfig)} but connecting. */
-  public abstract Communicator unconnectedGrow(
-      Communicator parent,
-      int newSize,
-      CommunicatorConfig config,
-      Function<CommunicatorContext, CommunicatorDriver> driver);
+  /** Returns what makes the children of a communicator. */
+  public abstract ChildMaker children(Communicator parent);
 
   /**
    * Connects at once, or when this thread's group ends.
