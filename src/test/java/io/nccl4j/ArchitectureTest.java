@@ -84,6 +84,8 @@ class ArchitectureTest {
     onlyDepends(transport, CONTRACT, transport);
     String collective = REFERENCE_PART + "collective";
     onlyDepends(collective, CONTRACT, collective, transport, reduce, SCHEDULE);
+    String bootstrap = REFERENCE_PART + "bootstrap";
+    onlyDepends(bootstrap, CONTRACT, bootstrap, transport, AUTH);
   }
 
   @Test

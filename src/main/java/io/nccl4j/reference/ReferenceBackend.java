@@ -13,6 +13,10 @@ import io.nccl4j.GroupCall;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ReferenceId;
+import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.internal.util.Arguments;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -60,6 +64,19 @@ public final class ReferenceBackend extends Backend {
       List.of(
           "internal.auth.PendingConnections",
           "internal.auth.SessionKeys",
+          "internal.reference.bootstrap.Connection",
+          "internal.reference.bootstrap.EventLoop",
+          "internal.reference.bootstrap.Gathering",
+          "internal.reference.bootstrap.Guest",
+          "internal.reference.bootstrap.Handshake",
+          "internal.reference.bootstrap.ListeningEndpoint",
+          "internal.reference.bootstrap.Message",
+          "internal.reference.bootstrap.Occasion",
+          "internal.reference.bootstrap.PendingConnection",
+          "internal.reference.bootstrap.ReferenceId",
+          "internal.reference.bootstrap.Secret",
+          "internal.reference.bootstrap.Site",
+          "internal.reference.bootstrap.SocketAddresses",
           "internal.reference.collective.AllReduceAlgorithm",
           "internal.reference.collective.Board",
           "internal.reference.collective.Call",
@@ -79,28 +96,15 @@ public final class ReferenceBackend extends Backend {
           "internal.reference.transport.SharedMemoryFiles",
           "internal.reference.transport.TcpBreak",
           "reference.Algorithm",
-          "reference.Connection",
-          "reference.EventLoop",
           "reference.Fault",
-          "reference.Gathering",
-          "reference.Guest",
-          "reference.Handshake",
           "reference.Links",
-          "reference.ListeningEndpoint",
           "reference.Member",
-          "reference.Message",
-          "reference.Occasion",
           "reference.Patience",
           "reference.Peer",
-          "reference.PendingConnection",
           "reference.ReferenceBackend",
           "reference.ReferenceCommunicator",
-          "reference.ReferenceId",
           "reference.ReferenceOptions",
           "reference.Remote",
-          "reference.Secret",
-          "reference.Site",
-          "reference.SocketAddresses",
           "reference.World",
           "schedule.Action",
           "schedule.Layout",
