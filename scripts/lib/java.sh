@@ -1,20 +1,20 @@
-# Sourced, not run. Builds the programs under examples/ where that is needed, and starts one of them.
+# Sourced, not run. Builds programs where that is needed, and starts one of them.
 #
-#   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is one of nccl4j_programs
+#   nccl4j_java PROGRAM MAIN_CLASS [arguments]      PROGRAM is one of nccl4j_programs, a folder of the checkout
 #   nccl4j_alone PROGRAM [FOLDERS]                  builds from here on this one alone: what it needs is large, and the
 #                                                   others are to do without; FOLDERS are projects that it is built from
 #   nccl4j_ready                                    builds where that is needed; sets nccl4j_home (Java's) and nccl4j_folder,
 #                                                   which has a folder of jars for each program
 #
-# What is started lies in examples/target/run (or run-PROGRAM), a link to a folder of its own for each build: a program
+# What is started lies in target/run (or run-NAME, for examples/NAME), a link to a folder of its own for each build: a program
 # that is running keeps its jars when another terminal builds new ones. Nothing is written outside the checkout's target
 # folders (and Maven's own cache). In a bundle (scripts/bundle) everything is built and nothing is written.
 
 nccl4j_root=$(readlink -f "${BASH_SOURCE[0]}")
 nccl4j_root=${nccl4j_root%/scripts/lib/java.sh}
-nccl4j_target=$nccl4j_root/examples/target
+nccl4j_target=$nccl4j_root/target
 nccl4j_run=$nccl4j_target/run
-nccl4j_programs=(hello perf doctor explain simulate trace)
+nccl4j_programs=(tools examples/hello examples/bandwidth)
 nccl4j_projects=()
 
 # Java names files in the characters of the locale, and a bare environment's has but ASCII.
@@ -27,17 +27,16 @@ nccl4j_die() {
 
 nccl4j_alone() {
   nccl4j_programs=("$1")
-  nccl4j_run=$nccl4j_target/run-$1
-  nccl4j_projects=("${@:2}")
+  nccl4j_run=$nccl4j_target/run-${1##*/}
+  nccl4j_projects=("$nccl4j_root/tools" "${@:2}")
 }
 
 # Says whether something is newer than what was built. Folders count too: a file that is deleted changes its folder.
 nccl4j_stale() {
   local home
   { read -r home <"$nccl4j_run/java-home"; } 2>/dev/null && [[ -x $home/bin/java ]] || return 0
-  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/examples/}" "$nccl4j_root/examples/quantities" "$nccl4j_root/examples/plots"
-    "${nccl4j_projects[@]}")
-  [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/examples/pom.xml" \
+  local sources=("${nccl4j_programs[@]/#/$nccl4j_root/}" "${nccl4j_projects[@]}")
+  [[ -n $(find "$nccl4j_root/pom.xml" "$nccl4j_root/bindings" "$nccl4j_root/src/main" "$nccl4j_root/parent/pom.xml" \
     "${sources[@]/%//pom.xml}" "${sources[@]/%//src/main}" -newer "$nccl4j_run/java-home" -print -quit) ]]
 }
 
@@ -55,7 +54,8 @@ nccl4j_build() {
   # Made now, so that what is edited during the build counts as newer.
   : >"$fresh/started"
   echo "building nccl4j (about a minute, and longer where Maven downloads) ..." >&2
-  mvn --batch-mode --file "$nccl4j_root/examples/pom.xml" --projects "$(IFS=,; echo "${nccl4j_programs[*]}")" --also-make \
+  local projects=("${nccl4j_programs[@]/#/../}")
+  mvn --batch-mode --file "$nccl4j_root/parent/pom.xml" --projects "$(IFS=,; echo "${projects[*]}")" --also-make \
     -Dmaven.test.skip=true -Dspotless.check.skip=true package >"$log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
     rm -rf "$fresh"
@@ -67,11 +67,11 @@ nccl4j_build() {
   fi
   local name
   for name in "${nccl4j_programs[@]}"; do
-    mkdir "$fresh/$name"
-    cp "$nccl4j_root/examples/$name/target/modules"/*.jar "$nccl4j_root/examples/$name/target"/*.jar "$fresh/$name/"
+    mkdir "$fresh/${name##*/}"
+    cp "$nccl4j_root/$name/target/modules"/*.jar "$nccl4j_root/$name/target"/*.jar "$fresh/${name##*/}/"
   done
   sed -n 's/^ *java\.home = //p' "$nccl4j_target/java-settings" >"$fresh/java-home"
-  if [[ -d $fresh/perf ]]; then nccl4j_rehearse "$fresh"; fi
+  if [[ -d $fresh/tools ]]; then nccl4j_rehearse "$fresh"; fi
   touch -r "$fresh/started" "$fresh/java-home"
   ln -sfn "${fresh##*/}" "$nccl4j_run.link"
   mv -T "$nccl4j_run.link" "$nccl4j_run"
@@ -89,12 +89,11 @@ nccl4j_rehearse() {
   local home
   read -r home <"$1/java-home"
   # The paths must be those of later runs, or Java refuses the cache.
-  nccl4j_flags "${1##*/}" perf
-  "$home/bin/java" -XX:AOTCacheOutput="$1/perf.aot" "${nccl4j_flags[@]}" \
-    -m io.nccl4j.examples.perf/io.nccl4j.examples.perf.Perf \
+  nccl4j_flags "${1##*/}" tools
+  "$home/bin/java" -XX:AOTCacheOutput="$1/tools.aot" "${nccl4j_flags[@]}" io.nccl4j.tools.perf.Perf \
     all_reduce --backend reference --ranks 2 -b 8 -e 4M -f 2 >>"$nccl4j_target/build.log" 2>&1 || nccl4j_status=$?
   if [[ $nccl4j_status != 0 ]]; then
-    rm -f "$1/perf.aot"
+    rm -f "$1/tools.aot"
     nccl4j_end_if_interrupted
   fi
 }
@@ -107,8 +106,8 @@ nccl4j_flags() {
     # without the cache, and the errors about that are left out too.
     -Xlog:disable -Xlog:all=error:stderr -Xlog:aot=off:stderr
     -XX:+UseSerialGC
-    --enable-native-access=io.nccl4j
-    --module-path "$nccl4j_target/$1/$2"
+    --enable-native-access=ALL-UNNAMED
+    -cp "$nccl4j_target/$1/$2/*"
   )
 }
 
@@ -141,12 +140,12 @@ nccl4j_ready() {
 
 nccl4j_java() {
   if nccl4j_in_bundle; then nccl4j_java_of_bundle "$@"; fi
-  local name=$1 main=$2
+  local name=${1##*/} main=$2
   shift 2
   nccl4j_ready
   nccl4j_flags "${nccl4j_folder##*/}" "$name"
   [[ -e $nccl4j_folder/$name.aot ]] && nccl4j_flags=(-XX:AOTCache="$nccl4j_folder/$name.aot" "${nccl4j_flags[@]}")
   # Large buffers of the reference backend get huge pages where Linux leaves that to the program.
   export GLIBC_TUNABLES=${GLIBC_TUNABLES-glibc.malloc.hugetlb=1}
-  exec "$nccl4j_home/bin/java" "${nccl4j_flags[@]}" -m "io.nccl4j.examples.$name/$main" "$@"
+  exec "$nccl4j_home/bin/java" "${nccl4j_flags[@]}" "$main" "$@"
 }

@@ -4,9 +4,7 @@ import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.reference.ReferenceBackend;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.Predicate;
@@ -58,13 +56,12 @@ public abstract sealed class Backend implements AutoCloseable
    */
   public static Backend auto(Supplier<ReferenceBackend> reference) {
     Objects.requireNonNull(reference, "reference");
-    Optional<String> reason = NcclBackend.unusableReason();
-    if (reason.isEmpty()) {
-      return nccl();
-    }
-    Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
-    fallback.fallbackReason = reason.get();
-    return fallback;
+    return NcclBackend.openOr(
+        reason -> {
+          Backend fallback = Objects.requireNonNull(reference.get(), "reference returned null");
+          fallback.fallbackReason = reason;
+          return fallback;
+        });
   }
 
   /**
@@ -110,14 +107,6 @@ public abstract sealed class Backend implements AutoCloseable
    * cudaGetDeviceCount}, {@code cudaGetDeviceProperties}.
    */
   public abstract List<Device> devices();
-
-  /**
-   * {@return the versions of everything that takes part, by name: {@code nccl4j}, {@code java}, and
-   * for NCCL {@code nccl}, {@code nccl library}, {@code nccl headers}, {@code cuda runtime}, {@code
-   * cuda runtime library} (paths) and {@code cuda driver}} C: {@code ncclGetVersion}, {@code
-   * cudaRuntimeGetVersion}, {@code cudaDriverGetVersion}.
-   */
-  public abstract Map<String, String> versions();
 
   /**
    * {@return whether this backend can do something, on all its devices and with the libraries that
@@ -401,14 +390,6 @@ public abstract sealed class Backend implements AutoCloseable
   protected static void initialize(List<String> names, Predicate<Class<?>> usable) {
     ClassInitialization.run(ClassInitialization.CONTRACT, all -> true);
     ClassInitialization.run(names, usable);
-  }
-
-  /** {@return the versions that every backend reports: nccl4j's own and Java's} */
-  protected static Map<String, String> libraryVersions() {
-    Map<String, String> versions = new LinkedHashMap<>();
-    versions.put("nccl4j", LIBRARY_VERSION);
-    versions.put("java", Runtime.version().toString());
-    return versions;
   }
 
   private void checkMakes(String call) {

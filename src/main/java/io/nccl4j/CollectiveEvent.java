@@ -4,7 +4,6 @@ import jdk.jfr.Category;
 import jdk.jfr.DataAmount;
 import jdk.jfr.Description;
 import jdk.jfr.Event;
-import jdk.jfr.Frequency;
 import jdk.jfr.Label;
 import jdk.jfr.Name;
 import jdk.jfr.StackTrace;
@@ -68,7 +67,7 @@ final class CollectiveEvent extends Event {
   long count;
 
   @Label("Bytes")
-  @Description("The size that bandwidths are counted by, as nccl-tests does")
+  @Description("The size of so many elements")
   @DataAmount
   long bytes;
 
@@ -77,18 +76,11 @@ final class CollectiveEvent extends Event {
   @Timespan(Timespan.NANOSECONDS)
   long queued;
 
-  @Label("Bus Bandwidth")
-  @Description("Bytes over the time that it ran, times the factor of nccl-tests; 0 if it failed")
-  @DataAmount
-  @Frequency
-  long busBandwidth;
-
   @Label("Error")
   @Description("Why it failed, or nothing")
   String error;
 
-  // Not recorded: what the rest is worked out from when the operation has ended.
+  // Not recorded: what the error is worked out from when the operation has ended.
   transient Communicator of;
-  transient double busBytes;
   transient boolean abortedThen;
 }

@@ -295,7 +295,7 @@ public abstract sealed class Graph implements AutoCloseable
     @Override
     protected void replay(Stream stream) {
       for (List<GroupCall> together : launches) {
-        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null);
+        Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
       }
     }
 

@@ -323,7 +323,7 @@ public final class Group {
     if (captured) {
       launchCaptured();
     } else {
-      launchAndCarry(calls, otherWays.isEmpty() ? firstCommunicator : null);
+      launchAndCount(calls, otherWays.isEmpty() ? firstCommunicator : null, true);
     }
   }
 
@@ -379,34 +379,18 @@ public final class Group {
         launched.add(call);
       }
     }
-    launchAndCarry(launched, null);
+    launchAndCount(launched, null, true);
     captured.forEach(Stream::keep);
   }
 
-  /** Launches calls; unless all of them were refused, the streams now carry them. */
-  private static void launchAndCarry(List<GroupCall> launched, Communicator only) {
-    boolean refused = false;
-    try {
-      launchAndCount(launched, only);
-    } catch (Throwable failure) {
-      refused = refuses(failure) && ofOneBackend(launched);
-      throw failure;
-    } finally {
-      for (int i = 0; !refused && i < launched.size(); i++) {
-        GroupCall call = launched.get(i);
-        if (!call.stream().captured()) {
-          call.stream().carries(call);
-        }
-      }
-    }
-  }
-
   /**
-   * Launches checked calls together, as far as they are of one backend, and counts them.
+   * Launches checked calls together, as far as they are of one backend. Unless all of them were
+   * refused, it counts them.
    *
    * @param only the communicator of all calls, or null if there may be several
+   * @param carried whether the streams carry the calls until they have passed them
    */
-  static void launchAndCount(List<GroupCall> calls, Communicator only) {
+  static void launchAndCount(List<GroupCall> calls, Communicator only, boolean carried) {
     boolean refused = false;
     boolean traced = Tracing.on();
     try {
@@ -422,6 +406,9 @@ public final class Group {
     } finally {
       if (!refused && !traced) {
         count(calls);
+      }
+      if (!refused && carried) {
+        carry(calls);
       }
     }
   }
@@ -462,6 +449,15 @@ public final class Group {
     for (int i = 0; i < calls.size(); i++) {
       if (calls.get(i) instanceof OperationCall one && !one.stream().captured()) {
         one.takeNumber();
+      }
+    }
+  }
+
+  private static void carry(List<GroupCall> calls) {
+    for (int i = 0; i < calls.size(); i++) {
+      GroupCall call = calls.get(i);
+      if (!call.stream().captured()) {
+        call.stream().carries(call);
       }
     }
   }

@@ -58,40 +58,6 @@ public enum Operation {
     return rooted;
   }
 
-  /**
-   * {@return the bytes that bandwidths count for one operation, as nccl-tests does: where each rank
-   * has a slice, the slices of all ranks}
-   *
-   * @param count the count that the C function takes, in elements
-   * @param type the type of the elements
-   * @param ranks how many ranks the communicator has
-   */
-  public long bytes(long count, DataType type, int ranks) {
-    return count * type.bytes() * (sliced() ? ranks : 1);
-  }
-
-  /**
-   * {@return what the bus bandwidth is, as a multiple of the bytes over the time} It makes
-   * comparable what different operations and numbers of ranks ask of the links, as nccl-tests does.
-   *
-   * @param ranks how many ranks the communicator has
-   * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
-   *     reported by NCCL tests</a>
-   */
-  public double busFactor(int ranks) {
-    if (this == ALL_REDUCE) {
-      return 2.0 * (ranks - 1) / ranks;
-    }
-    return sliced() ? (ranks - 1.0) / ranks : 1;
-  }
-
-  private boolean sliced() {
-    return switch (this) {
-      case ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER -> true;
-      case ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV -> false;
-    };
-  }
-
   /** {@return whether this operation involves one peer rather than all ranks} */
   public boolean pointToPoint() {
     return this == SEND || this == RECV;

@@ -14,8 +14,6 @@ import jdk.jfr.Event;
  */
 public final class Span {
   private static final AtomicLong GROUPS = new AtomicLong();
-  private static final double NANOS_PER_SECOND = 1e9;
-
   private final Stream stream;
   // Whether a refusal is one of all operations, so that none of them counts.
   private final boolean together;
@@ -87,8 +85,7 @@ public final class Span {
     event.type = type.toString();
     event.reduction = call.op() == null ? null : call.op().toString();
     event.count = call.count();
-    event.bytes = operation.bytes(call.count(), type, communicator.size());
-    event.busBytes = event.bytes * operation.busFactor(communicator.size());
+    event.bytes = type.byteSize(call.count());
     collectives.add(event);
     calls.add(call);
   }
@@ -171,9 +168,6 @@ public final class Span {
     for (CollectiveEvent event : collectives) {
       event.queued = begunAt - enqueuedAt;
       event.error = error == null && event.abortedThen ? "aborted: " + event.of : error;
-      if (event.error == null && finishedAt > begunAt) {
-        event.busBandwidth = Math.round(event.busBytes * NANOS_PER_SECOND / (finishedAt - begunAt));
-      }
       event.commit();
     }
     if (graph != null) {

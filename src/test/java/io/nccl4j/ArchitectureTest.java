@@ -36,6 +36,7 @@ class ArchitectureTest {
   private static final String INTERNAL = "io.nccl4j.internal";
   private static final String UTIL = "io.nccl4j.internal.util";
   private static final String AUTH = "io.nccl4j.internal.auth";
+  private static final String PROTOCOLS = "io.nccl4j.internal.rendezvous..";
   private static final String BINDINGS = "io.nccl4j.bindings..";
   private static final String[] PLATFORM = {
     "java..", "javax.crypto..", "jdk.jfr", "com.sun.management", "org.apache.logging.log4j"
@@ -44,6 +45,7 @@ class ArchitectureTest {
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
           .withImportOption(new ImportOption.DoNotIncludeTests())
+          .withImportOption(location -> !location.contains("test-fixtures"))
           .importPackages(CONTRACT);
 
   private static final DescribedPredicate<JavaClass> OURS =
@@ -89,8 +91,18 @@ class ArchitectureTest {
   }
 
   @Test
-  void theRendezvousDependsOnTheContractAndAuth() {
-    onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS, AUTH);
+  void theRendezvousDependsOnTheContractItsProtocolsAndAuth() {
+    onlyDepends(RENDEZVOUS, CONTRACT, RENDEZVOUS, PROTOCOLS, AUTH);
+    onlyDepends(PROTOCOLS, CONTRACT, PROTOCOLS, AUTH);
+  }
+
+  @Test
+  void theProtocolsOfTheRendezvousDoNotKnowEachOther() {
+    for (String protocol : List.of("tcp", "file", "torch")) {
+      String own = "io.nccl4j.internal.rendezvous." + protocol;
+      onlyDepends(own, CONTRACT, "io.nccl4j.internal.rendezvous", own, AUTH);
+    }
+    onlyDepends("io.nccl4j.internal.rendezvous", CONTRACT, "io.nccl4j.internal.rendezvous", AUTH);
   }
 
   @Test

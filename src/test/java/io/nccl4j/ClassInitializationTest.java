@@ -24,6 +24,7 @@ class ClassInitializationTest {
   private static final JavaClasses LIBRARY =
       new ClassFileImporter()
           .withImportOption(new ImportOption.DoNotIncludeTests())
+          .withImportOption(location -> !location.contains("test-fixtures"))
           .importPackages("io.nccl4j");
 
   @Test

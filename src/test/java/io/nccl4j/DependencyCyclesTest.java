@@ -91,6 +91,7 @@ class DependencyCyclesTest {
     for (JavaClass type :
         new ClassFileImporter()
             .withImportOption(new ImportOption.DoNotIncludeTests())
+            .withImportOption(location -> !location.contains("test-fixtures"))
             .importPackages(CONTRACT)) {
       if (isOurs(type)) {
         Set<String> targets =

@@ -35,13 +35,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CompletionStage;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Pattern;
 import java.util.stream.IntStream;
@@ -108,17 +107,12 @@ public final class NcclBackend extends Backend {
 
   private static volatile boolean initialized;
 
-  private final NativeLibrary.Loaded nccl;
-  private final NativeLibrary.Loaded cudart;
   private final NcclVersion version;
   private final List<Device> devices;
   private final int[] computeCapabilities;
 
-  private NcclBackend(
-      NativeLibrary.Loaded nccl, NativeLibrary.Loaded cudart, List<Device> devices) {
-    this.nccl = nccl;
-    this.cudart = cudart;
-    this.version = new NcclVersion(nccl.version());
+  private NcclBackend(NcclVersion version, List<Device> devices) {
+    this.version = version;
     this.devices = devices;
     this.computeCapabilities =
         devices.stream().mapToInt(d -> CudaDevices.computeCapability(d.index())).toArray();
@@ -144,7 +138,7 @@ public final class NcclBackend extends Backend {
         initialize(INITIALIZED, NcclBackend::linkable);
         initialized = true;
       }
-      return new NcclBackend(nccl, cudart, devices);
+      return new NcclBackend(new NcclVersion(nccl.version()), devices);
     }
     RuntimeException first = missing.removeFirst();
     List<String> others =
@@ -186,15 +180,16 @@ public final class NcclBackend extends Backend {
   }
 
   /**
-   * {@return why this process cannot use NCCL, or nothing if it can} Where no driver is installed
-   * and no library was named, nothing is loaded. The reason is logged.
+   * {@return the backend if this process can use it, else what the caller opens instead} Where no
+   * driver is installed and no library was named, nothing is loaded.
    *
+   * @param fallback opens another backend; it gets the reason, which is logged
    * @throws LibraryNotFoundException if a system property or environment variable names a library
    *     that cannot be loaded
    * @throws IllegalCallerException if a driver is installed or a library was named, but nccl4j has
    *     no native access
    */
-  public static Optional<String> unusableReason() {
+  public static Backend openOr(Function<String, Backend> fallback) {
     boolean named = false;
     for (NativeLibrary library : List.of(NativeLibrary.NCCL, NativeLibrary.CUDART)) {
       if (library.named()) {
@@ -204,14 +199,13 @@ public final class NcclBackend extends Backend {
     }
     if (!named && !driverInstalled()) {
       LOG.info("NCCL cannot be used: {}", NO_DRIVER);
-      return Optional.of(NO_DRIVER);
+      return fallback.apply(NO_DRIVER);
     }
-    try (NcclBackend usable = open()) {
-      LOG.debug("NCCL can be used: {}", usable);
-      return Optional.empty();
+    try {
+      return open();
     } catch (CudaException | LibraryNotFoundException e) {
       LOG.warn("NCCL cannot be used: {}", e.getMessage());
-      return Optional.of(e.getMessage());
+      return fallback.apply(e.getMessage());
     }
   }
 
@@ -235,18 +229,6 @@ public final class NcclBackend extends Backend {
   @Override
   public List<Device> devices() {
     return devices;
-  }
-
-  @Override
-  public Map<String, String> versions() {
-    Map<String, String> versions = new LinkedHashMap<>(libraryVersions());
-    versions.put("nccl", version.toString());
-    versions.put("nccl library", nccl.path().toString());
-    versions.put("nccl headers", new NcclVersion(nccl_h.NCCL_VERSION_CODE()).toString());
-    versions.put("cuda runtime", VersionReport.cudaVersion(cudart.version()));
-    versions.put("cuda runtime library", cudart.path().toString());
-    versions.put("cuda driver", VersionReport.cudaVersion(CudaDevices.driverVersion()));
-    return versions;
   }
 
   @Override

@@ -407,7 +407,10 @@ final class Member implements RankContext {
     return peer.alone() && peer.entered() > self.entered() && peer.passed() < peer.entered();
   }
 
-  /** Returns the failure of a collective in which nothing has happened for the whole timeout. */
+  /**
+   * Returns the failure of a collective in which nothing has happened for the whole timeout, or
+   * null if no other rank is waited for: the last part came while this process was stopped, say.
+   */
   NcclException collectiveTimeout(String function) {
     long number = self.entered();
     BitSet absent = new BitSet();
@@ -426,10 +429,13 @@ final class Member implements RankContext {
       return timeout(
           function, world.describe(silent) + " did not answer, while in " + call, silent);
     }
-    return absent.isEmpty()
-        ? timeout(
-            function, world.describe(stuck) + " came to " + call + " but made no progress", stuck)
-        : timeout(function, world.describe(absent) + " did not call " + call, absent);
+    if (!absent.isEmpty()) {
+      return timeout(function, world.describe(absent) + " did not call " + call, absent);
+    }
+    return stuck.isEmpty()
+        ? null
+        : timeout(
+            function, world.describe(stuck) + " came to " + call + " but made no progress", stuck);
   }
 
   private BitSet silent() {

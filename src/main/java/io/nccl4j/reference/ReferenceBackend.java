@@ -22,7 +22,6 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.management.ManagementFactory;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.function.IntFunction;
@@ -200,11 +199,6 @@ public final class ReferenceBackend extends Backend {
   @Override
   public List<Device> devices() {
     return devices;
-  }
-
-  @Override
-  public Map<String, String> versions() {
-    return libraryVersions();
   }
 
   @Override

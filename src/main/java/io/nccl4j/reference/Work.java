@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.collective.Exchange;
 import io.nccl4j.internal.reference.transport.Route;
@@ -257,7 +258,7 @@ final class Work {
       }
       member.checkCollectivePeers(function);
       if (late) {
-        throw member.collectiveTimeout(function);
+        throwUnlessNull(member.collectiveTimeout(function));
       }
     }
     if (inMessages) {
@@ -267,8 +268,14 @@ final class Work {
       }
       messages.checkPeers();
       if (late) {
-        throw messages.timeout();
+        throwUnlessNull(messages.timeout());
       }
+    }
+  }
+
+  private static void throwUnlessNull(NcclException failure) {
+    if (failure != null) {
+      throw failure;
     }
   }
 

@@ -1,6 +1,8 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.util.List;
@@ -71,18 +73,20 @@ public final class GatherRendezvous extends OrderedRendezvous {
   private void tell(int round, Throwable failure) {
     try {
       gather(round, "failed", RankBackend.UNKNOWN.code() + " " + printable(failure.toString()));
-    } catch (RuntimeException | Error e) {
+    } catch (ExchangeFailedException | RuntimeException | Error e) {
       Steps.suppress(failure, e);
     }
   }
 
   @Override
-  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline) {
+  void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws ExchangeFailedException {
     gather(round, "id", backend.code() + " " + id.toHex());
   }
 
   @Override
-  UniqueId follow(int round, RankBackend backend, Deadline deadline) {
+  UniqueId follow(int round, RankBackend backend, Deadline deadline)
+      throws ExchangeFailedException {
     Matcher first = gather(round, "waits", backend.code() + "");
     String what = first.group(4);
     if (what.equals("failed")) {
@@ -96,7 +100,7 @@ public final class GatherRendezvous extends OrderedRendezvous {
   }
 
   /** Brings this rank's text, checks that all are of this round, and returns rank 0's. */
-  private Matcher gather(int round, String what, String more) {
+  private Matcher gather(int round, String what, String more) throws ExchangeFailedException {
     checkStillOpen();
     String own =
         "nccl4j rank %d of %d round %d %s %s".formatted(rank(), size(), round, what, more).strip();

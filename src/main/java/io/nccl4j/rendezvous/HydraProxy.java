@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.rendezvous.Token;
 import java.nio.file.Path;
 import java.util.Optional;
 

@@ -2,6 +2,9 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Ranks;
 import io.nccl4j.internal.util.Deadline;
 import java.time.Duration;
 import java.util.BitSet;
@@ -58,7 +61,7 @@ public final class InProcessRendezvous extends OrderedRendezvous {
 
   @Override
   void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
-      throws InterruptedException {
+      throws InterruptedException, ExchangeFailedException {
     // Not interruptibly: also a rank that is interrupted before it begins must notify the others.
     meeting.lock.lock();
     try {
@@ -73,7 +76,7 @@ public final class InProcessRendezvous extends OrderedRendezvous {
       meeting.changed.signalAll();
       awaitAll(table.served, round, deadline);
       meeting.rounds.remove(round);
-    } catch (RuntimeException | InterruptedException e) {
+    } catch (RuntimeException | InterruptedException | ExchangeFailedException e) {
       // A rank that comes later must not take an id that rank 0 has given up.
       meeting.round(round).fail(e);
       meeting.changed.signalAll();

@@ -1,5 +1,6 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.internal.rendezvous.RankOfRun;
 import io.nccl4j.internal.util.Arguments;
 import java.time.Duration;
 import java.util.Objects;
@@ -74,5 +75,10 @@ public record Member(int rank, int size, String run, Duration timeout, OptionalI
    */
   public Member withLocalRank(int value) {
     return new Member(rank, size, run, timeout, OptionalInt.of(value));
+  }
+
+  /** Returns what protocols know of it. */
+  RankOfRun ofRun() {
+    return new RankOfRun(rank, size, run);
   }
 }

@@ -2,6 +2,8 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.Backend;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.time.Duration;
@@ -119,15 +121,24 @@ abstract sealed class OrderedRendezvous implements Rendezvous
           new RendezvousException(this + " was interrupted in round " + rounds, e);
       releaseAfter(interrupted);
       throw interrupted;
+    } catch (ExchangeFailedException e) {
+      RendezvousException failure = failed(e);
+      releaseAfter(failure);
+      throw failure;
     } catch (RuntimeException | Error e) {
       releaseAfter(e);
       throw e;
     }
   }
 
+  /** Returns what the public methods throw for a failure. */
+  static RendezvousException failed(ExchangeFailedException failure) {
+    return new RendezvousException(failure.getMessage(), failure);
+  }
+
   /** Hands the id to the other ranks, where this one has made it, or else returns theirs. */
   private UniqueId exchange(int round, UniqueId made, RankBackend backend, Deadline deadline)
-      throws InterruptedException {
+      throws InterruptedException, ExchangeFailedException {
     Thread reminder = Thread.ofVirtual().start(() -> sayThatItWaits(round, deadline));
     try {
       if (made == null) {
@@ -178,14 +189,14 @@ abstract sealed class OrderedRendezvous implements Rendezvous
    * Waits until all other ranks have come, hands them the id and returns when they have it; called
    * on rank 0.
    *
-   * @throws RendezvousException if a rank uses another backend; every rank gets one then
+   * @throws ExchangeFailedException if a rank uses another backend; every rank gets one then
    */
   abstract void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
-      throws InterruptedException;
+      throws InterruptedException, ExchangeFailedException;
 
   /** Returns the id that rank 0 published; called on the other ranks. */
   abstract UniqueId follow(int round, RankBackend backend, Deadline deadline)
-      throws InterruptedException;
+      throws InterruptedException, ExchangeFailedException;
 
   @Override
   public final void close() {

@@ -1,7 +1,6 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.internal.auth.AeadCipher;
-import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.auth.SharedSecret;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.Objects;
@@ -16,17 +15,15 @@ import java.util.Optional;
  */
 public final class Secret {
   /** The environment variable that {@link Launch} reads the secret from, as UTF-8 text. */
-  public static final String VARIABLE = "NCCL4J_SECRET";
+  public static final String VARIABLE = SharedSecret.VARIABLE;
 
   /** The shortest secret, in bytes, that is accepted. */
   public static final int MIN_BYTES = 16;
 
-  private static final String PROTOCOL = "nccl4j rendezvous";
-
-  private final byte[] bytes;
+  private final SharedSecret shared;
 
   private Secret(byte[] bytes) {
-    this.bytes = bytes;
+    this.shared = new SharedSecret(bytes);
   }
 
   /**
@@ -75,19 +72,9 @@ public final class Secret {
     return new Secret(bytes);
   }
 
-  /** The stand-in for a secret where there is none: everybody knows it. */
-  static Secret none() {
-    return new Secret("nccl4j without a secret".getBytes(StandardCharsets.US_ASCII));
-  }
-
-  /** Returns the keys of one connection to rank 0. */
-  SessionKeys sessionKeys(byte[] greeting, byte[] claim) {
-    return new SessionKeys(bytes, PROTOCOL, greeting, claim);
-  }
-
-  /** Returns a cipher for the one message of a context. */
-  AeadCipher cipher(byte[] context) {
-    return new AeadCipher(SessionKeys.derive(bytes, PROTOCOL, context, AeadCipher.KEY_BYTES), 0);
+  /** Returns what keys are made from. */
+  SharedSecret shared() {
+    return shared;
   }
 
   @Override

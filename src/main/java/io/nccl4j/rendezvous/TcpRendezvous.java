@@ -2,6 +2,12 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SharedSecret;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Ranks;
+import io.nccl4j.internal.rendezvous.tcp.IdClient;
+import io.nccl4j.internal.rendezvous.tcp.IdServer;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
@@ -54,15 +60,24 @@ public final class TcpRendezvous extends OrderedRendezvous {
   private final IdClient client;
 
   private TcpRendezvous(
-      String host, int port, Secret secret, Member member, IdServer.Limits limits) {
+      String host, int port, SharedSecret secret, Member member, IdServer.Limits limits) {
     super(member);
     this.host = host;
     this.server =
         member.rank() == 0 && member.size() > 1
-            ? new IdServer(listeningAddress(host, port), member, secret, limits)
+            ? listen(listeningAddress(host, port), member, secret, limits)
             : null;
     this.port = server == null ? port : server.port();
-    this.client = new IdClient(host, this.port, member, secret, this::checkStillOpen);
+    this.client = new IdClient(host, this.port, member.ofRun(), secret, this::checkStillOpen);
+  }
+
+  private static IdServer listen(
+      InetSocketAddress address, Member member, SharedSecret secret, IdServer.Limits limits) {
+    try {
+      return new IdServer(address, member.ofRun(), secret, limits);
+    } catch (ExchangeFailedException e) {
+      throw failed(e);
+    }
   }
 
   /**
@@ -83,11 +98,11 @@ public final class TcpRendezvous extends OrderedRendezvous {
     Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
     Objects.requireNonNull(member, "member");
-    return at(host, port, secret, member, IdServer.Limits.standard());
+    return at(host, port, secret.shared(), member, IdServer.Limits.standard());
   }
 
   static TcpRendezvous at(
-      String host, int port, Secret secret, Member member, IdServer.Limits limits) {
+      String host, int port, SharedSecret secret, Member member, IdServer.Limits limits) {
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of rank 0");
     }
@@ -113,7 +128,8 @@ public final class TcpRendezvous extends OrderedRendezvous {
           port,
           Secret.VARIABLE);
     }
-    return at(InetAddress.getLoopbackAddress().getHostAddress(), port, Secret.none(), member);
+    String host = InetAddress.getLoopbackAddress().getHostAddress();
+    return at(host, port, SharedSecret.none(), member, IdServer.Limits.standard());
   }
 
   /** Returns whether a host's name or address means the loopback interface on every host. */
@@ -160,7 +176,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
 
   @Override
   void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
-      throws InterruptedException {
+      throws InterruptedException, ExchangeFailedException {
     IdServer.Outcome outcome = server.serve(round, id, backend, deadline);
     if (outcome.mismatch().isPresent()) {
       throw outcome.mismatch().get().failure();
@@ -188,7 +204,8 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   @Override
-  UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
+  UniqueId follow(int round, RankBackend backend, Deadline deadline)
+      throws InterruptedException, ExchangeFailedException {
     return client.receive(round, backend, deadline);
   }
 

@@ -10,8 +10,9 @@
  * process left in its environment ({@link io.nccl4j.rendezvous.Launch}), which is what most
  * programs want.
  *
- * <p>Here belongs what happens before a communicator exists, and nothing after it. The package
- * depends on {@code io.nccl4j}, and for what its listener shares with the reference on {@code
- * io.nccl4j.internal.auth}, and calls no native code.
+ * <p>Here belongs what happens before a communicator exists, and nothing after it. The protocols
+ * are in packages that are not exported. They know neither this package nor each other, and fail
+ * with an exception of their own, of which {@link io.nccl4j.rendezvous.RendezvousException} is
+ * made. No native code is called.
  */
 package io.nccl4j.rendezvous;

@@ -11,7 +11,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Graph;
 import io.nccl4j.Group;
-import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.time.Duration;
@@ -68,7 +67,7 @@ abstract class RecordingsContract {
         assertEquals("FLOAT32", gather.getString("type"));
         assertNull(gather.getString("reduction"));
         assertEquals(1000, gather.getLong("count"));
-        assertEquals(8000, gather.getLong("bytes"));
+        assertEquals(4000, gather.getLong("bytes"));
         assertEquals(0, gather.getLong("group"));
         assertNull(gather.getString("error"));
         RecordedEvent reduce = ofRank(events, r).getLast();
@@ -89,7 +88,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theBusBandwidthIsThatOfTheTimeInWhichItRan() {
+  void operationsAreQueuedAndThenRun() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -102,10 +101,6 @@ abstract class RecordingsContract {
         Duration queued = event.getDuration("queued");
         Duration ran = event.getDuration().minus(queued);
         assertTrue(!queued.isNegative() && ran.isPositive(), event::toString);
-        double bytes = (4 << 20) * Operation.ALL_REDUCE.busFactor(2);
-        double seconds = bytes / event.getLong("busBandwidth");
-        // Two clocks, read one after the other; a busy machine may come between.
-        assertEquals(ran.toNanos() / 1e9, seconds, 0.05, event::toString);
       }
     }
   }
@@ -235,7 +230,6 @@ abstract class RecordingsContract {
       RecordedEvent event = ofRank(recorded.events("Collective", 3), 0).getLast();
       assertEquals(2, event.getLong("sequence"));
       assertTrue(event.getString("error").contains("abort"), event::toString);
-      assertEquals(0, event.getLong("busBandwidth"));
     }
   }
 

@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.CudaException;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.nccl.VersionReport;
 
 /**
  * A program of its own for {@link LibrarySearchTest}: prints what was loaded, or why nothing was.
@@ -26,8 +27,9 @@ public final class LibraryUser {
         System.out.println("reference because " + backend.fallbackReason().orElse("?"));
         return;
       }
-      System.out.println("nccl from " + backend.versions().get("nccl library"));
-      System.out.println("cudart from " + backend.versions().get("cuda runtime library"));
+      VersionReport report = VersionReport.load();
+      System.out.println("nccl from " + report.ncclLibrary());
+      System.out.println("cudart from " + report.cudaRuntimeLibrary());
     } catch (LibraryNotFoundException e) {
       System.out.println("no " + e.library() + "\n" + e.getMessage());
     } catch (CudaException e) {

@@ -13,6 +13,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.VersionReport;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
@@ -38,7 +39,7 @@ class OlderBlockedCallTest {
         LogLines log = new LogLines(NcclCommunicator.class)) {
       List<Communicator> ranks = backend.communicators(CONFIG, 0, 1);
       Communicator comm = ranks.getFirst();
-      String nccl = backend.versions().get("nccl");
+      String nccl = VersionReport.load().nccl();
       try (Stream stream = comm.newStream();
           Stream otherStream = ranks.getLast().newStream();
           Buffer value = comm.allocate(DataType.INT32, 1);

@@ -25,6 +25,7 @@ import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;
 import io.nccl4j.nccl.UnsupportedSetting;
+import io.nccl4j.nccl.VersionReport;
 import io.nccl4j.nccl.Window;
 import io.nccl4j.nccl.WindowOption;
 import java.lang.foreign.MemorySegment;
@@ -69,7 +70,7 @@ class OlderReleaseTest {
   @BeforeEach
   void open() {
     backend = Backend.nccl();
-    found = backend.versions().get("nccl");
+    found = VersionReport.load().nccl();
     comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withName("older"));
     stream = comm.newStream();
     StandIn.reset();

@@ -190,13 +190,26 @@ public final class FaultCampaignRank {
   /** Gives all ranks a new id, which rank 0 makes. */
   private UniqueId shareId() {
     step = "broadcast of an id";
+    if (rank != 0) {
+      return UniqueId.of(broadcast(new byte[UniqueId.BYTES]));
+    }
+    UniqueId id = backend.newUniqueId();
+    try {
+      broadcast(id.toBytes());
+    } catch (RuntimeException failure) {
+      backend.closeUniqueId(id);
+      throw failure;
+    }
+    return id;
+  }
+
+  private byte[] broadcast(byte[] id) {
     Buffer bytes = input.slice(0, UniqueId.BYTES / Integer.BYTES);
-    byte[] id = rank == 0 ? backend.newUniqueId().toBytes() : new byte[UniqueId.BYTES];
     bytes.copyFrom(MemorySegment.ofArray(id), stream);
     base.broadcast(bytes, 0, stream);
     stream.synchronize();
     bytes.copyTo(MemorySegment.ofArray(id), stream);
-    return UniqueId.of(id);
+    return id;
   }
 
   private int count(int round) {

@@ -1,10 +1,10 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.UniqueId;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.RawConnection;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.RawConnection;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.bootstrap.Gathering;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.Location;

@@ -2,8 +2,8 @@ package io.nccl4j.reference;
 
 import io.nccl4j.FailureDetails;
 import io.nccl4j.Operation;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.bootstrap.Location;
 import io.nccl4j.internal.reference.bootstrap.Meeting;
 import io.nccl4j.internal.reference.bootstrap.Message;

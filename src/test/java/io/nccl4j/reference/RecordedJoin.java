@@ -4,7 +4,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.bootstrap.Location;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import java.io.ByteArrayOutputStream;

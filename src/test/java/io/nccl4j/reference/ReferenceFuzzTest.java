@@ -1,7 +1,7 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.internal.reference.transport.SharedMemoryLinkFuzz;
 import java.util.LinkedHashMap;
 import java.util.Map;

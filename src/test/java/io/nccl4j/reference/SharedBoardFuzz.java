@@ -1,9 +1,9 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.transport.NonsenseException;
 import io.nccl4j.internal.reference.transport.SharedBoard;
 import java.io.IOException;

@@ -1,7 +1,7 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.bootstrap.Plan;
 import io.nccl4j.internal.reference.bootstrap.Secret;
 import io.nccl4j.internal.reference.bootstrap.Site;

@@ -1,8 +1,8 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.UniqueId;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 

@@ -8,6 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.rendezvous.file.RoundFiles;
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -40,7 +43,7 @@ class FileRendezvousTest {
   }
 
   private RoundFiles files(int rank, int size) {
-    return new RoundFiles(directory, Member.of(rank, size), 1);
+    return new RoundFiles(directory, Member.of(rank, size).ofRun(), 1);
   }
 
   private List<String> leftovers() throws IOException {

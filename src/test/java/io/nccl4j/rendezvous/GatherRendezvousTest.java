@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.RankBackend;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;

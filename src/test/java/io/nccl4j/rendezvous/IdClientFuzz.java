@@ -1,9 +1,17 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.RawConnection;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.RawConnection;
+import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.rendezvous.tcp.Frames;
+import io.nccl4j.internal.rendezvous.tcp.Handshake;
+import io.nccl4j.internal.rendezvous.tcp.IdClient;
+import io.nccl4j.internal.rendezvous.tcp.IdServer;
+import io.nccl4j.internal.rendezvous.tcp.Refusal;
 import io.nccl4j.internal.util.Deadline;
 import java.io.DataInputStream;
 import java.io.IOException;
@@ -73,7 +81,8 @@ final class IdClientFuzz implements FuzzTarget {
     try (SocketChannel channel = SocketChannel.open(listener.getLocalSocketAddress());
         Frames frames = new Frames(channel, Deadline.after(ATTEMPT))) {
       IdClient client =
-          new IdClient("rank0", 1, Member.of(1, 2), RendezvousFuzzTest.SECRET, () -> {});
+          new IdClient(
+              "rank0", 1, Member.of(1, 2).ofRun(), RendezvousFuzzTest.SECRET.shared(), () -> {});
       client.converse(
           frames, new Handshake.Claim(1, 2, 1, RankBackend.NCCL, Token.ofText(""), Token.random()));
     } finally {
@@ -108,7 +117,7 @@ final class IdClientFuzz implements FuzzTarget {
 
   private static byte[] sealed(byte[] greeting, byte[] claim, byte[] answer) throws IOException {
     byte[] sealed =
-        Handshake.ofServer(RendezvousFuzzTest.SECRET, greeting, claim)
+        Handshake.ofServer(RendezvousFuzzTest.SECRET.shared(), greeting, claim)
             .seal(Arrays.copyOf(answer, Math.min(answer.length, 60_000)));
     return ByteBuffer.allocate(1 + sealed.length).put((byte) IdServer.SEALED).put(sealed).array();
   }
@@ -120,7 +129,7 @@ final class IdClientFuzz implements FuzzTarget {
 
   @Override
   public List<Class<? extends Exception>> documented() {
-    return List.of(IOException.class, RendezvousException.class);
+    return List.of(IOException.class, ExchangeFailedException.class);
   }
 
   @Override

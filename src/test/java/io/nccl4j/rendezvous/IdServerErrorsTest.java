@@ -2,7 +2,9 @@ package io.nccl4j.rendezvous;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
-import java.io.IOException;
+import io.nccl4j.internal.auth.SharedSecret;
+import io.nccl4j.internal.rendezvous.RankOfRun;
+import io.nccl4j.internal.rendezvous.tcp.IdServer;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -14,11 +16,12 @@ class IdServerErrorsTest {
   private static final int PATIENCE_MILLIS = 5000;
 
   @Test
-  void clientThatCannotBeServedEndsNoOther() throws IOException {
+  void clientThatCannotBeServedEndsNoOther() throws Exception {
     InetSocketAddress any = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
     // Without a time for the handshake no client can be served.
     IdServer.Limits limits = new IdServer.Limits(null, 1, Duration.ofSeconds(1));
-    try (IdServer server = new IdServer(any, Member.of(0, 2), Secret.none(), limits)) {
+    try (IdServer server =
+        new IdServer(any, new RankOfRun(0, 2, ""), SharedSecret.none(), limits)) {
       for (int client = 0; client < 3; client++) {
         try (Socket socket = new Socket(any.getAddress(), server.port())) {
           socket.setSoTimeout(PATIENCE_MILLIS);

@@ -1,9 +1,13 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.RawConnection;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.RawConnection;
+import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.rendezvous.tcp.Handshake;
+import io.nccl4j.internal.rendezvous.tcp.IdServer;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -42,7 +46,8 @@ final class IdServerFuzz implements FuzzTarget {
   @Override
   public List<Sample> samples() throws Exception {
     Handshake recorded =
-        Handshake.ofClient(RendezvousFuzzTest.SECRET, Handshake.greeting(), claim(new byte[0]));
+        Handshake.ofClient(
+            RendezvousFuzzTest.SECRET.shared(), Handshake.greeting(), claim(new byte[0]));
     byte[] message = recorded.claimMessage();
     return List.of(
         Sample.of(framed(message), 2, 8, 4, 4, 4, 4, 4, 8, 8, 8, 8, 32),
@@ -86,7 +91,7 @@ final class IdServerFuzz implements FuzzTarget {
       boolean authentic = random.nextBoolean();
       if (authentic) {
         Secret secret = random.nextInt(4) == 0 ? OTHER : RendezvousFuzzTest.SECRET;
-        Handshake handshake = Handshake.ofClient(secret, greeting, claim(input));
+        Handshake handshake = Handshake.ofClient(secret.shared(), greeting, claim(input));
         client.send(framed(handshake.claimMessage()), random);
         // In place of the receipt.
         client.send(framed(Arrays.copyOf(input, Math.min(input.length, 40))), random);
@@ -124,7 +129,7 @@ final class IdServerFuzz implements FuzzTarget {
           new Handshake.Claim(
               SIZE - 2, SIZE, 1, RankBackend.UNKNOWN, Token.ofText(""), Token.random());
       Handshake handshake =
-          Handshake.ofClient(RendezvousFuzzTest.SECRET, readFrame(client), honest);
+          Handshake.ofClient(RendezvousFuzzTest.SECRET.shared(), readFrame(client), honest);
       client.send(framed(handshake.claimMessage()), Fuzzer.random(new byte[0]));
       byte[] answer = readFrame(client);
       handshake.open(Arrays.copyOfRange(answer, 1, answer.length));

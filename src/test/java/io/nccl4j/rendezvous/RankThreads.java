@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.RankBackend;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;

@@ -1,8 +1,8 @@
 package io.nccl4j.rendezvous;
 
 import io.nccl4j.UniqueId;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.Callable;

@@ -1,9 +1,12 @@
 package io.nccl4j.rendezvous;
 
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.rendezvous.file.RoundFiles;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -26,7 +29,7 @@ final class RoundFilesFuzz implements FuzzTarget {
   }
 
   private RoundFiles files(int rank) {
-    return new RoundFiles(folder, Member.of(rank, 3), 1);
+    return new RoundFiles(folder, Member.of(rank, 3).ofRun(), 1);
   }
 
   @Override

@@ -8,6 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.rendezvous.tcp.Handshake;
+import io.nccl4j.internal.rendezvous.tcp.IdServer;
+import io.nccl4j.internal.rendezvous.tcp.Refusal;
 import io.nccl4j.internal.util.Deadline;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -54,7 +59,7 @@ class TcpRendezvousTest {
 
   private TcpRendezvous server(int size, Duration timeout, IdServer.Limits limits) {
     Member member = Member.of(0, size).withTimeout(timeout);
-    TcpRendezvous place = TcpRendezvous.at(HOST, 0, SECRET, member, limits);
+    TcpRendezvous place = TcpRendezvous.at(HOST, 0, SECRET.shared(), member, limits);
     open.add(place);
     return place;
   }
@@ -110,7 +115,7 @@ class TcpRendezvousTest {
     private Asked(Socket socket, Handshake.Claim claim) throws IOException {
       this.socket = socket;
       this.greeting = readFrame(socket);
-      this.handshake = Handshake.ofClient(SECRET, greeting, claim);
+      this.handshake = Handshake.ofClient(SECRET.shared(), greeting, claim);
       this.message = handshake.claimMessage();
       writeFrame(socket, message);
       this.answer = readFrame(socket);
@@ -350,7 +355,8 @@ class TcpRendezvousTest {
     TcpRendezvous server = server(3, LONG);
     FutureTask<UniqueId> zero = exchange(server);
     Socket first = connect(server);
-    byte[] message = Handshake.ofClient(SECRET, readFrame(first), claim(1, 3)).claimMessage();
+    byte[] message =
+        Handshake.ofClient(SECRET.shared(), readFrame(first), claim(1, 3)).claimMessage();
     Socket second = connect(server);
     readFrame(second);
     writeFrame(second, message);
@@ -477,7 +483,7 @@ class TcpRendezvousTest {
     FutureTask<UniqueId> zero = exchange(server);
     for (int rank : new int[] {0, 3, -1, Integer.MIN_VALUE}) {
       Socket socket = connect(server);
-      Handshake handshake = Handshake.ofClient(SECRET, readFrame(socket), claim(rank, 3));
+      Handshake handshake = Handshake.ofClient(SECRET.shared(), readFrame(socket), claim(rank, 3));
       writeFrame(socket, handshake.claimMessage());
       byte[] answer = readFrame(socket);
       byte[] opened = handshake.open(Arrays.copyOfRange(answer, 1, answer.length));
@@ -534,13 +540,14 @@ class TcpRendezvousTest {
     assertRefused(Refusal.OVERSIZED, oversized);
 
     Socket version = connect(server);
-    byte[] message = Handshake.ofClient(SECRET, readFrame(version), claim(1, 3)).claimMessage();
+    byte[] message =
+        Handshake.ofClient(SECRET.shared(), readFrame(version), claim(1, 3)).claimMessage();
     message[11]++;
     writeFrame(version, message);
     assertRefused(Refusal.WRONG_VERSION, version);
 
     Socket longer = connect(server);
-    message = Handshake.ofClient(SECRET, readFrame(longer), claim(1, 3)).claimMessage();
+    message = Handshake.ofClient(SECRET.shared(), readFrame(longer), claim(1, 3)).claimMessage();
     writeFrame(longer, Arrays.copyOf(message, message.length - 1));
     assertRefused(Refusal.MALFORMED, longer);
     assertServed(server, zero);
@@ -552,7 +559,8 @@ class TcpRendezvousTest {
     FutureTask<UniqueId> zero = exchange(server);
     for (int position = 12; position < Handshake.CLAIM_BYTES; position++) {
       Socket socket = connect(server);
-      byte[] message = Handshake.ofClient(SECRET, readFrame(socket), claim(1, 2)).claimMessage();
+      byte[] message =
+          Handshake.ofClient(SECRET.shared(), readFrame(socket), claim(1, 2)).claimMessage();
       message[position] ^= (byte) (1 << RankThreads.RANDOM.nextInt(8));
       writeFrame(socket, message);
       assertRefused(Refusal.NOT_AUTHENTIC, socket);

@@ -2,10 +2,12 @@ package io.nccl4j.rendezvous;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Fuzzer;
-import io.nccl4j.examples.fuzzing.RawConnection;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Fuzzer;
+import io.nccl4j.fixtures.fuzzing.RawConnection;
+import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
 import java.io.DataInputStream;
 import java.io.DataOutput;
 import java.io.IOException;

@@ -9,6 +9,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;

@@ -276,12 +276,15 @@ public final class Exchange implements Transfer {
                 rank));
   }
 
+  /** Returns the time-out of these, or null if no peer is waited for, and so nothing is late. */
   public NcclException timeout() {
     BitSet waitedFor = pendingPeers();
-    return context.timeout(
-        function,
-        "waited for " + context.describe(waitedFor) + " to receive or send its part",
-        waitedFor);
+    return waitedFor.isEmpty()
+        ? null
+        : context.timeout(
+            function,
+            "waited for " + context.describe(waitedFor) + " to receive or send its part",
+            waitedFor);
   }
 
   private BitSet pendingPeers() {

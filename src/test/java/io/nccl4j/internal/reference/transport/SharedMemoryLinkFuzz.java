@@ -1,8 +1,8 @@
 package io.nccl4j.internal.reference.transport;
 
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.examples.fuzzing.FuzzTarget;
-import io.nccl4j.examples.fuzzing.Sample;
+import io.nccl4j.fixtures.fuzzing.FuzzTarget;
+import io.nccl4j.fixtures.fuzzing.Sample;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.nio.file.Files;

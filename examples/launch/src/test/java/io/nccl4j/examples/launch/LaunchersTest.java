@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.examples.hello.Hello;
-import io.nccl4j.examples.perf.Perf;
+import io.nccl4j.tools.perf.Perf;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.nio.file.Files;

@@ -1,6 +1,6 @@
 package io.nccl4j.examples.spark;
 
-import io.nccl4j.examples.quantities.OptionValue;
+import io.nccl4j.tools.quantities.OptionValue;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;

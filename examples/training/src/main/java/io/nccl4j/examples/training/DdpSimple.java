@@ -5,7 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.Platform;
 import io.nccl4j.Stream;
-import io.nccl4j.examples.processes.Processes;
+import io.nccl4j.tools.processes.Processes;
 import io.nccl4j.training.ReducerConfig;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;

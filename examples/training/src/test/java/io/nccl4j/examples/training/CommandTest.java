@@ -43,7 +43,7 @@ class CommandTest {
     return new Ended(process.exitValue(), said, Files.readString(err));
   }
 
-  /** Starts it as this process was: the modules, and the class path, where the native jars are. */
+  /** Starts it as this process was. */
   private static List<String> command(String main, String... args) {
     List<String> command =
         new ArrayList<>(
@@ -51,16 +51,12 @@ class CommandTest {
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "--illegal-native-access=deny",
                 "--sun-misc-unsafe-memory-access=allow",
-                "--enable-native-access=io.nccl4j,io.nccl4j.libtorch,org.bytedeco.javacpp,"
-                    + "org.bytedeco.openblas,org.bytedeco.pytorch",
+                "--enable-native-access=ALL-UNNAMED",
                 "-Dorg.bytedeco.javacpp.cachedir="
                     + System.getProperty("org.bytedeco.javacpp.cachedir"),
-                "--module-path",
-                System.getProperty("jdk.module.path"),
-                "--class-path",
+                "-cp",
                 System.getProperty("java.class.path"),
-                "--module",
-                "io.nccl4j.examples.training/io.nccl4j.examples.training." + main));
+                "io.nccl4j.examples.training." + main));
     command.addAll(List.of(args));
     return command;
   }

@@ -22,21 +22,13 @@ class ScriptTest {
 
   /** What the script looks at to see whether the build is older than its sources. */
   private static final List<String> SOURCES =
-      List.of(
-          "pom.xml",
-          "bindings",
-          "src",
-          "adapters",
-          "examples/pom.xml",
-          "examples/training",
-          "examples/quantities",
-          "examples/plots");
+      List.of("pom.xml", "bindings", "src", "adapters", "parent", "tools", "examples");
 
   @TempDir Path clone;
 
   @BeforeEach
   void makeAClone() throws IOException {
-    Path built = Files.createDirectories(clone.resolve("examples/target/run-training.built"));
+    Path built = Files.createDirectories(clone.resolve("target/run-training.built"));
     Files.createSymbolicLink(built.resolveSibling("run-training"), built.getFileName());
     for (String source : SOURCES) {
       Files.createSymbolicLink(clone.resolve(source), ROOT.resolve(source));
@@ -47,12 +39,12 @@ class ScriptTest {
       Files.createDirectories(clone.resolve(script).getParent());
       Files.copy(ROOT.resolve(script), clone.resolve(script));
     }
-    Path modules = Files.createDirectory(built.resolve("training"));
-    for (Path module : modules()) {
-      if (Files.isRegularFile(module)) {
-        Files.createSymbolicLink(modules.resolve(module.getFileName()), module);
-      } else {
-        pack(module, modules.resolve(module.getParent().getParent().getFileName() + ".jar"));
+    Path jars = Files.createDirectory(built.resolve("training"));
+    for (Path part : classPath()) {
+      if (Files.isRegularFile(part)) {
+        Files.createSymbolicLink(jars.resolve(part.getFileName()), part);
+      } else if (part.endsWith("classes")) {
+        pack(part, jars.resolve(part.getParent().getParent().getFileName() + ".jar"));
       }
     }
     Files.writeString(built.resolve("java-home"), System.getProperty("java.home") + "\n");
@@ -74,15 +66,10 @@ class ScriptTest {
     }
   }
 
-  /** Returns this test's own modules, and the jars of native libraries, which are modules too. */
-  private static List<Path> modules() {
-    Stream<String> natives =
-        paths("java.class.path").filter(path -> path.endsWith("linux-x86_64.jar"));
-    return Stream.concat(paths("jdk.module.path"), natives).map(Path::of).distinct().toList();
-  }
-
-  private static Stream<String> paths(String property) {
-    return Stream.of(System.getProperty(property).split(File.pathSeparator));
+  private static List<Path> classPath() {
+    return Stream.of(System.getProperty("java.class.path").split(File.pathSeparator))
+        .map(Path::of)
+        .toList();
   }
 
   @Test

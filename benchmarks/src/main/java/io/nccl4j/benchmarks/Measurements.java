@@ -1,0 +1,100 @@
+package io.nccl4j.benchmarks;
+
+import io.nccl4j.benchmarks.PeerProgram.Cell;
+import io.nccl4j.benchmarks.PeerProgram.Kind;
+import io.nccl4j.benchmarks.PeerProgram.Result;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.Set;
+import java.util.function.Predicate;
+
+/** What programs have measured, in the rounds so far. */
+final class Measurements {
+  private final Map<PeerProgram, Map<Cell, List<Result>>> results = new LinkedHashMap<>();
+  private final Set<PeerProgram> wrong = new LinkedHashSet<>();
+  private final List<OptionalDouble> handoffs = new ArrayList<>();
+
+  /**
+   * The best of its kind at something.
+   *
+   * @param microseconds median of its rounds
+   */
+  record Best(PeerProgram program, double microseconds) {}
+
+  void add(PeerProgram program, Map<Cell, Result> round) {
+    Map<Cell, List<Result>> cells = results.computeIfAbsent(program, p -> new HashMap<>());
+    round.forEach(
+        (cell, result) -> cells.computeIfAbsent(cell, c -> new ArrayList<>()).add(result));
+  }
+
+  /**
+   * Adds what a cache line took from one processor to another, in nanoseconds, if it was measured.
+   */
+  void addHandoff(OptionalDouble nanoseconds) {
+    handoffs.add(nanoseconds);
+  }
+
+  /** Returns what was added, in order. */
+  List<OptionalDouble> handoffs() {
+    return Collections.unmodifiableList(handoffs);
+  }
+
+  /** Leaves a program out for good, with all that it has measured: a result of it was wrong. */
+  void leaveOut(PeerProgram program) {
+    results.remove(program);
+    wrong.add(program);
+  }
+
+  /** Returns the programs that were left out. */
+  Set<PeerProgram> leftOut() {
+    return Collections.unmodifiableSet(wrong);
+  }
+
+  /** Returns the best program of a kind at a cell; empty if none has measured it. */
+  Optional<Best> best(Kind kind, int ranks, Cell cell, Predicate<PeerProgram> which) {
+    return results.keySet().stream()
+        .filter(program -> program.kind() == kind && program.ranks() == ranks)
+        .filter(which)
+        .filter(program -> results.get(program).containsKey(cell))
+        .map(program -> new Best(program, median(program, cell)))
+        .min(Comparator.comparingDouble(Best::microseconds));
+  }
+
+  /** Returns the best program of a kind at a cell; empty if none has measured it. */
+  Optional<Best> best(Kind kind, int ranks, Cell cell) {
+    return best(kind, ranks, cell, program -> true);
+  }
+
+  /** Returns whether a program is at any size nearly the best of its kind. */
+  boolean near(PeerProgram program, double factor) {
+    return results.getOrDefault(program, Map.of()).keySet().stream()
+        .anyMatch(
+            cell ->
+                median(program, cell)
+                    <= factor
+                        * best(program.kind(), program.ranks(), cell).orElseThrow().microseconds());
+  }
+
+  /** Returns the least that an operation of this size was found to allocate in a round. */
+  double heapBytes(Kind kind, int ranks, Cell cell) {
+    return results.entrySet().stream()
+        .filter(entry -> entry.getKey().kind() == kind && entry.getKey().ranks() == ranks)
+        .flatMap(entry -> entry.getValue().getOrDefault(cell, List.of()).stream())
+        .mapToDouble(Result::heapBytes)
+        .min()
+        .orElse(Double.NaN);
+  }
+
+  private double median(PeerProgram program, Cell cell) {
+    return Page.median(
+        results.get(program).get(cell).stream().mapToDouble(Result::microseconds).toArray());
+  }
+}

@@ -1,0 +1,84 @@
+package io.nccl4j.benchmarks;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.lang.foreign.ValueLayout;
+import java.util.concurrent.CompletionService;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorCompletionService;
+import java.util.concurrent.Executors;
+import java.util.function.Consumer;
+import java.util.stream.IntStream;
+
+/** Times one rank's operations together with those of the others. */
+final class RankClock implements AutoCloseable {
+  private static final double MICROSECOND = 1e3;
+
+  private final Communicator communicator;
+  private final Stream stream;
+  private final Buffer value;
+
+  RankClock(Communicator communicator) {
+    this.communicator = communicator;
+    this.stream = communicator.newStream();
+    this.value = communicator.allocate(DataType.FLOAT64, 1);
+  }
+
+  /** Runs every rank of a communicator in a thread of its own, until one fails or all end. */
+  static void ranks(Backend backend, int ranks, Consumer<Communicator> work)
+      throws InterruptedException, ExecutionException {
+    CompletionService<Void> running =
+        new ExecutorCompletionService<>(
+            Executors.newThreadPerTaskExecutor(
+                Thread.ofPlatform().daemon().name("rank-", 0).factory()));
+    backend
+        .communicators(CommunicatorConfig.defaults(), IntStream.range(0, ranks).toArray())
+        .forEach(communicator -> running.submit(() -> work.accept(communicator), null));
+    for (int rank = 0; rank < ranks; rank++) {
+      // Whichever ends first: one that has failed leaves the others waiting.
+      running.take().get();
+    }
+  }
+
+  Communicator communicator() {
+    return communicator;
+  }
+
+  Stream stream() {
+    return stream;
+  }
+
+  /** Waits for all ranks and returns the largest of their values. */
+  double meet(double mine) {
+    value.segment().set(ValueLayout.JAVA_DOUBLE, 0, mine);
+    communicator.allReduce(value, value, ReduceOp.MAX, stream);
+    stream.synchronize();
+    return value.segment().get(ValueLayout.JAVA_DOUBLE, 0);
+  }
+
+  /**
+   * Enqueues an operation many times and waits for the last; returns the microseconds of one, of
+   * the rank that took longest.
+   */
+  double time(int operations, Runnable operation) {
+    meet(0);
+    long start = System.nanoTime();
+    for (int i = 0; i < operations; i++) {
+      operation.run();
+    }
+    stream.synchronize();
+    return meet(System.nanoTime() - start) / MICROSECOND / operations;
+  }
+
+  @Override
+  public void close() {
+    meet(0);
+    value.close();
+    stream.close();
+  }
+}

@@ -1,0 +1,237 @@
+package io.nccl4j.benchmarks;
+
+import io.nccl4j.benchmarks.PeerProgram.Cell;
+import io.nccl4j.benchmarks.PeerProgram.Kind;
+import io.nccl4j.benchmarks.PeerProgram.Result;
+import io.nccl4j.benchmarks.PeerProgram.WrongResultException;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.OptionalDouble;
+import java.util.Set;
+import java.util.StringJoiner;
+import java.util.stream.Stream;
+
+/**
+ * Compares the reference's all-reduce with that of its peers, all in one run.
+ *
+ * <p>Peers that have several settings first try all of them, once and shortly; those that come near
+ * the best at any size take part. Then, in each round, every program runs once, in turn, so that
+ * what disturbs the machine for a while disturbs all of them. A program's result is the median of
+ * its rounds, a peer's result at a size that of its best program.
+ */
+public final class ReferencePeers {
+  static final List<Integer> RANKS = List.of(2, 4);
+  static final List<String> MODES =
+      Stream.of(ReferenceRanks.Mode.values()).map(Object::toString).toList();
+
+  private static final List<Sizing> MEMORY_SIZES =
+      List.of(
+          new Sizing(1 << 10, 10_000, 9, 10_000),
+          new Sizing(64 << 10, 3_000, 9, 2_000),
+          new Sizing(1 << 20, 1_000, 9, 200),
+          new Sizing(16 << 20, 40, 9, 10),
+          new Sizing(128 << 20, 3, 5, 2));
+  private static final List<Sizing> TCP_SIZES =
+      List.of(
+          new Sizing(1 << 10, 300, 9, 150),
+          new Sizing(64 << 10, 200, 9, 100),
+          new Sizing(1 << 20, 200, 9, 40),
+          new Sizing(16 << 20, 10, 9, 3),
+          new Sizing(128 << 20, 2, 5, 1));
+
+  private static final List<Sizing> LARGE =
+      List.of(new Sizing(ReferenceReport.MANY_RANKS_BYTES, 40, 9, 3));
+  private static final List<Sizing> TYPES_SIZES =
+      List.of(new Sizing(1 << 20, 0, 9, 100), new Sizing(16 << 20, 0, 9, 5));
+
+  /** How much slower than the best, at its own best size, a program may have been in the trial. */
+  private static final double NEAR = 1.1;
+
+  private static final int TRIAL = 4;
+
+  /** What can be left out. */
+  enum Row {
+    IN_PROCESS(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.C_THREADS, Kind.REFERENCE, Kind.RING),
+    SHARED_MEMORY(MEMORY_SIZES, RANKS, Kind.OPEN_MPI, Kind.SHARED_MEMORY),
+    TCP(TCP_SIZES, RANKS, Kind.GLOO, Kind.TCP),
+    MANY_RANKS(LARGE, ReferenceReport.FEW_AND_MANY, Kind.REFERENCE),
+    TYPES(TYPES_SIZES, List.of(2), Kind.TYPES);
+
+    private final List<Sizing> sizes;
+    private final List<Integer> ranks;
+    private final List<Kind> kinds;
+
+    Row(List<Sizing> sizes, List<Integer> ranks, Kind... kinds) {
+      this.sizes = sizes;
+      this.ranks = ranks;
+      this.kinds = List.of(kinds);
+    }
+
+    /** Reads what {@code --rows} names; everything if it names nothing. */
+    static Set<Row> parse(String names) {
+      Set<Row> rows = EnumSet.noneOf(Row.class);
+      if (names.isEmpty()) {
+        return EnumSet.allOf(Row.class);
+      }
+      for (String name : names.split(",", -1)) {
+        rows.add(valueOf(name.toUpperCase(Locale.ROOT).replace('-', '_')));
+      }
+      return rows;
+    }
+  }
+
+  private final Measurements measurements = new Measurements();
+  private final Map<PeerProgram, Map<Cell, Result>> tried = new HashMap<>();
+  private final Map<PeerProgram, List<Sizing>> sizes = new LinkedHashMap<>();
+
+  private final boolean quick;
+
+  private ReferencePeers(boolean quick) {
+    this.quick = quick;
+  }
+
+  /**
+   * Runs all programs and compares them.
+   *
+   * @param args {@code --quick}, {@code --rounds N}, {@code --rows NAME,...}, {@code --write PAGE},
+   *     {@code --peers FOLDER}
+   * @throws IOException if a program fails or the page cannot be written
+   * @throws InterruptedException if this thread is interrupted
+   */
+  public static void main(String[] args) throws IOException, InterruptedException {
+    List<String> options = new ArrayList<>(List.of(args));
+    boolean quick = options.remove("--quick");
+    int rounds = Integer.parseInt(Calls.take(options, "--rounds", quick ? "1" : "3"));
+    Set<Row> rows = Row.parse(Calls.take(options, "--rows", ""));
+    String page = Calls.take(options, "--write", "");
+    PeerPrograms all = new PeerPrograms(Path.of(Calls.take(options, "--peers", "target/peers")));
+    if (!options.isEmpty()) {
+      throw new IllegalArgumentException("unknown: " + options);
+    }
+    // A signal that ends this process ends what it measures too.
+    Runtime.getRuntime()
+        .addShutdownHook(
+            new Thread(
+                () -> ProcessHandle.current().descendants().forEach(ProcessHandle::destroy)));
+    ReferencePeers peers = new ReferencePeers(quick);
+    System.err.println("trial of all settings");
+    peers.choose(all, rows);
+    peers.handOff(all);
+    for (int round = 1; round <= rounds; round++) {
+      System.err.printf("round %d of %d%n", round, rounds);
+      peers.round(round);
+      peers.handOff(all);
+    }
+    String report = new ReferenceReport(peers.measurements, rounds).text();
+    System.out.print(report);
+    if (!page.isEmpty()) {
+      Page.replace(Path.of(page), "reference", report);
+    }
+  }
+
+  /** Finds the programs that take part, in the order of their turns. */
+  private void choose(PeerPrograms all, Set<Row> rows) throws IOException, InterruptedException {
+    for (Row row : rows) {
+      for (int ranks : row.ranks) {
+        for (Kind kind : row.kinds) {
+          for (PeerProgram program : near(all.of(kind, ranks), row.sizes)) {
+            sizes.putIfAbsent(program, quick ? shortened(row.sizes) : row.sizes);
+          }
+        }
+      }
+    }
+  }
+
+  /** Returns the programs, or those that come near the best where only the best counts. */
+  private List<PeerProgram> near(List<PeerProgram> candidates, List<Sizing> all)
+      throws IOException, InterruptedException {
+    if (candidates.size() < 2 || !candidates.getFirst().kind().bestCounts()) {
+      return candidates;
+    }
+    Measurements trial = new Measurements();
+    for (PeerProgram candidate : candidates) {
+      if (!tried.containsKey(candidate)) {
+        tried.put(candidate, run(candidate, MODES.subList(0, 1), shortened(all)));
+      }
+      trial.add(candidate, tried.get(candidate));
+    }
+    return candidates.stream()
+        .filter(candidate -> !measurements.leftOut().contains(candidate))
+        .filter(candidate -> candidate.usual() || trial.near(candidate, NEAR))
+        .toList();
+  }
+
+  private static List<Sizing> shortened(List<Sizing> sizes) {
+    return sizes.stream()
+        .map(
+            size ->
+                new Sizing(
+                    size.bytes(),
+                    Math.max(1, size.warmUps() / TRIAL),
+                    Math.max(2, size.batches() / TRIAL),
+                    Math.max(1, size.operations() / TRIAL)))
+        .toList();
+  }
+
+  private void round(int round) throws IOException, InterruptedException {
+    for (Map.Entry<PeerProgram, List<Sizing>> entry : sizes.entrySet()) {
+      PeerProgram program = entry.getKey();
+      // What a program of types compares it runs in turn by itself.
+      boolean again = program.kind() != Kind.TYPES || round == 1;
+      if (again && !measurements.leftOut().contains(program)) {
+        measurements.add(program, run(program, modes(program), entry.getValue()));
+      }
+    }
+  }
+
+  private void handOff(PeerPrograms all) throws IOException, InterruptedException {
+    Optional<Handoff> program = all.handoff();
+    if (program.isPresent()) {
+      OptionalDouble nanoseconds = program.get().measure();
+      System.err.println(
+          "cache line from one processor to another, nanoseconds: "
+              + (nanoseconds.isPresent() ? nanoseconds.getAsDouble() : "not measured"));
+      measurements.addHandoff(nanoseconds);
+    }
+  }
+
+  /** Returns what a program has measured: nothing if it found its own result wrong. */
+  private Map<Cell, Result> run(PeerProgram program, List<String> modes, List<Sizing> sizes)
+      throws IOException, InterruptedException {
+    try {
+      return measured(program, modes, sizes);
+    } catch (WrongResultException e) {
+      System.err.println(e.getMessage());
+      measurements.leaveOut(program);
+      return Map.of();
+    }
+  }
+
+  private static Map<Cell, Result> measured(
+      PeerProgram program, List<String> modes, List<Sizing> sizes)
+      throws IOException, InterruptedException {
+    Map<Cell, Result> results = program.run(modes, sizes);
+    StringJoiner line = new StringJoiner(" ", program + ":", "");
+    for (String mode : modes) {
+      line.add(" " + mode);
+      for (Sizing size : sizes) {
+        double microseconds = results.get(new Cell(size.bytes(), mode)).microseconds();
+        line.add(String.format(Locale.ROOT, "%.2f", microseconds));
+      }
+    }
+    System.err.println(line);
+    return results;
+  }
+
+  private static List<String> modes(PeerProgram program) {
+    return program.kind() == Kind.TYPES ? ReferenceReport.reductions(program) : MODES;
+  }
+}

@@ -1,0 +1,228 @@
+package io.nccl4j.benchmarks;
+
+import com.sun.management.ThreadMXBean;
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.reference.Algorithm;
+import io.nccl4j.reference.Links;
+import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.rendezvous.FileRendezvous;
+import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.Rendezvous;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.ExecutionException;
+
+/**
+ * Measures the reference's all-reduce (float32, sum) as the C programs under {@code peers} measure
+ * theirs; {@code measure.h} there says what the arguments and the results are. Each rank has a
+ * thread that enqueues a batch and waits for its end. A result has one number more, the bytes that
+ * an operation allocates on the heap, all ranks together.
+ *
+ * <p>Java compiles what it runs often. So each process carries out operations for a while before it
+ * measures; the warm-ups of a size are the same as everyone's.
+ */
+public final class ReferenceRanks {
+  private static final double COMPILING_SECONDS = 3;
+  private static final List<Sizing> COMPILED =
+      List.of(
+          new Sizing(1 << 10, 0, 1, 200),
+          new Sizing(64 << 10, 0, 1, 50),
+          new Sizing(1 << 20, 0, 1, 5),
+          // Beyond 4 MiB the loops are others.
+          new Sizing(8 << 20, 0, 1, 1));
+  private static final int PERIOD = 1021;
+  private static final double SECOND = 1e9;
+  private static final ThreadMXBean THREADS =
+      (ThreadMXBean) ManagementFactory.getPlatformMXBean(java.lang.management.ThreadMXBean.class);
+
+  /** What happens to the inputs between two operations. */
+  enum Mode {
+    UNTOUCHED,
+    REWRITTEN;
+
+    @Override
+    public String toString() {
+      return name().toLowerCase(Locale.ROOT);
+    }
+  }
+
+  private final RankClock clock;
+  private final Buffer source;
+  private final Buffer send;
+  private final Buffer recv;
+
+  private ReferenceRanks(RankClock clock, long bytes) {
+    Communicator communicator = clock.communicator();
+    long count = bytes / Float.BYTES;
+    this.clock = clock;
+    this.source = communicator.allocate(DataType.FLOAT32, count);
+    this.send = communicator.allocate(DataType.FLOAT32, count);
+    this.recv = communicator.allocate(DataType.FLOAT32, count);
+    MemorySegment memory = source.segment();
+    for (long i = 0; i < count; i++) {
+      float number = (communicator.rank() + 1) * (float) (i % PERIOD);
+      memory.setAtIndex(ValueLayout.JAVA_FLOAT, i, number);
+    }
+  }
+
+  /**
+   * Measures with all ranks in this process, or as one of several processes.
+   *
+   * @param args the number of ranks, the algorithm, the links between processes or {@code none},
+   *     then, with links, this rank and a directory for the ranks to meet in; modes, sizes
+   * @throws InterruptedException if this thread is interrupted
+   * @throws ExecutionException if a rank fails
+   */
+  public static void main(String[] args) throws InterruptedException, ExecutionException {
+    int ranks = Integer.parseInt(args[0]);
+    ReferenceOptions options =
+        ReferenceOptions.defaults()
+            .withAlgorithm(Algorithm.valueOf(args[1].toUpperCase(Locale.ROOT)));
+    boolean inProcess = args[2].equals("none");
+    List<Mode> modes = new ArrayList<>();
+    List<Sizing> sizes = new ArrayList<>();
+    for (String argument : List.of(args).subList(inProcess ? 3 : 5, args.length)) {
+      if (Character.isDigit(argument.charAt(0))) {
+        sizes.add(Sizing.parse(argument));
+      } else {
+        modes.add(Mode.valueOf(argument.toUpperCase(Locale.ROOT)));
+      }
+    }
+    if (inProcess) {
+      try (Backend backend = ReferenceBackend.open(ranks, options)) {
+        RankClock.ranks(backend, ranks, communicator -> measure(communicator, modes, sizes));
+      }
+      return;
+    }
+    int rank = Integer.parseInt(args[3]);
+    Links links = Links.valueOf(args[2].toUpperCase(Locale.ROOT));
+    try (Backend backend = ReferenceBackend.open(ranks, options.withLinks(links));
+        Rendezvous rendezvous =
+            FileRendezvous.in(Path.of(args[4]), Member.of(rank, ranks).withLocalRank(rank))) {
+      measure(rendezvous.communicator(backend, CommunicatorConfig.defaults()), modes, sizes);
+    }
+  }
+
+  private static void measure(Communicator communicator, List<Mode> modes, List<Sizing> sizes) {
+    long most = sizes.stream().mapToLong(Sizing::bytes).max().orElseThrow();
+    try (communicator;
+        RankClock clock = new RankClock(communicator)) {
+      ReferenceRanks rank = new ReferenceRanks(clock, Math.max(most, COMPILED.getLast().bytes()));
+      rank.compile(modes);
+      for (Sizing size : sizes) {
+        modes.forEach(mode -> rank.measure(size, mode));
+      }
+      clock.meet(0);
+      List.of(rank.source, rank.send, rank.recv).forEach(Buffer::close);
+    }
+  }
+
+  private void compile(List<Mode> modes) {
+    long start = System.nanoTime();
+    while (clock.meet((System.nanoTime() - start) / SECOND) < COMPILING_SECONDS) {
+      for (Sizing size : COMPILED) {
+        Work work = new Work(size);
+        modes.forEach(work::batch);
+      }
+    }
+  }
+
+  private void measure(Sizing size, Mode mode) {
+    Work work = new Work(size);
+    work.check();
+    work.warmUp();
+    double[] taken = new double[size.batches()];
+    double[] copying = new double[size.batches()];
+    double[] allocated = new double[size.batches()];
+    for (int i = 0; i < size.batches(); i++) {
+      long before = THREADS.getTotalThreadAllocatedBytes();
+      taken[i] = work.batch(mode);
+      allocated[i] = THREADS.getTotalThreadAllocatedBytes() - before;
+      copying[i] = mode == Mode.REWRITTEN ? work.copies() : 0;
+    }
+    if (clock.communicator().rank() == 0) {
+      System.out.printf(
+          Locale.ROOT,
+          "%d %s %.4f %.1f%n",
+          size.bytes(),
+          mode,
+          Page.median(taken) - Page.median(copying),
+          Page.median(allocated) / size.operations());
+    }
+  }
+
+  /** The operations of one size. */
+  private final class Work {
+    private final Sizing size;
+    private final Buffer source;
+    private final Buffer send;
+    private final Buffer recv;
+
+    Work(Sizing size) {
+      long count = size.bytes() / Float.BYTES;
+      this.size = size;
+      this.source = ReferenceRanks.this.source.slice(0, count);
+      this.send = ReferenceRanks.this.send.slice(0, count);
+      this.recv = ReferenceRanks.this.recv.slice(0, count);
+    }
+
+    private void copy() {
+      send.copyFrom(source, clock.stream());
+    }
+
+    private void reduce() {
+      clock.communicator().allReduce(send, recv, ReduceOp.SUM, clock.stream());
+    }
+
+    private void copyAndReduce() {
+      copy();
+      reduce();
+    }
+
+    void warmUp() {
+      for (int i = 0; i < size.warmUps(); i++) {
+        reduce();
+      }
+    }
+
+    double batch(Mode mode) {
+      return clock.time(
+          size.operations(), mode == Mode.REWRITTEN ? this::copyAndReduce : this::reduce);
+    }
+
+    double copies() {
+      return clock.time(size.operations(), this::copy);
+    }
+
+    /** Small whole numbers: the sum is exact in whatever order it is made. */
+    void check() {
+      copy();
+      recv.fill((byte) -1, clock.stream());
+      reduce();
+      clock.stream().synchronize();
+      Communicator communicator = clock.communicator();
+      int factor = communicator.size() * (communicator.size() + 1) / 2;
+      MemorySegment memory = recv.segment();
+      for (long i = 0; i < recv.count(); i++) {
+        float found = memory.getAtIndex(ValueLayout.JAVA_FLOAT, i);
+        float sum = factor * (float) (i % PERIOD);
+        if (found != sum) {
+          throw new IllegalStateException(
+              "rank %d has %s at %d of %d; the sum is %s"
+                  .formatted(communicator.rank(), found, i, recv.count(), sum));
+        }
+      }
+    }
+  }
+}

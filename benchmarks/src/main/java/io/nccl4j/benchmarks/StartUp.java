@@ -1,0 +1,131 @@
+package io.nccl4j.benchmarks;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Measures how long {@code scripts/all-reduce-perf} takes from the shell's start of it to the first
+ * result, with and without the cache that its build made.
+ */
+public final class StartUp {
+  private static final double GOAL_SECONDS = 0.35;
+  private static final double SECOND = 1e9;
+
+  /** One way to start. */
+  private record Way(String label, Map<String, String> environment, List<String> command) {}
+
+  private StartUp() {}
+
+  /**
+   * Starts the command again and again.
+   *
+   * @param args the number of rounds, the folder of the checkout, the {@code java} that the scripts
+   *     start, and a page to write to or nothing
+   * @throws IOException if the command cannot be started or the page cannot be written
+   * @throws InterruptedException if this thread is interrupted
+   */
+  public static void main(String[] args) throws IOException, InterruptedException {
+    int rounds = Integer.parseInt(args[0]);
+    Path root = Path.of(args[1]);
+    List<Way> ways = ways(root, args[2]);
+    Map<Way, List<Double>> seconds = new LinkedHashMap<>();
+    ways.forEach(way -> seconds.put(way, new ArrayList<>()));
+    // The first round reads everything from the disk.
+    for (int round = 0; round <= rounds; round++) {
+      for (Way way : ways) {
+        double taken = untilFirstResult(way);
+        if (round > 0) {
+          seconds.get(way).add(taken);
+        }
+      }
+    }
+    String report = report(rounds, seconds);
+    System.out.print(report);
+    if (args.length > 3) {
+      Page.replace(Path.of(args[3]), "startup", report);
+    }
+  }
+
+  private static List<Way> ways(Path root, String java) {
+    String script = root.resolve("scripts/all-reduce-perf").toString();
+    List<String> smallest = List.of("-b", "8", "-e", "8", "-n", "1", "-w", "0");
+    List<String> reference = command(script, smallest, "--backend", "reference", "--ranks", "2");
+    List<String> nccl = command(script, smallest, "--backend", "nccl", "-g", "2");
+    Map<String, String> standIn =
+        Map.of(
+            "NCCL4J_NCCL_LIBRARY", root.resolve("target/standin/libnccl.so.2").toString(),
+            "NCCL4J_CUDART_LIBRARY", root.resolve("target/standin/libcudart.so.13").toString());
+    return List.of(
+        new Way("reference, 2 ranks, with the cache", Map.of(), reference),
+        new Way("reference, 2 ranks, without", withoutCache(Map.of()), reference),
+        new Way("NCCL backend on the stand-in, 2 ranks, with the cache", standIn, nccl),
+        new Way("NCCL backend on the stand-in, 2 ranks, without", withoutCache(standIn), nccl),
+        new Way("`java -version`", Map.of(), List.of(java, "-version")));
+  }
+
+  private static List<String> command(String script, List<String> smallest, String... more) {
+    List<String> command = new ArrayList<>(List.of(script));
+    command.addAll(List.of(more));
+    command.addAll(smallest);
+    return command;
+  }
+
+  private static Map<String, String> withoutCache(Map<String, String> environment) {
+    Map<String, String> without = new LinkedHashMap<>(environment);
+    without.put("JAVA_TOOL_OPTIONS", "-XX:AOTMode=off");
+    return without;
+  }
+
+  private static double untilFirstResult(Way way) throws IOException, InterruptedException {
+    ProcessBuilder builder = new ProcessBuilder(way.command());
+    builder.redirectErrorStream(true).environment().putAll(way.environment());
+    long start = System.nanoTime();
+    Process process = builder.start();
+    long first = 0;
+    List<String> said = new ArrayList<>();
+    try (BufferedReader lines = process.inputReader()) {
+      for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+        said.add(line);
+        // Results are the lines that begin with a size.
+        if (first == 0 && line.strip().matches("\\d+ .*")) {
+          first = System.nanoTime();
+        }
+      }
+    }
+    if (!process.waitFor(1, TimeUnit.MINUTES) || process.exitValue() != 0) {
+      throw new IOException(way.command() + " failed: " + String.join("\n", said));
+    }
+    return ((first == 0 ? System.nanoTime() : first) - start) / SECOND;
+  }
+
+  private static String report(int rounds, Map<Way, List<Double>> seconds) throws IOException {
+    StringBuilder text = new StringBuilder(Page.machine());
+    text.append("Median of %d rounds; in brackets the least and the most.%n%n".formatted(rounds));
+    text.append("| start | seconds to the first result |\n|---|---|\n");
+    seconds.forEach(
+        (way, taken) -> {
+          double[] all = taken.stream().mapToDouble(Double::doubleValue).sorted().toArray();
+          text.append(
+              String.format(
+                  Locale.ROOT,
+                  "| %s | %.2f (%.2f to %.2f) |%n",
+                  way.label(),
+                  Page.median(all),
+                  all[0],
+                  all[all.length - 1]));
+        });
+    double[] best =
+        seconds.values().iterator().next().stream().mapToDouble(Double::doubleValue).toArray();
+    return text.append("\n- with the cache, seconds: ")
+        .append(Page.againstGoal(Page.median(best), GOAL_SECONDS))
+        .append('\n')
+        .toString();
+  }
+}

@@ -1,0 +1,41 @@
+package io.nccl4j.benchmarks;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.util.List;
+import java.util.OptionalDouble;
+import org.junit.jupiter.api.Test;
+
+class ReferenceReportTest {
+  private static final OptionalDouble NOT_MEASURED = OptionalDouble.empty();
+
+  @Test
+  void theWayBetweenProcessorsIsListedInOrder() throws Exception {
+    assertEquals(
+        "A cache line takes 282, 31, 30 ns from one processor to another, measured before the first"
+            + " round and after each.",
+        line(OptionalDouble.of(281.6), OptionalDouble.of(31.4), OptionalDouble.of(29.8)));
+  }
+
+  @Test
+  void aMissingMeasurementKeepsItsPlace() throws Exception {
+    assertEquals(
+        "A cache line takes 282, (not measured), 30 ns from one processor to another, measured"
+            + " before the first round and after each.",
+        line(OptionalDouble.of(281.6), NOT_MEASURED, OptionalDouble.of(29.8)));
+  }
+
+  @Test
+  void whereNothingWasMeasuredItSaysSo() throws Exception {
+    String none = "What a cache line takes from one processor to another was not measured.";
+    assertEquals(none, line());
+    assertEquals(none, line(NOT_MEASURED, NOT_MEASURED));
+  }
+
+  /** Returns the third line: it follows the machine and the rounds. */
+  private static String line(OptionalDouble... handoffs) throws Exception {
+    Measurements measurements = new Measurements();
+    List.of(handoffs).forEach(measurements::addHandoff);
+    return new ReferenceReport(measurements, 2).text().lines().toList().get(2);
+  }
+}

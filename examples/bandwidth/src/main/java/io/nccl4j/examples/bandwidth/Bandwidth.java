@@ -1,0 +1,130 @@
+package io.nccl4j.examples.bandwidth;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Event;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.Launcher;
+import io.nccl4j.rendezvous.Rendezvous;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+
+/** Measures the bandwidth of an all-reduce of float32 on all ranks, and checks its result. */
+public final class Bandwidth {
+  private static final int WARM_UP = 5;
+  private static final int REPEATS = 20;
+
+  private Bandwidth() {}
+
+  /**
+   * Runs the rank that a launcher names, else one for each device of the best backend.
+   *
+   * @param args the largest buffer in bytes (32 MiB)
+   */
+  public static void main(String[] args) throws Exception {
+    long most = args.length == 0 ? 32L << 20 : Long.parseLong(args[0]);
+    Launch launch = Launch.current();
+    try (Backend backend = Backend.auto()) {
+      if (launch.launcher() == Launcher.NONE) {
+        oneRankPerDevice(backend, most);
+        return;
+      }
+      try (Rendezvous rendezvous = launch.rendezvous(Duration.ofMinutes(2));
+          Communicator comm = rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
+        measure(comm, most);
+      }
+    }
+  }
+
+  private static void oneRankPerDevice(Backend backend, long most) throws Exception {
+    UniqueId id = backend.newUniqueId();
+    int size = backend.devices().size();
+    List<Callable<Void>> ranks = new ArrayList<>();
+    for (int r = 0; r < size; r++) {
+      int rank = r;
+      ranks.add(
+          () -> {
+            try (Communicator comm =
+                backend.communicator(id, size, rank, CommunicatorConfig.defaults())) {
+              measure(comm, most);
+            }
+            return null;
+          });
+    }
+    try (ExecutorService threads = Executors.newFixedThreadPool(size)) {
+      for (Future<Void> rank : threads.invokeAll(ranks)) {
+        rank.get();
+      }
+    }
+  }
+
+  private static void measure(Communicator comm, long most) {
+    print(comm, "# %s, %d ranks%n", comm.backend().name(), comm.size());
+    print(comm, "#    bytes   time (us)  algbw (GB/s)  busbw (GB/s)%n");
+    for (long bytes = 8; bytes <= most; bytes *= 2) {
+      double seconds = seconds(comm, bytes / Float.BYTES);
+      double algorithm = bytes / seconds / 1e9;
+      // Each byte crosses a link of the ring 2(n-1)/n times.
+      double bus = algorithm * 2 * (comm.size() - 1) / comm.size();
+      print(comm, "%10d  %10.1f  %12.2f  %12.2f%n", bytes, seconds * 1e6, algorithm, bus);
+    }
+  }
+
+  /** Returns what one all-reduce takes. */
+  private static double seconds(Communicator comm, long count) {
+    try (Arena arena = Arena.ofConfined();
+        Stream stream = comm.newStream();
+        Event begin = comm.newEvent();
+        Event end = comm.newEvent();
+        Buffer send = comm.allocate(DataType.FLOAT32, count);
+        Buffer recv = comm.allocate(DataType.FLOAT32, count)) {
+      MemorySegment host = arena.allocate(ValueLayout.JAVA_FLOAT, count);
+      for (long i = 0; i < count; i++) {
+        host.setAtIndex(ValueLayout.JAVA_FLOAT, i, (float) (comm.rank() + i % 100));
+      }
+      send.copyFrom(host, stream);
+      for (int i = 0; i < WARM_UP; i++) {
+        comm.allReduce(send, recv, ReduceOp.SUM, stream);
+      }
+      stream.record(begin);
+      for (int i = 0; i < REPEATS; i++) {
+        comm.allReduce(send, recv, ReduceOp.SUM, stream);
+      }
+      stream.record(end);
+      recv.copyTo(host, stream); // waits for all of it
+      check(comm, host, count);
+      return end.elapsedSince(begin).toNanos() / 1e9 / REPEATS;
+    }
+  }
+
+  private static void check(Communicator comm, MemorySegment host, long count) {
+    float ranks = comm.size() * (comm.size() - 1) / 2f;
+    for (long i = 0; i < count; i++) {
+      float sum = host.getAtIndex(ValueLayout.JAVA_FLOAT, i);
+      if (sum != ranks + comm.size() * (i % 100)) {
+        throw new AssertionError("rank " + comm.rank() + ": element " + i + " is " + sum);
+      }
+    }
+  }
+
+  private static void print(Communicator comm, String format, Object... values) {
+    if (comm.rank() == 0) {
+      System.out.printf(Locale.ROOT, format, values);
+    }
+  }
+}

@@ -1,2 +1,0 @@
-/** Ranks as processes of this host, for commands that start themselves several times. */
-package io.nccl4j.examples.processes;

@@ -1,0 +1,59 @@
+package io.nccl4j.tools;
+
+import io.nccl4j.tools.doctor.Doctor;
+import io.nccl4j.tools.evidence.Evidence;
+import io.nccl4j.tools.explain.Explain;
+import io.nccl4j.tools.perf.Perf;
+import io.nccl4j.tools.perf.report.PerfReport;
+import io.nccl4j.tools.perf.sweep.Sweep;
+import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.simulate.Simulate;
+import io.nccl4j.tools.trace.Trace;
+import java.io.IOException;
+import java.util.Arrays;
+
+/** All tools as one command: {@code nccl4j TOOL [arguments]}. */
+public final class Nccl4j {
+  private static final String USAGE =
+      """
+      usage: nccl4j TOOL [arguments]; nccl4j TOOL --help
+
+        perf      measures the bandwidth of a collective, with the flags and lines of nccl-tests
+        sweep     measures every algorithm with every protocol, and what the automatic choice costs
+        report    shows earlier runs of perf beside each other
+        doctor    says whether a collective can run here, and if not, why
+        trace     makes one timeline of the flight recordings of several ranks
+        explain   says who sends what to whom, step by step
+        simulate  computes how long an all-reduce takes on a cluster
+        evidence  shows what nccl4j does on the GPUs of this machine
+      """;
+
+  private Nccl4j() {}
+
+  /**
+   * Runs a tool, which ends this process with its exit status.
+   *
+   * @param args the name of the tool, then its arguments
+   * @throws IOException if the tool cannot read this process's own command line
+   */
+  public static void main(String[] args) throws IOException {
+    String tool = args.length == 0 ? "" : args[0];
+    String[] rest = Arrays.copyOfRange(args, Math.min(1, args.length), args.length);
+    switch (tool) {
+      case "perf" -> Perf.main(rest);
+      case "sweep" -> Sweep.main(rest);
+      case "report" -> PerfReport.main(rest);
+      case "doctor" -> Doctor.main(rest);
+      case "trace" -> Trace.main(rest);
+      case "explain" -> Explain.main(rest);
+      case "simulate" -> Simulate.main(rest);
+      case "evidence" -> Evidence.main(rest);
+      case "-h", "--help" -> System.out.print(USAGE);
+      default -> {
+        System.err.print(tool.isEmpty() ? "" : "nccl4j: there is no tool '" + tool + "'\n");
+        System.err.print(USAGE);
+        System.exit(Commands.BAD_ARGUMENTS);
+      }
+    }
+  }
+}

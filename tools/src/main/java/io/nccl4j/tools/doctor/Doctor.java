@@ -1,0 +1,167 @@
+package io.nccl4j.tools.doctor;
+
+import io.nccl4j.rendezvous.Launch;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import picocli.CommandLine;
+import picocli.CommandLine.ParameterException;
+
+/** The command: from a command line to an exit status. */
+public final class Doctor {
+  /** A collective can run. */
+  static final int OK = 0;
+
+  /** No collective can run on NCCL. */
+  static final int UNUSABLE = 1;
+
+  /** The command line asks for what cannot be. */
+  static final int BAD_ARGUMENTS = 2;
+
+  // What is done beside the two all-reduces: files are read, python3 is asked.
+  private static final int OTHER_SECONDS = 30;
+
+  private final PrintStream out;
+  private final PrintStream err;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the report goes
+   * @param err where messages go
+   */
+  Doctor(PrintStream out, PrintStream err) {
+    this.out = out;
+    this.err = err;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    int status = new Doctor(out, System.err).run(args);
+    out.flush();
+    // Ends at once what a stuck file system or a stuck rank has left behind.
+    Runtime.getRuntime().halt(status);
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    CommandLine commandLine = new CommandLine(flags);
+    try {
+      commandLine.parseArgs(args);
+    } catch (ParameterException e) {
+      err.println("doctor: " + e.getMessage() + "; scripts/doctor --help says what is allowed");
+      return BAD_ARGUMENTS;
+    }
+    try {
+      if (flags.help) {
+        commandLine.usage(out);
+      }
+      int status = flags.help ? OK : examine(flags);
+      if (out.checkError()) {
+        err.println("doctor: the output cannot be written, or nobody reads it any more");
+        return UNUSABLE;
+      }
+      return status;
+    } catch (IOException e) {
+      err.println("doctor: " + e);
+      return UNUSABLE;
+    } catch (UncheckedIOException e) {
+      err.println("doctor: " + e.getCause());
+      return UNUSABLE;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      err.println("doctor: interrupted");
+      return UNUSABLE;
+    }
+  }
+
+  private int examine(Flags flags) throws IOException, InterruptedException {
+    Duration timeout = Duration.ofSeconds(flags.timeout);
+    Thread watchdog = watchdog(timeout.multipliedBy(2).plusSeconds(OTHER_SECONDS));
+    try {
+      Report report = Examination.of(gather(timeout), Examination.CHECKS);
+      if (flags.json) {
+        JsonReport.write(report, out);
+      } else {
+        TextReport.write(report, out);
+      }
+      return report.status();
+    } finally {
+      watchdog.interrupt();
+    }
+  }
+
+  /** Even the reading of a file can hang, where a network file system does. */
+  private Thread watchdog(Duration limit) {
+    return Thread.ofPlatform()
+        .daemon()
+        .name("doctor-watchdog")
+        .start(
+            () -> {
+              try {
+                Thread.sleep(limit);
+              } catch (InterruptedException e) {
+                return;
+              }
+              err.println("doctor: gave up after " + limit.toSeconds() + " s; something hangs");
+              Runtime.getRuntime().halt(UNUSABLE);
+            });
+  }
+
+  private static Evidence gather(Duration timeout) throws IOException, InterruptedException {
+    Machine machine = Machine.current();
+    Trial trial = trial(machine, timeout);
+    List<Path> packages = PythonPackages.folders();
+    List<LibraryCopy> nccl = LibraryCopy.of(NativeLibraryName.NCCL, machine, packages);
+    Optional<Launch> launch = Optional.empty();
+    Optional<String> problem = Optional.empty();
+    try {
+      launch = Optional.of(Launch.from(machine.environment()));
+    } catch (IllegalArgumentException e) {
+      problem = Optional.of(e.getMessage());
+    }
+    Optional<LibraryFile> ncclFile = Optional.empty();
+    Optional<String> ncclProblem = Optional.empty();
+    try {
+      ncclFile = ncclFile(trial, nccl);
+    } catch (IOException e) {
+      ncclProblem = Optional.of(e.getMessage());
+    }
+    return new Evidence(
+        machine,
+        trial,
+        nccl,
+        LibraryCopy.of(NativeLibraryName.CUDART, machine, packages),
+        ncclFile,
+        ncclProblem,
+        launch,
+        problem,
+        ReferenceTrial.run(timeout));
+  }
+
+  private static Trial trial(Machine machine, Duration timeout) throws InterruptedException {
+    try {
+      return new TrialProcess(machine, timeout).run();
+    } catch (IOException e) {
+      return Trial.notStarted(e);
+    }
+  }
+
+  /** Reads the library that is loaded, or would be. */
+  private static Optional<LibraryFile> ncclFile(Trial trial, List<LibraryCopy> copies)
+      throws IOException {
+    String loaded = trial.versions().get(Trial.NCCL_LIBRARY);
+    Optional<Path> file =
+        loaded != null
+            ? Optional.of(Path.of(loaded))
+            : copies.stream().findFirst().map(LibraryCopy::path);
+    return file.isEmpty() ? Optional.empty() : Optional.of(LibraryFile.read(file.get()));
+  }
+}

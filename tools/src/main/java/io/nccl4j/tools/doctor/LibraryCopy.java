@@ -1,0 +1,141 @@
+package io.nccl4j.tools.doctor;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+
+/**
+ * One copy of a library on this machine, where nccl4j or another program would find it.
+ *
+ * @param source what leads to it, such as {@code LD_LIBRARY_PATH}
+ * @param path the file itself, symbolic links resolved
+ */
+record LibraryCopy(String source, Path path) {
+  private static final List<String> SYSTEM_FOLDERS =
+      List.of(
+          "/lib/x86_64-linux-gnu",
+          "/usr/lib/x86_64-linux-gnu",
+          "/lib/aarch64-linux-gnu",
+          "/usr/lib/aarch64-linux-gnu",
+          "/lib64",
+          "/usr/lib64",
+          "/lib",
+          "/usr/lib");
+
+  /**
+   * Returns the copies of a library, each once, in the order in which nccl4j tries them.
+   *
+   * @param sitePackages where the active python3 keeps its packages
+   */
+  static List<LibraryCopy> of(NativeLibraryName library, Machine machine, List<Path> sitePackages) {
+    Map<Path, LibraryCopy> copies = new LinkedHashMap<>();
+    named(library, machine).ifPresent(copy -> copies.putIfAbsent(copy.path(), copy));
+    for (Place place : places(library, machine, sitePackages)) {
+      for (String name : library.files()) {
+        real(place.folder().resolve(name))
+            .ifPresent(file -> copies.putIfAbsent(file, new LibraryCopy(place.source(), file)));
+      }
+    }
+    return List.copyOf(copies.values());
+  }
+
+  private record Place(String source, Path folder) {}
+
+  private static Optional<LibraryCopy> named(NativeLibraryName library, Machine machine) {
+    String property = machine.properties().get(library.property());
+    String value = property == null ? machine.environment().get(library.variable()) : property;
+    if (value == null || value.isBlank()) {
+      return Optional.empty();
+    }
+    String source = property == null ? library.variable() : "-D" + library.property();
+    Path path = machine.path(value);
+    List<Path> files =
+        Files.isDirectory(path)
+            ? library.files().stream().map(path::resolve).toList()
+            : List.of(path);
+    return files.stream()
+        .flatMap(file -> real(file).stream())
+        .findFirst()
+        .map(file -> new LibraryCopy(source, file));
+  }
+
+  private static List<Place> places(
+      NativeLibraryName library, Machine machine, List<Path> sitePackages) {
+    List<Place> places = new ArrayList<>();
+    machine
+        .variable("LD_LIBRARY_PATH")
+        .ifPresent(value -> folders(value, "LD_LIBRARY_PATH", machine, places));
+    configured(machine).forEach(f -> places.add(new Place("the system's loader", machine.path(f))));
+    for (Path packages : sitePackages) {
+      library
+          .wheelFolders()
+          .forEach(f -> places.add(new Place("a pip wheel of python3", packages.resolve(f))));
+    }
+    machine
+        .variable("CONDA_PREFIX")
+        .ifPresent(home -> places.add(new Place("CONDA_PREFIX", machine.path(home + "/lib"))));
+    cudaHomes(machine)
+        .forEach(
+            (source, home) -> {
+              places.add(new Place(source, machine.path(home + "/lib64")));
+              places.add(new Place(source, machine.path(home + "/lib")));
+            });
+    return places;
+  }
+
+  private static void folders(String value, String source, Machine machine, List<Place> places) {
+    for (String folder : value.split("[:;]", -1)) {
+      if (!folder.isBlank()) {
+        places.add(new Place(source, machine.path(folder)));
+      }
+    }
+  }
+
+  /** Returns the folders that ld.so's configuration and its defaults name. */
+  private static List<String> configured(Machine machine) {
+    List<String> folders = new ArrayList<>();
+    List<String> files = new ArrayList<>(List.of("/etc/ld.so.conf"));
+    machine.names("/etc/ld.so.conf.d").stream()
+        .filter(name -> name.endsWith(".conf"))
+        .forEach(name -> files.add("/etc/ld.so.conf.d/" + name));
+    for (String file : files) {
+      machine
+          .text(file)
+          .ifPresent(
+              text ->
+                  text.lines()
+                      .map(String::strip)
+                      .filter(l -> l.startsWith("/"))
+                      .forEach(folders::add));
+    }
+    folders.addAll(SYSTEM_FOLDERS);
+    return folders;
+  }
+
+  private static Map<String, String> cudaHomes(Machine machine) {
+    Map<String, String> homes = new LinkedHashMap<>();
+    for (String name : List.of("CUDA_HOME", "CUDA_PATH")) {
+      machine.variable(name).ifPresent(home -> homes.put(name, home));
+    }
+    return homes.isEmpty() ? Map.of("the default CUDA home", "/usr/local/cuda") : homes;
+  }
+
+  private static Optional<Path> real(Path file) {
+    try {
+      return Files.isRegularFile(file) ? Optional.of(file.toRealPath()) : Optional.empty();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  @Override
+  public String toString() {
+    return path + " (" + source + ")";
+  }
+}

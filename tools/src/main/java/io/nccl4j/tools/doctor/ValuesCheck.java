@@ -1,0 +1,239 @@
+package io.nccl4j.tools.doctor;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** The values of NCCL's variables: those that it ignores, misreads or refuses. As in 2.30.7. */
+final class ValuesCheck implements Check {
+  private static final Set<String> LEVELS =
+      Set.of("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS");
+
+  /** Words that are compared without regard to case. */
+  private static final Map<String, Set<String>> WORDS =
+      Map.of(
+          "NCCL_DEBUG", Set.of("NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"),
+          "NCCL_LAUNCH_MODE", Set.of("PARALLEL", "GROUP"),
+          "NCCL_CHECK_MODE", Set.of("DEFAULT", "DEBUG_LOCAL", "DEBUG_GLOBAL"));
+
+  private static final Set<String> SUBSYSTEMS =
+      Set.of(
+          "INIT",
+          "COLL",
+          "P2P",
+          "SHM",
+          "NET",
+          "GRAPH",
+          "TUNING",
+          "ENV",
+          "ALLOC",
+          "ALLOC_HOST",
+          "CALL",
+          "PROXY",
+          "NVLS",
+          "BOOTSTRAP",
+          "REG",
+          "PROFILE",
+          "RAS",
+          "DESTROY",
+          "ALL");
+
+  private static final Set<String> ALGORITHMS =
+      Set.of("TREE", "RING", "COLLNETDIRECT", "COLLNETCHAIN", "NVLS", "NVLSTREE", "PAT");
+  private static final Set<String> PROTOCOLS = Set.of("LL", "LL128", "SIMPLE");
+  private static final Set<String> FUNCTIONS =
+      Set.of("BROADCAST", "REDUCE", "ALLGATHER", "REDUCESCATTER", "ALLREDUCE");
+
+  private static final Set<String> FILES =
+      Set.of("NCCL_TOPO_FILE", "NCCL_GRAPH_FILE", "NCCL_CONF_FILE");
+
+  /** Numbers whose names do not show it, as those that end in _ENABLE or _DISABLE do. */
+  private static final Set<String> NUMBERS =
+      Set.of(
+          "NCCL_BUFFSIZE",
+          "NCCL_CROSS_NIC",
+          "NCCL_IB_GID_INDEX",
+          "NCCL_IB_QPS_PER_CONNECTION",
+          "NCCL_IB_RETRY_CNT",
+          "NCCL_IB_SL",
+          "NCCL_IB_TC",
+          "NCCL_IB_TIMEOUT",
+          "NCCL_MAX_CTAS",
+          "NCCL_MAX_NCHANNELS",
+          "NCCL_MIN_CTAS",
+          "NCCL_MIN_NCHANNELS",
+          "NCCL_NET_GDR_READ",
+          "NCCL_NSOCKS_PERTHREAD",
+          "NCCL_NTHREADS",
+          "NCCL_SOCKET_NTHREADS");
+
+  private static final Pattern WHOLE_NUMBER =
+      Pattern.compile("[ \\t]*[+-]?(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)");
+  private static final String IGNORED = "NCCL does as if it were not set";
+
+  @Override
+  public String name() {
+    return "values";
+  }
+
+  @Override
+  public List<Finding> findings(Evidence evidence) {
+    List<Finding> findings = new ArrayList<>();
+    for (Setting setting : Setting.all(evidence.machine())) {
+      if (setting.name().startsWith("NCCL_") && !setting.value().isEmpty()) {
+        finding(setting, evidence.machine()).ifPresent(findings::add);
+      }
+    }
+    return findings;
+  }
+
+  private static Optional<Finding> finding(Setting setting, Machine machine) {
+    String name = setting.name();
+    if (WORDS.containsKey(name)) {
+      return word(setting, WORDS.get(name));
+    }
+    if (FILES.contains(name)) {
+      return file(setting, machine);
+    }
+    return switch (name) {
+      case "NCCL_DEBUG_SUBSYS" -> subsystems(setting);
+      case "NCCL_ALGO" -> list(setting, ALGORITHMS);
+      case "NCCL_PROTO" -> list(setting, PROTOCOLS);
+      case "NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL" -> level(setting);
+      case "NCCL_SOCKET_FAMILY" -> family(setting);
+      case "NCCL_DEBUG_FILE" -> folder(setting, machine);
+      default -> number(setting);
+    };
+  }
+
+  private static Optional<Finding> word(Setting setting, Set<String> words) {
+    return words.contains(upper(setting.value()))
+        ? Optional.empty()
+        : Optional.of(
+            Finding.warning(setting + " is no value of it", IGNORED, "take one of " + text(words)));
+  }
+
+  private static Optional<Finding> level(Setting setting) {
+    return LEVELS.contains(setting.value()) || Character.isDigit(setting.value().charAt(0))
+        ? Optional.empty()
+        : Optional.of(
+            Finding.warning(
+                setting + " is no value of it",
+                IGNORED,
+                "take one of " + text(LEVELS) + ", in capitals"));
+  }
+
+  private static Optional<Finding> family(Setting setting) {
+    Set<String> families = Set.of("AF_INET", "AF_INET6");
+    return families.contains(setting.value())
+        ? Optional.empty()
+        : Optional.of(
+            Finding.warning(
+                setting + " is no value of it",
+                IGNORED,
+                "take one of " + text(families) + ", in capitals"));
+  }
+
+  private static Optional<Finding> subsystems(Setting setting) {
+    String list = setting.value().startsWith("^") ? setting.value().substring(1) : setting.value();
+    return unknown(list, SUBSYSTEMS)
+        .map(
+            word ->
+                Finding.warning(
+                    setting + ": '" + word + "' is no part of NCCL",
+                    "NCCL ignores the word or, from 2.30 on, the whole list",
+                    "take some of " + text(SUBSYSTEMS)));
+  }
+
+  /**
+   * Lists for functions, such as {@code ring;allreduce:tree,nvls}, or {@code ^ll} for all others.
+   */
+  private static Optional<Finding> list(Setting setting, Set<String> words) {
+    String[] parts = setting.value().split(";", -1);
+    for (int i = 0; i < parts.length; i++) {
+      int colon = parts[i].indexOf(':');
+      String list = parts[i].substring(colon + 1);
+      if (colon < 0 && i > 0) {
+        return Optional.of(
+            refused(setting, "only the first list may be without a function", words));
+      }
+      if (colon >= 0 && !FUNCTIONS.contains(upper(parts[i].substring(0, colon)))) {
+        return Optional.of(
+            refused(setting, "'" + parts[i].substring(0, colon) + "' is no function", words));
+      }
+      Optional<String> unknown = unknown(list.startsWith("^") ? list.substring(1) : list, words);
+      if (unknown.isPresent()) {
+        return Optional.of(refused(setting, "'" + unknown.get() + "' is unknown", words));
+      }
+    }
+    return Optional.empty();
+  }
+
+  private static Finding refused(Setting setting, String why, Set<String> words) {
+    return Finding.error(
+        setting + ": " + why,
+        "NCCL 2.24 and later refuse to make a communicator; older ones ignore it",
+        "take some of " + text(words) + "; for one function: allreduce:ring");
+  }
+
+  private static Optional<String> unknown(String list, Set<String> words) {
+    for (String word : list.split(",", -1)) {
+      if (!word.isBlank() && !words.contains(upper(word.strip()))) {
+        return Optional.of(word);
+      }
+    }
+    return Optional.empty();
+  }
+
+  private static Optional<Finding> file(Setting setting, Machine machine) {
+    return machine.has(setting.value())
+        ? Optional.empty()
+        : Optional.of(
+            Finding.warning(
+                setting + ": there is no such file", IGNORED, "correct the path or unset it"));
+  }
+
+  private static Optional<Finding> folder(Setting setting, Machine machine) {
+    int slash = setting.value().lastIndexOf('/');
+    return slash <= 0 || machine.has(setting.value().substring(0, slash))
+        ? Optional.empty()
+        : Optional.of(
+            Finding.warning(
+                setting + ": there is no such folder",
+                "NCCL cannot open the file, and writes its messages to stdout",
+                "make the folder, or correct the path"));
+  }
+
+  private static Optional<Finding> number(Setting setting) {
+    String name = setting.name();
+    boolean isNumber =
+        NUMBERS.contains(name) || name.endsWith("_ENABLE") || name.endsWith("_DISABLE");
+    if (!isNumber) {
+      return Optional.empty();
+    }
+    Matcher start = WHOLE_NUMBER.matcher(setting.value());
+    if (start.matches()) {
+      return Optional.empty();
+    }
+    String read = start.lookingAt() ? start.group().strip() : "0";
+    return Optional.of(
+        Finding.warning(
+            setting + " is not a whole number",
+            "NCCL reads it as " + read,
+            name.endsWith("ABLE") ? "use 1 or 0" : "use a whole number"));
+  }
+
+  private static String upper(String text) {
+    return text.toUpperCase(Locale.ROOT);
+  }
+
+  private static String text(Set<String> words) {
+    return String.join(", ", new TreeSet<>(words));
+  }
+}

@@ -1,0 +1,137 @@
+package io.nccl4j.tools.doctor;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Optional;
+import java.util.Set;
+
+/**
+ * The names of variables: those that nothing reads. What NCCL reads is taken from the constants of
+ * the very library that is used, so that it is right for its release.
+ */
+final class VariablesCheck implements Check {
+  /** What nccl4j reads; the stand-in has more, all under one prefix. */
+  static final Set<String> OWN =
+      Set.of(
+          "NCCL4J_NCCL_LIBRARY",
+          "NCCL4J_PENDING_CONNECTIONS",
+          "NCCL4J_CUDART_LIBRARY",
+          "NCCL4J_RANK",
+          "NCCL4J_WORLD_SIZE",
+          "NCCL4J_LOCAL_RANK",
+          "NCCL4J_LOCAL_WORLD_SIZE",
+          "NCCL4J_RENDEZVOUS",
+          "NCCL4J_RUN_ID",
+          "NCCL4J_SECRET",
+          "NCCL4J_SOCKET_INTERFACE");
+
+  /** What builds, images and benchmarks name so, and NCCL does not read. */
+  private static final Set<String> OF_OTHERS =
+      Set.of(
+          "NCCL_VERSION",
+          "NCCL_HOME",
+          "NCCL_ROOT",
+          "NCCL_ROOT_DIR",
+          "NCCL_DIR",
+          "NCCL_LIB_DIR",
+          "NCCL_INCLUDE_DIR",
+          "NCCL_LIBRARY",
+          "NCCL_LIBRARY_PATH");
+
+  private static final String STAND_IN = "NCCL4J_STANDIN_";
+
+  private static final Set<String> OTHER_LIBRARIES =
+      Set.of("CCL", "RCCL", "MSCCL", "HCCL", "MCCL", "XCCL", "ECCL", "UCCL", "PCCL");
+
+  /** A library that does not even have these keeps its constants where they were not looked for. */
+  private static final Set<String> IN_EVERY_RELEASE = Set.of("NCCL_DEBUG", "NCCL_SOCKET_IFNAME");
+
+  @Override
+  public String name() {
+    return "variables";
+  }
+
+  @Override
+  public List<Finding> findings(Evidence evidence) {
+    List<Finding> findings = new ArrayList<>();
+    List<Setting> settings = Setting.all(evidence.machine());
+    for (Setting setting : settings) {
+      own(setting).ifPresent(findings::add);
+    }
+    Set<String> known = evidence.nccl().map(LibraryFile::variables).orElse(Set.of());
+    if (!known.containsAll(IN_EVERY_RELEASE)) {
+      if (settings.stream().anyMatch(each -> each.name().startsWith("NCCL_"))) {
+        findings.add(unknowable(evidence));
+      }
+      return findings;
+    }
+    String release = "NCCL " + evidence.ncclVersion().orElse("of this release");
+    for (Setting setting : settings) {
+      finding(setting, known, release).ifPresent(findings::add);
+    }
+    return findings;
+  }
+
+  private static Finding unknowable(Evidence evidence) {
+    return Finding.unchecked(
+        "the names of NCCL_ variables",
+        evidence.nccl().isEmpty()
+            ? "no libnccl was found that could say which it knows"
+            : "the libnccl that was found does not hold their names, as NVIDIA's does",
+        "run this again with NVIDIA's libnccl");
+  }
+
+  private static Optional<Finding> own(Setting setting) {
+    String name = setting.name();
+    if (!name.startsWith("NCCL4J_") || name.startsWith(STAND_IN) || OWN.contains(name)) {
+      return Optional.empty();
+    }
+    return Optional.of(
+        Finding.warning(
+            name + " is no variable of nccl4j's" + asked(name, OWN),
+            "nothing reads it",
+            "correct or unset it"));
+  }
+
+  private static Optional<Finding> finding(Setting setting, Set<String> known, String release) {
+    String name = setting.name();
+    if (known.contains(name) || OF_OTHERS.contains(name)) {
+      return Optional.empty();
+    }
+    String where = setting.inEnvironment() ? "" : " (in " + setting.source() + ")";
+    if (name.startsWith("NCCL_") && !name.startsWith("NCCL_TESTS_")) {
+      return Optional.of(
+          Finding.warning(
+              name + where + " is not known to " + release + asked(name, known),
+              "NCCL ignores it without a message; a plugin may read it",
+              "correct or unset it"));
+    }
+    return meant(name, known)
+        .map(
+            right ->
+                Finding.warning(
+                    name + where + " looks like " + right,
+                    "NCCL reads only the right name, in capitals",
+                    "rename or unset it"));
+  }
+
+  private static String asked(String name, Set<String> known) {
+    return Spelling.nearest(name, known).map(near -> "; did you mean " + near + "?").orElse("");
+  }
+
+  /** Returns what was meant by a name whose beginning, or whose case, is wrong. */
+  private static Optional<String> meant(String name, Set<String> known) {
+    String stripped = name.strip().toUpperCase(Locale.ROOT);
+    if (known.contains(stripped)) {
+      return Optional.of(stripped);
+    }
+    int underscore = stripped.indexOf('_');
+    if (underscore < 0 || OTHER_LIBRARIES.contains(stripped.substring(0, underscore))) {
+      return Optional.empty();
+    }
+    String right = "NCCL" + stripped.substring(underscore);
+    boolean near = Spelling.distance(stripped.substring(0, underscore), "NCCL") == 1;
+    return near && known.contains(right) ? Optional.of(right) : Optional.empty();
+  }
+}

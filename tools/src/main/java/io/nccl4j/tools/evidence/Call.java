@@ -1,0 +1,117 @@
+package io.nccl4j.tools.evidence;
+
+import io.nccl4j.DataType;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * One call of the cross-check.
+ *
+ * @param operation what is called; {@link Operation#SEND} stands for a ring of sends and receives
+ * @param combine how it reduces; {@link Combine#NOTHING} where it only moves
+ * @param count the count as NCCL's function takes it
+ * @param root the root, where there is one
+ */
+record Call(
+    Operation operation,
+    Combine combine,
+    DataType type,
+    int ranks,
+    long count,
+    int root,
+    boolean inPlace) {
+  /** An operator, by name: a pre-multiplied sum belongs to one communicator. */
+  enum Combine {
+    NOTHING,
+    SUM,
+    PROD,
+    MAX,
+    MIN,
+    AVG,
+    MULSUM;
+
+    /** The operator, or null where there is none for all communicators. */
+    ReduceOp op() {
+      return switch (this) {
+        case SUM -> ReduceOp.SUM;
+        case PROD -> ReduceOp.PROD;
+        case MAX -> ReduceOp.MAX;
+        case MIN -> ReduceOp.MIN;
+        case AVG -> ReduceOp.AVG;
+        case NOTHING, MULSUM -> null;
+      };
+    }
+  }
+
+  private static final List<Operation> REDUCTIONS =
+      List.of(Operation.ALL_REDUCE, Operation.REDUCE, Operation.REDUCE_SCATTER);
+  private static final List<Operation> MOVES =
+      List.of(
+          Operation.BROADCAST,
+          Operation.ALL_GATHER,
+          Operation.ALL_TO_ALL,
+          Operation.GATHER,
+          Operation.SCATTER,
+          Operation.SEND);
+
+  /** Returns every operation with every operator, of one type and count. */
+  static List<Call> all(DataType type, int ranks, long count, boolean inPlace, boolean reduced) {
+    List<Call> calls = new ArrayList<>();
+    for (Operation operation : REDUCTIONS) {
+      for (Combine combine : Combine.values()) {
+        if (reduced && combine != Combine.NOTHING) {
+          calls.add(
+              new Call(operation, combine, type, ranks, count, calls.size() % ranks, inPlace));
+        }
+      }
+    }
+    for (Operation operation : MOVES) {
+      Call call =
+          new Call(operation, Combine.NOTHING, type, ranks, count, calls.size() % ranks, inPlace);
+      if (!inPlace || call.hasInPlaceForm()) {
+        calls.add(call);
+      }
+    }
+    return calls;
+  }
+
+  /** What a table calls it. */
+  String label() {
+    String name = operation == Operation.SEND ? "send and recv" : operation.method();
+    return combine == Combine.NOTHING ? name : name + " " + combine.name().toLowerCase(Locale.ROOT);
+  }
+
+  boolean hasInPlaceForm() {
+    return operation != Operation.ALL_TO_ALL && operation != Operation.SEND;
+  }
+
+  /** Elements that a rank that sends sends. */
+  long sendCount() {
+    return switch (operation) {
+      case REDUCE_SCATTER, ALL_TO_ALL, SCATTER -> ranks * count;
+      default -> count;
+    };
+  }
+
+  /** Elements that a rank that receives receives. */
+  long recvCount() {
+    return switch (operation) {
+      case ALL_GATHER, ALL_TO_ALL, GATHER -> ranks * count;
+      default -> count;
+    };
+  }
+
+  /** Whether a rank has a result. */
+  boolean receives(int rank) {
+    return rank == root || (operation != Operation.REDUCE && operation != Operation.GATHER);
+  }
+
+  @Override
+  public String toString() {
+    return "%s of %d %s, %d ranks, root %d, %s"
+        .formatted(label(), count, type, ranks, root, inPlace ? "in-place" : "out-of-place");
+  }
+}

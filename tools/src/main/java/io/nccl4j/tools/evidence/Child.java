@@ -1,0 +1,186 @@
+package io.nccl4j.tools.evidence;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import picocli.CommandLine;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/**
+ * The program of every step: runs what its first argument names and writes a {@link Report}. Exit
+ * status 0, unless it failed.
+ */
+public final class Child {
+  /** How much later than its deadline the process ends itself, should nobody have ended it. */
+  private static final Duration ORPHANED = Duration.ofSeconds(15);
+
+  /** What a step does; it fills the child's report, and throws what it cannot go on after. */
+  interface Program {
+    void run(Child child) throws Exception;
+  }
+
+  /** Ends a program of which this machine lacks something. */
+  static final class NotPossible extends Exception {
+    private static final long serialVersionUID = 1;
+
+    NotPossible(String reason) {
+      super(reason);
+    }
+  }
+
+  @Parameters(index = "0")
+  String program;
+
+  @Option(names = "--report", required = true)
+  Path report;
+
+  @Option(names = "--deadline", required = true)
+  int deadline;
+
+  @Option(names = "--rank")
+  int rank;
+
+  @Option(names = "--size", description = "ranks; with --layout LAUNCHED those of this process")
+  int size = 1;
+
+  @Option(names = "--meet", description = "where the ranks find each other: a folder, or a file")
+  Path meet;
+
+  @Option(names = "--suite", description = "a test class")
+  String suite;
+
+  @Option(names = "--topics", split = ",", description = "nested classes of the suite")
+  List<String> topics = List.of();
+
+  @Option(names = "--device")
+  int device;
+
+  @Option(names = "--layout", description = "where the ranks of the bandwidth command are")
+  Bandwidth.Layout layout = Bandwidth.Layout.ONE_PROCESS;
+
+  @Option(names = "--backend", description = "that of the bandwidth command")
+  String backend = "nccl";
+
+  @Option(names = "--page", description = "where charts are written")
+  Path page;
+
+  @Option(names = "--binaries")
+  Path binaries;
+
+  @Option(names = "--quick")
+  boolean quick;
+
+  private final long start = System.nanoTime();
+  private final Map<String, String> facts = new LinkedHashMap<>();
+  private final List<Table> tables = new ArrayList<>();
+  private final List<String> notes = new ArrayList<>();
+  private Report.Verdict verdict = Report.Verdict.PASSED;
+  private String summary = "";
+
+  Child() {}
+
+  /** Runs one program and ends the process. */
+  public static void main(String[] args) {
+    Child child = new Child();
+    new CommandLine(child).parseArgs(args);
+    child.endWhenOrphaned();
+    int status = child.run();
+    // Ends at once what a failed program has left behind.
+    Runtime.getRuntime().halt(status);
+  }
+
+  private void endWhenOrphaned() {
+    Duration longest = Duration.ofSeconds(deadline).plus(ORPHANED);
+    Thread.ofPlatform()
+        .daemon()
+        .name("evidence-deadline")
+        .start(
+            () -> {
+              try {
+                Thread.sleep(longest);
+              } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+              }
+              Runtime.getRuntime().halt(1);
+            });
+  }
+
+  private int run() {
+    try {
+      programOf(program).run(this);
+    } catch (NotPossible e) {
+      end(Report.Verdict.NOT_POSSIBLE, e.getMessage());
+    } catch (Exception | Error e) {
+      e.printStackTrace();
+      end(Report.Verdict.FAILED, e.getClass().getSimpleName() + ": " + e.getMessage());
+    }
+    try {
+      write(verdict, summary);
+    } catch (IOException e) {
+      e.printStackTrace();
+      return 1;
+    }
+    return verdict == Report.Verdict.FAILED ? 1 : 0;
+  }
+
+  private static Program programOf(String name) {
+    return switch (name) {
+      case "device" -> DeviceReport::run;
+      case "cross-check" -> CrossCheck::run;
+      case "prediction" -> Prediction::run;
+      case "contract" -> ContractSuite::run;
+      case "contract-topics" -> ContractTopics::run;
+      case "interop" -> Interop::run;
+      case "bandwidth" -> Bandwidth::run;
+      case "peer-bandwidth" -> PeerBandwidth::run;
+      case "sweep" -> SweepCharts::run;
+      case "latency" -> CallLatency::run;
+      case "nccl-tests" -> NcclTests::run;
+      default -> throw new IllegalArgumentException("there is no program " + name);
+    };
+  }
+
+  /** Returns how long this process has been running. */
+  Duration elapsed() {
+    return Duration.ofNanos(System.nanoTime() - start);
+  }
+
+  /** Returns what is left of the deadline, with a tenth of it kept back for the ending. */
+  Duration left() {
+    return Duration.ofSeconds(deadline).multipliedBy(9).dividedBy(10).minus(elapsed());
+  }
+
+  void fact(String name, String value) {
+    facts.put(name, value);
+  }
+
+  /** Shows a table, in place of an earlier one with the same title. */
+  void table(Table table) {
+    tables.removeIf(earlier -> earlier.title().equals(table.title()));
+    tables.add(table);
+  }
+
+  void note(String note) {
+    notes.add(note);
+  }
+
+  /** Says how it ended, in one line. */
+  void end(Report.Verdict newVerdict, String newSummary) {
+    verdict = newVerdict;
+    summary = newSummary;
+  }
+
+  /** Writes what there is so far, which counts if the process is killed. */
+  void saveUnfinished(String soFar) throws IOException {
+    write(Report.Verdict.UNFINISHED, soFar);
+  }
+
+  private void write(Report.Verdict current, String text) throws IOException {
+    new Report(current, text, facts, tables, notes).write(report);
+  }
+}

@@ -1,0 +1,212 @@
+package io.nccl4j.tools.evidence;
+
+import java.io.IOException;
+import java.lang.reflect.Modifier;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.TreeSet;
+
+/**
+ * The library's own contract suite. All topics share one process, which costs the start of Java,
+ * CUDA and NCCL once. A topic that fails, crashes or hangs ends its process, and the topics after
+ * it go on in a new one: an error that makes the GPU unusable for a process costs one topic.
+ */
+final class ContractSuite {
+  static final String PASSED = "passed";
+  static final String FAILED = "failed";
+  static final String SKIPPED = "skipped";
+
+  /** The columns of the table of topics. */
+  static final List<String> COLUMNS =
+      List.of("topic", "result", PASSED, FAILED, SKIPPED, "seconds");
+
+  private static final int RESULT = 1;
+
+  /** What training is made of; the other topics come after these, by their names. */
+  private static final List<String> FIRST_TOPICS =
+      List.of("Collectives", "PointToPoint", "Groups", "Streams", "Buffers", "Graphs", "Lifecycle");
+
+  private static final List<String> FEW_TOPICS = List.of("Backends", "Groups", "PointToPoint");
+
+  /** Those of which most tests leave it open where the other ranks are. */
+  private static final List<String> TOPICS_ACROSS_PROCESSES =
+      List.of("PointToPoint", "Collectives", "Groups", "PreMulSum", "Split");
+
+  /**
+   * Longer than any test that is well takes, and than the 30 s for which one process waits for the
+   * other to come to the same test.
+   */
+  private static final Duration LONGEST_TEST = Duration.ofSeconds(40);
+
+  private static final Duration FOR_THE_END = Duration.ofSeconds(2);
+  private static final String LOG = "topics.log";
+  private static final String CALLED = "called.txt";
+
+  private final Child child;
+  private final StepRunner runner;
+  private final Path work;
+  private final List<List<Object>> rows = new ArrayList<>();
+  private final List<String> bad = new ArrayList<>();
+  private int processes;
+
+  private ContractSuite(Child child, StepRunner runner, Path work) {
+    this.child = child;
+    this.runner = runner;
+    this.work = work;
+  }
+
+  static void run(Child child) throws IOException, ClassNotFoundException {
+    Path work = Files.createTempDirectory(child.report.toAbsolutePath().getParent(), "contract");
+    try (StepRunner runner = new StepRunner(work, work.resolve(LOG))) {
+      ContractSuite suite = new ContractSuite(child, runner, work);
+      List<String> left = suite.chosen();
+      while (!left.isEmpty() && suite.hasTime()) {
+        left = suite.run(left);
+      }
+      suite.finish(left);
+    }
+  }
+
+  private List<String> chosen() throws ClassNotFoundException {
+    if (!child.topics.isEmpty()) {
+      return child.topics;
+    }
+    if (child.meet != null) {
+      return child.quick ? TOPICS_ACROSS_PROCESSES.subList(0, 1) : TOPICS_ACROSS_PROCESSES;
+    }
+    return child.quick ? FEW_TOPICS : topics(child.suite).keySet().stream().toList();
+  }
+
+  /** Returns the inner classes of a suite, or of what it extends, by their simple names. */
+  static Map<String, Class<?>> topics(String suite) throws ClassNotFoundException {
+    Map<String, Class<?>> all = new TreeMap<>();
+    // Not initialised: the suite's fields may want a GPU.
+    Class<?> declaring = Class.forName(suite, false, ContractSuite.class.getClassLoader());
+    while (declaring != null) {
+      for (Class<?> nested : declaring.getDeclaredClasses()) {
+        if (!Modifier.isStatic(nested.getModifiers())) {
+          all.put(nested.getSimpleName(), nested);
+        }
+      }
+      declaring = declaring.getSuperclass();
+    }
+    Map<String, Class<?>> ordered = new LinkedHashMap<>();
+    FIRST_TOPICS.stream()
+        .filter(all::containsKey)
+        .forEach(name -> ordered.put(name, all.get(name)));
+    all.forEach(ordered::putIfAbsent);
+    return ordered;
+  }
+
+  /** Runs topics in a process, and returns those that it has not come to. */
+  private List<String> run(List<String> topics) throws IOException {
+    Outcome outcome = runner.run(step(topics));
+    processes++;
+    Path log = work.resolve(LOG);
+    if (Files.exists(log)) {
+      System.out.print(Files.readString(log));
+      Files.delete(log);
+    }
+    outcome.report().tables().stream()
+        .filter(table -> table.title().equals(ContractTopics.ENDED))
+        .flatMap(table -> table.rows().stream())
+        .forEach(this::add);
+    int ended =
+        Math.toIntExact(rows.stream().filter(row -> topics.contains(row.getFirst())).count());
+    outcome.report().notes().forEach(child::note);
+    child.saveUnfinished(summary());
+    List<String> rest = topics.subList(ended, topics.size());
+    boolean stopped = ended > 0 && rows.getLast().get(RESULT).equals(Outcome.Status.FAILED.label());
+    if (rest.isEmpty() || stopped || !hasTime()) {
+      return rest;
+    }
+    String broken = rest.getFirst();
+    child.note(broken + ": " + outcome.report().summary());
+    add(brokenRow(broken, outcome));
+    if (child.meet != null) {
+      child.note("The topics after " + broken + " are left out: its processes are not together.");
+      return List.of();
+    }
+    return rest.subList(1, rest.size());
+  }
+
+  private boolean hasTime() {
+    return child.left().compareTo(FOR_THE_END) > 0;
+  }
+
+  /** Returns the row of a topic that its process has not survived. */
+  private static List<Object> brokenRow(String topic, Outcome outcome) {
+    Map<String, String> facts = outcome.report().facts();
+    List<Object> row = new ArrayList<>(List.of(topic, outcome.status().label()));
+    for (String count : List.of(PASSED, FAILED, SKIPPED)) {
+      boolean begun = topic.equals(facts.get(ContractTopics.TOPIC));
+      row.add(begun ? Long.parseLong(facts.getOrDefault(count, "0")) : 0L);
+    }
+    row.add("");
+    return row;
+  }
+
+  private void add(List<Object> row) {
+    rows.add(row);
+    if (Outcome.Status.of((String) row.get(RESULT)).bad()) {
+      bad.add((String) row.getFirst());
+    }
+  }
+
+  private Step step(List<String> topics) {
+    List<String> flags = new ArrayList<>();
+    // The tests keep a list of the native functions that they call.
+    flags.add("-Djextract.trace.downcalls=true");
+    flags.add("-Dtest.downcalls=" + work.resolve(CALLED));
+    List<String> words = Bandwidth.java(child, Child.class.getName(), flags);
+    Path report = work.resolve("topics." + processes + ".json");
+    words.addAll(List.of("contract-topics", "--suite", child.suite));
+    words.addAll(List.of("--topics", String.join(",", topics)));
+    words.addAll(List.of("--size", "" + child.size, "--report", report.toString()));
+    if (child.meet != null) {
+      words.addAll(List.of("--rank", "" + child.rank, "--meet", child.meet.toString()));
+    }
+    Step.Command process =
+        new Step.Command("process", words, Map.of("CLASSPATH", Java.classPath()), report);
+    return Step.of("topics", "topics", child.left(), process).withSilence(LONGEST_TEST);
+  }
+
+  private long count(String name) {
+    int column = COLUMNS.indexOf(name);
+    return rows.stream().mapToLong(row -> (long) row.get(column)).sum();
+  }
+
+  private String summary() {
+    return "%d passed, %d failed, %d skipped"
+        .formatted(count(PASSED), count(FAILED), count(SKIPPED));
+  }
+
+  private void finish(List<String> left) throws IOException {
+    if (Files.exists(work.resolve(CALLED))) {
+      child.fact(
+          "functionsCalled",
+          String.join(" ", new TreeSet<>(Files.readAllLines(work.resolve(CALLED)))));
+    }
+    child.fact("processes", "" + processes);
+    child.table(
+        new Table(
+            "tests of %s by topic; a new process after each that has not passed"
+                .formatted(child.suite),
+            COLUMNS,
+            rows));
+    if (child.quick) {
+      child.note("only these topics of the suite, since the run is a quick one");
+    }
+    String late = left.isEmpty() ? "" : "; left out, for lack of time: " + String.join(", ", left);
+    boolean passed = bad.isEmpty() && count(PASSED) > 0;
+    child.end(
+        passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+        summary() + (bad.isEmpty() ? "" : "; not passed: " + String.join(", ", bad)) + late);
+  }
+}

@@ -1,0 +1,178 @@
+package io.nccl4j.tools.evidence;
+
+import io.nccl4j.Device;
+import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.VersionReport;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/** What the machine has: devices, driver, libraries, versions. */
+final class DeviceReport {
+  static final String DEVICE = "device";
+  static final String DEVICES = "devices";
+  static final String NCCL = "NCCL";
+  static final String NCCL_LIBRARY = "NCCL library";
+  static final String CUDART_LIBRARY = "CUDA runtime library";
+  static final String STAND_IN = "libraries are";
+  static final String DRIVER = "nvidia-smi driver_version";
+
+  /** The function that only the stand-in of the tests has. */
+  private static final String STAND_IN_FUNCTION = "nccl4j_standin_name";
+
+  private static final String UNKNOWN = "unknown";
+  private static final List<String> SMI_FIELDS =
+      List.of(
+          "name",
+          "driver_version",
+          "vbios_version",
+          "pcie.link.gen.max",
+          "pcie.link.width.max",
+          "power.limit",
+          "clocks.max.sm",
+          "clocks.max.memory",
+          "persistence_mode",
+          "compute_mode",
+          "mig.mode.current");
+
+  private DeviceReport() {}
+
+  static void run(Child child) throws IOException, InterruptedException {
+    try (NcclBackend backend = NcclBackend.open()) {
+      List<Device> devices = backend.devices();
+      VersionReport versions = backend.versionReport();
+      child.fact(DEVICE, devices.getFirst().name());
+      child.fact(DEVICES, "" + devices.size());
+      int capability = CudaDevices.computeCapability(0);
+      child.fact("compute capability", capability / 10 + "." + capability % 10);
+      child.fact("device memory", (devices.getFirst().memoryBytes() >> 20) + " MiB");
+      child.fact(NCCL, versions.nccl());
+      child.fact(NCCL_LIBRARY, versions.ncclLibrary().toString());
+      child.fact("CUDA runtime", versions.cudaRuntime());
+      child.fact(CUDART_LIBRARY, versions.cudaRuntimeLibrary().toString());
+      child.fact("CUDA of the driver", versions.driver().orElse("none"));
+      standIn(versions.ncclLibrary()).ifPresent(name -> child.fact(STAND_IN, name));
+      child.fact("nccl4j", versions.nccl4j());
+      child.fact("Java", Runtime.version().toString());
+      nvidiaSmi(child);
+      kernelDriver().ifPresent(driver -> child.fact("kernel's driver", driver));
+      host(child);
+      child.end(
+          Report.Verdict.PASSED,
+          "%s, NCCL %s, CUDA runtime %s"
+              .formatted(devices.getFirst().name(), versions.nccl(), versions.cudaRuntime()));
+    }
+  }
+
+  /** Returns what the stand-in says of itself, or nothing if the library is NCCL. */
+  @SuppressWarnings("restricted") // Not a function of NCCL: the bindings do not have it.
+  private static Optional<String> standIn(Path library) {
+    return SymbolLookup.libraryLookup(library, Arena.global())
+        .find(STAND_IN_FUNCTION)
+        .map(address -> text(address) + ": a test fixture, not NCCL, no GPU");
+  }
+
+  @SuppressWarnings("restricted")
+  private static String text(MemorySegment function) {
+    try {
+      MemorySegment name =
+          (MemorySegment)
+              Linker.nativeLinker()
+                  .downcallHandle(function, FunctionDescriptor.of(ValueLayout.ADDRESS))
+                  .invokeExact();
+      return name.reinterpret(Long.MAX_VALUE).getString(0);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new IllegalStateException(e);
+    }
+  }
+
+  private static void nvidiaSmi(Child child) throws IOException, InterruptedException {
+    String fields = String.join(",", SMI_FIELDS);
+    Process process;
+    try {
+      process =
+          new ProcessBuilder("nvidia-smi", "--query-gpu=" + fields, "--format=csv,noheader")
+              .redirectErrorStream(true)
+              .start();
+    } catch (IOException e) {
+      child.note("nvidia-smi cannot be started: " + e.getMessage());
+      return;
+    }
+    if (!process.waitFor(10, TimeUnit.SECONDS)) {
+      process.destroyForcibly();
+      child.note("nvidia-smi did not answer within 10 s");
+      return;
+    }
+    String answer = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    String[] values = answer.lines().findFirst().orElse("").split(", *", -1);
+    if (process.exitValue() != 0 || values.length != SMI_FIELDS.size()) {
+      child.note("nvidia-smi answered: " + answer.strip());
+      return;
+    }
+    for (int i = 0; i < values.length; i++) {
+      child.fact("nvidia-smi " + SMI_FIELDS.get(i), values[i]);
+    }
+  }
+
+  /** Returns the kernel's part of the driver, which is there where nvidia-smi may not be. */
+  private static Optional<String> kernelDriver() {
+    String version = matched("/proc/driver/nvidia/version", "(?m)^NVRM version: *(.*)$");
+    return version.equals(UNKNOWN)
+        ? Optional.empty()
+        : Optional.of(version.replaceAll("\\s+", " "));
+  }
+
+  private static void host(Child child) {
+    child.fact("processor", matched("/proc/cpuinfo", "(?m)^model name\\s*: (.*)$"));
+    child.fact("processors", "" + Runtime.getRuntime().availableProcessors());
+    child.fact("memory", matched("/proc/meminfo", "(?m)^MemTotal: *(.*)$"));
+    // Only the numbers: what stands behind them is the provider's name for it.
+    Matcher kernel = Pattern.compile("[0-9.]+").matcher(System.getProperty("os.version"));
+    child.fact(
+        "system", System.getProperty("os.name") + (kernel.find() ? " " + kernel.group() : ""));
+    child.fact("C library", cLibrary());
+  }
+
+  private static String matched(String file, String pattern) {
+    try {
+      Matcher matcher = Pattern.compile(pattern).matcher(Files.readString(Path.of(file)));
+      return matcher.find() ? matcher.group(1).strip() : UNKNOWN;
+    } catch (IOException e) {
+      // All other steps need what this one has found out before, and none of them this.
+      return UNKNOWN;
+    }
+  }
+
+  @SuppressWarnings("restricted")
+  private static String cLibrary() {
+    return Linker.nativeLinker()
+        .defaultLookup()
+        .find("gnu_get_libc_version")
+        .map(function -> "glibc " + text(function))
+        .orElse("not glibc");
+  }
+
+  /** Returns the machine's name without asking the network. */
+  static String hostName() {
+    try {
+      return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+    } catch (IOException e) {
+      return "";
+    }
+  }
+}

@@ -1,0 +1,114 @@
+package io.nccl4j.tools.evidence;
+
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What became of one step.
+ *
+ * @param status how it ended
+ * @param report what it found; where it was killed, as far as it had come
+ * @param seconds how long it ran
+ * @param tails the end of each process's output, by label; empty where all was well
+ */
+record Outcome(Step step, Status status, Report report, double seconds, Map<String, String> tails) {
+  /** How a step ended. */
+  enum Status {
+    PASSED("passed"),
+    FAILED("FAILED"),
+    CRASHED("CRASHED"),
+    TIMED_OUT("TIMED OUT"),
+    NOT_POSSIBLE("not possible here");
+
+    private final String label;
+
+    Status(String label) {
+      this.label = label;
+    }
+
+    String label() {
+      return label;
+    }
+
+    static Status of(String label) {
+      return Arrays.stream(values())
+          .filter(status -> status.label.equals(label))
+          .findFirst()
+          .orElseThrow(() -> new IllegalArgumentException("there is no status " + label));
+    }
+
+    /** Whether it leaves something to look into; that a machine lacks something does not. */
+    boolean bad() {
+      return this == FAILED || this == CRASHED || this == TIMED_OUT;
+    }
+  }
+
+  static Outcome notPossible(Step step, String reason) {
+    Report report = Report.of(Report.Verdict.NOT_POSSIBLE, reason);
+    return new Outcome(step, Status.NOT_POSSIBLE, report, 0, Map.of());
+  }
+
+  Map<String, Object> tree() {
+    Map<String, Object> tree = new LinkedHashMap<>();
+    tree.put("name", step.name());
+    tree.put("title", step.title());
+    tree.put("status", status.label());
+    tree.put("summary", report.summary());
+    tree.put("seconds", Table.rounded(seconds, 1));
+    tree.put("deadline_seconds", step.deadline().toSeconds());
+    tree.put("commands", step.commands().stream().map(Outcome::tree).toList());
+    tree.put("facts", report.facts());
+    tree.put("tables", report.tables().stream().map(Table::tree).toList());
+    tree.put("notes", report.notes());
+    tree.put("output", tails);
+    return tree;
+  }
+
+  @SuppressWarnings("unchecked") // The other side of tree().
+  static Outcome of(Map<String, Object> tree) {
+    List<Step.Command> commands =
+        ((List<Map<String, Object>>) tree.get("commands")).stream().map(Outcome::command).toList();
+    Status status = Status.of((String) tree.get("status"));
+    String summary = (String) tree.get("summary");
+    Duration deadline = Duration.ofSeconds((long) tree.get("deadline_seconds"));
+    Step step =
+        new Step(
+            (String) tree.get("name"),
+            (String) tree.get("title"),
+            deadline,
+            null,
+            commands,
+            status == Status.NOT_POSSIBLE ? summary : null);
+    Report report =
+        new Report(
+            status.bad() ? Report.Verdict.FAILED : Report.Verdict.PASSED,
+            summary,
+            (Map<String, String>) tree.get("facts"),
+            ((List<Map<String, Object>>) tree.get("tables")).stream().map(Table::of).toList(),
+            (List<String>) tree.get("notes"));
+    double seconds = ((Number) tree.get("seconds")).doubleValue();
+    return new Outcome(step, status, report, seconds, (Map<String, String>) tree.get("output"));
+  }
+
+  @SuppressWarnings("unchecked") // The other side of tree(Step.Command).
+  private static Step.Command command(Map<String, Object> tree) {
+    return new Step.Command(
+        (String) tree.get("label"),
+        (List<String>) tree.get("words"),
+        (Map<String, String>) tree.get("environment"),
+        null);
+  }
+
+  private static Map<String, Object> tree(Step.Command command) {
+    Map<String, Object> tree = new LinkedHashMap<>();
+    tree.put("label", command.label());
+    Map<String, String> environment = new LinkedHashMap<>(command.environment());
+    environment.remove("CLASSPATH");
+    tree.put("environment", environment);
+    tree.put("words", List.copyOf(command.words()));
+    return tree;
+  }
+}

@@ -1,0 +1,195 @@
+package io.nccl4j.tools.evidence;
+
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+
+/** Writes a run as one Markdown page; it says nothing that is not in the outcomes. */
+final class Page {
+  private static final String PROGRAM = Child.class.getName();
+  private static final String JAVA = "$JAVA";
+
+  private final StringBuilder text = new StringBuilder();
+
+  private Page() {}
+
+  static String of(Run run) {
+    Page page = new Page();
+    page.head(run);
+    page.steps(run.outcomes());
+    run.steps().forEach(step -> page.section(step, run.origin()));
+    return page.text.toString();
+  }
+
+  private void head(Run run) {
+    line("# nccl4j evidence: %s, NCCL %s".formatted(run.device(), run.ncclVersion()));
+    line("");
+    if (run.standIn()) {
+      line(
+          "> **This is no GPU result.** Everything here ran on the stand-in of `src/test/native`:");
+      line(
+          "> a test fixture, not NCCL, no GPU. It shows that the command works, and nothing else.");
+      line("");
+    }
+    if (run.quick()) {
+      line(
+          "> A quick run (`--quick`): tiny sizes and few repetitions. Its times are no measurements.");
+      line("");
+    }
+    line(
+        "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
+            .formatted(run.origin().date(), run.origin().build()));
+    if (run.steps().stream().anyMatch(step -> !step.origin().equals(run.origin()))) {
+      line("Steps of earlier runs on such a machine say so.");
+    }
+    line(
+        "The same in JSON: `evidence.json`. In commands, `$BUNDLE` is where the bundle lay, and `$JAVA` is:");
+    line("");
+    run.outcomes().stream()
+        .flatMap(outcome -> outcome.step().commands().stream())
+        .filter(command -> command.words().contains(PROGRAM))
+        .reduce((first, second) -> second)
+        .ifPresent(command -> fenced(words(command, 0, programAt(command) + 1)));
+  }
+
+  private void steps(List<Outcome> outcomes) {
+    double seconds = outcomes.stream().mapToDouble(Outcome::seconds).sum();
+    line("**%s**, in %d s".formatted(verdict(outcomes), Math.round(seconds)));
+    line("");
+    row(List.of("step", "result", "seconds", ""));
+    rule(4);
+    for (Outcome outcome : outcomes) {
+      row(
+          List.of(
+              outcome.step().title(),
+              outcome.status().bad()
+                  ? "**" + outcome.status().label() + "**"
+                  : outcome.status().label(),
+              seconds(outcome),
+              outcome.report().summary()));
+    }
+    line("");
+  }
+
+  /** Returns how many steps ended in which way, for the page and for the terminal. */
+  static String verdict(List<Outcome> outcomes) {
+    long passed = count(outcomes, Outcome.Status.PASSED);
+    long impossible = count(outcomes, Outcome.Status.NOT_POSSIBLE);
+    return "%d steps: %d passed, %d not possible here, %d failed"
+        .formatted(outcomes.size(), passed, impossible, outcomes.size() - passed - impossible);
+  }
+
+  private static long count(List<Outcome> outcomes, Outcome.Status status) {
+    return outcomes.stream().filter(outcome -> outcome.status() == status).count();
+  }
+
+  private void section(Run.Recorded step, Run.Origin latest) {
+    Outcome outcome = step.outcome();
+    line("## %s".formatted(outcome.step().title()));
+    line("");
+    Run.Origin origin = step.origin();
+    if (!origin.equals(latest)) {
+      String versions = origin.versions().equals(latest.versions()) ? "" : "; " + origin.versions();
+      line("Of the run of %s, nccl4j %s%s.".formatted(origin.date(), origin.build(), versions));
+      line("");
+    }
+    line(
+        "%s, %s s: %s"
+            .formatted(
+                sentence(outcome.status().label()),
+                seconds(outcome),
+                escaped(outcome.report().summary())));
+    line("");
+    for (Step.Command command : outcome.step().commands()) {
+      fenced(command.label() + ":\n" + shell(command));
+    }
+    facts(outcome.report().facts());
+    for (String note : outcome.report().notes()) {
+      line("- %s".formatted(escaped(note)));
+    }
+    if (!outcome.report().notes().isEmpty()) {
+      line("");
+    }
+    outcome.report().tables().forEach(this::table);
+    outcome
+        .tails()
+        .forEach((label, tail) -> fenced("the end of the output, " + label + ":\n" + tail));
+  }
+
+  private static String seconds(Outcome outcome) {
+    return String.valueOf(Table.rounded(outcome.seconds(), 1));
+  }
+
+  private static String sentence(String words) {
+    return Character.toUpperCase(words.charAt(0)) + words.substring(1);
+  }
+
+  /** Returns a command as a person would type it; the Java that all have in common is named. */
+  static String shell(Step.Command command) {
+    String variables =
+        command.environment().entrySet().stream()
+            .filter(variable -> !variable.getKey().equals("CLASSPATH"))
+            .sorted(Map.Entry.comparingByKey())
+            .map(variable -> variable.getKey() + "=" + variable.getValue() + " ")
+            .collect(Collectors.joining());
+    int program = programAt(command);
+    return variables
+        + (program < 0 ? "" : JAVA + " ")
+        + words(command, program + 1, command.words().size());
+  }
+
+  private static int programAt(Step.Command command) {
+    return command.words().indexOf(PROGRAM);
+  }
+
+  private static String words(Step.Command command, int from, int to) {
+    return String.join(" ", command.words().subList(from, to));
+  }
+
+  private void facts(Map<String, String> facts) {
+    if (facts.isEmpty()) {
+      return;
+    }
+    row(List.of("", ""));
+    rule(2);
+    facts.forEach((name, value) -> row(List.of(name, value)));
+    line("");
+  }
+
+  private void table(Table table) {
+    line("%s:".formatted(escaped(table.title())));
+    line("");
+    row(table.columns());
+    rule(table.columns().size());
+    table.rows().forEach(this::row);
+    line("");
+  }
+
+  private void row(List<?> cells) {
+    line(
+        cells.stream()
+            .map(cell -> escaped(String.valueOf(cell)))
+            .collect(Collectors.joining(" | ", "| ", " |")));
+  }
+
+  private void rule(int columns) {
+    line("|" + "---|".repeat(columns));
+  }
+
+  /** Keeps what programs said from being taken for Markdown. */
+  private static String escaped(String text) {
+    return text.replace("|", "\\|").replace("<", "&lt;").replace('\n', ' ');
+  }
+
+  private void fenced(String block) {
+    // A fence that the block itself cannot close.
+    line("````");
+    line(block.replace("````", "''''"));
+    line("````");
+    line("");
+  }
+
+  private void line(String line) {
+    text.append(line).append('\n');
+  }
+}

@@ -1,0 +1,403 @@
+package io.nccl4j.tools.evidence;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/**
+ * Runs steps one after the other, and lets nothing that they do end or hold up the run: what hangs
+ * is killed at its deadline with everything it has started, what crashes is told.
+ */
+final class StepRunner implements AutoCloseable {
+  /** What the processes of a step have left when one of them has failed. */
+  private static final Duration GRACE = Duration.ofSeconds(10);
+
+  private static final Duration DYING = Duration.ofSeconds(5);
+
+  /** What a Java takes to print what its threads are at. */
+  private static final Duration PRINTING = Duration.ofMillis(500);
+
+  private static final int TAIL_LINES = 40;
+  private static final int TAIL_CHARACTERS = 4000;
+  private static final int SIGNALLED = 128;
+  private static final int LINES_OF_OTHERS = 20;
+
+  /** What a Java that crashed has left, after its process id. */
+  private static final String CRASH = ".hs_err";
+
+  /** In it, the line before the one that names the function. */
+  private static final String CRASHED_IN = "# Problematic frame:";
+
+  private final Path work;
+  private final Path log;
+  private final Set<Process> alive = ConcurrentHashMap.newKeySet();
+  private final Thread killer =
+      Thread.ofPlatform().unstarted(() -> alive.forEach(StepRunner::kill));
+
+  /**
+   * Makes a runner.
+   *
+   * @param work where the output of the processes is kept while they run
+   * @param log where all of it is collected
+   */
+  StepRunner(Path work, Path log) {
+    this.work = work;
+    this.log = log;
+    // Who stops this program does not want its children.
+    Runtime.getRuntime().addShutdownHook(killer);
+  }
+
+  /** One process under way. */
+  private record Running(Step.Command command, Process process, Path output) {
+    boolean failed() {
+      return !process.isAlive() && process.exitValue() != 0;
+    }
+
+    /** Says how it crashed; empty if it did not. */
+    String crash() throws IOException {
+      // A Java that crashes without a core dump ends with status 1, as one that only fails.
+      Path crashFile = output.resolveSibling(process.pid() + CRASH);
+      if (Files.exists(crashFile)) {
+        return "crashed" + frame(Files.readAllLines(crashFile, StandardCharsets.ISO_8859_1));
+      }
+      int signal = process.isAlive() ? 0 : process.exitValue() - SIGNALLED;
+      return signal > 0 ? "ended by signal " + signal : "";
+    }
+
+    private static String frame(List<String> lines) {
+      int at = lines.indexOf(CRASHED_IN) + 1;
+      return at > 0 && at < lines.size() ? " in " + lines.get(at).replaceFirst("^# *", "") : "";
+    }
+  }
+
+  /** How the waiting for a step's processes ended. */
+  private enum Ending {
+    BY_THEMSELVES,
+    AFTER_A_FAILURE,
+    AT_THE_DEADLINE,
+    SILENT
+  }
+
+  /** Runs a step and returns what became of it. */
+  Outcome run(Step step) {
+    if (step.impossible() != null) {
+      return Outcome.notPossible(step, step.impossible());
+    }
+    long start = System.nanoTime();
+    List<Running> running = new ArrayList<>();
+    try {
+      for (Step.Command command : step.commands()) {
+        running.add(start(step, command));
+      }
+      Ending ending = await(step, running, start + step.deadline().toNanos());
+      return outcome(step, running, ending, (System.nanoTime() - start) / 1e9);
+    } catch (IOException e) {
+      return new Outcome(
+          step,
+          Outcome.Status.FAILED,
+          Report.of(Report.Verdict.FAILED, "could not be run: " + e.getMessage()),
+          (System.nanoTime() - start) / 1e9,
+          Map.of());
+    } finally {
+      running.forEach(one -> kill(one.process()));
+      alive.clear();
+    }
+  }
+
+  private Running start(Step step, Step.Command command) throws IOException {
+    Path output = work.resolve(step.name() + "." + command.label().replace(' ', '-') + ".out");
+    List<String> words = new ArrayList<>(command.words());
+    if (command.report() != null) {
+      words.addAll(List.of("--deadline", "" + step.deadline().toSeconds()));
+    }
+    ProcessBuilder builder =
+        new ProcessBuilder(words)
+            .redirectErrorStream(true)
+            .redirectInput(ProcessBuilder.Redirect.from(Path.of("/dev/null").toFile()))
+            .redirectOutput(output.toFile());
+    builder.environment().putAll(command.environment());
+    Process process = builder.start();
+    alive.add(process);
+    return new Running(command, process, output);
+  }
+
+  private static Ending await(Step step, List<Running> running, long deadline) throws IOException {
+    long grace = Long.MAX_VALUE;
+    Instant start = Instant.now();
+    while (running.stream().anyMatch(one -> one.process().isAlive())) {
+      long now = System.nanoTime();
+      if (now - deadline >= 0) {
+        return Ending.AT_THE_DEADLINE;
+      }
+      if (step.silence() != null
+          && silentSince(running, start).plus(step.silence()).isBefore(Instant.now())) {
+        return Ending.SILENT;
+      }
+      if (grace == Long.MAX_VALUE && running.stream().anyMatch(Running::failed)) {
+        grace = now + GRACE.toNanos();
+      }
+      if (now >= grace) {
+        return Ending.AFTER_A_FAILURE;
+      }
+      pause();
+    }
+    return Ending.BY_THEMSELVES;
+  }
+
+  /** Returns when a process of a step has last written its report, or else when it was started. */
+  private static Instant silentSince(List<Running> running, Instant start) throws IOException {
+    Instant last = start;
+    for (Running one : running) {
+      Path report = one.command().report();
+      if (report != null && Files.exists(report)) {
+        Instant written = Files.getLastModifiedTime(report).toInstant();
+        last = written.isAfter(last) ? written : last;
+      }
+    }
+    return last;
+  }
+
+  private static void pause() {
+    try {
+      Thread.sleep(20);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new IllegalStateException("interrupted while a step was running", e);
+    }
+  }
+
+  private Outcome outcome(Step step, List<Running> running, Ending ending, double seconds)
+      throws IOException {
+    Map<String, Long> ends = new LinkedHashMap<>();
+    for (Running one : running) {
+      ends.put(one.command().label(), Files.size(one.output()));
+    }
+    List<String> killed = killStuck(running);
+    List<Report> reports = new ArrayList<>();
+    for (Running one : running) {
+      reports.add(report(one, killed.contains(one.command().label())));
+    }
+    Map<String, String> crashes = new LinkedHashMap<>();
+    for (Running one : running) {
+      boolean byUs = killed.contains(one.command().label());
+      crashes.put(one.command().label(), byUs ? "" : one.crash());
+    }
+    boolean crashed = crashes.values().stream().anyMatch(crash -> !crash.isEmpty());
+    Outcome.Status status =
+        crashed ? Outcome.Status.CRASHED : status(running, reports, killed, ending);
+    String summary = summary(step, running, reports, killed, crashes, status, ending);
+    Map<String, String> tails = new LinkedHashMap<>();
+    for (Running one : running) {
+      collect(step, one);
+      if (status.bad()) {
+        tails.put(one.command().label(), tail(one.output(), ends.get(one.command().label())));
+      }
+    }
+    Report whole = merged(running, reports, summary);
+    return new Outcome(step, status, whole, seconds, tails);
+  }
+
+  /** Kills what still runs, but first has it say where it is stuck. */
+  private static List<String> killStuck(List<Running> running) {
+    List<Running> stuck = running.stream().filter(one -> one.process().isAlive()).toList();
+    // Found out now: when a process is gone, nobody knows any more what it has started.
+    List<ProcessHandle> all =
+        stuck.stream()
+            .map(one -> one.process().toHandle())
+            .flatMap(process -> Stream.concat(Stream.of(process), process.descendants()))
+            .toList();
+    if (!all.isEmpty()) {
+      printStacks(all);
+    }
+    stuck.forEach(one -> kill(one.process()));
+    all.forEach(ProcessHandle::destroyForcibly);
+    return stuck.stream().map(one -> one.command().label()).toList();
+  }
+
+  /** Sends SIGQUIT, at which Java, and our Python, print what their threads are at. */
+  private static void printStacks(List<ProcessHandle> stuck) {
+    List<String> command = new ArrayList<>(List.of("sh", "-c", "kill -QUIT \"$@\"", "sh"));
+    stuck.forEach(process -> command.add("" + process.pid()));
+    try {
+      Process signaller =
+          new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.DISCARD).start();
+      boolean sent = signaller.waitFor(DYING.toMillis(), TimeUnit.MILLISECONDS);
+      if (sent) {
+        Thread.sleep(PRINTING);
+      }
+    } catch (IOException e) {
+      System.err.println("no stacks of what is stuck: " + e.getMessage());
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** Returns what a process found; for one that is not ours, what its exit status says. */
+  private static Report report(Running one, boolean killed) throws IOException {
+    Path file = one.command().report();
+    if (file != null) {
+      return Files.exists(file)
+          ? Report.read(file)
+          : Report.of(Report.Verdict.FAILED, "ended without a report");
+    }
+    List<String> lines = text(one.output()).lines().filter(line -> !line.isBlank()).toList();
+    List<String> said = lines.subList(Math.max(0, lines.size() - LINES_OF_OTHERS), lines.size());
+    boolean passed = !killed && one.process().exitValue() == 0;
+    return Report.of(passed ? Report.Verdict.PASSED : Report.Verdict.FAILED, "")
+        .with(
+            passed ? Report.Verdict.PASSED : Report.Verdict.FAILED,
+            said.isEmpty() ? "" : said.getLast(),
+            said);
+  }
+
+  private static Outcome.Status status(
+      List<Running> running, List<Report> reports, List<String> killed, Ending ending) {
+    if (ending == Ending.AT_THE_DEADLINE || ending == Ending.SILENT) {
+      return Outcome.Status.TIMED_OUT;
+    }
+    List<Report.Verdict> verdicts = reports.stream().map(Report::verdict).toList();
+    if (verdicts.contains(Report.Verdict.FAILED)
+        || verdicts.contains(Report.Verdict.UNFINISHED)
+        || !killed.isEmpty()) {
+      return Outcome.Status.FAILED;
+    }
+    if (verdicts.contains(Report.Verdict.NOT_POSSIBLE)) {
+      return Outcome.Status.NOT_POSSIBLE;
+    }
+    boolean allWell = running.stream().allMatch(one -> one.process().exitValue() == 0);
+    return allWell ? Outcome.Status.PASSED : Outcome.Status.FAILED;
+  }
+
+  private static String summary(
+      Step step,
+      List<Running> running,
+      List<Report> reports,
+      List<String> killed,
+      Map<String, String> crashes,
+      Outcome.Status status,
+      Ending ending) {
+    List<String> parts = new ArrayList<>();
+    if (status == Outcome.Status.TIMED_OUT) {
+      String after =
+          ending == Ending.SILENT
+              ? step.silence().toSeconds() + " s without progress"
+              : step.deadline().toSeconds() + " s";
+      parts.add("killed after " + after + ": " + String.join(", ", killed));
+    }
+    for (int i = 0; i < running.size(); i++) {
+      Running one = running.get(i);
+      String label = running.size() == 1 ? "" : one.command().label() + ": ";
+      String crash = crashes.get(one.command().label());
+      if (!crash.isEmpty()) {
+        parts.add(label + crash);
+      }
+      if (killed.contains(one.command().label()) && status != Outcome.Status.TIMED_OUT) {
+        parts.add(label + "killed, since it went on without the other");
+      }
+      Report report = reports.get(i);
+      boolean other = one.command().report() == null;
+      boolean tells = i == 0 || other || report.verdict() != Report.Verdict.PASSED;
+      if (!report.summary().isEmpty() && tells) {
+        parts.add((status.bad() || other ? label : "") + report.summary());
+      }
+    }
+    return String.join("; ", parts);
+  }
+
+  /** Returns the first process's report with what the others add to it. */
+  private static Report merged(List<Running> running, List<Report> reports, String summary) {
+    List<String> more = new ArrayList<>();
+    for (int i = 1; i < reports.size(); i++) {
+      String label = running.get(i).command().label();
+      Set<String> known = Set.copyOf(reports.getFirst().notes());
+      reports.get(i).notes().stream()
+          .filter(note -> !known.contains(note))
+          .forEach(note -> more.add(label + ": " + note));
+    }
+    return reports.getFirst().with(reports.getFirst().verdict(), summary, more);
+  }
+
+  private void collect(Step step, Running one) throws IOException {
+    String head = "==== %s, %s: %s%n".formatted(step.name(), one.command().label(), status(one));
+    Files.writeString(log, head, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+    append(one.output());
+    try (DirectoryStream<Path> crashes = Files.newDirectoryStream(work, "*" + CRASH)) {
+      for (Path crash : crashes) {
+        append(crash);
+        Files.delete(crash);
+      }
+    }
+  }
+
+  /** Returns the flag that has a Java write into a folder why it crashed, for a runner to find. */
+  static String crashFile(Path folder) {
+    // Java puts its process id there: several may crash at once.
+    return "-XX:ErrorFile=" + folder.resolve("%p" + CRASH);
+  }
+
+  private void append(Path file) throws IOException {
+    Files.write(
+        log, Files.readAllBytes(file), StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+  }
+
+  private static String status(Running one) {
+    return one.process().isAlive() ? "still there" : "exit status " + one.process().exitValue();
+  }
+
+  private static String text(Path output) throws IOException {
+    return text(Files.readAllBytes(output));
+  }
+
+  /** Makes text of whatever a program prints. */
+  private static String text(byte[] output) {
+    return new String(output, StandardCharsets.UTF_8).replaceAll("[\\p{Cc}&&[^\\n\\r\\t]]", "?");
+  }
+
+  /** Returns the end of a process's output, as far as it went before its stacks were asked for. */
+  private static String tail(Path output, long end) throws IOException {
+    byte[] bytes = Arrays.copyOf(Files.readAllBytes(output), Math.toIntExact(end));
+    List<String> lines = text(bytes).lines().toList();
+    String tail =
+        lines.stream()
+            .skip(Math.max(0, lines.size() - TAIL_LINES))
+            .collect(Collectors.joining("\n"));
+    return tail.substring(Math.max(0, tail.length() - TAIL_CHARACTERS));
+  }
+
+  /** Ends a process and all that it has started. */
+  static void kill(Process process) {
+    // First those below it: when it is gone, nobody knows any more whose they were.
+    Stream.concat(process.descendants().toList().stream(), Stream.of(process.toHandle()))
+        .forEach(ProcessHandle::destroyForcibly);
+    try {
+      // One that hangs in the kernel does not even die; it is left behind.
+      boolean gone = process.waitFor(DYING.toMillis(), TimeUnit.MILLISECONDS);
+      if (!gone) {
+        System.err.println("process " + process.pid() + " does not die and is left behind");
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  @Override
+  public void close() {
+    alive.forEach(StepRunner::kill);
+    Runtime.getRuntime().removeShutdownHook(killer);
+  }
+}

@@ -1,0 +1,53 @@
+package io.nccl4j.tools.explain;
+
+import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.quantities.OutputFile;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.util.List;
+
+/** The command: from a command line to an exit status. */
+public final class Explain {
+  private final PrintStream out;
+  private final PrintStream err;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the explanation goes
+   * @param err where messages go
+   */
+  Explain(PrintStream out, PrintStream err) {
+    this.out = out;
+    this.err = err;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    Commands.exit((out, err) -> new Explain(out, err).run(args));
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    return Commands.of(flags, () -> explain(flags), out, err).execute(args);
+  }
+
+  private int explain(Flags flags) throws IOException {
+    flags.check();
+    List<Algorithm> algorithms =
+        flags.algorithm == null ? List.of(Algorithm.values()) : List.of(flags.algorithm);
+    List<Telling> tellings =
+        algorithms.stream().map(algorithm -> Telling.of(algorithm, flags)).toList();
+    if (flags.html != null) {
+      OutputFile.write(flags.html, HtmlPage.of(tellings));
+      out.println(flags.html);
+      return Commands.OK;
+    }
+    for (Telling telling : tellings) {
+      TextReport.write(telling, out);
+      out.println();
+    }
+    return Commands.OK;
+  }
+}

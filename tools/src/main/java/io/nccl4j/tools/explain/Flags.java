@@ -1,0 +1,186 @@
+package io.nccl4j.tools.explain;
+
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.tools.quantities.OptionValue;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+import picocli.CommandLine.TypeConversionException;
+
+/** The command line. */
+@Command(
+    name = "explain",
+    sortOptions = false,
+    usageHelpWidth = 100,
+    customSynopsis =
+        "scripts/explain all_reduce [--algo ring|tree] [--ranks N] [--html FILE] [more options]",
+    header = "Explains an all-reduce: which rank sends what to whom, and what each then holds.",
+    description = {
+      "Prints the very schedule that the reference backend executes. Without --size it is the toy one:",
+      "one chunk for each rank of a ring, one for each of the two trees. With --size it is the real",
+      "one, in channels, loops, chunks and slices."
+    },
+    footer = {
+      "",
+      "Values are written as the ranks whose data is folded in, from the left: 1+2+0.",
+      "Exit status: 0 explained; 1 the file cannot be written; 2 bad arguments."
+    })
+final class Flags {
+  /** More do not fit any picture. */
+  static final int MOST_RANKS = 64;
+
+  @Parameters(
+      arity = "1",
+      paramLabel = "COLLECTIVE",
+      description = "all_reduce",
+      converter = Collective.class)
+  String collective;
+
+  @Option(
+      names = "--algo",
+      paramLabel = "ring|tree",
+      converter = Algorithms.class,
+      description = "which algorithm; default both")
+  Algorithm algorithm;
+
+  @Option(
+      names = "--ranks",
+      paramLabel = "N",
+      defaultValue = "4",
+      converter = Ranks.class,
+      description = "how many ranks, from 1 to " + MOST_RANKS + "; default 4")
+  int ranks;
+
+  @Option(
+      names = "--size",
+      paramLabel = "BYTES",
+      converter = Size.class,
+      description = "bytes of float32 data of each rank, as 64K or 16M; without it the toy")
+  Long size;
+
+  @Option(
+      names = "--channels",
+      paramLabel = "N",
+      converter = Channels.class,
+      description = "how many channels share out the data, from 1 to 64; default 2; with --size")
+  Integer channels;
+
+  @Option(
+      names = "--protocol",
+      paramLabel = "simple|ll|ll128",
+      converter = Protocols.class,
+      description =
+          "NCCL's protocol, which decides the size of chunks; default simple; with --size")
+  Protocol protocol;
+
+  @Option(
+      names = "--order",
+      paramLabel = "R",
+      split = ",",
+      splitSynopsisLabel = ",",
+      converter = RankNumber.class,
+      description = "the ranks in the order of the ring; default 0,1,2,...")
+  List<Integer> order = List.of();
+
+  @Option(
+      names = "--ranks-per-node",
+      paramLabel = "N",
+      converter = Ranks.class,
+      description = "how many ranks hang in a chain below each node of a tree; default 1")
+  Integer ranksPerNode;
+
+  @Option(
+      names = "--html",
+      paramLabel = "FILE",
+      converter = OptionValue.Page.class,
+      description = "write one self-contained page that plays the steps, instead of text")
+  Path html;
+
+  /**
+   * Checks what no option can check alone: what would have no effect is refused, too.
+   *
+   * @throws IllegalArgumentException if the options do not go together
+   */
+  void check() {
+    if (size == null && channels != null) {
+      throw new IllegalArgumentException("--channels is for --size; the toy has one of each kind");
+    }
+    if (size == null && protocol != null) {
+      throw new IllegalArgumentException(
+          "--protocol is for --size; the toy's chunks have no other");
+    }
+    if (algorithm == Algorithm.RING && ranksPerNode != null) {
+      throw new IllegalArgumentException("--ranks-per-node is for trees, and --algo is ring");
+    }
+    if (algorithm == Algorithm.TREE && !order.isEmpty()) {
+      throw new IllegalArgumentException("--order is for the ring, and --algo is tree");
+    }
+    if (!order.isEmpty() && !IntStream.range(0, ranks).boxed().toList().equals(sorted(order))) {
+      throw new IllegalArgumentException(
+          "--order is %s; it must have every rank from 0 to %d once"
+              .formatted(
+                  order.stream().map(String::valueOf).collect(Collectors.joining(",")), ranks - 1));
+    }
+  }
+
+  private static List<Integer> sorted(List<Integer> numbers) {
+    return numbers.stream().sorted().toList();
+  }
+
+  private static final class Collective implements ITypeConverter<String> {
+    @Override
+    public String convert(String text) {
+      if (text.equals("all_reduce")) {
+        return text;
+      }
+      throw new TypeConversionException("'" + text + "' cannot be explained; all_reduce can");
+    }
+  }
+
+  private static final class Ranks implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return OptionValue.whole(text, 1, MOST_RANKS);
+    }
+  }
+
+  private static final class RankNumber implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return OptionValue.whole(text, 0, MOST_RANKS - 1);
+    }
+  }
+
+  private static final class Channels implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return OptionValue.whole(text, 1, 64);
+    }
+  }
+
+  private static final class Algorithms implements ITypeConverter<Algorithm> {
+    @Override
+    public Algorithm convert(String text) {
+      return OptionValue.named(Algorithm.class, text);
+    }
+  }
+
+  private static final class Protocols implements ITypeConverter<Protocol> {
+    @Override
+    public Protocol convert(String text) {
+      return OptionValue.named(Protocol.class, text);
+    }
+  }
+
+  private static final class Size implements ITypeConverter<Long> {
+    @Override
+    public Long convert(String text) {
+      return OptionValue.float32Bytes(text);
+    }
+  }
+}

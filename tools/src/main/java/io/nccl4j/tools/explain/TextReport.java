@@ -1,0 +1,97 @@
+package io.nccl4j.tools.explain;
+
+import io.nccl4j.tools.quantities.Count;
+import java.io.PrintStream;
+import java.util.Locale;
+
+/** A telling as lines of text. */
+final class TextReport {
+  private final Telling telling;
+  private final PrintStream out;
+
+  private TextReport(Telling telling, PrintStream out) {
+    this.telling = telling;
+    this.out = out;
+  }
+
+  /** Prints a telling. */
+  static void write(Telling telling, PrintStream out) {
+    TextReport report = new TextReport(telling, out);
+    report.title();
+    telling.stories().forEach(report::story);
+    report.bytes();
+  }
+
+  private void title() {
+    out.printf(
+        Locale.ROOT,
+        "all_reduce, %s, %s, %,d bytes each (%,d float32)%n",
+        telling.algorithm().name().toLowerCase(Locale.ROOT),
+        Count.of(telling.schedule().ranks(), "rank"),
+        telling.bytes(),
+        telling.schedule().count());
+  }
+
+  private void story(Story story) {
+    long begin = telling.schedule().begin(story.channel());
+    long end = telling.schedule().end(story.channel());
+    out.printf(
+        Locale.ROOT,
+        "%n%s: elements %,d to %,d; %s%n",
+        telling.name(story),
+        begin,
+        end - 1,
+        story.shape());
+    if (story.frames().isEmpty()) {
+      out.println("  nothing moves: a single rank has the result already");
+    }
+    for (int i = 0; i < story.frames().size(); i++) {
+      Frame frame = story.frames().get(i);
+      out.printf("%n  %s%n", telling.name(frame));
+      frame.moves().forEach(move -> out.println("    " + move.sentence(!telling.toy())));
+      if (telling.toy()) {
+        holdings(story.holdings(i));
+      }
+    }
+  }
+
+  /** Prints what each rank holds, with columns as wide as what stands in them. */
+  private void holdings(String[][] values) {
+    int[] widths = new int[values[0].length];
+    for (int chunk = 0; chunk < widths.length; chunk++) {
+      widths[chunk] = ("chunk " + chunk).length();
+      for (String[] row : values) {
+        widths[chunk] = Math.max(widths[chunk], row[chunk].length());
+      }
+    }
+    StringBuilder head = new StringBuilder("      holds   ");
+    for (int chunk = 0; chunk < widths.length; chunk++) {
+      head.append("  ").append(padded("chunk " + chunk, widths[chunk]));
+    }
+    out.println(head.toString().stripTrailing());
+    for (int rank = 0; rank < values.length; rank++) {
+      StringBuilder line = new StringBuilder("      " + padded("rank " + rank, 8));
+      for (int chunk = 0; chunk < widths.length; chunk++) {
+        line.append("  ").append(padded(values[rank][chunk], widths[chunk]));
+      }
+      out.println(line.toString().stripTrailing());
+    }
+  }
+
+  private static String padded(String text, int width) {
+    return text + " ".repeat(width - text.length());
+  }
+
+  private void bytes() {
+    int ranks = telling.schedule().ranks();
+    out.printf(
+        Locale.ROOT,
+        "%nbytes sent, in parts of the data; 2(n-1)/n is %.3f%n",
+        2.0 * (ranks - 1) / ranks);
+    for (int rank = 0; rank < ranks; rank++) {
+      long sent = telling.schedule().bytesSent(rank);
+      out.printf(
+          Locale.ROOT, "  rank %-3d %,15d  %.3f%n", rank, sent, (double) sent / telling.bytes());
+    }
+  }
+}

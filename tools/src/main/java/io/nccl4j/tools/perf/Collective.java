@@ -1,0 +1,153 @@
+package io.nccl4j.tools.perf;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.Group;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.util.Arrays;
+import java.util.Optional;
+import java.util.stream.Collectors;
+
+/** What can be measured: its name, how a size becomes counts, and what its bandwidths mean. */
+enum Collective implements Launch {
+  ALL_REDUCE("all_reduce", Operation.ALL_REDUCE),
+  ALL_GATHER("all_gather", Operation.ALL_GATHER),
+  REDUCE_SCATTER("reduce_scatter", Operation.REDUCE_SCATTER),
+  BROADCAST("broadcast", Operation.BROADCAST),
+  REDUCE("reduce", Operation.REDUCE),
+  ALLTOALL("alltoall", Operation.ALL_TO_ALL),
+  GATHER("gather", Operation.GATHER),
+  SCATTER("scatter", Operation.SCATTER),
+  SENDRECV("sendrecv", Operation.SEND);
+
+  /**
+   * The counts of one operation, in elements.
+   *
+   * @param send what a rank may send at most
+   * @param recv what a rank may receive at most
+   * @param param the count that the C function takes
+   * @param sendInPlace where, in units of the rank, the data to send lies in the receive buffer
+   * @param recvInPlace where, in units of the rank, the received data lies in the receive buffer
+   */
+  record Shape(long send, long recv, long param, long sendInPlace, long recvInPlace) {
+    /** Returns the elements that one operation takes up in each of the two buffers. */
+    long total() {
+      return Math.max(send, recv);
+    }
+  }
+
+  private final String label;
+  // Of a send and its receive, one.
+  private final Operation operation;
+
+  Collective(String label, Operation operation) {
+    this.label = label;
+    this.operation = operation;
+  }
+
+  /** Returns the name on the command line. */
+  String label() {
+    return label;
+  }
+
+  /** Returns the name of the nccl-tests program that measures this. */
+  String program() {
+    return label + "_perf";
+  }
+
+  /** Returns whether the data is combined by an operator. */
+  boolean reduces() {
+    return operation.reduces();
+  }
+
+  /** Returns whether one rank is the root. */
+  boolean rooted() {
+    return operation.rooted();
+  }
+
+  /**
+   * Returns whether it can be run in place. A send and a receive of one group have no order, so
+   * what they leave in one buffer is undefined; nccl-tests measures it nevertheless.
+   */
+  boolean hasInPlace() {
+    return this != ALLTOALL && this != SENDRECV;
+  }
+
+  /** Returns whether a size is that of all ranks' data together, cut into a slice for each rank. */
+  private boolean sliced() {
+    return switch (this) {
+      case ALL_GATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER -> true;
+      case ALL_REDUCE, BROADCAST, REDUCE, SENDRECV -> false;
+    };
+  }
+
+  /**
+   * Returns the counts for a size, as nccl-tests has them: slices are cut down to whole 16 bytes.
+   *
+   * @param count the elements that the size holds
+   * @param elementBytes the size of one
+   * @param ranks how many ranks there are
+   */
+  Shape shape(long count, int elementBytes, int ranks) {
+    long slice = sliced() ? count / ranks & -(16L / elementBytes) : count;
+    long all = slice * ranks;
+    return switch (this) {
+      case ALL_REDUCE, BROADCAST, REDUCE, SENDRECV -> new Shape(count, count, count, 0, 0);
+      case ALL_GATHER, GATHER -> new Shape(slice, all, slice, slice, 0);
+      case REDUCE_SCATTER, SCATTER -> new Shape(all, slice, slice, 0, slice);
+      case ALLTOALL -> new Shape(all, all, slice, 0, 0);
+    };
+  }
+
+  /** Returns the bytes that the algorithm bandwidth counts, of one operation. */
+  double algorithmBytes(Shape shape, int elementBytes, int ranks) {
+    return (double) shape.param * elementBytes * (sliced() ? ranks : 1);
+  }
+
+  /**
+   * Returns what the bus bandwidth is, as a multiple of the algorithm bandwidth. It makes
+   * comparable what different operations and numbers of ranks ask of the links.
+   *
+   * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
+   *     reported by NCCL tests</a>
+   */
+  double busFactor(int ranks) {
+    if (this == ALL_REDUCE) {
+      return 2.0 * (ranks - 1) / ranks;
+    }
+    return sliced() ? (ranks - 1.0) / ranks : 1;
+  }
+
+  @Override
+  public void enqueue(
+      Communicator comm, Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
+    switch (this) {
+      case ALL_REDUCE -> comm.allReduce(send, recv, op, stream);
+      case ALL_GATHER -> comm.allGather(send, recv, stream);
+      case REDUCE_SCATTER -> comm.reduceScatter(send, recv, op, stream);
+      case BROADCAST -> comm.broadcast(send, recv, root, stream);
+      case REDUCE -> comm.reduce(send, recv, op, root, stream);
+      case ALLTOALL -> comm.allToAll(send, recv, stream);
+      case GATHER -> comm.gather(send, recv, root, stream);
+      case SCATTER -> comm.scatter(send, recv, root, stream);
+      case SENDRECV ->
+          Group.run(
+              () -> {
+                comm.send(send, (comm.rank() + 1) % comm.size(), stream);
+                comm.recv(recv, (comm.rank() + comm.size() - 1) % comm.size(), stream);
+              });
+    }
+  }
+
+  /** Returns the collective of a name. */
+  static Optional<Collective> named(String name) {
+    return Arrays.stream(values()).filter(collective -> collective.label.equals(name)).findAny();
+  }
+
+  /** Returns all names, for messages. */
+  static String names() {
+    return Arrays.stream(values()).map(Collective::label).collect(Collectors.joining(", "));
+  }
+}

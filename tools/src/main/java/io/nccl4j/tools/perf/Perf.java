@@ -1,0 +1,457 @@
+package io.nccl4j.tools.perf;
+
+import io.nccl4j.Backend;
+import io.nccl4j.CudaException;
+import io.nccl4j.Device;
+import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.reference.Algorithm;
+import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.perf.report.RunReport;
+import io.nccl4j.tools.processes.Processes;
+import java.io.BufferedOutputStream;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.UnaryOperator;
+import java.util.stream.IntStream;
+import java.util.stream.Stream;
+import jdk.jfr.FlightRecorder;
+import org.apache.logging.log4j.LogManager;
+import picocli.CommandLine;
+import picocli.CommandLine.Model.OptionSpec;
+import picocli.CommandLine.ParameterException;
+
+/** The command: from a command line to an exit status. */
+public final class Perf {
+  /** Beyond this, ranks of the reference mostly wait for a processor: minutes for a row. */
+  private static final int RANKS_PER_PROCESSOR = 128;
+
+  /** What the driver says to an allocation that it has no memory for. */
+  private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
+
+  private static final String HELP = "; scripts/perf --help says what is allowed";
+
+  private static final String LESS_MEMORY = "; a smaller -e needs less memory";
+
+  /** How long other processes may take to end by themselves, and to say why, once one has. */
+  private static final Duration GRACE = Duration.ofSeconds(15);
+
+  private final PrintStream out;
+  private final PrintStream err;
+  private final boolean terminal;
+  private final Map<String, String> environment;
+  private final UnaryOperator<Launch> launching;
+  private boolean hasStarted;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the table goes
+   * @param err where messages go
+   * @param terminal whether a person is watching, who wants to see progress
+   * @param environment where NCCL reads its variables
+   * @param launching what stands between the command and the collective: nothing, but in a test
+   */
+  Perf(
+      PrintStream out,
+      PrintStream err,
+      boolean terminal,
+      Map<String, String> environment,
+      UnaryOperator<Launch> launching) {
+    this.out = out;
+    this.err = err;
+    this.terminal = terminal;
+    this.environment = environment;
+    this.launching = launching;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    PrintStream out =
+        new PrintStream(
+            new BufferedOutputStream(new FileOutputStream(FileDescriptor.out)),
+            false,
+            StandardCharsets.UTF_8);
+    // Reading the logger's configuration and reading the command line take as long as each other.
+    Thread.ofPlatform()
+        .daemon()
+        .name("perf-log4j")
+        .start(() -> LogManager.getLogger(Perf.class).debug("ready"));
+    Perf perf =
+        new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
+    int status = perf.run(args);
+    out.flush();
+    if (FlightRecorder.isInitialized() || perf.hasStarted) {
+      // What is recorded is written on the orderly way out. A signal to a process that has started
+      // others ends it on that way too, and keeps its status.
+      System.exit(status);
+    }
+    // Ends at once what a failed run has left behind.
+    Runtime.getRuntime().halt(status);
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    CommandLine commandLine = new CommandLine(flags);
+    try {
+      commandLine.parseArgs(args);
+      if (flags.help) {
+        commandLine.usage(out);
+        checkRead();
+        return ExitStatus.OK;
+      }
+      flags.check();
+      Job job = Job.in(environment);
+      if (job.writes()) {
+        flags.checkOutputs();
+      }
+      return flags.procs == null || flags.child
+          ? measure(flags, job, List.of(args))
+          : start(flags, job, List.of(args));
+    } catch (ParameterException e) {
+      if (e.getCause() instanceof Flags.BadArguments bad) {
+        return fail(
+            flags, bad, withShortNames(commandLine, bad.getMessage()), ExitStatus.BAD_ARGUMENTS);
+      }
+      String message = withShortNames(commandLine, e.getMessage()) + HELP;
+      return fail(flags, e, message, ExitStatus.BAD_ARGUMENTS);
+    } catch (Flags.BadArguments e) {
+      return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
+    } catch (NcclTimeoutException e) {
+      return fail(flags, e, "time-out: " + e.getMessage(), ExitStatus.TIMED_OUT);
+    } catch (NoBackend e) {
+      return fail(flags, e.getCause(), e.getMessage() + remedy(), ExitStatus.FAILED);
+    } catch (CudaException e) {
+      String remedy = e.errorName().equals(NO_MEMORY) ? LESS_MEMORY : "";
+      return fail(flags, e, e.getMessage() + remedy, ExitStatus.FAILED);
+    } catch (NcclException e) {
+      String remedy = e.function().equals("ncclMemAlloc") ? LESS_MEMORY : "";
+      return fail(flags, e, e.getMessage() + remedy, ExitStatus.FAILED);
+    } catch (OutOfMemoryError e) {
+      return fail(flags, e, e.getMessage() + LESS_MEMORY, ExitStatus.FAILED);
+    } catch (RuntimeException | IOException e) {
+      String message = e.getMessage() == null ? e.toString() : e.getMessage();
+      return fail(flags, e, message, ExitStatus.FAILED);
+    }
+  }
+
+  private static String remedy() {
+    return System.lineSeparator()
+        + "scripts/doctor says what is missing. Without a GPU, '--backend reference' runs the same in pure Java.";
+  }
+
+  /** Names options as all our own messages do; picocli takes the longest name. */
+  private static String withShortNames(CommandLine commandLine, String message) {
+    String text = message;
+    for (OptionSpec option : commandLine.getCommandSpec().options()) {
+      text = text.replace("'" + option.longestName() + "'", "'" + option.shortestName() + "'");
+    }
+    return text;
+  }
+
+  private void checkRead() {
+    if (out.checkError()) {
+      throw new IllegalStateException("nobody reads the output any more");
+    }
+  }
+
+  private int fail(Flags flags, Throwable failure, String message, int status) {
+    String name = flags.collective == null ? "perf" : flags.collective.program();
+    out.flush();
+    err.println(name + ": " + who(flags) + message);
+    if (flags.debug) {
+      failure.printStackTrace(err);
+    }
+    err.flush();
+    return status;
+  }
+
+  /** Starts the processes that measure. */
+  private int start(Flags flags, Job job, List<String> args) throws IOException {
+    if (!job.alone()) {
+      throw new Flags.BadArguments(
+          "--procs is %d, but this is %s; leave it out, or start the command without a launcher"
+              .formatted(flags.procs, job.describe()));
+    }
+    List<String> command = Processes.ownCommand(args.size());
+    command.addAll(args);
+    command.add("--child");
+    hasStarted = true;
+    int ranksEach = Math.max(1, flags.ranksAskedFor());
+    Duration limit = flags.limit == null ? null : Duration.ofSeconds(flags.limit);
+    return new Processes(flags.collective.program(), ranksEach, GRACE, err)
+        .run(flags.procs, command, limit);
+  }
+
+  /** Says which process a message is from, unless whoever started it says so anyway. */
+  private String who(Flags flags) {
+    if (flags.child) {
+      return "";
+    }
+    try {
+      Job job = Job.in(environment);
+      return job.alone() ? "" : "process " + job.process() + ": ";
+    } catch (Flags.BadArguments e) {
+      // That is the message then.
+      return "";
+    }
+  }
+
+  private int measure(Flags flags, Job job, List<String> args) throws IOException {
+    if (flags.child) {
+      Processes.endWithParent();
+    }
+    try (Backend backend = open(flags, job)) {
+      checkAlgorithm(flags, backend);
+      Settings settings = flags.settings(backend, job, environment);
+      return new Run(flags, settings, args).run();
+    }
+  }
+
+  /** NCCL cannot be used at all here. */
+  private static final class NoBackend extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    NoBackend(RuntimeException cause) {
+      super(cause.getMessage(), cause);
+    }
+  }
+
+  private static Backend nccl() {
+    try {
+      return Backend.nccl();
+    } catch (LibraryNotFoundException | CudaException e) {
+      throw new NoBackend(e);
+    }
+  }
+
+  private static Backend automatic(Flags flags, Job job) {
+    try {
+      return Backend.auto(() -> reference(flags, job));
+    } catch (LibraryNotFoundException e) {
+      throw new NoBackend(e);
+    }
+  }
+
+  private static Backend open(Flags flags, Job job) {
+    return switch (flags.backend) {
+      case NCCL -> nccl();
+      case REFERENCE -> reference(flags, job);
+      case AUTO -> automatic(flags, job);
+    };
+  }
+
+  private static ReferenceBackend reference(Flags flags, Job job) {
+    int asked = flags.ranksAskedFor() * job.localProcesses();
+    int processors = Runtime.getRuntime().availableProcessors();
+    if (asked > RANKS_PER_PROCESSOR * processors) {
+      throw new Flags.BadArguments(
+          "%d ranks are asked for; on the reference backend each is a thread, and %s for %d at most"
+              .formatted(
+                  asked,
+                  processors == 1 ? "1 processor does" : processors + " processors do",
+                  RANKS_PER_PROCESSOR * processors));
+    }
+    int devices = asked > 0 ? flags.ranksAskedFor() : job.alone() ? Math.max(2, processors) : 1;
+    return ReferenceBackend.open(
+        devices, ReferenceOptions.defaults().withAlgorithm(algorithmOf(flags)));
+  }
+
+  private static Algorithm algorithmOf(Flags flags) {
+    return switch (flags.algorithm) {
+      case AUTO -> Algorithm.AUTO;
+      case RING -> Algorithm.RING;
+      case TREE -> Algorithm.TREE;
+      case DIRECT -> Algorithm.DIRECT;
+    };
+  }
+
+  /** NCCL reads its choice from the environment, which a Java process cannot change for itself. */
+  private void checkAlgorithm(Flags flags, Backend backend) {
+    String wanted = flags.algorithm.name();
+    if (backend.name().equals("nccl") && flags.algorithm == Flags.AlgorithmChoice.DIRECT) {
+      throw new Flags.BadArguments("--algo is direct, which the reference backend alone has");
+    }
+    String set = environment.getOrDefault("NCCL_ALGO", "");
+    if (backend.name().equals("nccl")
+        && flags.algorithm != Flags.AlgorithmChoice.AUTO
+        && !set.equalsIgnoreCase(wanted)) {
+      throw new Flags.BadArguments(
+          "--algo %s needs NCCL_ALGO=%s in the environment, where NCCL reads it and where %s; scripts/perf sets it"
+              .formatted(
+                  wanted.toLowerCase(Locale.ROOT),
+                  wanted,
+                  set.isEmpty() ? "it is not set" : "it is " + set));
+    }
+  }
+
+  /** One run with settings that have been checked. */
+  private final class Run {
+    private final List<String> args;
+    private final Table table;
+    private final Progress progress;
+    private final JsonReport json;
+    private final List<Measured> earlier;
+    private final List<Row> rows = new ArrayList<>();
+    private final Flags flags;
+    private Settings settings;
+    private List<Place> places;
+
+    Run(Flags flags, Settings settings, List<String> args) {
+      this.flags = flags;
+      this.earlier = settings.job().writes() ? earlier(flags) : List.of();
+      this.settings = settings;
+      this.args = args;
+      this.places = ownPlaces();
+      this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
+      boolean writes = settings.job().writes();
+      this.json =
+          flags.outputFile == null || !writes ? JsonReport.withoutFile() : json(flags.outputFile);
+      this.table =
+          new Table(
+              writes ? out : new PrintStream(OutputStream.nullOutputStream()),
+              flags.timestamps == 1);
+      if (json.file() != null) {
+        table.note("Writing JSON output to " + json.file());
+      }
+      if (settings.job().alone()) {
+        header();
+      }
+    }
+
+    private List<Place> ownPlaces() {
+      List<Device> devices = settings.backend().devices();
+      return IntStream.range(0, settings.ranks())
+          .mapToObj(rank -> Place.of(devices.get(settings.deviceOf(rank)), args.hashCode()))
+          .toList();
+    }
+
+    private void header() {
+      settings
+          .backend()
+          .fallbackReason()
+          .ifPresent(reason -> ("NCCL is not used: " + reason).lines().forEach(table::note));
+      table.header(settings, version(), flags.minBytes, flags.maxBytes, places);
+    }
+
+    private static JsonReport json(Path file) {
+      try {
+        return JsonReport.to(file);
+      } catch (IOException e) {
+        String reason = e instanceof NoSuchFileException ? "no such folder" : e.getMessage();
+        throw new Flags.BadArguments("-J is " + file + "; it cannot be written: " + reason);
+      }
+    }
+
+    private static List<Measured> earlier(Flags flags) {
+      List<Measured> earlier = new ArrayList<>();
+      for (Path file : flags.compare) {
+        try {
+          earlier.add(Measured.read(file));
+        } catch (IOException | IllegalArgumentException e) {
+          throw new Flags.BadArguments("--compare: " + e.getMessage());
+        }
+      }
+      return earlier;
+    }
+
+    private String version() {
+      Map<String, String> versions = Versions.of(settings.backend());
+      String nccl = versions.containsKey("nccl") ? ", NCCL " + versions.get("nccl") : "";
+      return "nccl4j %s, backend %s%s; lines and columns as nccl-tests version 2.19"
+          .formatted(versions.get("nccl4j"), settings.backend().name(), nccl);
+    }
+
+    int run() throws IOException {
+      // Not closed when it fails: closing would wait for ranks that may be stuck.
+      Bench bench = connected();
+      boolean done = false;
+      try {
+        bench.run(this::row);
+        done = true;
+      } finally {
+        progress.erase();
+        if (!done) {
+          bench.abort();
+          writeJson(bench.failedChecks(), List.of("the run failed after " + rows.size() + " rows"));
+        }
+      }
+      table.footer(bench.failedChecks(), averageBusBw());
+      checkRead();
+      show(writeJson(bench.failedChecks(), List.of()));
+      bench.close();
+      return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
+    }
+
+    private Bench connected() throws IOException {
+      boolean connected = false;
+      try {
+        Bench bench = new Bench(settings, places, launching.apply(settings.collective()));
+        if (!settings.job().alone()) {
+          settings = bench.settings();
+          places = bench.places();
+          header();
+        }
+        connected = true;
+        return bench;
+      } finally {
+        if (!connected) {
+          writeJson(0, List.of("the ranks could not be connected"));
+        }
+      }
+    }
+
+    private void row(Row row) {
+      rows.add(row);
+      progress.erase();
+      table.row(row);
+      checkRead();
+      progress.rowDone();
+    }
+
+    private double averageBusBw() {
+      return rows.stream()
+          .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
+          .mapToDouble(Row.Cell::busBw)
+          .filter(busBw -> !Double.isNaN(busBw))
+          .average()
+          .orElse(0);
+    }
+
+    private String writeJson(int failedChecks, List<String> errors) throws IOException {
+      String text = json.text(settings, args, places, rows, failedChecks, averageBusBw(), errors);
+      json.write(text);
+      return text;
+    }
+
+    /** Shows what was measured beside earlier runs, all as their JSON tells it. */
+    private void show(String text) throws IOException {
+      if (!settings.job().writes()) {
+        return;
+      }
+      List<Measured> runs = new ArrayList<>(earlier);
+      runs.add(Measured.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
+      if (flags.plot != null) {
+        RunReport.writePicture(runs, flags.plot);
+      }
+      if (flags.html != null) {
+        RunReport.writePage(runs, flags.html);
+      }
+    }
+  }
+}

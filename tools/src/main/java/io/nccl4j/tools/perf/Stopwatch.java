@@ -1,0 +1,76 @@
+package io.nccl4j.tools.perf;
+
+import io.nccl4j.Event;
+import java.util.Arrays;
+
+/**
+ * Times each iteration by events in the ranks' streams; does nothing where that is not asked for.
+ */
+final class Stopwatch implements AutoCloseable {
+  private final Event[][] events;
+  private final boolean paired;
+  private final int iterations;
+
+  /** Makes the events: one at each boundary, or two for each iteration where waiting is untimed. */
+  Stopwatch(Settings settings, Ranks ranks, int iterations) {
+    this.paired = settings.blocking() == Settings.Blocking.WAIT_AND_MEET_UNTIMED;
+    this.iterations = iterations;
+    this.events = settings.perIteration() ? new Event[ranks.count()][] : null;
+    for (int rank = 0; events != null && rank < ranks.count(); rank++) {
+      events[rank] = new Event[paired ? 2 * iterations : iterations + 1];
+      for (int i = 0; i < events[rank].length; i++) {
+        events[rank][i] = ranks.comm(rank).newEvent();
+      }
+    }
+  }
+
+  /** Marks the beginning of an iteration for all ranks of a thread. */
+  void start(Ranks ranks, int thread, int iteration) {
+    mark(ranks, thread, paired ? 2 * iteration : iteration);
+  }
+
+  /** Marks the end of an iteration that is not the beginning of the next. */
+  void stop(Ranks ranks, int thread, int iteration) {
+    mark(ranks, thread, 2 * iteration + 1);
+  }
+
+  /** Marks the end of the last iteration. */
+  void finish(Ranks ranks, int thread) {
+    if (!paired) {
+      mark(ranks, thread, iterations);
+    }
+  }
+
+  private void mark(Ranks ranks, int thread, int event) {
+    if (events == null) {
+      return;
+    }
+    for (int rank = ranks.first(thread); rank < ranks.first(thread + 1); rank++) {
+      ranks.stream(rank).record(events[rank][event]);
+    }
+  }
+
+  /** Returns the time of each iteration's operations in seconds, of the slowest rank; or null. */
+  double[] iterations(int aggregated) {
+    if (events == null) {
+      return null;
+    }
+    double[] seconds = new double[iterations];
+    for (Event[] ofRank : events) {
+      for (int i = 0; i < iterations; i++) {
+        Event start = ofRank[paired ? 2 * i : i];
+        Event stop = ofRank[paired ? 2 * i + 1 : i + 1];
+        double time = stop.elapsedSince(start).toNanos() / 1e9 / aggregated;
+        seconds[i] = Math.max(seconds[i], time);
+      }
+    }
+    return seconds;
+  }
+
+  @Override
+  public void close() {
+    if (events != null) {
+      Arrays.stream(events).flatMap(Arrays::stream).forEach(Event::close);
+    }
+  }
+}

@@ -1,0 +1,181 @@
+package io.nccl4j.tools.perf;
+
+import java.io.PrintStream;
+import java.time.LocalDateTime;
+import java.time.ZoneId;
+import java.time.format.DateTimeFormatter;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * Writes the lines of nccl-tests 2.19, column for column: what parses those parses these. Lines
+ * that are no rows start with {@code #}.
+ */
+final class Table {
+  private static final DateTimeFormatter TIMESTAMP =
+      DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss", Locale.ROOT);
+
+  private final PrintStream out;
+  private final boolean timestamps;
+  private Settings settings;
+
+  /**
+   * Makes a table.
+   *
+   * @param timestamps whether each row ends with the time of day; {@code -S}
+   */
+  Table(PrintStream out, boolean timestamps) {
+    this.out = out;
+    this.timestamps = timestamps;
+  }
+
+  /**
+   * Writes what is going to be run, where, and the columns' names.
+   *
+   * @param measured what is going to be run
+   * @param minBytes the first size that was asked for
+   * @param maxBytes the last one; there may be memory for less
+   * @param places where each rank is
+   */
+  void header(Settings measured, String version, long minBytes, long maxBytes, List<Place> places) {
+    settings = measured;
+    Settings.Sizes sizes = settings.sizes();
+    print("# %s%n", version);
+    if (settings.jitWarmup()) {
+      print(
+          "# JIT warm-up: before each type and operator, until times are stable (--no-jit-warmup)%n");
+    }
+    print("# Collective test starting: %s%n", settings.collective().program());
+    print(
+        "# nThread %d nGpus %d minBytes %d maxBytes %d step: %d(%s) warmup iters: %d iters: %d agg iters: %d validation: %d graph: %d unalign: %d%n",
+        settings.threads(),
+        settings.ranksPerThread(),
+        minBytes,
+        maxBytes,
+        sizes.factor() > 1 ? sizes.factor() : sizes.step(),
+        sizes.factor() > 1 ? "factor" : "bytes",
+        settings.warmup(),
+        settings.iterations(),
+        settings.aggregated(),
+        settings.checks(),
+        settings.graphLaunches(),
+        settings.unalign());
+    modes();
+    print("#%n# Using devices%n");
+    for (int rank = 0; rank < places.size(); rank++) {
+      Place place = places.get(rank);
+      print(
+          "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s%n",
+          rank, 0, place.pid(), place.host(), place.device(), place.busId(), place.name());
+    }
+    if (sizes.max() < maxBytes) {
+      print("#%n# Reducing maxBytes to %d due to memory limitation%n", sizes.max());
+    }
+    columns();
+  }
+
+  private void modes() {
+    switch (settings.blocking()) {
+      case NONE -> {}
+      case WAIT_AND_MEET ->
+          print("# Blocking Enabled: wait and barrier after each inner iteration (-m) %n");
+      case WAIT -> print("# Blocking Enabled: wait after each inner iteration (-m), no barrier %n");
+      case WAIT_AND_MEET_UNTIMED ->
+          print(
+              "# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes barrier %n");
+    }
+    if (settings.perIteration()) {
+      print("# Per-Iteration Report: event timing; i_* uses max over ranks");
+      print(
+          settings.skipped() > 0 ? "; summary skips first %d iterations %n" : " %n",
+          settings.skipped());
+    }
+    if (settings.parallelInit()) {
+      print("# Parallel Init Enabled: each thread makes its own communicators %n");
+    }
+    if (!settings.collective().hasInPlace()) {
+      print("# %s has no in-place form: those columns are nan%n", settings.collective().label());
+    }
+  }
+
+  private void columns() {
+    String time = settings.cpuTime() ? "cputime" : "time";
+    boolean more = settings.perIteration();
+    print("#%n# %10s  %12s  %8s  %6s  %6s", "", "", "", "", "");
+    print(
+        more
+            ? "              out-of-place (+ per-iteration)                                in-place (+ per-iteration)%n"
+            : "           out-of-place                       in-place          %n");
+    print("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
+    for (int half = 0; half < 2; half++) {
+      print("  %7s  %6s  %6s  %6s", time, "algbw", "busbw", "#wrong");
+      print(more ? "  %7s  %7s  %7s  %7s" : "", "i_min", "i_max", "i_p99", "i_cv%");
+    }
+    print(timestamps ? " %19s%n" : " %n", "timestamp");
+    print("# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+    for (int half = 0; half < 2; half++) {
+      print("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
+      print(more ? "  %7s  %7s  %7s  %7s" : "", "(us)", "(us)", "(us)", "(%)");
+    }
+    print(timestamps ? " %19s%n" : " %n", "%Y-%m-%d %H:%M:%S");
+    out.flush();
+  }
+
+  /** Writes one row. */
+  void row(Row row) {
+    print("%12d  %12d  %8s  %6s  %6d", row.bytes(), row.count(), row.type(), row.op(), row.root());
+    cell(row.outOfPlace());
+    cell(row.inPlace());
+    print(
+        timestamps ? "%21s%n" : "%n",
+        timestamps ? TIMESTAMP.format(LocalDateTime.now(ZoneId.systemDefault())) : "");
+    out.flush();
+  }
+
+  private void cell(Row.Cell cell) {
+    double seconds = settings.cpuTime() ? cell.cpuSeconds() : cell.seconds();
+    print(
+        "  %s  %s  %s",
+        Text.column(seconds * 1e6, 7), Text.column(cell.algBw(), 6), Text.column(cell.busBw(), 6));
+    if (cell.wrong() == Row.UNCHECKED) {
+      print("    N/A");
+    } else {
+      print("  %6s", Text.general((double) cell.wrong()));
+    }
+    if (cell.iterations() != null) {
+      Statistics statistics = Statistics.of(cell.iterations(), settings.skipped());
+      print(
+          "  %s  %s  %s  %s",
+          Text.column(statistics.min() * 1e6, 7),
+          Text.column(statistics.max() * 1e6, 7),
+          Text.column(statistics.p99() * 1e6, 7),
+          Text.column(statistics.variation(), 7));
+    } else if (settings.perIteration()) {
+      print("  %7s  %7s  %7s  %7s", "nan", "nan", "nan", "nan");
+    }
+  }
+
+  /**
+   * Writes what all rows come to.
+   *
+   * @param failedChecks how many checks found wrong data
+   * @param averageBusBw the mean of all bus bandwidths, in GB/s
+   */
+  void footer(int failedChecks, double averageBusBw) {
+    print(
+        "# %-20s : %d %s%n",
+        "Out of bounds values", failedChecks, failedChecks > 0 ? "FAILED" : "OK");
+    print("# %-20s : %s %n", "Avg bus bandwidth", Text.general(averageBusBw));
+    print("#%n# Collective test concluded: %s%n#%n%n", settings.collective().program());
+    out.flush();
+  }
+
+  /** Writes a line of its own. */
+  void note(String line) {
+    print("# %s%n", line);
+  }
+
+  private void print(String format, Object... arguments) {
+    out.printf(Locale.ROOT, format, arguments);
+  }
+}

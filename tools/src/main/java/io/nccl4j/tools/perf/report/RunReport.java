@@ -1,0 +1,343 @@
+package io.nccl4j.tools.perf.report;
+
+import io.nccl4j.tools.plots.Axis;
+import io.nccl4j.tools.plots.Axis.Scale;
+import io.nccl4j.tools.plots.Chart;
+import io.nccl4j.tools.plots.Curve;
+import io.nccl4j.tools.plots.Curve.Line;
+import io.nccl4j.tools.plots.Curve.Point;
+import io.nccl4j.tools.plots.Page;
+import io.nccl4j.tools.plots.Picture;
+import io.nccl4j.tools.plots.Table;
+import io.nccl4j.tools.plots.Table.Cell;
+import io.nccl4j.tools.plots.Table.Kind;
+import io.nccl4j.tools.quantities.ByteSize;
+import io.nccl4j.tools.quantities.OutputFile;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.function.ToDoubleFunction;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/**
+ * Runs in one picture: time, bus bandwidth and, where they were taken, the latencies of single
+ * operations, all against size. A colour is a run.
+ */
+public final class RunReport {
+  private static final Axis SIZE = new Axis("size", Scale.BYTES);
+  private static final Axis TIME = new Axis("time (us)", Scale.LOGARITHMIC);
+
+  /** More series than this are shown out of place alone, and of their percentiles one. */
+  private static final int FEW = 4;
+
+  /** What kind of line the series have that come after all colours are taken, and so on. */
+  private static final List<Line> LINES = List.of(Line.SOLID, Line.DASHED, Line.DOTTED, Line.MIXED);
+
+  private static final Axis BANDWIDTH = new Axis("busbw (GB/s)", Scale.LINEAR);
+
+  private final List<Measured> runs;
+  private final List<Series> series = new ArrayList<>();
+
+  /** The rows of one run that differ in nothing but size. */
+  private record Series(Measured run, String name, String variant, Map<Long, Measured.Row> rows) {}
+
+  /** Where the result goes. */
+  private enum Place {
+    OUT_OF_PLACE("out of place", Line.SOLID),
+    IN_PLACE("in place", Line.DASHED);
+
+    private final String label;
+    private final Line line;
+
+    Place(String label, Line line) {
+      this.label = label;
+      this.line = line;
+    }
+
+    Measured.Cell of(Measured.Row row) {
+      return this == OUT_OF_PLACE ? row.outOfPlace() : row.inPlace();
+    }
+  }
+
+  /** What is drawn of the times of single operations. */
+  private record Percentile(String name, Line line, ToDoubleFunction<Measured.Latency> value) {}
+
+  private static final List<Percentile> PERCENTILES =
+      List.of(
+          new Percentile("p50", Line.SOLID, Measured.Latency::p50),
+          new Percentile("p90", Line.DASHED, Measured.Latency::p90),
+          new Percentile("p99", Line.DOTTED, Measured.Latency::p99),
+          new Percentile("max", Line.MIXED, Measured.Latency::max));
+
+  private RunReport(List<Measured> runs) {
+    this.runs = runs;
+    Set<String> variants = new LinkedHashSet<>();
+    runs.forEach(run -> run.rows().forEach(row -> variants.add(row.variant())));
+    Set<String> names = new LinkedHashSet<>();
+    for (Measured run : runs) {
+      for (String variant : variants) {
+        Map<Long, Measured.Row> rows = new LinkedHashMap<>();
+        run.rows().stream()
+            .filter(row -> row.variant().equals(variant))
+            .forEach(row -> rows.put(row.bytes(), row));
+        if (!rows.isEmpty()) {
+          String name =
+              variants.size() == 1
+                  ? run.label()
+                  : runs.size() == 1 ? variant : run.label() + ", " + variant;
+          series.add(new Series(run, distinct(names, name), variant, rows));
+        }
+      }
+    }
+  }
+
+  private static String distinct(Set<String> names, String name) {
+    String distinct = name;
+    for (int next = 2; !names.add(distinct); next++) {
+      distinct = name + " (" + next + ")";
+    }
+    return distinct;
+  }
+
+  /**
+   * Draws runs into a file, which is replaced where it exists.
+   *
+   * @param runs the runs
+   * @param file a name that ends in .svg or .png
+   * @throws IOException if it cannot be written, or nothing was measured
+   */
+  public static void writePicture(List<Measured> runs, Path file) throws IOException {
+    Picture.write(new RunReport(runs).charts(), file);
+  }
+
+  /**
+   * Writes a page with everything that is known of runs, in place of one that exists.
+   *
+   * @param runs the runs
+   * @param file the file
+   * @throws IOException if it cannot be written
+   */
+  public static void writePage(List<Measured> runs, Path file) throws IOException {
+    OutputFile.write(file, new RunReport(runs).page().html());
+  }
+
+  private Page page() {
+    String collectives =
+        runs.stream().map(Measured::collective).distinct().collect(Collectors.joining(", "));
+    List<Table> tables = new ArrayList<>();
+    tables.add(facts(runs));
+    for (Place place : Place.values()) {
+      tables.add(numbers(place));
+    }
+    tables.add(latencies());
+    tables.removeIf(table -> table.rows().isEmpty());
+    return new Page(
+        collectives + (runs.size() == 1 ? "" : ": " + runs.size() + " runs"),
+        List.of(
+            "Time and bus bandwidth against size, measured by nccl4j's bandwidth command as nccl-tests does."),
+        warning(runs),
+        charts(),
+        tables);
+  }
+
+  /**
+   * {@return what nobody may overlook of runs, or an empty text}
+   *
+   * @param runs the runs
+   */
+  public static String warning(List<Measured> runs) {
+    List<String> said = new ArrayList<>();
+    if (runs.stream().anyMatch(Measured::standIn)) {
+      said.add(
+          "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.");
+    }
+    if (runs.stream().anyMatch(RunReport::wrong)) {
+      said.add("Some data was wrong.");
+    }
+    return String.join(" ", said);
+  }
+
+  private static boolean wrong(Measured run) {
+    return run.rows().stream()
+        .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
+        .anyMatch(cell -> cell != null && cell.wrong() > 0);
+  }
+
+  private List<Chart> charts() {
+    return List.of(
+        chart("Time of one operation", TIME, Measured.Cell::micros),
+        chart("Bus bandwidth", BANDWIDTH, Measured.Cell::busBw),
+        latencyChart());
+  }
+
+  private boolean few() {
+    return series.size() <= FEW;
+  }
+
+  private Chart chart(String title, Axis axis, ToDoubleFunction<Measured.Cell> value) {
+    List<Place> places = few() ? List.of(Place.values()) : List.of(Place.OUT_OF_PLACE);
+    List<Curve> curves = new ArrayList<>();
+    for (int i = 0; i < series.size(); i++) {
+      for (Place place : places) {
+        curves.add(
+            curve(i, place.label, place.line, places.size(), points(series.get(i), place, value)));
+      }
+    }
+    return new Chart(few() ? title : title + ", out of place", SIZE, axis, curves);
+  }
+
+  private Chart latencyChart() {
+    List<Percentile> percentiles =
+        few() ? PERCENTILES : PERCENTILES.stream().filter(one -> one.name.equals("p99")).toList();
+    List<Curve> curves = new ArrayList<>();
+    for (int i = 0; i < series.size(); i++) {
+      for (Percentile percentile : percentiles) {
+        List<Point> points =
+            points(
+                series.get(i),
+                Place.OUT_OF_PLACE,
+                cell ->
+                    cell.latency() == null
+                        ? Double.NaN
+                        : percentile.value.applyAsDouble(cell.latency()));
+        curves.add(curve(i, percentile.name, percentile.line, percentiles.size(), points));
+      }
+    }
+    String title = few() ? "Latency" : "Latency (p99)";
+    return new Chart(title + " of single operations, out of place", SIZE, TIME, curves);
+  }
+
+  /** Returns a curve that is named as far as it differs: by its series, its kind, or both. */
+  private Curve curve(int i, String kind, Line line, int kinds, List<Point> points) {
+    String name = series.get(i).name;
+    if (kinds == 1) {
+      return new Curve(name, i, LINES.get(i / Curve.COLOURS % LINES.size()), true, points);
+    }
+    return new Curve(series.size() == 1 ? kind : name + ", " + kind, i, line, true, points);
+  }
+
+  private static List<Point> points(
+      Series series, Place place, ToDoubleFunction<Measured.Cell> value) {
+    return series.rows.values().stream()
+        .filter(row -> place.of(row) != null)
+        .map(row -> new Point(row.bytes(), value.applyAsDouble(place.of(row))))
+        .toList();
+  }
+
+  /**
+   * {@return what ran where and how, with a column for each run}
+   *
+   * @param runs the runs
+   */
+  public static Table facts(List<Measured> runs) {
+    Set<String> names = new LinkedHashSet<>();
+    runs.forEach(run -> names.addAll(run.facts().keySet()));
+    List<String> columns = new ArrayList<>(List.of(""));
+    runs.forEach(run -> columns.add(run.label()));
+    List<List<Cell>> rows = new ArrayList<>();
+    for (String name : names) {
+      List<Cell> row = new ArrayList<>(List.of(Cell.of(name)));
+      runs.forEach(run -> row.add(Cell.text(run.facts().getOrDefault(name, ""))));
+      rows.add(row);
+    }
+    return new Table("What was measured", "", columns, rows);
+  }
+
+  private Table numbers(Place place) {
+    List<String> columns = new ArrayList<>(List.of("size"));
+    for (int i = 0; i < series.size(); i++) {
+      String name = series.size() == 1 ? "" : series.get(i).name + ", ";
+      columns.add(name + "time (us)");
+      columns.add(name + "busbw (GB/s)");
+      if (i > 0) {
+        columns.add("time against " + series.getFirst().name);
+      }
+    }
+    List<List<Cell>> rows = new ArrayList<>();
+    for (long bytes : sizes()) {
+      List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
+      for (int i = 0; i < series.size(); i++) {
+        row.addAll(numbers(place, bytes, i));
+      }
+      rows.add(row);
+    }
+    rows.removeIf(row -> row.stream().skip(1).allMatch(cell -> cell.kind() == Kind.MISSING));
+    return new Table(
+        "Numbers, " + place.label,
+        "The mean time of operations that were enqueued back to back; less is better.",
+        columns,
+        rows);
+  }
+
+  private Set<Long> sizes() {
+    Set<Long> sizes = new TreeSet<>();
+    series.forEach(one -> sizes.addAll(one.rows.keySet()));
+    return sizes;
+  }
+
+  private List<Cell> numbers(Place place, long bytes, int i) {
+    Measured.Cell cell = cell(place, bytes, series.get(i));
+    List<Cell> cells = new ArrayList<>();
+    if (cell == null) {
+      Cell missing = new Cell("n/a", Kind.MISSING);
+      cells.addAll(List.of(missing, missing));
+    } else {
+      String wrong = cell.wrong() > 0 ? ", " + cell.wrong() + " wrong" : "";
+      cells.add(
+          new Cell(Texts.number(cell.micros()) + wrong, wrong.isEmpty() ? Kind.PLAIN : Kind.WRONG));
+      cells.add(Cell.of(Texts.number(cell.busBw())));
+    }
+    if (i > 0) {
+      Measured.Cell first = cell(place, bytes, series.getFirst());
+      cells.add(
+          cell == null || first == null
+              ? new Cell("n/a", Kind.MISSING)
+              : Cell.of(Texts.ratio(cell.micros() / first.micros())));
+    }
+    return cells;
+  }
+
+  private static Measured.Cell cell(Place place, long bytes, Series series) {
+    Measured.Row row = series.rows.get(bytes);
+    return row == null ? null : place.of(row);
+  }
+
+  private Table latencies() {
+    List<List<Cell>> rows = new ArrayList<>();
+    for (long bytes : sizes()) {
+      for (Series one : series) {
+        for (Place place : Place.values()) {
+          Measured.Cell cell = cell(place, bytes, one);
+          if (cell != null && cell.latency() != null) {
+            String name = series.size() == 1 ? place.label : one.name + ", " + place.label;
+            rows.add(latency(bytes, name, cell.latency()));
+          }
+        }
+      }
+    }
+    return new Table(
+        "Latency of single operations, in us",
+        "Each by itself, from its enqueuing until all ranks have finished it, in a loop of its own. A percentile is a value that"
+            + " occurred: so many in 100 operations took no longer. The p99 of fewer than 100 is the longest.",
+        List.of("size", "of", "operations", "min", "p50", "p90", "p99", "max"),
+        rows);
+  }
+
+  private static List<Cell> latency(long bytes, String name, Measured.Latency latency) {
+    List<Cell> row =
+        new ArrayList<>(
+            List.of(Cell.of(ByteSize.text(bytes)), Cell.of(name), Cell.of("" + latency.count())));
+    for (double value :
+        new double[] {latency.min(), latency.p50(), latency.p90(), latency.p99(), latency.max()}) {
+      row.add(Cell.of(Texts.number(value)));
+    }
+    return row;
+  }
+}

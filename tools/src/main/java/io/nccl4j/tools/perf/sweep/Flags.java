@@ -1,0 +1,178 @@
+package io.nccl4j.tools.perf.sweep;
+
+import io.nccl4j.tools.perf.report.Shown;
+import io.nccl4j.tools.quantities.OptionValue;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Mixin;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** The command line: a few flags of its own, and those of the bandwidth command. */
+@Command(
+    name = "sweep",
+    sortOptions = false,
+    usageHelpWidth = 100,
+    customSynopsis = "scripts/sweep [COLLECTIVE] [flags] [flags of scripts/perf]",
+    header = "Measures every algorithm with every protocol, and what the automatic choice costs.",
+    description = {
+      "COLLECTIVE is all_reduce unless another is named. On NCCL a choice is made by NCCL_ALGO and",
+      "NCCL_PROTO; on the reference backend there are ring, tree and direct, of an all_reduce in one",
+      "process. Each choice is measured by scripts/perf in a process of its own; where NCCL refuses",
+      "it, the table says n/a, and why. Without -b, -e, -i and -f: -b 1K -e 64M -f 4."
+    },
+    footer = {
+      "",
+      "scripts/perf --help lists its flags; -J, --plot, --html, --compare and --algo are not passed on.",
+      "Exit status: 0 measured, even if not every choice; 1 nothing could be measured, or a file not",
+      "written; 2 bad arguments; 3 wrong data."
+    })
+final class Flags {
+  private static final int LONGEST_LIMIT = 24 * 60 * 60;
+
+  /** What is passed on has to go where it came from. */
+  private static final List<String> SIZES =
+      List.of("-b", "--minbytes", "-e", "--maxbytes", "-i", "--stepbytes", "-f", "--stepfactor");
+
+  @Parameters(hidden = true)
+  List<String> others = new ArrayList<>();
+
+  @Option(
+      names = "--algo",
+      paramLabel = "LIST",
+      split = ",",
+      splitSynopsisLabel = ",",
+      converter = AlgorithmName.class,
+      description =
+          "ring, tree, nvls, nvlstree, collnetdirect, collnetchain, pat; default ring,tree,nvls. On the reference backend ring, tree, direct; default all")
+  List<Algorithm> algorithms = List.of();
+
+  @Option(
+      names = "--proto",
+      paramLabel = "LIST",
+      split = ",",
+      splitSynopsisLabel = ",",
+      converter = ProtocolName.class,
+      description = "simple, ll128, ll; default all. Not on the reference backend")
+  List<Protocol> protocols = List.of();
+
+  @Option(
+      names = "--rounds",
+      paramLabel = "N",
+      defaultValue = "3",
+      converter = Rounds.class,
+      description =
+          "how often all choices are measured, one round after the other; the quickest time counts; default 3")
+  int rounds;
+
+  @Option(
+      names = "--limit",
+      paramLabel = "SECONDS",
+      defaultValue = "600",
+      converter = Limit.class,
+      description = "the longest that one choice may take in a round; default 600")
+  int limit;
+
+  @Mixin Shown shown;
+
+  @Option(
+      names = "--csv",
+      paramLabel = "FILE",
+      converter = OptionValue.Output.class,
+      description = "write a line for each choice and size")
+  Path csv;
+
+  @Option(
+      names = "--json",
+      paramLabel = "FILE",
+      converter = OptionValue.Output.class,
+      description = "write everything as JSON")
+  Path json;
+
+  /**
+   * Returns what is passed on to the bandwidth command.
+   *
+   * @throws IllegalArgumentException if that is not to be passed on
+   */
+  List<String> passedOn() {
+    for (String flag : List.of("-J", "--output_file", "--compare", "--percentiles", "--child")) {
+      if (others.stream().anyMatch(other -> other.equals(flag) || other.startsWith(flag + "="))) {
+        throw new IllegalArgumentException(
+            flag + " is not for a sweep; --json, --csv, --html and --plot are");
+      }
+    }
+    List<String> arguments = new ArrayList<>(others);
+    if (arguments.isEmpty() || arguments.getFirst().startsWith("-")) {
+      arguments.addFirst("all_reduce");
+    }
+    if (others.stream().noneMatch(Flags::isSize)) {
+      arguments.addAll(List.of("-b", "1K", "-e", "64M", "-f", "4"));
+    }
+    return arguments;
+  }
+
+  private static boolean isSize(String argument) {
+    return SIZES.stream()
+        .anyMatch(
+            flag ->
+                flag.startsWith("--")
+                    ? argument.equals(flag) || argument.startsWith(flag + "=")
+                    : argument.startsWith(flag));
+  }
+
+  /**
+   * Returns the choices on a backend, but for the automatic one.
+   *
+   * @throws IllegalArgumentException if one that was asked for is not there
+   */
+  List<Choice> choices(String backend) {
+    boolean reference = backend.equals("reference");
+    for (Algorithm algorithm : algorithms) {
+      if (!algorithm.on(backend)) {
+        throw new IllegalArgumentException(
+            "--algo has %s, which the %s backend does not have"
+                .formatted(algorithm.label(), backend));
+      }
+    }
+    if (reference && !protocols.isEmpty()) {
+      throw new IllegalArgumentException(
+          "--proto is given, and the reference backend has no protocols to choose");
+    }
+    List<Algorithm> usual = reference ? Algorithm.USUAL_REFERENCE : Algorithm.USUAL_NCCL;
+    return Choice.all(
+        backend,
+        algorithms.isEmpty() ? usual : algorithms.stream().distinct().toList(),
+        protocols.isEmpty() ? List.of(Protocol.values()) : protocols.stream().distinct().toList());
+  }
+
+  private static final class AlgorithmName implements ITypeConverter<Algorithm> {
+    @Override
+    public Algorithm convert(String text) {
+      return OptionValue.named(Algorithm.class, text);
+    }
+  }
+
+  private static final class ProtocolName implements ITypeConverter<Protocol> {
+    @Override
+    public Protocol convert(String text) {
+      return OptionValue.named(Protocol.class, text);
+    }
+  }
+
+  private static final class Limit implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return OptionValue.whole(text, 1, LONGEST_LIMIT);
+    }
+  }
+
+  private static final class Rounds implements ITypeConverter<Integer> {
+    @Override
+    public Integer convert(String text) {
+      return OptionValue.whole(text, 1, 1000);
+    }
+  }
+}

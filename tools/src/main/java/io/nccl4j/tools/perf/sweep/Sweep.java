@@ -1,0 +1,141 @@
+package io.nccl4j.tools.perf.sweep;
+
+import io.nccl4j.tools.perf.PerfCommand;
+import io.nccl4j.tools.perf.PerfCommand.Asked;
+import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.plots.Picture;
+import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.quantities.OutputFile;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** The command: from a command line to an exit status. */
+public final class Sweep {
+  /** Some data was wrong. */
+  static final int WRONG_DATA = 3;
+
+  private final PrintStream out;
+  private final PrintStream err;
+  private final Map<String, String> environment;
+  private final List<String> perf;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the table goes
+   * @param err where messages go
+   * @param environment the variables that the bandwidth command gets
+   * @param perf what starts the bandwidth command, but for its arguments
+   */
+  Sweep(PrintStream out, PrintStream err, Map<String, String> environment, List<String> perf) {
+    this.out = out;
+    this.err = err;
+    this.environment = environment;
+    this.perf = perf;
+  }
+
+  /**
+   * Runs the command and ends the process with its status.
+   *
+   * @param args the command line
+   * @throws IOException if this process's own command line cannot be read
+   */
+  public static void main(String[] args) throws IOException {
+    List<String> perf = PerfCommand.inThisJava(args.length);
+    Commands.exit((out, err) -> new Sweep(out, err, System.getenv(), perf).run(args));
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    return Commands.of(flags, () -> sweep(flags), out, err)
+        .setUnmatchedOptionsArePositionalParams(true)
+        .execute(args);
+  }
+
+  private int sweep(Flags flags) throws IOException {
+    List<String> arguments = flags.passedOn();
+    Asked asked = PerfCommand.check(arguments, environment);
+    if (!asked.backend().isEmpty()) {
+      choices(flags, asked, asked.backend());
+    }
+    List<String> command = new ArrayList<>(perf);
+    command.addAll(arguments);
+    Path folder = Files.createTempDirectory("nccl4j-sweep-");
+    Duration limit = Duration.ofSeconds(flags.limit);
+    try (PerfProcess process = new PerfProcess(command, environment, asked, limit, folder)) {
+      return report(flags, arguments, measure(flags, asked, process));
+    }
+  }
+
+  private static List<Choice> choices(Flags flags, Asked asked, String backend) {
+    if (backend.equals("reference") && !asked.collective().equals("all_reduce")) {
+      throw new IllegalArgumentException(
+          "on the reference backend all_reduce alone leaves a choice; "
+              + asked.collective()
+              + " does not");
+    }
+    return flags.choices(backend);
+  }
+
+  private Outcome measure(Flags flags, Asked asked, PerfProcess process) throws IOException {
+    err.println("sweep: auto ...");
+    Trial automatic = process.run(Choice.AUTO);
+    String backend = asked.backend();
+    if (backend.isEmpty()) {
+      if (automatic.rounds().isEmpty()) {
+        throw new IllegalStateException(
+            "nothing could be measured, and no --backend says what else to try: "
+                + automatic.reason());
+      }
+      backend = backend(automatic.rounds().getFirst());
+    }
+    List<Choice> choices = new ArrayList<>(List.of(Choice.AUTO));
+    choices.addAll(choices(flags, asked, backend));
+    Map<Choice, Trial> trials = new LinkedHashMap<>(Map.of(Choice.AUTO, automatic));
+    for (int round = 1; round <= flags.rounds; round++) {
+      for (Choice choice : choices) {
+        Trial before = trials.get(choice);
+        boolean once = before != null && (round == 1 || before.state() != Trial.State.MEASURED);
+        if (!once) {
+          err.printf("sweep: %s, round %d of %d ...%n", choice.name(), round, flags.rounds);
+          trials.merge(choice, process.run(choice), Trial::and);
+        }
+      }
+    }
+    return new Outcome(asked.collective(), backend, flags.rounds, List.copyOf(trials.values()));
+  }
+
+  private static String backend(Measured measured) {
+    return measured.facts().get("backend").startsWith("nccl") ? "nccl" : "reference";
+  }
+
+  private int report(Flags flags, List<String> arguments, Outcome outcome) throws IOException {
+    SweepReport report = new SweepReport(outcome, String.join(" ", arguments));
+    report.print(out);
+    if (flags.csv != null) {
+      OutputFile.write(flags.csv, report.csv());
+    }
+    if (flags.json != null) {
+      OutputFile.write(flags.json, report.json());
+    }
+    if (flags.shown.html() != null) {
+      OutputFile.write(flags.shown.html(), report.page().html());
+    }
+    if (!outcome.measuredAnything()) {
+      err.println("sweep: nothing could be measured");
+      return Commands.FAILED;
+    }
+    if (flags.shown.plot() != null) {
+      Picture.write(report.charts(), flags.shown.plot());
+    }
+    return outcome.wrong() ? WRONG_DATA : Commands.OK;
+  }
+}

@@ -1,0 +1,321 @@
+package io.nccl4j.tools.perf.sweep;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
+import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.perf.report.RunReport;
+import io.nccl4j.tools.perf.report.Texts;
+import io.nccl4j.tools.plots.Axis;
+import io.nccl4j.tools.plots.Axis.Scale;
+import io.nccl4j.tools.plots.Chart;
+import io.nccl4j.tools.plots.Curve;
+import io.nccl4j.tools.plots.Curve.Line;
+import io.nccl4j.tools.plots.Curve.Point;
+import io.nccl4j.tools.plots.Page;
+import io.nccl4j.tools.plots.Table;
+import io.nccl4j.tools.plots.Table.Cell;
+import io.nccl4j.tools.plots.Table.Kind;
+import io.nccl4j.tools.quantities.ByteSize;
+import io.nccl4j.tools.quantities.Count;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.StringWriter;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.function.BiFunction;
+import java.util.stream.Collectors;
+
+/** What came of a sweep, as a table on the terminal, CSV, JSON, charts and a page. */
+final class SweepReport {
+  private static final Axis SIZE = new Axis("size", Scale.BYTES);
+
+  /** Leaves room for the widest name and a number. */
+  private static final int COLUMN = 15;
+
+  private final Outcome outcome;
+  private final String arguments;
+
+  /**
+   * Prepares a report.
+   *
+   * @param outcome what came of the choices
+   * @param arguments what the bandwidth command was given
+   */
+  SweepReport(Outcome outcome, String arguments) {
+    this.outcome = outcome;
+    this.arguments = arguments;
+  }
+
+  private String title() {
+    String ranks =
+        outcome.first().map(measured -> measured.facts().get("ranks")).orElse("no ranks");
+    return "%s, %s backend, ranks: %s".formatted(outcome.collective(), outcome.backend(), ranks);
+  }
+
+  private String warning() {
+    return RunReport.warning(
+        outcome.trials().stream().flatMap(trial -> trial.rounds().stream()).toList());
+  }
+
+  /** Prints the times, the best choice of each size, and why something is missing. */
+  void print(PrintStream out) {
+    Table times = times();
+    out.printf(
+        "%s; time out of place in us, the quickest of %s%n",
+        title(), Count.of(outcome.rounds(), "round"));
+    if (!warning().isEmpty()) {
+      out.println(warning());
+    }
+    out.println();
+    out.println(line(times.columns()));
+    for (List<Cell> row : times.rows()) {
+      out.println(line(row.stream().map(Cell::text).toList()));
+    }
+    Table missing = missing();
+    if (!missing.rows().isEmpty()) {
+      out.println();
+      missing.rows().stream()
+          .map(row -> row.stream().map(Cell::text).collect(Collectors.joining(": ")))
+          .forEach(out::println);
+    }
+    if (!outcome.caution().isEmpty()) {
+      out.println();
+      out.println(outcome.caution());
+    }
+  }
+
+  private static String line(List<String> cells) {
+    return cells.stream()
+        .map(cell -> String.format(Locale.ROOT, "%" + COLUMN + "s", cell))
+        .collect(Collectors.joining())
+        .stripTrailing();
+  }
+
+  private Table times() {
+    List<String> columns = new ArrayList<>(List.of("size", "best", "auto costs"));
+    outcome.trials().forEach(trial -> columns.add(trial.choice().name()));
+    List<List<Cell>> rows = new ArrayList<>();
+    for (long bytes : outcome.sizes()) {
+      List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
+      row.add(Cell.of(outcome.best(bytes).map(best -> best.choice().name()).orElse("n/a")));
+      row.add(cost(outcome.cost(bytes)));
+      outcome.trials().forEach(trial -> row.add(cell(trial, bytes)));
+      rows.add(row);
+    }
+    return new Table(
+        "Time of each choice, in us",
+        "Out of place, the mean of operations enqueued back to back, of the quickest of %s, each in a process of its own. The best is the quickest choice with right data; what auto costs is how much longer the automatic choice took, below 0 if it was quicker still. Small differences may be chance."
+            .formatted(Count.of(outcome.rounds(), "round")),
+        columns,
+        rows);
+  }
+
+  private static Cell cost(double cost) {
+    return Double.isNaN(cost)
+        ? new Cell("n/a", Kind.MISSING)
+        : Cell.of(String.format(Locale.ROOT, "%+.0f %%", 100 * cost));
+  }
+
+  private Cell cell(Trial trial, long bytes) {
+    return trial
+        .at(bytes)
+        .map(
+            cell -> {
+              if (cell.wrong() > 0) {
+                return new Cell("wrong", Kind.WRONG);
+              }
+              boolean best = outcome.best(bytes).filter(trial::equals).isPresent();
+              return new Cell(Texts.number(cell.micros()), best ? Kind.BEST : Kind.PLAIN);
+            })
+        .orElseGet(() -> new Cell(trial.missing(), Kind.MISSING));
+  }
+
+  private Table missing() {
+    List<List<Cell>> rows =
+        outcome.trials().stream()
+            .filter(trial -> trial.state() != Trial.State.MEASURED)
+            .map(
+                trial ->
+                    List.of(
+                        Cell.of(trial.choice().name()),
+                        Cell.of(trial.state().label()),
+                        Cell.text(trial.reason())))
+            .toList();
+    return new Table("What could not be measured", "", List.of("choice", "state", "reason"), rows);
+  }
+
+  /** Returns the charts: time, bus bandwidth, and how far each choice is from the best. */
+  List<Chart> charts() {
+    return List.of(
+        chart("Time of each choice", new Axis("time (us)", Scale.LOGARITHMIC), Trial::micros),
+        chart(
+            "Bus bandwidth of each choice",
+            new Axis("busbw (GB/s)", Scale.LINEAR),
+            (trial, bytes) -> trial.at(bytes).map(Measured.Cell::busBw).orElse(Double.NaN)),
+        chart(
+            "Time of each choice, as a multiple of the best",
+            new Axis("times the best", Scale.LOGARITHMIC),
+            (trial, bytes) ->
+                outcome
+                    .best(bytes)
+                    .map(best -> trial.micros(bytes) / best.micros(bytes))
+                    .orElse(Double.NaN)));
+  }
+
+  private Chart chart(String title, Axis axis, BiFunction<Trial, Long, Double> value) {
+    List<Algorithm> algorithms =
+        outcome.forced().stream().map(trial -> trial.choice().algorithm()).distinct().toList();
+    List<Curve> curves = new ArrayList<>();
+    for (Trial trial : outcome.trials()) {
+      Choice choice = trial.choice();
+      int colour = choice.automatic() ? Curve.COLOURS - 1 : algorithms.indexOf(choice.algorithm());
+      Line line =
+          choice.automatic()
+              ? Line.MIXED
+              : choice.protocol() == null ? Line.SOLID : choice.protocol().line();
+      List<Point> points =
+          outcome.sizes().stream()
+              .map(bytes -> new Point(bytes, value.apply(trial, bytes)))
+              .toList();
+      curves.add(new Curve(choice.name(), colour, line, true, points));
+    }
+    return new Chart(title, SIZE, axis, curves);
+  }
+
+  /** Returns everything as a page. */
+  Page page() {
+    List<Table> tables = new ArrayList<>(List.of(times(), missing(), about()));
+    tables.removeIf(table -> table.rows().isEmpty());
+    List<String> lines = new ArrayList<>();
+    lines.add(title() + ". A colour is an algorithm, a kind of line a protocol.");
+    lines.add(outcome.caution());
+    lines.removeIf(String::isEmpty);
+    return new Page(
+        outcome.collective() + ": every choice, and what auto costs",
+        lines,
+        warning(),
+        charts(),
+        tables);
+  }
+
+  /** Returns what ran where and how; the choices differ in nothing else. */
+  private Table about() {
+    Map<String, String> facts = new LinkedHashMap<>();
+    facts.put("command line", "scripts/sweep " + arguments);
+    outcome
+        .first()
+        .ifPresent(
+            measured ->
+                List.of("backend", "ranks", "devices", "host", "versions", "started", "iterations")
+                    .forEach(name -> facts.put(name, measured.facts().getOrDefault(name, ""))));
+    facts.values().removeIf(String::isEmpty);
+    return new Table(
+        "What was measured",
+        "",
+        List.of("", "all choices"),
+        facts.entrySet().stream()
+            .map(fact -> List.of(Cell.of(fact.getKey()), Cell.text(fact.getValue())))
+            .toList());
+  }
+
+  /** Returns a line for each choice and size, and the names of the columns. */
+  String csv() {
+    StringBuilder csv =
+        new StringBuilder("size_bytes,choice,algorithm,protocol,state,time_us,busbw_gbs,reason\n");
+    for (long bytes : outcome.sizes()) {
+      for (Trial trial : outcome.trials()) {
+        Choice choice = trial.choice();
+        boolean there = trial.at(bytes).isPresent();
+        boolean wrong = trial.at(bytes).filter(cell -> cell.wrong() > 0).isPresent();
+        csv.append(
+            String.join(
+                ",",
+                Long.toString(bytes),
+                choice.name(),
+                choice.automatic() ? "" : choice.algorithm().label(),
+                choice.protocol() == null ? "" : choice.protocol().nccl(),
+                wrong ? "wrong" : there ? "ok" : trial.missing(),
+                trial.at(bytes).map(cell -> Double.toString(cell.micros())).orElse(""),
+                trial.at(bytes).map(cell -> Double.toString(cell.busBw())).orElse(""),
+                there && !wrong ? "" : quoted(trial.reason())));
+        csv.append('\n');
+      }
+    }
+    return csv.toString();
+  }
+
+  private static String quoted(String text) {
+    return '"' + text.replace("\"", "\"\"") + '"';
+  }
+
+  /** Returns everything as JSON. */
+  String json() throws IOException {
+    StringWriter text = new StringWriter();
+    try (JsonGenerator json =
+        new JsonFactory().createGenerator(text).setPrettyPrinter(new DefaultPrettyPrinter())) {
+      json.writeStartObject();
+      json.writeStringField("collective", outcome.collective());
+      json.writeStringField("backend", outcome.backend());
+      json.writeBooleanField("stand_in", outcome.standIn());
+      json.writeNumberField("rounds", outcome.rounds());
+      json.writeStringField("caution", outcome.caution());
+      json.writeObjectFieldStart("about");
+      for (List<Cell> fact : about().rows()) {
+        json.writeStringField(fact.get(0).text(), fact.get(1).text());
+      }
+      json.writeEndObject();
+      json.writeArrayFieldStart("choices");
+      for (Trial trial : outcome.trials()) {
+        choice(json, trial);
+      }
+      json.writeEndArray();
+      json.writeArrayFieldStart("sizes");
+      for (long bytes : outcome.sizes()) {
+        size(json, bytes);
+      }
+      json.writeEndArray();
+      json.writeEndObject();
+    }
+    return text + "\n";
+  }
+
+  private static void choice(JsonGenerator json, Trial trial) throws IOException {
+    json.writeStartObject();
+    json.writeStringField("choice", trial.choice().name());
+    json.writeStringField("state", trial.state().label());
+    json.writeStringField("reason", trial.reason());
+    json.writeObjectFieldStart("environment");
+    for (Map.Entry<String, String> variable : trial.choice().environment().entrySet()) {
+      json.writeStringField(variable.getKey(), variable.getValue());
+    }
+    json.writeEndObject();
+    json.writeEndObject();
+  }
+
+  private void size(JsonGenerator json, long bytes) throws IOException {
+    json.writeStartObject();
+    json.writeNumberField("size", bytes);
+    json.writeStringField(
+        "best", outcome.best(bytes).map(best -> best.choice().name()).orElse(null));
+    double cost = outcome.cost(bytes);
+    if (Double.isNaN(cost)) {
+      json.writeNullField("auto_cost");
+    } else {
+      json.writeNumberField("auto_cost", cost);
+    }
+    json.writeObjectFieldStart("times_us");
+    for (Trial trial : outcome.trials()) {
+      if (Double.isNaN(trial.micros(bytes))) {
+        json.writeNullField(trial.choice().name());
+      } else {
+        json.writeNumberField(trial.choice().name(), trial.micros(bytes));
+      }
+    }
+    json.writeEndObject();
+    json.writeEndObject();
+  }
+}

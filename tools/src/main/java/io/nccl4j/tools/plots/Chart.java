@@ -1,0 +1,36 @@
+package io.nccl4j.tools.plots;
+
+import java.util.List;
+
+/**
+ * Curves over the same axes. What has no place on a logarithmic axis is left out, and so is a curve
+ * of which nothing is left.
+ *
+ * @param title what it is of
+ * @param x the horizontal axis
+ * @param y the vertical axis
+ * @param curves the curves
+ */
+public record Chart(String title, Axis x, Axis y, List<Curve> curves) {
+  /** Leaves out what cannot be drawn. */
+  public Chart {
+    curves =
+        curves.stream()
+            .map(
+                curve ->
+                    new Curve(
+                        curve.name(),
+                        curve.colour(),
+                        curve.line(),
+                        curve.marked(),
+                        curve.points().stream()
+                            .filter(point -> fits(x, point.x()) && fits(y, point.y()))
+                            .toList()))
+            .filter(curve -> !curve.points().isEmpty())
+            .toList();
+  }
+
+  private static boolean fits(Axis axis, double value) {
+    return Double.isFinite(value) && (value > 0 || !axis.logarithmic());
+  }
+}

@@ -1,0 +1,69 @@
+package io.nccl4j.tools.quantities;
+
+import java.io.IOException;
+import java.io.Writer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** Files that a command writes, in place of those that exist. What fails names the file. */
+public final class OutputFile {
+  private OutputFile() {}
+
+  /** What writes a file bit by bit. */
+  @FunctionalInterface
+  public interface Source {
+    /**
+     * Writes all of it.
+     *
+     * @param writer where to
+     * @throws IOException if that fails
+     */
+    void to(Writer writer) throws IOException;
+  }
+
+  /**
+   * Writes a text.
+   *
+   * @param file the file
+   * @param text the text
+   * @throws IOException if it cannot be written
+   */
+  public static void write(Path file, String text) throws IOException {
+    write(file, text.getBytes(StandardCharsets.UTF_8));
+  }
+
+  /**
+   * Writes bytes.
+   *
+   * @param file the file
+   * @param bytes the bytes
+   * @throws IOException if they cannot be written
+   */
+  public static void write(Path file, byte[] bytes) throws IOException {
+    try {
+      Files.write(file, bytes);
+    } catch (IOException e) {
+      throw failure(file, e);
+    }
+  }
+
+  /**
+   * Writes a text of any length.
+   *
+   * @param file the file
+   * @param source what writes it
+   * @throws IOException if it cannot be written
+   */
+  public static void write(Path file, Source source) throws IOException {
+    try (Writer writer = Files.newBufferedWriter(file)) {
+      source.to(writer);
+    } catch (IOException e) {
+      throw failure(file, e);
+    }
+  }
+
+  private static IOException failure(Path file, IOException e) {
+    return new IOException("cannot write " + file + ": " + e, e);
+  }
+}

@@ -1,0 +1,242 @@
+package io.nccl4j.tools.simulate;
+
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.NodePattern;
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.RingSchedule;
+import io.nccl4j.schedule.Schedule;
+import io.nccl4j.schedule.TreeSchedule;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.EnumMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.ToDoubleFunction;
+
+/** Prices the all-reduces of one cluster on one network. */
+final class Model {
+  /** Elements are float32. */
+  static final int ELEMENT_BYTES = 4;
+
+  /** What a hierarchical all-reduce consists of. */
+  private static final int OPERATIONS = 3;
+
+  private final Cluster cluster;
+  private final Network network;
+  private final Map<Protocol, Layout> layouts = new EnumMap<>(Protocol.class);
+  // Everything; a node's inside; one rank of each node.
+  private final Shape rings;
+  private final Shape trees;
+  private final Shape ringInside;
+  private final Shape ringAcross;
+  private final Shape treeAcross;
+
+  Model(Cluster cluster, Network network, int channels) {
+    this.cluster = cluster;
+    this.network = network;
+    for (Protocol protocol : Protocol.values()) {
+      layouts.put(protocol, layout(protocol, channels, cluster.ranksPerNode()));
+    }
+    Layout any = layouts.get(Protocol.SIMPLE);
+    Layout flat = layout(Protocol.SIMPLE, channels, 1);
+    Cluster across = new Cluster(cluster.nodes(), 1);
+    rings = Shape.ofRings(any, cluster);
+    trees = Shape.ofTrees(any, cluster);
+    ringInside = Shape.ofRings(any, inside());
+    ringAcross = Shape.ofRings(flat, across);
+    treeAcross = Shape.ofTrees(flat, across);
+  }
+
+  /** Returns NCCL's layout: with Simple a ring hands over its chunks in halves. */
+  static Layout layout(Protocol protocol, int channels, int ranksPerNode) {
+    int chunk = protocol.chunkBytes();
+    return Layout.defaults()
+        .withProtocol(protocol)
+        .withChannels(channels)
+        .withSliceBytes(protocol == Protocol.SIMPLE ? chunk / 2 : chunk)
+        .withNodes(ranksPerNode, NodePattern.BALANCED_TREE);
+  }
+
+  private Cluster inside() {
+    return new Cluster(cluster.ranksPerNode(), cluster.ranksPerNode());
+  }
+
+  Cluster cluster() {
+    return cluster;
+  }
+
+  /** Returns what can be compared: without two levels there is nothing hierarchical. */
+  List<Algorithm> algorithms() {
+    return cluster.nodes() > 1 && cluster.ranksPerNode() > 1
+        ? List.of(Algorithm.values())
+        : List.of(Algorithm.RING, Algorithm.TREE);
+  }
+
+  /** Returns the estimates of every algorithm with every protocol. */
+  List<Estimate> estimates(long bytes) {
+    List<Estimate> estimates = new ArrayList<>();
+    for (Algorithm algorithm : algorithms()) {
+      for (Protocol protocol : Protocol.values()) {
+        estimates.add(estimate(algorithm, protocol, bytes));
+      }
+    }
+    return estimates;
+  }
+
+  /** Returns the quickest estimate. */
+  Estimate best(long bytes) {
+    return quickest(estimates(bytes));
+  }
+
+  /** Returns an algorithm's estimate with the protocol that suits it best. */
+  Estimate best(Algorithm algorithm, long bytes) {
+    List<Estimate> estimates = new ArrayList<>();
+    for (Protocol protocol : Protocol.values()) {
+      estimates.add(estimate(algorithm, protocol, bytes));
+    }
+    return quickest(estimates);
+  }
+
+  private static Estimate quickest(List<Estimate> estimates) {
+    return estimates.stream().min(Comparator.comparingDouble(Estimate::seconds)).orElseThrow();
+  }
+
+  /**
+   * Returns one estimate.
+   *
+   * @param bytes what every rank reduces; a multiple of 4
+   */
+  Estimate estimate(Algorithm algorithm, Protocol protocol, long bytes) {
+    Layout layout = layouts.get(protocol);
+    long count = bytes / ELEMENT_BYTES;
+    return switch (algorithm) {
+      case RING -> {
+        Cost cost = ring(layout, rings, cluster, count);
+        yield estimate(algorithm, algorithm, protocol, bytes, network.launch(), cost);
+      }
+      case TREE -> {
+        Cost cost = tree(layout, trees, cluster, count);
+        yield estimate(algorithm, algorithm, protocol, bytes, network.launch(), cost);
+      }
+      case HIERARCHICAL -> hierarchical(protocol, bytes);
+    };
+  }
+
+  private Estimate estimate(
+      Algorithm algorithm,
+      Algorithm across,
+      Protocol protocol,
+      long bytes,
+      double launch,
+      Cost cost) {
+    return new Estimate(
+        algorithm, across, protocol, cluster.ranks(), bytes, launch + cost.latency, cost.transfer);
+  }
+
+  private Estimate hierarchical(Protocol protocol, long bytes) {
+    Layout layout = layouts.get(protocol);
+    long count = bytes / ELEMENT_BYTES;
+    // The two halves of an all-reduce around a node's ring, with another all-reduce between them.
+    Cost inside = ring(layout, ringInside, inside(), count);
+    long shard = Math.ceilDiv(count, (long) cluster.ranksPerNode());
+    Layout flat = layout.withNodes(1, NodePattern.TREE);
+    Cluster heads = new Cluster(cluster.nodes(), 1);
+    Cost ring = ring(flat, ringAcross, heads, shard);
+    Cost tree = tree(flat, treeAcross, heads, shard);
+    boolean ringIsQuicker = ring.seconds() <= tree.seconds();
+    return estimate(
+        Algorithm.HIERARCHICAL,
+        ringIsQuicker ? Algorithm.RING : Algorithm.TREE,
+        protocol,
+        bytes,
+        OPERATIONS * network.launch(),
+        inside.plus(ringIsQuicker ? ring : tree));
+  }
+
+  /** Seconds of latency, and those that data takes beyond them. */
+  private record Cost(double latency, double transfer) {
+    double seconds() {
+      return latency + transfer;
+    }
+
+    Cost plus(Cost other) {
+      return new Cost(latency + other.latency, transfer + other.transfer);
+    }
+  }
+
+  /**
+   * Prices rings. All channels together keep the most loaded link busy once data has come around,
+   * unless one channel alone takes longer: it begins a slice only when the one before has come all
+   * the way.
+   */
+  private Cost ring(Layout layout, Shape shape, Cluster where, long count) {
+    Schedule schedule = new RingSchedule(layout, where.ranks(), count, ELEMENT_BYTES);
+    double latency = longest(shape, hops -> network.latency(hops, layout.protocol()));
+    double transfer = transfer(schedule, layout, shape, where);
+    long turns = turns(schedule);
+    double alone = turns * latency + transfer * largestShare(schedule);
+    return alone > latency + transfer
+        ? new Cost(turns * latency, transfer * largestShare(schedule))
+        : new Cost(latency, transfer);
+  }
+
+  /** Returns how often the busiest channel goes the whole way. */
+  static long turns(Schedule schedule) {
+    long most = 0;
+    for (int channel = 0; channel < schedule.channels(); channel++) {
+      // The last rank but one misses the smallest chunks.
+      long slices = schedule.slicesSent(channel, schedule.ranks() - 2);
+      most = Math.max(most, Math.ceilDiv(slices, (long) schedule.hops(channel)));
+    }
+    return most;
+  }
+
+  private static double largestShare(Schedule schedule) {
+    long most = 0;
+    for (int channel = 0; channel < schedule.channels(); channel++) {
+      most = Math.max(most, schedule.end(channel) - schedule.begin(channel));
+    }
+    return (double) most / schedule.count();
+  }
+
+  /**
+   * Prices trees. A first slice of each channel goes up and down; the others follow as closely as
+   * the most loaded link lets them.
+   */
+  private Cost tree(Layout layout, Shape shape, Cluster where, long count) {
+    Protocol protocol = layout.protocol();
+    Schedule schedule = new TreeSchedule(layout, where.ranks(), count, ELEMENT_BYTES);
+    long elements = 0;
+    for (int channel = 0; channel < schedule.channels(); channel++) {
+      elements += schedule.largestSlice(channel);
+    }
+    long slices = protocol.wireBytes(elements * ELEMENT_BYTES);
+    ToDoubleFunction<Hops> fill =
+        hops ->
+            hops.inter() * slices / interBandwidth(layout, where)
+                + hops.intra() * slices / network.intra();
+    double longest =
+        longest(shape, hops -> network.latency(hops, protocol) + fill.applyAsDouble(hops));
+    double latency = longest(shape, hops -> network.latency(hops, protocol));
+    double rest = transfer(schedule, layout, shape, where) * (count - elements) / count;
+    return new Cost(latency, longest - latency + rest);
+  }
+
+  private static double longest(Shape shape, ToDoubleFunction<Hops> price) {
+    return shape.paths().stream().mapToDouble(price).max().orElse(0);
+  }
+
+  /** Returns how long the most loaded link is busy. */
+  private double transfer(Schedule schedule, Layout layout, Shape shape, Cluster where) {
+    Load load = shape.load(schedule);
+    Protocol protocol = layout.protocol();
+    return Math.max(
+        protocol.wireBytes(load.inter()) / interBandwidth(layout, where),
+        protocol.wireBytes(load.intra()) / network.intra());
+  }
+
+  /** Returns what leaves a node in a second: of its network cards each channel uses one. */
+  private double interBandwidth(Layout layout, Cluster where) {
+    return network.inter() * Math.min(layout.channels(), where.ranksPerNode());
+  }
+}

@@ -1,0 +1,95 @@
+package io.nccl4j.tools.simulate;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.LongStream;
+
+/**
+ * What a command line asks for.
+ *
+ * @param model the cluster and its network
+ * @param network the network
+ * @param channels how many channels share out the data
+ * @param size what every rank reduces, in bytes, or null for all sizes
+ * @param sweep other numbers of ranks, or null
+ */
+record Scenario(Model model, Network network, int channels, Long size, RankSweep sweep) {
+  /** How much the sizes of a table grow from row to row. */
+  private static final int STEP = 4;
+
+  private static final long FIRST_SIZE = 1 << 10;
+  private static final long LAST_SIZE = 16L << 30;
+
+  /**
+   * Makes the scenario.
+   *
+   * @throws IllegalArgumentException if the options do not go together
+   */
+  static Scenario of(Flags flags) {
+    if (flags.ranks % flags.nodes != 0) {
+      throw new IllegalArgumentException(
+          "--nodes %d does not divide --ranks %d; every node has as many ranks"
+              .formatted(flags.nodes, flags.ranks));
+    }
+    Network network =
+        new Network(
+            flags.intra.bytesPerSecond(),
+            flags.inter.bytesPerSecond(),
+            flags.latency.seconds(),
+            flags.intraLatency == null
+                ? flags.latency.seconds() * Network.USUAL_INTRA_LATENCY
+                : flags.intraLatency.seconds(),
+            flags.launch.seconds());
+    int ranksPerNode = flags.ranks / flags.nodes;
+    if (flags.sweepRanks != null && flags.sweepRanks < ranksPerNode) {
+      throw new IllegalArgumentException(
+          "--sweep-ranks %d is less than the %d ranks of a node"
+              .formatted(flags.sweepRanks, ranksPerNode));
+    }
+    return new Scenario(
+        new Model(new Cluster(flags.ranks, ranksPerNode), network, flags.channels),
+        network,
+        flags.channels,
+        flags.size,
+        flags.sweepRanks == null
+            ? null
+            : RankSweep.upTo(flags.sweepRanks, ranksPerNode, network, flags.channels));
+  }
+
+  /** Returns the sizes of a table of them, in bytes. */
+  static List<Long> sizes() {
+    return LongStream.iterate(FIRST_SIZE, size -> size <= LAST_SIZE, size -> size * STEP)
+        .boxed()
+        .toList();
+  }
+
+  /** Returns where the algorithms change places, for each two of them. */
+  List<Crossover> crossovers() {
+    List<Crossover> all = new ArrayList<>();
+    pairs().forEach(pair -> all.addAll(pair.crossovers(model)));
+    return all;
+  }
+
+  /** Two algorithms. */
+  record Pair(Algorithm one, Algorithm other) {
+    List<Crossover> crossovers(Model model) {
+      return Crossover.between(model, one, other);
+    }
+
+    /** Returns the one that is quicker at the smallest size. */
+    Algorithm first(Model model) {
+      return Crossover.quicker(model, one, other, Crossover.LEAST) ? one : other;
+    }
+  }
+
+  List<Pair> pairs() {
+    List<Algorithm> algorithms = model.algorithms();
+    List<Pair> pairs = new ArrayList<>();
+    for (int i = 0; i < algorithms.size(); i++) {
+      for (Algorithm other : algorithms.subList(i + 1, algorithms.size())) {
+        pairs.add(new Pair(algorithms.get(i), other));
+      }
+    }
+    return pairs;
+  }
+}

@@ -1,0 +1,156 @@
+package io.nccl4j.tools.simulate;
+
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Ring;
+import io.nccl4j.schedule.RingSchedule;
+import io.nccl4j.schedule.Schedule;
+import io.nccl4j.schedule.Tree;
+import io.nccl4j.schedule.TreeSchedule;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+
+/**
+ * What does not depend on how much is reduced: the paths among which is the longest, and the nodes
+ * among which is the busiest. With a hundred thousand ranks only these few need be asked each time.
+ */
+final class Shape {
+  private final Cluster cluster;
+  private final List<Hops> paths;
+  private final List<Integer> nodes;
+
+  private Shape(Cluster cluster, Set<Hops> paths, Set<Integer> nodes) {
+    this.cluster = cluster;
+    this.paths = List.copyOf(paths);
+    this.nodes = List.copyOf(nodes);
+  }
+
+  /** Returns the shape of a layout's rings, all of which have the ranks in order. */
+  static Shape ofRings(Layout layout, Cluster cluster) {
+    int ranks = cluster.ranks();
+    Set<Hops> paths = new HashSet<>();
+    if (ranks > 1) {
+      Ring ring = layout.ring(0, ranks);
+      int[] inter = new int[ranks];
+      int all = 0;
+      for (int rank = 0; rank < ranks; rank++) {
+        inter[rank] = cluster.sameNode(rank, ring.next(rank)) ? 0 : 1;
+        all += inter[rank];
+      }
+      // A chunk goes around twice, but for the last link of each time; the two are neighbours.
+      for (int rank = 0; rank < ranks; rank++) {
+        int crossed = 2 * all - inter[rank] - inter[ring.next(rank)];
+        paths.add(new Hops(crossed, 2 * (ranks - 1) - crossed));
+      }
+    }
+    // A rank sends two chunks once and all others twice. In a last loop the chunks at the end are
+    // the smaller ones, and they are those of the last ranks, which thereby send most.
+    int last = cluster.nodes() - 1;
+    return new Shape(cluster, paths, new TreeSet<>(List.of(Math.max(0, last - 1), last)));
+  }
+
+  /** Returns the shape of a layout's trees. */
+  static Shape ofTrees(Layout layout, Cluster cluster) {
+    List<Tree> trees = new ArrayList<>();
+    for (int channel = 0; channel < layout.channels() && trees.size() < 2; channel++) {
+      if (layout.firstTree(channel) == trees.isEmpty()) {
+        trees.add(layout.tree(channel, cluster.ranks()));
+      }
+    }
+    Set<Hops> paths = new LinkedHashSet<>();
+    Map<List<Integer>, Integer> nodes = new LinkedHashMap<>();
+    trees.forEach(tree -> addPaths(tree, cluster, paths));
+    for (int node = 0; node < cluster.nodes(); node++) {
+      int first = node * cluster.ranksPerNode();
+      nodes.putIfAbsent(trees.stream().map(tree -> linksOut(tree, cluster, first)).toList(), node);
+    }
+    return new Shape(cluster, paths, new TreeSet<>(nodes.values()));
+  }
+
+  /** Adds the ways up from each rank to the root and as far down again. */
+  private static void addPaths(Tree tree, Cluster cluster, Set<Hops> paths) {
+    Hops[] toRoot = new Hops[tree.size()];
+    toRoot[tree.root()] = Hops.NONE;
+    for (int rank = 0; rank < toRoot.length; rank++) {
+      paths.add(toRoot(rank, tree, cluster, toRoot).twice());
+    }
+  }
+
+  private static Hops toRoot(int rank, Tree tree, Cluster cluster, Hops[] known) {
+    if (known[rank] == null) {
+      int parent = tree.parent(rank);
+      known[rank] = toRoot(parent, tree, cluster, known).then(cluster.sameNode(rank, parent));
+    }
+    return known[rank];
+  }
+
+  /** Returns to how many ranks of other nodes those of a node send. */
+  private static int linksOut(Tree tree, Cluster cluster, int first) {
+    int links = 0;
+    for (int rank = first; rank < first + cluster.ranksPerNode(); rank++) {
+      for (int peer : peers(tree, rank)) {
+        links += cluster.sameNode(rank, peer) ? 0 : 1;
+      }
+    }
+    return links;
+  }
+
+  private static List<Integer> peers(Tree tree, int rank) {
+    List<Integer> peers = new ArrayList<>();
+    for (int i = 0; i < tree.children(rank); i++) {
+      peers.add(tree.child(rank, i));
+    }
+    if (tree.parent(rank) != Tree.NONE) {
+      peers.add(tree.parent(rank));
+    }
+    return peers;
+  }
+
+  /** Returns the paths among which is the longest. */
+  List<Hops> paths() {
+    return paths;
+  }
+
+  /** Returns the most that the busiest node and the busiest rank have to send. */
+  Load load(Schedule schedule) {
+    Load most = Load.NONE;
+    for (int node : nodes) {
+      most = most.max(load(schedule, node));
+    }
+    return most;
+  }
+
+  /** Returns what one node and the busiest of its ranks have to send. */
+  Load load(Schedule schedule, int node) {
+    long inter = 0;
+    long intra = 0;
+    int first = node * cluster.ranksPerNode();
+    for (int rank = first; rank < first + cluster.ranksPerNode(); rank++) {
+      long within = 0;
+      for (int channel = 0; channel < schedule.channels(); channel++) {
+        for (int peer : peers(schedule, channel, rank)) {
+          long bytes = schedule.elementsBetween(channel, rank, peer) * schedule.elementBytes();
+          if (cluster.sameNode(rank, peer)) {
+            within += bytes;
+          } else {
+            inter += bytes;
+          }
+        }
+      }
+      intra = Math.max(intra, within);
+    }
+    return new Load(inter, intra);
+  }
+
+  private static List<Integer> peers(Schedule schedule, int channel, int rank) {
+    return switch (schedule) {
+      case RingSchedule rings -> List.of(rings.ring(channel).next(rank));
+      case TreeSchedule trees -> peers(trees.tree(channel), rank);
+    };
+  }
+}

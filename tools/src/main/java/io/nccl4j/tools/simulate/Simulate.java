@@ -1,0 +1,50 @@
+package io.nccl4j.tools.simulate;
+
+import io.nccl4j.tools.plots.Picture;
+import io.nccl4j.tools.quantities.Commands;
+import java.io.IOException;
+import java.io.PrintStream;
+
+/** The command: from a command line to an exit status. */
+public final class Simulate {
+  private final PrintStream out;
+  private final PrintStream err;
+
+  /**
+   * Makes a command.
+   *
+   * @param out where the prediction goes
+   * @param err where messages go
+   */
+  Simulate(PrintStream out, PrintStream err) {
+    this.out = out;
+    this.err = err;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    Commands.exit((out, err) -> new Simulate(out, err).run(args));
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    Flags flags = new Flags();
+    return Commands.of(flags, () -> simulate(flags), out, err).execute(args);
+  }
+
+  private int simulate(Flags flags) throws IOException {
+    Scenario scenario = Scenario.of(flags);
+    if (flags.plot != null) {
+      Picture.write(Plot.of(scenario), flags.plot);
+    }
+    if (flags.json) {
+      out.println(JsonReport.of(scenario));
+    } else {
+      TextReport.write(scenario, out);
+      if (flags.plot != null) {
+        out.println(flags.plot);
+      }
+    }
+    return Commands.OK;
+  }
+}

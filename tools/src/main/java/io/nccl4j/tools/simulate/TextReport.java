@@ -1,0 +1,161 @@
+package io.nccl4j.tools.simulate;
+
+import io.nccl4j.tools.quantities.Count;
+import java.io.PrintStream;
+import java.util.List;
+import java.util.Locale;
+import java.util.stream.Collectors;
+
+/** A scenario as tables. */
+final class TextReport {
+  private final Scenario scenario;
+  private final Model model;
+  private final PrintStream out;
+
+  private TextReport(Scenario scenario, PrintStream out) {
+    this.scenario = scenario;
+    this.model = scenario.model();
+    this.out = out;
+  }
+
+  /** Prints a scenario. */
+  static void write(Scenario scenario, PrintStream out) {
+    TextReport report = new TextReport(scenario, out);
+    report.title();
+    if (scenario.size() != null) {
+      report.oneSize(scenario.size());
+    } else {
+      report.sizes();
+    }
+    report.crossovers();
+    if (scenario.sweep() != null) {
+      report.ranks();
+    }
+    report.notes();
+  }
+
+  private void title() {
+    Cluster cluster = model.cluster();
+    Network network = scenario.network();
+    out.printf(
+        Locale.ROOT,
+        "all_reduce on %s, %d to a node (%s), %s, float32%n",
+        Count.of(cluster.ranks(), "rank"),
+        cluster.ranksPerNode(),
+        Count.of(cluster.nodes(), "node"),
+        Count.of(scenario.channels(), "channel"));
+    out.printf(
+        Locale.ROOT,
+        "a rank sends %s within its node and %s to others; a hop takes %s within and %s between nodes (Simple); launch %s%n",
+        Text.bandwidth(network.intra()),
+        Text.bandwidth(network.inter()),
+        Text.seconds(network.intraLatency()),
+        Text.seconds(network.interLatency()),
+        Text.seconds(network.launch()));
+  }
+
+  private void oneSize(long bytes) {
+    out.printf("%n%s (%d bytes)%n", Text.bytes(bytes), bytes);
+    out.printf(
+        "  %-20s %-8s %14s %14s %14s  %s%n",
+        "algorithm", "protocol", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "limited by");
+    for (Estimate estimate : model.estimates(bytes)) {
+      out.printf(
+          Locale.ROOT,
+          "  %-20s %-8s %14.1f %14.2f %14.2f  %s%n",
+          estimate.label(),
+          protocol(estimate),
+          Text.micros(estimate.seconds()),
+          Text.gigas(estimate.algbw()),
+          Text.gigas(estimate.busbw()),
+          estimate.limit());
+    }
+    Estimate best = model.best(bytes);
+    out.printf(
+        "  best: %s with %s, %s%n", best.label(), protocol(best), Text.seconds(best.seconds()));
+  }
+
+  static String protocol(Estimate estimate) {
+    return switch (estimate.protocol()) {
+      case SIMPLE -> "Simple";
+      case LL -> "LL";
+      case LL128 -> "LL128";
+    };
+  }
+
+  private void sizes() {
+    out.printf("%n%10s", "size");
+    for (Algorithm algorithm : model.algorithms()) {
+      out.printf("  %22s", algorithm.label() + " (us)");
+    }
+    out.printf("  %-20s %12s%n", "best", "busbw (GB/s)");
+    for (long bytes : Scenario.sizes()) {
+      out.printf("%10s", Text.bytes(bytes));
+      for (Algorithm algorithm : model.algorithms()) {
+        Estimate estimate = model.best(algorithm, bytes);
+        out.printf(
+            Locale.ROOT, "  %15.1f %-6s", Text.micros(estimate.seconds()), protocol(estimate));
+      }
+      Estimate best = model.best(bytes);
+      out.printf(Locale.ROOT, "  %-20s %12.2f%n", best.label(), Text.gigas(best.busbw()));
+    }
+  }
+
+  private void crossovers() {
+    out.printf("%ncrossovers, each algorithm with its best protocol%n");
+    for (Scenario.Pair pair : scenario.pairs()) {
+      List<Crossover> found = pair.crossovers(model);
+      String name = pair.one().label() + " and " + pair.other().label();
+      if (found.isEmpty()) {
+        out.printf(
+            "  %s: %s is quicker, or as quick, at all sizes from %s to %s%n",
+            name,
+            pair.first(model).label(),
+            Text.bytes(Crossover.LEAST),
+            Text.bytes(Crossover.MOST));
+      } else {
+        out.printf(
+            "  %s: %s first, %s%n",
+            name,
+            found.getFirst().below().label(),
+            found.stream()
+                .map(
+                    crossover ->
+                        "%s from %s (%d bytes)"
+                            .formatted(
+                                crossover.above().label(),
+                                Text.bytes(crossover.bytes()),
+                                crossover.bytes()))
+                .collect(Collectors.joining(", ")));
+      }
+    }
+  }
+
+  private void ranks() {
+    out.printf("%nbest algorithm and its time by ranks and size%n%10s", "ranks");
+    for (long bytes : RankSweep.SIZES) {
+      out.printf("  %-26s", Text.bytes(bytes));
+    }
+    out.println();
+    for (Model other : scenario.sweep().models()) {
+      out.printf("%10d", other.cluster().ranks());
+      for (long bytes : RankSweep.SIZES) {
+        Estimate best = other.best(bytes);
+        out.printf(
+            "  %-26s",
+            "%s %s %s"
+                .formatted(best.algorithm().label(), protocol(best), Text.seconds(best.seconds())));
+      }
+      out.println();
+    }
+  }
+
+  private void notes() {
+    out.printf(
+        "%nA model, nothing measured. Ring and tree are the schedules that the reference executes.%n");
+    if (model.algorithms().contains(Algorithm.HIERARCHICAL)) {
+      out.println(
+          "Hierarchical is three operations on communicators of nodes and across them; neither NCCL nor the reference does it by itself.");
+    }
+  }
+}

@@ -1,0 +1,41 @@
+package io.nccl4j.tools.trace;
+
+import io.nccl4j.Operation;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
+
+/**
+ * How nccl-tests counts bandwidths, so that those of different operations and numbers of ranks can
+ * be compared.
+ *
+ * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
+ *     reported by NCCL tests</a>
+ */
+final class BusBandwidth {
+  /** The operations whose count is that of one rank's slice. */
+  private static final Set<String> SLICED =
+      Stream.of(
+              Operation.ALL_GATHER,
+              Operation.REDUCE_SCATTER,
+              Operation.ALL_TO_ALL,
+              Operation.GATHER,
+              Operation.SCATTER)
+          .map(Operation::method)
+          .collect(Collectors.toSet());
+
+  private BusBandwidth() {}
+
+  /** Returns the size that bandwidths count: of slices, those of all ranks. */
+  static long bytes(String operation, long countedBytes, int ranks) {
+    return SLICED.contains(operation) ? countedBytes * ranks : countedBytes;
+  }
+
+  /** Returns what the bus bandwidth is, as a multiple of the bytes over the time. */
+  static double factor(String operation, int ranks) {
+    if (operation.equals(Operation.ALL_REDUCE.method())) {
+      return 2.0 * (ranks - 1) / ranks;
+    }
+    return SLICED.contains(operation) ? (ranks - 1.0) / ranks : 1;
+  }
+}

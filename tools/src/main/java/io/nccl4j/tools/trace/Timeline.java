@@ -1,0 +1,210 @@
+package io.nccl4j.tools.trace;
+
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+
+/** What all recordings say, on one clock and with one name for each communicator. */
+final class Timeline {
+  // Two clocks of Java's, read one after the other, let what came in turn seem to overlap so much.
+  private static final long IMPRECISION_NANOS = 100_000;
+
+  /**
+   * A rank, as far as one recording has it.
+   *
+   * @param source the recording
+   * @param rank the rank, or -1 for what is no rank's
+   */
+  record Owner(Source source, int rank) {}
+
+  private final List<Source> sources;
+  private final List<Span> spans;
+  private final List<Step> steps;
+  private final Clocks clocks;
+  private final Map<Owner, Integer> numbers;
+
+  Timeline(List<Source> sources, List<Span> spans, List<Step> steps, Clocks clocks) {
+    this.sources = sources;
+    this.spans = spans;
+    this.steps = steps;
+    this.clocks = clocks;
+    this.numbers = number();
+  }
+
+  static Timeline of(List<Reading> readings) {
+    Map<String, String> names = new HashMap<>();
+    readings.forEach(reading -> names.putAll(reading.namesById()));
+    List<Span> spans =
+        readings.stream().flatMap(r -> r.spans().stream()).map(span -> named(span, names)).toList();
+    Clocks clocks = Clocks.of(spans);
+    Map<Source, Integer> onlyRanks = onlyRanks(spans);
+    List<Span> aligned =
+        spans.stream()
+            .map(span -> span.later(clocks.later(span.source())))
+            .map(span -> span.rank() < 0 ? ofRank(span, onlyRanks) : span)
+            .sorted(Comparator.comparingLong(Span::begun))
+            .toList();
+    List<Step> steps =
+        readings.stream()
+            .flatMap(r -> r.steps().stream())
+            .map(step -> step.later(clocks.later(step.source())))
+            .sorted(Comparator.comparingLong(Step::ended))
+            .toList();
+    return new Timeline(
+        readings.stream().map(Reading::source).toList(), inTurn(aligned), steps, clocks);
+  }
+
+  /** Gives a communicator that this rank knows by an id the name that the others know. */
+  private static Span named(Span span, Map<String, String> names) {
+    if (span.operation() == null) {
+      return span;
+    }
+    String name = span.operation().communicator();
+    int end = name.indexOf('/') < 0 ? name.length() : name.indexOf('/');
+    String known = names.get(name.substring(0, end));
+    return known == null ? span : span.moving(span.operation().in(known + name.substring(end)));
+  }
+
+  /** Returns the rank of each recording that has only one. */
+  private static Map<Source, Integer> onlyRanks(List<Span> spans) {
+    Map<Source, Set<Integer>> ranks =
+        spans.stream()
+            .filter(span -> span.rank() >= 0)
+            .collect(
+                Collectors.groupingBy(
+                    Span::source, Collectors.mapping(Span::rank, Collectors.toSet())));
+    Map<Source, Integer> only = new HashMap<>();
+    ranks.forEach(
+        (source, of) -> {
+          if (of.size() == 1) {
+            only.put(source, of.iterator().next());
+          }
+        });
+    return only;
+  }
+
+  private static Span ofRank(Span span, Map<Source, Integer> onlyRanks) {
+    return new Span(
+        span.source(),
+        onlyRanks.getOrDefault(span.source(), -1),
+        span.lane(),
+        span.name(),
+        span.called(),
+        span.begun(),
+        span.ended(),
+        span.operation(),
+        span.error());
+  }
+
+  /** Takes back the little by which spans of one stream seem to overlap that came in turn. */
+  private static List<Span> inTurn(List<Span> spans) {
+    Map<List<Object>, Span> last = new HashMap<>();
+    List<Span> ordered = new ArrayList<>();
+    for (Span span : spans) {
+      List<Object> track = List.of(span.source(), span.rank(), span.lane());
+      Span before = last.get(track);
+      long overlap = before == null ? 0 : before.ended() - span.begun();
+      boolean together = before != null && group(before) != 0 && group(before) == group(span);
+      Span placed =
+          overlap > 0 && overlap < IMPRECISION_NANOS && !together
+              ? span.begunAt(before.ended())
+              : span;
+      ordered.add(placed);
+      last.put(track, placed);
+    }
+    return ordered;
+  }
+
+  private static long group(Span span) {
+    return span.operation() == null ? 0 : span.operation().group();
+  }
+
+  /**
+   * Gives each rank its own number, and what has none, or shares it, one of those that are left.
+   */
+  private Map<Owner, Integer> number() {
+    Set<Owner> all = new HashSet<>();
+    spans.forEach(span -> all.add(new Owner(span.source(), span.rank())));
+    steps.forEach(step -> all.add(new Owner(step.source(), step.rank())));
+    List<Owner> sorted =
+        all.stream()
+            .sorted(
+                Comparator.comparingInt((Owner p) -> p.rank() < 0 ? Integer.MAX_VALUE : p.rank())
+                    .thenComparing(p -> sources.indexOf(p.source())))
+            .toList();
+    int next = 1 + sorted.stream().mapToInt(Owner::rank).max().orElse(0);
+    Set<Integer> taken = new HashSet<>();
+    Map<Owner, Integer> given = new LinkedHashMap<>();
+    for (Owner process : sorted) {
+      boolean own = process.rank() >= 0 && taken.add(process.rank());
+      given.put(process, own ? process.rank() : next++);
+    }
+    return given;
+  }
+
+  List<Source> sources() {
+    return sources;
+  }
+
+  /** Returns the spans, in the order in which they began. */
+  List<Span> spans() {
+    return spans;
+  }
+
+  List<Step> steps() {
+    return steps;
+  }
+
+  Clocks clocks() {
+    return clocks;
+  }
+
+  /** Returns the ranks, and what is no rank's, with the number of each. */
+  Map<Owner, Integer> processes() {
+    return numbers;
+  }
+
+  int number(Source source, int rank) {
+    return numbers.get(new Owner(source, rank));
+  }
+
+  /** Returns the first moment of all. */
+  long start() {
+    long first = Long.MAX_VALUE;
+    for (Span span : spans) {
+      first = Math.min(first, span.called());
+    }
+    for (Step step : steps) {
+      first = Math.min(first, step.ended() - step.nanos());
+    }
+    return first;
+  }
+
+  /** Returns the last moment of all. */
+  long end() {
+    long last = Long.MIN_VALUE;
+    for (Span span : spans) {
+      last = Math.max(last, span.ended());
+    }
+    for (Step step : steps) {
+      last = Math.max(last, step.ended());
+    }
+    return last;
+  }
+
+  /** Returns the spans of each rank that ran on streams or threads, rank 0 first. */
+  Map<Integer, List<Span>> byProcess() {
+    Map<Integer, List<Span>> by = new TreeMap<>();
+    for (Span span : spans) {
+      by.computeIfAbsent(number(span.source(), span.rank()), n -> new ArrayList<>()).add(span);
+    }
+    return by;
+  }
+}

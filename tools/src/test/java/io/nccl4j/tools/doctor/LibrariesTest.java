@@ -1,0 +1,180 @@
+package io.nccl4j.tools.doctor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import java.util.Set;
+import java.util.TreeSet;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Copies of the libraries, and the GPUs that they have code for. */
+class LibrariesTest {
+  @TempDir Path temp;
+
+  private Path root;
+  private Fixture machine;
+
+  @BeforeEach
+  void aMachineWithOneCopy() throws IOException {
+    root = temp.toRealPath();
+    machine = new Fixture(root);
+    copy("usr/lib/x86_64-linux-gnu", "2.30.7");
+  }
+
+  private Path copy(String folder, String release) throws IOException {
+    return new ElfFile()
+        .constants("NCCL version " + release + "+cuda13.3")
+        .write(root.resolve(folder).resolve("libnccl.so.2"));
+  }
+
+  private static LibraryFile file(boolean standIn, Architecture... architectures) {
+    return new LibraryFile(
+        Optional.of("2.30.7"),
+        Optional.of("13.3"),
+        standIn,
+        Set.of(),
+        new TreeSet<>(List.of(architectures)));
+  }
+
+  @Test
+  void oneCopyIsNoFinding() {
+    assertEquals(List.of(), machine.said(new LibrariesCheck()));
+  }
+
+  @Test
+  void copiesOfOneReleaseAreANoteThatSaysWhichWins() throws IOException {
+    Path wheel = copy("conda/lib", "2.30.7");
+    machine.set("CONDA_PREFIX", "/conda");
+    Finding finding = machine.only(new LibrariesCheck());
+    assertEquals(Severity.NOTE, finding.severity());
+    assertEquals("2 copies of libnccl can be found; nccl4j takes the first:", finding.what());
+    assertEquals(
+        List.of(
+            "2.30.7: "
+                + root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2")
+                + " (the system's loader)",
+            "2.30.7: " + wheel + " (CONDA_PREFIX)"),
+        finding.details());
+  }
+
+  @Test
+  void copiesOfTwoReleasesAreAWarningAndTheVariableComesFirst() throws IOException {
+    Path named = copy("opt/nccl", "2.27.3");
+    machine.set("NCCL4J_NCCL_LIBRARY", "/opt/nccl");
+    Finding finding = machine.only(new LibrariesCheck());
+    assertEquals(Severity.WARNING, finding.severity());
+    assertEquals("2.27.3: " + named + " (NCCL4J_NCCL_LIBRARY)", finding.details().getFirst());
+  }
+
+  @Test
+  void aLinkIsNoSecondCopy() throws IOException {
+    Path link = Files.createDirectories(root.resolve("lib64")).resolve("libnccl.so.2");
+    Files.createSymbolicLink(link, root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
+    machine.set("LD_LIBRARY_PATH", "/lib64:");
+    assertEquals(List.of(), machine.said(new LibrariesCheck()));
+  }
+
+  @Test
+  void wheelsOfPythonAreFound() throws IOException {
+    Path wheel = copy("venv/site-packages/nvidia/nccl/lib", "2.30.7");
+    List<LibraryCopy> copies =
+        LibraryCopy.of(
+            NativeLibraryName.NCCL, machine.machine(), List.of(root.resolve("venv/site-packages")));
+    assertEquals(new LibraryCopy("a pip wheel of python3", wheel), copies.getLast());
+  }
+
+  @Test
+  void twoCopiesInOneProcessAreAWarning() {
+    machine.mapped.put("nccl", List.of("/a/libnccl.so.2", "/b/libnccl.so.2"));
+    Finding finding = machine.only(new LibrariesCheck());
+    assertEquals(Severity.WARNING, finding.severity());
+    assertEquals("2 copies of libnccl are loaded in one process:", finding.what());
+    assertEquals(List.of("/a/libnccl.so.2", "/b/libnccl.so.2"), finding.details());
+  }
+
+  @Test
+  void aLibraryThatIsNotFoundListsEveryAttempt() {
+    machine.missing =
+        Optional.of(
+            new Trial.Missing("cudart", "no", List.of("system loader: libcudart.so.13: no file")));
+    Finding finding = machine.only(new LibrariesCheck());
+    assertEquals(Severity.ERROR, finding.severity());
+    assertEquals(List.of("system loader: libcudart.so.13: no file"), finding.details());
+    assertTrue(finding.remedy().contains("NCCL4J_CUDART_LIBRARY"), finding.remedy());
+  }
+
+  @Test
+  void aLibncclThatIsNowhereIsAnErrorThoughNobodyTriedToLoadIt() throws IOException {
+    Files.delete(root.resolve("usr/lib/x86_64-linux-gnu/libnccl.so.2"));
+    assertEquals(List.of("error: libnccl is not found"), machine.said(new LibrariesCheck()));
+  }
+
+  @Test
+  void aLibncclThatCannotBeReadIsAnError() {
+    machine.ncclProblem = Optional.of("/opt/libnccl.so.2 is no 64-bit ELF file");
+    assertEquals(
+        List.of("error: libnccl cannot be read: /opt/libnccl.so.2 is no 64-bit ELF file"),
+        machine.said(new LibrariesCheck()));
+  }
+
+  @Test
+  void theCopyThatIsLoadedComesFirst() throws IOException {
+    Path conda = copy("conda/lib", "2.30.7");
+    machine.set("CONDA_PREFIX", "/conda").mapped.put("nccl", List.of(conda.toString()));
+    assertEquals(
+        "2.30.7: " + conda + " (CONDA_PREFIX)",
+        machine.only(new LibrariesCheck()).details().getFirst());
+  }
+
+  @Test
+  void theStandInIsCalledSo() {
+    machine.nccl = Optional.of(file(true));
+    assertEquals(
+        List.of("note: libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
+        machine.said(new LibrariesCheck()));
+    Report report = Examination.of(machine.evidence(), List.of());
+    assertEquals(
+        "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL",
+        report.verdict());
+  }
+
+  @Test
+  void aGpuThatTheLibraryHasCodeForIsNoFinding() {
+    machine.nccl = Optional.of(file(false, new Architecture(90, false)));
+    assertEquals(List.of(), machine.said(new ArchitectureCheck()));
+  }
+
+  @Test
+  void aGpuThatTheLibraryHasNoCodeForIsAnError() {
+    machine.gpus.set(0, new Gpu(0, "Tesla V100", 70));
+    machine.nccl =
+        Optional.of(file(false, new Architecture(75, false), new Architecture(120, true)));
+    assertEquals(
+        List.of(
+            "error: GPU 0 (Tesla V100) has compute capability 7.0; libnccl has code for sm_75,"
+                + " compute_120"),
+        machine.said(new ArchitectureCheck()));
+  }
+
+  @Test
+  void aGpuThatTheDriverMustCompileForIsAWarning() {
+    machine.nccl =
+        Optional.of(file(false, new Architecture(80, false), new Architecture(80, true)));
+    assertEquals(Severity.WARNING, machine.only(new ArchitectureCheck()).severity());
+  }
+
+  @Test
+  void codeThatIsNotRecognisedIsUnchecked() {
+    machine.nccl = Optional.of(file(false));
+    assertEquals(
+        List.of("unchecked: whether libnccl has code for these GPUs"),
+        machine.said(new ArchitectureCheck()));
+  }
+}

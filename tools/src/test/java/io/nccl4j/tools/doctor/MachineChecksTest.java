@@ -1,0 +1,225 @@
+package io.nccl4j.tools.doctor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalInt;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The checks that look at Java, driver and operating system. */
+class MachineChecksTest {
+  @TempDir Path root;
+
+  private Fixture machine() {
+    return new Fixture(root);
+  }
+
+  @Test
+  void aHealthyMachineHasNoFinding() {
+    for (Check check :
+        List.of(
+            new JavaCheck(),
+            new DriverCheck(),
+            new LimitsCheck(),
+            new MemoryCheck(),
+            new SharedMemoryCheck(1))) {
+      assertEquals(List.of(), machine().said(check), check.name());
+    }
+  }
+
+  @Test
+  void aJavaThatMovesPinnedArraysIsAWarning() {
+    Fixture machine = machine();
+    machine.java = Runtime.Version.parse("25.0.2");
+    assertEquals(
+        List.of("warning: Java is 25.0.2, older than 25.0.3"), machine.said(new JavaCheck()));
+    machine.java = Runtime.Version.parse("26");
+    assertEquals(List.of(), machine.said(new JavaCheck()));
+    machine.java = Runtime.Version.parse("25.0.3+9-LTS");
+    assertEquals(List.of(), machine.said(new JavaCheck()));
+  }
+
+  @Test
+  void missingNativeAccessNamesTheFlag() {
+    Fixture machine = machine();
+    machine.nativeAccess = false;
+    Finding finding = machine.only(new JavaCheck());
+    assertEquals(Severity.WARNING, finding.severity());
+    assertTrue(finding.remedy().contains("--enable-native-access=io.nccl4j"), finding.remedy());
+  }
+
+  @Test
+  void withoutADriverItIsToldWhetherThereIsAGpu() {
+    Fixture machine = machine().withoutGpu(0, "cudaErrorInsufficientDriver");
+    assertEquals(
+        List.of("error: no driver, and no NVIDIA GPU on the PCI bus"),
+        machine.said(new DriverCheck()));
+    String device = "/sys/bus/pci/devices/0000:01:00.0";
+    machine.file(device + "/vendor", "0x10de\n").file(device + "/class", "0x030200\n");
+    String audio = "/sys/bus/pci/devices/0000:01:00.1";
+    machine.file(audio + "/vendor", "0x10de\n").file(audio + "/class", "0x040300\n");
+    assertEquals(
+        List.of("error: no driver; on the PCI bus is an NVIDIA GPU at 0000:01:00.0"),
+        machine.said(new DriverCheck()));
+  }
+
+  @Test
+  void aKernelModuleWithoutItsLibraryPointsAtTheContainer() {
+    Fixture machine = machine().withoutGpu(0, "cudaErrorInsufficientDriver");
+    machine.file(
+        "/proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n");
+    Finding finding = machine.only(new DriverCheck());
+    assertEquals(
+        "the kernel has NVIDIA's driver 580.65.06, but libcuda.so.1 is not found or does not fit it",
+        finding.what());
+    assertTrue(finding.remedy().contains("--gpus all"), finding.remedy());
+  }
+
+  @Test
+  void aDriverOlderThanTheRuntimeIsAnError() {
+    Fixture machine = machine().withoutGpu(12080, "cudaErrorInsufficientDriver");
+    machine.versions.put("cuda runtime", "13.0");
+    assertEquals(
+        List.of("error: libcudart is of CUDA 13.0, the driver runs CUDA 12.8"),
+        machine.said(new DriverCheck()));
+    machine.versions.remove("cuda runtime");
+    assertEquals(
+        List.of("error: libcudart is newer, the driver runs CUDA 12.8"),
+        machine.said(new DriverCheck()));
+  }
+
+  @Test
+  void aDriverOfTheSameMajorVersionIsOnlyANote() {
+    Fixture machine = machine();
+    machine.versions.put("cuda runtime", "13.2");
+    assertEquals(
+        List.of("note: libcudart is of CUDA 13.2, the driver of CUDA 13.0"),
+        machine.said(new DriverCheck()));
+  }
+
+  @Test
+  void anNcclForALaterCudaThanTheDriversIsAnErrorThoughLibcudartFits() {
+    Fixture machine = machine();
+    machine.driver = OptionalInt.of(12080);
+    machine.versions.put("cuda runtime", "12.8");
+    machine.nccl =
+        Optional.of(
+            new LibraryFile(
+                Optional.of("2.30.7"),
+                Optional.of("13.3"),
+                false,
+                java.util.Set.of(),
+                java.util.Set.of()));
+    Finding finding = machine.only(new DriverCheck());
+    assertEquals("libnccl is built for CUDA 13.3, the driver runs CUDA 12.8", finding.what());
+    assertTrue(finding.remedy().contains("nvidia-nccl-cu12"), finding.remedy());
+  }
+
+  @Test
+  void gpusThatWaitForTheFabricManagerAreToldSo() {
+    Finding finding =
+        machine().withoutGpu(13000, "cudaErrorSystemNotReady").only(new DriverCheck());
+    assertEquals(Severity.ERROR, finding.severity());
+    assertTrue(finding.remedy().contains("nvidia-fabricmanager"), finding.remedy());
+  }
+
+  @Test
+  void whatWasNotAskedOfTheDriverIsUnchecked() {
+    Fixture machine = machine();
+    machine.driver = OptionalInt.empty();
+    assertEquals(List.of("unchecked: the driver's version"), machine.said(new DriverCheck()));
+  }
+
+  @Test
+  void sharedMemoryThatIsMissingIsAnError() throws Exception {
+    Fixture machine = machine();
+    Files.delete(root.resolve("dev/shm"));
+    assertEquals(List.of("error: /dev/shm is not there"), machine.said(new SharedMemoryCheck()));
+  }
+
+  @Test
+  void sharedMemoryThatIsTooSmallIsAWarning() {
+    Finding finding = machine().only(new SharedMemoryCheck(Long.MAX_VALUE));
+    assertEquals(Severity.WARNING, finding.severity());
+    assertTrue(finding.what().startsWith("/dev/shm has "), finding.what());
+    assertTrue(finding.remedy().contains("--shm-size=1g"), finding.remedy());
+  }
+
+  @Test
+  void sharedMemoryThatCannotBeWrittenIsAnErrorAndNothingIsLeftThere() throws Exception {
+    Fixture machine = machine();
+    assertEquals(List.of(), machine.said(new SharedMemoryCheck(1)));
+    assertEquals(List.of(), machine.machine().names("/dev/shm"));
+    Path folder = root.resolve("dev/shm");
+    Files.delete(folder);
+    // Not even root can make a file there.
+    Files.createSymbolicLink(folder, Path.of("/proc/self"));
+    Finding finding = machine.only(new SharedMemoryCheck(1));
+    assertTrue(finding.what().startsWith("/dev/shm cannot be written: "), finding.what());
+  }
+
+  @Test
+  void fewOpenFilesAreAWarningThatCountsTheRanks() {
+    Fixture machine = machine().file("/proc/self/limits", Fixture.limits("4096", "unlimited"));
+    machine.set("RANK", "0").set("WORLD_SIZE", "512");
+    assertEquals(
+        List.of("warning: at most 4096 files may be open; 5120 or more is advised for 512 ranks"),
+        machine.said(new LimitsCheck()));
+  }
+
+  @Test
+  void lockedMemoryMattersWhereThereIsInfiniband() {
+    Fixture machine = machine().file("/proc/self/limits", Fixture.limits("1048576", "8388608"));
+    assertEquals(List.of(), machine.said(new LimitsCheck()));
+    machine.folder("/sys/class/infiniband/mlx5_0");
+    assertEquals(
+        List.of("warning: at most 8 MiB of memory may be locked, and there is InfiniBand"),
+        machine.said(new LimitsCheck()));
+  }
+
+  @Test
+  void withoutProcTheLimitsAreUnchecked() throws Exception {
+    Fixture machine = machine();
+    Files.delete(root.resolve("proc/self/limits"));
+    assertEquals(
+        List.of("unchecked: the limits on open files and locked memory"),
+        machine.said(new LimitsCheck()));
+  }
+
+  @Test
+  void aContainerWithLittleMemoryLeftIsAWarning() {
+    Fixture machine = machine().file("/proc/self/cgroup", "0::/kubepods/pod7\n");
+    machine
+        .file("/sys/fs/cgroup/kubepods/memory.max", "max\n")
+        .file("/sys/fs/cgroup/kubepods/pod7/memory.max", "2147483648\n")
+        .file("/sys/fs/cgroup/kubepods/pod7/memory.current", "1610612736\n")
+        .file("/sys/fs/cgroup/kubepods/pod7/memory.stat", "anon 9\ninactive_file 104857600\n");
+    assertEquals(
+        List.of(
+            "warning: 612 MiB is left of the 2.0 GiB that the container may use"
+                + " (/sys/fs/cgroup/kubepods/pod7/memory.max)"),
+        machine.said(new MemoryCheck()));
+    machine.file("/sys/fs/cgroup/kubepods/pod7/memory.max", "max\n");
+    assertEquals(List.of(), machine.said(new MemoryCheck()));
+  }
+
+  @Test
+  void theOlderControlGroupsAreReadToo() {
+    Fixture machine =
+        machine()
+            .file("/proc/self/cgroup", "5:cpu,cpuacct:/a\n4:memory:/docker/c\n")
+            .file("/sys/fs/cgroup/memory/docker/c/memory.limit_in_bytes", "536870912\n")
+            .file("/sys/fs/cgroup/memory/docker/c/memory.usage_in_bytes", "0\n");
+    assertEquals(
+        List.of(
+            "warning: 512 MiB is left of the 512 MiB that the container may use"
+                + " (/sys/fs/cgroup/memory/docker/c/memory.limit_in_bytes)"),
+        machine.said(new MemoryCheck()));
+  }
+}

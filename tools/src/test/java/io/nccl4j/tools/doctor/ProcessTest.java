@@ -1,0 +1,301 @@
+package io.nccl4j.tools.doctor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
+class ProcessTest {
+  private static final Path ROOT = Repository.ROOT;
+  private static final long SECONDS = 180;
+
+  @TempDir Path folder;
+
+  private record Ended(int status, String out, String err) {
+    boolean says(String line) {
+      return out.lines().anyMatch(each -> each.equals(line));
+    }
+  }
+
+  private Ended run(Map<String, String> environment, List<String> command)
+      throws IOException, InterruptedException {
+    Path out = folder.resolve("out");
+    Path err = folder.resolve("err");
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
+    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    try {
+      assertTrue(process.waitFor(SECONDS, TimeUnit.SECONDS), "still running: " + command);
+    } finally {
+      process.destroyForcibly();
+    }
+    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
+  }
+
+  private Ended doctor(Map<String, String> environment, String... args)
+      throws IOException, InterruptedException {
+    return run(environment, command(args));
+  }
+
+  private static List<String> command(String... args) {
+    List<String> command =
+        new ArrayList<>(
+            List.of(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "--enable-native-access=ALL-UNNAMED",
+                "--illegal-native-access=deny",
+                "-cp",
+                System.getProperty("java.class.path"),
+                Doctor.class.getName()));
+    command.addAll(List.of(args));
+    return command;
+  }
+
+  /** Builds the stand-in, or skips the test where that cannot be. */
+  private Map<String, String> standIn() throws IOException, InterruptedException {
+    Ended built = run(Map.of(), List.of(ROOT.resolve("src/test/native/build").toString()));
+    if (built.status() != 0 && "1".equals(System.getenv("REQUIRE_NCCL"))) {
+      throw new AssertionError("the stand-in does not build: " + built.err());
+    }
+    assumeTrue(built.status() == 0, () -> "the stand-in does not build: " + built.err());
+    Map<String, String> environment = new TreeMap<>();
+    environment.put("NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString());
+    environment.put(
+        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+    environment.put("NCCL4J_STANDIN_DEVICES", "2");
+    return environment;
+  }
+
+  @Test
+  void aReportThatCannotBeWrittenIsAFailure() throws Exception {
+    assumeTrue(Files.exists(Path.of("/dev/full")), "no /dev/full");
+    List<String> toFull = new ArrayList<>(List.of("sh", "-c", "exec \"$@\" >/dev/full", "sh"));
+    toFull.addAll(command("--help"));
+    assertEquals(
+        new Ended(1, "", "doctor: the output cannot be written, or nobody reads it any more\n"),
+        run(Map.of(), toFull));
+  }
+
+  @Test
+  void onTheStandInACollectiveRunsAndTheStandInIsCalledSo() throws Exception {
+    Ended ended = doctor(standIn());
+    assertEquals(0, ended.status(), ended.out() + ended.err());
+    assertEquals("", ended.err());
+    assertTrue(
+        ended.says(
+            "verdict    a collective can run, on the stand-in of nccl4j's tests, which is not"
+                + " NCCL"),
+        ended.out());
+    assertTrue(
+        ended.says("note       libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
+        ended.out());
+    assertTrue(ended.says("  all-reduce, reference 2 ranks, 1000 floats, all right"), ended.out());
+  }
+
+  @Test
+  void jsonIsOneDocumentThatSaysTheSame() throws Exception {
+    Ended ended = doctor(standIn(), "--json");
+    assertEquals(0, ended.status(), ended.out() + ended.err());
+    Map<String, Object> json = Json.object(Json.read(ended.out()));
+    assertEquals(true, json.get("usable"));
+    Map<String, Object> found = Json.object(json.get("found"));
+    assertEquals("2", found.get("GPUs"));
+    assertTrue(
+        ("" + found.get("all-reduce, NCCL")).startsWith("1 rank, 1000 floats, all right; "),
+        found.toString());
+  }
+
+  @Test
+  void aMachineWithoutADriverEndsWithOneAndNamesTheReference() throws Exception {
+    Map<String, String> environment = standIn();
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.out() + ended.err());
+    assertTrue(
+        ended.says(
+            "verdict    no collective can run on NCCL here; the reference backend works:"
+                + " Backend.reference(n)"),
+        ended.out());
+    assertTrue(ended.out().contains("error      no driver"), ended.out());
+  }
+
+  @Test
+  void librariesThatAreMissingAreListedWithWhatWasTried() throws Exception {
+    Ended ended =
+        doctor(
+            Map.of(
+                "NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so",
+                "NCCL4J_CUDART_LIBRARY", "/missing/libcudart.so"));
+    assertEquals(1, ended.status());
+    assertTrue(ended.says("error      libcudart could not be loaded; tried:"), ended.out());
+    assertTrue(
+        ended
+            .out()
+            .contains(
+                "environment variable NCCL4J_CUDART_LIBRARY: /missing/libcudart.so: cannot open shared"
+                    + " object file"),
+        ended.out());
+  }
+
+  @Test
+  void anInitialisationThatFailsIsAnErrorWithTheLibrarysWords() throws Exception {
+    Map<String, String> environment = standIn();
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(
+        ended
+            .out()
+            .contains("error      the all-reduce on NCCL failed while making a communicator"),
+        ended.out());
+  }
+
+  @Test
+  void anAllReduceThatHangsEndsAtItsDeadline() throws Exception {
+    Map<String, String> environment = standIn();
+    environment.put("NCCL4J_STANDIN_ABSENT_RANK", "0");
+    long start = System.nanoTime();
+    Ended ended = doctor(environment, "--timeout", "4");
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(ended.out().contains("error      the all-reduce on NCCL "), ended.out());
+    assertTrue(
+        TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start) < SECONDS / 2, ended.out());
+  }
+
+  @Test
+  void aProcessThatHangsIsEnded() throws Exception {
+    // A pipe that nobody writes to holds whoever loads it.
+    Path pipe = folder.resolve("libcudart.so.13");
+    assertEquals(0, run(Map.of(), List.of("mkfifo", pipe.toString())).status());
+    Map<String, String> environment = standIn();
+    environment.put("NCCL4J_CUDART_LIBRARY", pipe.toString());
+    Ended ended = doctor(environment, "--timeout", "3");
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(
+        ended.says(
+            "error      the all-reduce on NCCL did not end within 3 s; it was stuck while loading"
+                + " libcudart"),
+        ended.out());
+  }
+
+  @Test
+  void aLibraryThatCrashesTheProcessIsAFinding() throws Exception {
+    Map<String, String> environment = standIn();
+    Path source =
+        Files.writeString(
+            folder.resolve("crash.c"),
+            "__attribute__((constructor)) void crash(void) { __builtin_trap(); }");
+    Path library = folder.resolve("libcudart.so.13");
+    assertEquals(
+        0,
+        run(
+                Map.of(),
+                List.of("gcc", "-shared", "-fPIC", source.toString(), "-o", library.toString()))
+            .status());
+    environment.put("NCCL4J_CUDART_LIBRARY", library.toString());
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(
+        ended.says("error      the process of the all-reduce crashed while loading" + " libcudart"),
+        ended.out());
+    assertTrue(ended.out().contains("SIGILL"), "what Java printed is shown: " + ended.out());
+    assertTrue(ended.out().contains("[libcudart.so.13+"), ended.out());
+  }
+
+  @Test
+  void nvidiasOwnLibrariesAreReadWithoutAGpu() throws Exception {
+    Path libraries = ROOT.resolve("target/native/nvidia");
+    assumeTrue(Files.exists(libraries), "NVIDIA's libraries are not there");
+    assumeFalse(Files.exists(Path.of("/dev/nvidiactl")), "there is a GPU");
+    Ended ended =
+        doctor(
+            Map.of(
+                "NCCL4J_NCCL_LIBRARY", libraries.resolve("nccl/lib").toString(),
+                "NCCL4J_CUDART_LIBRARY", libraries.resolve("cu13/lib").toString(),
+                "NCCL_IB_TIMOUT", "22"));
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(
+        ended.says(
+            "warning    NCCL_IB_TIMOUT is not known to NCCL 2.30.7; did you mean"
+                + " NCCL_IB_TIMEOUT?"),
+        ended.out());
+    assertTrue(ended.out().contains("built for CUDA 13.3, code for sm_75 "), ended.out());
+    assertFalse(ended.out().contains("not loaded"), ended.out());
+  }
+
+  @Test
+  void aFileThatIsNoLibraryIsAFindingAndNotTheEnd() throws Exception {
+    Map<String, String> environment = standIn();
+    Path text = Files.writeString(folder.resolve("libnccl.so.2"), "not a library");
+    environment.put("NCCL4J_NCCL_LIBRARY", text.toString());
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.err());
+    assertTrue(ended.says("error      libnccl could not be loaded; tried:"), ended.out());
+    assertTrue(ended.out().contains("verdict    no collective can run on NCCL here"), ended.out());
+  }
+
+  @Test
+  void twoCopiesInOneProcessAreFound() throws Exception {
+    Map<String, String> environment = standIn();
+    Path copy =
+        Files.copy(
+            Path.of(environment.get("NCCL4J_NCCL_LIBRARY")).toRealPath(),
+            folder.toRealPath().resolve("libnccl.so.2"));
+    environment.put("LD_PRELOAD", copy.toString());
+    environment.put("LD_LIBRARY_PATH", ROOT.resolve("target/standin").toString());
+    Ended ended = doctor(environment);
+    assertTrue(
+        ended.says("warning    2 copies of libnccl are loaded in one process:"),
+        ended.out() + ended.err());
+    assertTrue(ended.says("             " + copy), ended.out());
+  }
+
+  @Test
+  void moreLocalRanksThanGpusEndWithOneThoughOneRankRuns() throws Exception {
+    Map<String, String> environment = standIn();
+    environment.putAll(
+        Map.of("RANK", "0", "WORLD_SIZE", "4", "LOCAL_RANK", "0", "LOCAL_WORLD_SIZE", "4"));
+    Ended ended = doctor(environment);
+    assertEquals(1, ended.status(), ended.out());
+    assertTrue(ended.out().contains("error      4 ranks on this host share 2 GPUs ("), ended.out());
+    assertTrue(
+        ended.says(
+            "verdict    one rank can run, but 1 error stands against a collective of several"),
+        ended.out());
+  }
+
+  @Test
+  void badArgumentsAreOneLineAndStatusTwo() throws Exception {
+    for (List<String> args :
+        List.of(List.of("--nonsense"), List.of("--timeout", "0"), List.of("--timeout", "x"))) {
+      Ended ended = doctor(Map.of(), args.toArray(String[]::new));
+      assertEquals(2, ended.status());
+      assertEquals("", ended.out());
+      assertEquals(1, ended.err().lines().count(), ended.err());
+    }
+  }
+
+  @Test
+  void helpSaysWhatIsLookedAtAndTheStatuses() throws Exception {
+    Ended ended = doctor(Map.of(), "--help");
+    assertEquals(0, ended.status());
+    assertTrue(ended.out().contains("scripts/doctor [--json] [--timeout SECONDS]"), ended.out());
+    assertTrue(ended.out().contains("Exit status: 0 a collective can run"), ended.out());
+    assertFalse(ended.out().contains("@|"), ended.out());
+  }
+}

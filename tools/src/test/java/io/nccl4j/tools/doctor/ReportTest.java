@@ -1,0 +1,229 @@
+package io.nccl4j.tools.doctor;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What comes of the findings: verdict, exit status, text and JSON. */
+class ReportTest {
+  @TempDir Path root;
+
+  private Fixture machine;
+
+  @BeforeEach
+  void aMachineWhereAllIsWell() {
+    machine = new Fixture(root);
+  }
+
+  private Report report(Check... checks) {
+    return Examination.of(machine.evidence(), List.of(checks));
+  }
+
+  private String text(Report report) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    TextReport.write(report, new PrintStream(bytes, true, StandardCharsets.UTF_8));
+    return bytes.toString(StandardCharsets.UTF_8);
+  }
+
+  @Test
+  void theStatusIsZeroOnlyWhereTheAllReduceWasRightAndNothingIsAnError() {
+    assertEquals(Doctor.OK, report(new CollectiveCheck(), new NetworkCheck()).status());
+    assertEquals("a collective can run on NCCL", report().verdict());
+    machine.set("NCCL_SOCKET_IFNAME", "ib");
+    Report oneError = report(new CollectiveCheck(), new NetworkCheck());
+    assertEquals(Doctor.UNUSABLE, oneError.status());
+    assertEquals(
+        "one rank can run, but 1 error stands against a collective of several", oneError.verdict());
+  }
+
+  @Test
+  void launchSaysHowThisProcessWasStarted() {
+    assertEquals("without a launcher, as the only rank", report().found().get("launch"));
+    machine.set("OMPI_COMM_WORLD_RANK", "2").set("OMPI_COMM_WORLD_SIZE", "4");
+    machine.set("OMPI_COMM_WORLD_LOCAL_RANK", "0").set("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+    machine.set("NCCL4J_RENDEZVOUS", "file:/shared/run");
+    assertEquals(
+        "Open MPI: rank 2 of 4, number 0 on this host, id from files in /shared/run",
+        report().found().get("launch"));
+  }
+
+  @Test
+  void warningsDoNotChangeTheStatus() {
+    machine.set("NCCL_DEBUG", "FOO");
+    assertEquals(Doctor.OK, report(new ValuesCheck()).status());
+  }
+
+  @Test
+  void withoutAGpuTheReferenceIsNamedIfItWorks() {
+    machine.withoutGpu(0, "cudaErrorInsufficientDriver");
+    assertEquals(
+        "no collective can run on NCCL here; the reference backend works: Backend.reference(n)",
+        report().verdict());
+    assertEquals(Doctor.UNUSABLE, report().status());
+    machine.reference = Optional.of("element 3 of rank 0 is 5.0");
+    assertEquals(
+        "no collective can run on NCCL here; the reference backend fails too", report().verdict());
+  }
+
+  @Test
+  void aWrongSumIsAnError() {
+    machine.sums = Optional.empty();
+    machine.failure = Optional.of("the sum is wrong: element 3 is 0.0, not 4.0");
+    Finding finding = machine.only(new CollectiveCheck());
+    assertEquals(Severity.ERROR, finding.severity());
+    assertTrue(finding.what().endsWith("the sum is wrong: element 3 is 0.0, not 4.0"));
+    assertEquals(Doctor.UNUSABLE, report().status());
+  }
+
+  @Test
+  void aRightSumOfAProcessThatThenHangsIsAnErrorToo() {
+    machine.end = new Trial.End(Trial.End.Kind.TIMED_OUT, "did not end within 60 s");
+    machine.lastStep = "closing the communicator";
+    Finding finding = machine.only(new CollectiveCheck());
+    assertEquals(
+        "the all-reduce on NCCL did not end within 60 s; it was stuck while closing the"
+            + " communicator",
+        finding.what());
+    assertEquals(Doctor.UNUSABLE, report().status());
+  }
+
+  @Test
+  void aCrashShowsWhatTheProcessPrinted() {
+    machine.sums = Optional.empty();
+    machine.lastStep = "loading libcudart";
+    machine.end = new Trial.End(Trial.End.Kind.CRASHED, "was ended by signal 6");
+    machine.output.add("# Problematic frame:");
+    Finding finding = machine.only(new CollectiveCheck());
+    assertEquals(
+        "the process of the all-reduce was ended by signal 6 while loading libcudart",
+        finding.what());
+    assertEquals(List.of("# Problematic frame:"), finding.details());
+  }
+
+  @Test
+  void aTrialThatCannotBeStartedLeavesTheOtherChecks() {
+    Evidence evidence = machine.evidence();
+    Evidence without =
+        new Evidence(
+            evidence.machine(),
+            Trial.notStarted(new IOException("no space left")),
+            List.of(),
+            List.of(),
+            Optional.empty(),
+            Optional.empty(),
+            evidence.launch(),
+            Optional.empty(),
+            Optional.empty());
+    Report report = Examination.of(without, Examination.CHECKS);
+    assertEquals(Doctor.UNUSABLE, report.status());
+    assertTrue(
+        report.findings().stream()
+            .anyMatch(
+                each ->
+                    each.finding()
+                        .what()
+                        .equals(
+                            "the process of the all-reduce could not be started:"
+                                + " java.io.IOException: no space left before it began")),
+        report.toString());
+  }
+
+  @Test
+  void theWorstComesFirstAndEveryFindingHasThreeLines() {
+    machine.set("NCCL_DEBUG", "FOO").set("NCCL_SOCKET_IFNAME", "ib");
+    List<String> lines = text(report(new ValuesCheck(), new NetworkCheck())).lines().toList();
+    int error = lines.indexOf("error      NCCL_SOCKET_IFNAME=ib leaves no interface");
+    int warning = lines.indexOf("warning    NCCL_DEBUG=FOO is no value of it");
+    assertTrue(0 < error && error < warning, lines.toString());
+    for (int at : new int[] {error, warning}) {
+      assertTrue(lines.get(at + 1).startsWith("  means    "), lines.get(at + 1));
+      assertTrue(lines.get(at + 2).startsWith("  do       "), lines.get(at + 2));
+      assertEquals("", lines.get(at + 3));
+    }
+    assertTrue(lines.getLast().startsWith("verdict    one rank can run, but 1 error"));
+  }
+
+  @Test
+  void jsonHasWhatTheTextHasAndNoEnvironment() throws IOException {
+    machine.set("NCCL_DEBUG", "FOO").set("PASSWORD", "hunter2");
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    Report report = report(new ValuesCheck(), new NetworkCheck());
+    JsonReport.write(report, new PrintStream(bytes, true, StandardCharsets.UTF_8));
+    String text = bytes.toString(StandardCharsets.UTF_8);
+    Map<String, Object> json = Json.object(Json.read(text));
+    assertEquals(true, json.get("usable"));
+    assertEquals(0L, json.get("exit_status"));
+    assertEquals(report.verdict(), json.get("verdict"));
+    assertEquals(report.found(), json.get("found"));
+    assertEquals(List.of("values", "network"), json.get("checks"));
+    Map<String, Object> finding = Json.object(((List<?>) json.get("findings")).getFirst());
+    assertEquals(
+        Map.of(
+            "severity",
+            "warning",
+            "check",
+            "values",
+            "finding",
+            "NCCL_DEBUG=FOO is no value of it",
+            "meaning",
+            "NCCL does as if it were not set",
+            "remedy",
+            "take one of ABORT, INFO, NONE, TRACE, VERSION, WARN",
+            "details",
+            List.of()),
+        finding);
+    assertFalse(text.contains("hunter2"));
+  }
+
+  @Test
+  void aCheckThatFailsHidesNoOther() {
+    Check broken =
+        new Check() {
+          @Override
+          public String name() {
+            return "broken";
+          }
+
+          @Override
+          public List<Finding> findings(Evidence evidence) {
+            throw new IllegalStateException("no luck");
+          }
+        };
+    machine.set("NCCL_DEBUG", "FOO");
+    List<Report.CheckFinding> findings = report(broken, new ValuesCheck()).findings();
+    assertEquals("values", findings.get(0).check());
+    assertEquals("broken", findings.get(1).check());
+    assertEquals(Severity.UNCHECKED, findings.get(1).finding().severity());
+    assertTrue(findings.get(1).finding().meaning().contains("no luck"));
+  }
+
+  @Test
+  void theDiaryKeepsWhatWasWrittenAndLeavesOutHalfALine() throws IOException {
+    Diary diary = new Diary(root.resolve("diary"));
+    assertEquals(List.of(), diary.entries(Diary.STEP));
+    diary.write(Diary.STEP, "one\ttwo\n\\three");
+    diary.write(Diary.VERSION, "nccl", "2.30.7");
+    java.nio.file.Files.writeString(
+        diary.file(), "step\tcut o", java.nio.file.StandardOpenOption.APPEND);
+    assertEquals(List.of(List.of("one\ttwo\n\\three")), diary.entries(Diary.STEP));
+    assertEquals(Optional.of(List.of("nccl", "2.30.7")), diary.last(Diary.VERSION));
+  }
+
+  @Test
+  void theReferenceAllReduceIsRight() throws InterruptedException {
+    assertEquals(Optional.empty(), ReferenceTrial.run(Duration.ofSeconds(60)));
+  }
+}

@@ -1,0 +1,288 @@
+package io.nccl4j.tools.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Tag;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * The archive as its users have it: unpacked somewhere, and nothing of this machine's Java in
+ * reach. The whole evidence is run on the stand-in, quickly.
+ */
+@Tag("bundle")
+class BundleTest {
+  private static final long LARGEST = 45L << 20;
+
+  @TempDir static Path folder;
+  private static Path bundle;
+  private static int runs;
+
+  private record Ended(int status, String output) {
+    String last() {
+      return output.lines().reduce((a, b) -> b).orElse("");
+    }
+  }
+
+  private static Ended run(Map<String, String> environment, String... command)
+      throws IOException, InterruptedException {
+    Path output = folder.resolve("output." + runs++);
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output.toFile());
+    builder.environment().clear();
+    builder.environment().put("PATH", "/usr/bin:/bin");
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    boolean ended = process.waitFor(5, TimeUnit.MINUTES);
+    process.destroyForcibly();
+    String text = Files.readString(output, StandardCharsets.UTF_8);
+    assertTrue(ended, () -> "still running: " + String.join(" ", command) + "\n" + text);
+    return new Ended(process.exitValue(), text);
+  }
+
+  @BeforeAll
+  static void unpack() throws IOException, InterruptedException {
+    Path jlink = Path.of(System.getProperty("java.home"), "bin", "jlink");
+    assumeTrue(Files.isExecutable(jlink), "this JDK has no jlink");
+    Ended made = run(Map.of(), StandIn.ROOT.resolve("scripts/bundle").toString(), "--built");
+    assertEquals(0, made.status(), made.output());
+    Path archive = Path.of(made.last());
+    assertTrue(Files.size(archive) <= LARGEST, archive + " has " + Files.size(archive) + " bytes");
+    // A folder whose name a careless script would take for two.
+    Path place = Files.createDirectory(folder.resolve("some where"));
+    Ended unpacked = run(Map.of(), "tar", "-xzf", archive.toString(), "-C", place.toString());
+    assertEquals(0, unpacked.status(), unpacked.output());
+    bundle = place.resolve("nccl4j");
+  }
+
+  private static String script(String name) {
+    return bundle.resolve("scripts").resolve(name).toString();
+  }
+
+  private static Map<String, String> standIn() {
+    Map<String, String> environment = new LinkedHashMap<>();
+    environment.put("NCCL4J_NCCL_LIBRARY", StandIn.NCCL.toString());
+    environment.put("NCCL4J_CUDART_LIBRARY", StandIn.CUDART.toString());
+    return environment;
+  }
+
+  @Test
+  void helloRuns() throws IOException, InterruptedException {
+    Ended ended = run(Map.of(), script("hello"));
+    assertEquals(0, ended.status(), ended.output());
+    assertTrue(ended.last().endsWith("has the sum of 1000 elements, all right"), ended.output());
+  }
+
+  @Test
+  void theDoctorFindsTheStandIn() throws IOException, InterruptedException {
+    StandIn.build();
+    Ended ended = run(standIn(), script("doctor"), "--json");
+    assertEquals(0, ended.status(), ended.output());
+    Map<?, ?> json = (Map<?, ?>) Json.parse(ended.output());
+    assertEquals(true, json.get("usable"));
+    assertTrue(json.toString().contains(StandIn.NCCL.toString()), ended.output());
+  }
+
+  @Test
+  void theBandwidthCommandRuns() throws IOException, InterruptedException {
+    Ended ended =
+        run(
+            Map.of(),
+            script("all-reduce-perf"),
+            "--backend",
+            "reference",
+            "-b",
+            "8",
+            "-e",
+            "64",
+            "-f",
+            "8");
+    assertEquals(0, ended.status(), ended.output());
+    assertEquals(2, PerfTable.parse(ended.output()).size(), ended.output());
+  }
+
+  @Test
+  void aRunIsRecordedAndTraced() throws IOException, InterruptedException {
+    Path recording = folder.resolve("hello.jfr");
+    Ended recorded =
+        run(
+            Map.of("JAVA_TOOL_OPTIONS", "-XX:StartFlightRecording:filename=" + recording),
+            script("hello"));
+    assertEquals(0, recorded.status(), recorded.output());
+    Path page = folder.resolve("trace.html");
+    Ended traced = run(Map.of(), script("trace"), recording.toString(), "--html", page.toString());
+    assertEquals(0, traced.status(), traced.output());
+    assertTrue(traced.output().startsWith("1 recording, 2 ranks,"), traced.output());
+    assertTrue(Files.readString(page).contains("allReduce"), "the all-reduce is in the page");
+  }
+
+  @Test
+  void aRingIsExplained() throws IOException, InterruptedException {
+    Path page = folder.resolve("ring.html");
+    Ended ended = run(Map.of(), script("explain"), "all_reduce", "--html", page.toString());
+    assertEquals(0, ended.status(), ended.output());
+    assertTrue(Files.readString(page).contains("</html>"), ended.output());
+  }
+
+  @Test
+  void aClusterIsSimulated() throws IOException, InterruptedException {
+    Ended ended = run(Map.of(), script("simulate"), "--ranks", "16", "--nodes", "2", "--json");
+    assertEquals(0, ended.status(), ended.output());
+    Map<?, ?> json = (Map<?, ?>) Json.parse(ended.output());
+    assertTrue(json.containsKey("ranks_per_node"), ended.output());
+  }
+
+  /** Sweeps over one choice and one size. */
+  private static Ended sweep(String... output) throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>(List.of(script("sweep"), "--backend", "reference"));
+    command.addAll(List.of("--algo", "ring", "--rounds", "1", "-b", "8", "-e", "8"));
+    command.addAll(List.of(output));
+    return run(Map.of(), command.toArray(String[]::new));
+  }
+
+  @Test
+  void pagesAreWritten() throws IOException, InterruptedException {
+    Path page = folder.resolve("sweep.html");
+    Ended ended = sweep("--html", page.toString());
+    assertEquals(0, ended.status(), ended.output());
+    assertTrue(Files.readString(page).contains("what auto costs"));
+    Path json = folder.resolve("run.json");
+    Ended perf =
+        run(
+            Map.of(),
+            script("all-reduce-perf"),
+            "--backend",
+            "reference",
+            "-b",
+            "8",
+            "-e",
+            "8",
+            "-J",
+            json.toString());
+    assertEquals(0, perf.status(), perf.output());
+    Path report = folder.resolve("report.html");
+    Ended shown =
+        run(Map.of(), script("perf-report"), json.toString(), "--html", report.toString());
+    assertEquals(0, shown.status(), shown.output());
+    assertTrue(Files.readString(report).contains("all_reduce"));
+  }
+
+  @Test
+  void aPictureIsRefusedInOneLine() throws IOException, InterruptedException {
+    String picture = folder.resolve("a.svg").toString();
+    for (Ended refused :
+        List.of(
+            sweep("--plot", picture),
+            run(Map.of(), script("simulate"), "--plot", picture),
+            run(Map.of(), script("perf-report"), "a.json", "--plot", picture),
+            run(Map.of(), script("all-reduce-perf"), "--plot", picture))) {
+      assertEquals(2, refused.status(), refused.output());
+      assertEquals(1, refused.output().lines().count(), refused.output());
+      assertTrue(refused.output().contains("no module java.desktop"), refused.output());
+    }
+  }
+
+  @Test
+  void theWholeEvidenceRunsOnTheStandInAndSaysSo() throws IOException, InterruptedException {
+    StandIn.build();
+    Map<String, String> environment = standIn();
+    environment.put("NCCL_TESTS_DIR", notReallyNcclTests().toString());
+    environment.put("NCCL4J_STANDIN_DEVICES", "2");
+    Path out = folder.resolve("out");
+    Ended ended = run(environment, script("gpu-evidence"), "--quick", out.toString());
+    assertEquals(0, ended.status(), ended.output());
+    assertEquals(out.resolve("evidence.md").toString(), ended.last());
+
+    Map<?, ?> json = (Map<?, ?>) Json.parse(Files.readString(out.resolve("evidence.json")));
+    assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
+    Map<String, String> status = new LinkedHashMap<>();
+    for (Object step : (List<?>) json.get("steps")) {
+      Map<?, ?> one = (Map<?, ?>) step;
+      status.put((String) one.get("name"), (String) one.get("status"));
+    }
+    Map<String, String> expected = new LinkedHashMap<>();
+    for (String name : Plan.NAMES) {
+      boolean severalProcesses =
+          name.endsWith("processes")
+              || List.of("bandwidth-shared", "cross-check-python").contains(name);
+      // The stand-in folds in the order of the ranks, which no ring and no tree does.
+      boolean foldsOtherwise = name.startsWith("prediction-");
+      expected.put(name, severalProcesses || foldsOtherwise ? "not possible here" : "passed");
+    }
+    expected.remove(Plan.LAUNCHED);
+    assertEquals(expected, status);
+
+    String page = Files.readString(out.resolve("evidence.md"));
+    assertTrue(page.contains("> **This is no GPU result.**"), page);
+    assertFalse(page.contains(folder.toString()), "the page tells where things lay");
+    assertTrue(Files.size(out.resolve("evidence.log")) > 0);
+    String charts = Files.readString(out.resolve("sweep.html"));
+    assertTrue(charts.contains("what auto costs"));
+    assertFalse(charts.contains(folder.toString()), "the charts tell where things lay");
+  }
+
+  /** Makes a folder that passes for a build of nccl-tests: our own command, by their name. */
+  private static Path notReallyNcclTests() throws IOException {
+    Path build = Files.createDirectories(folder.resolve("tests").resolve("build"));
+    Files.createFile(
+        build.resolve("all_reduce_perf"),
+        PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
+    Files.writeString(
+        build.resolve("all_reduce_perf"),
+        "#!/bin/sh\nexec '" + script("all-reduce-perf") + "' \"$@\"\n");
+    return build.getParent();
+  }
+
+  @Test
+  void withoutALibraryTheFirstStepFailsAndTheRestIsNotPossible()
+      throws IOException, InterruptedException {
+    Path out = folder.resolve("nothing");
+    Ended ended =
+        run(
+            Map.of("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so"),
+            script("gpu-evidence"),
+            out.toString());
+    assertEquals(1, ended.status(), ended.output());
+    String page = Files.readString(out.resolve("evidence.md"));
+    List<String> lines = new ArrayList<>(page.lines().toList());
+    assertEquals("# nccl4j evidence: no usable GPU, NCCL not loaded", lines.getFirst());
+    int steps = Plan.NAMES.size() - 1; // No launcher has started this.
+    String counts =
+        "**%d steps: 0 passed, %d not possible here, 1 failed**".formatted(steps, steps - 1);
+    assertTrue(lines.stream().anyMatch(line -> line.startsWith(counts)), ended.output());
+    assertTrue(page.contains("/no/such/libcudart.so"), page);
+  }
+
+  @Test
+  void badArgumentsAreNamedAndEndWith2() throws IOException, InterruptedException {
+    Ended none = run(Map.of(), script("gpu-evidence"));
+    assertEquals(2, none.status(), none.output());
+    Ended step = run(Map.of(), script("gpu-evidence"), "--steps", "device,nothing", "out");
+    assertEquals(2, step.status(), step.output());
+    assertTrue(step.last().startsWith("gpu-evidence: --steps has nothing; there are device,"));
+    Ended launched = run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
+    assertEquals(2, launched.status(), launched.output());
+    assertEquals(
+        "gpu-evidence: bandwidth-launched is for runs that a launcher starts, such as mpirun",
+        launched.last());
+    Ended out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
+    assertEquals(2, out.status(), out.output());
+    assertTrue(
+        out.last().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be made: "),
+        out.output());
+  }
+}

@@ -1,0 +1,160 @@
+package io.nccl4j.tools.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Several runs into one folder, on the stand-in. */
+class EvidenceTest {
+  @TempDir Path folder;
+
+  @BeforeAll
+  static void standIn() throws IOException, InterruptedException {
+    StandIn.build();
+  }
+
+  private record Ended(int status, String output) {}
+
+  private Ended run(Map<String, String> variables, String... arguments)
+      throws IOException, InterruptedException {
+    List<String> words = new ArrayList<>(Java.command(Evidence.class.getName()));
+    words.addAll(List.of(arguments));
+    words.add(folder.resolve("out").toString());
+    ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
+    builder.environment().put("CLASSPATH", Java.classPath());
+    builder.environment().put("NCCL4J_NCCL_LIBRARY", StandIn.NCCL.toString());
+    builder.environment().put("NCCL4J_CUDART_LIBRARY", StandIn.CUDART.toString());
+    builder.environment().putAll(variables);
+    Process process = builder.start();
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    return new Ended(process.waitFor(), output);
+  }
+
+  private Map<?, ?> json() throws IOException {
+    return (Map<?, ?>) Json.parse(Files.readString(folder.resolve("out/evidence.json")));
+  }
+
+  /** Returns what each step's record has under a name. */
+  private Map<String, Object> steps(String name) throws IOException {
+    Map<String, Object> found = new LinkedHashMap<>();
+    for (Object step : (List<?>) json().get("steps")) {
+      Map<?, ?> one = (Map<?, ?>) step;
+      found.put((String) one.get("name"), one.get(name));
+    }
+    return found;
+  }
+
+  @Test
+  void aSecondRunReplacesItsStepsAndKeepsTheOthers() throws IOException, InterruptedException {
+    Map<String, String> first = Map.of("NCCL4J_BUILD", "1.0, commit aaa");
+    Map<String, String> second = Map.of("NCCL4J_BUILD", "1.0, commit bbb");
+    Ended latency = run(first, "--quick", "--steps", "latency");
+    assertEquals(0, latency.status(), latency.output());
+    Ended check = run(second, "--quick", "--steps", "cross-check");
+    assertEquals(0, check.status(), check.output());
+
+    Map<String, Object> builds = steps("build");
+    assertEquals("1.0, commit bbb", builds.get("device"));
+    assertEquals("1.0, commit aaa", builds.get("latency"));
+    assertEquals("1.0, commit bbb", builds.get("cross-check-one-process"));
+    assertEquals(
+        Plan.NAMES.stream().filter(builds::containsKey).toList(), List.copyOf(builds.keySet()));
+    assertEquals("passed", steps("status").get("latency"));
+    assertTrue(((List<?>) steps("tables").get("latency")).size() == 1, "the table is kept");
+    String page = Files.readString(folder.resolve("out/evidence.md"));
+    List<String> origins = page.lines().filter(line -> line.startsWith("Of the run of ")).toList();
+    assertEquals(1, origins.size(), page);
+    assertTrue(origins.getFirst().contains("nccl4j 1.0, commit aaa"), origins.getFirst());
+
+    Ended again = run(second, "--quick", "--steps", "latency");
+    assertEquals(0, again.status(), again.output());
+    assertEquals("1.0, commit bbb", steps("build").get("latency"));
+  }
+
+  @Test
+  void stepsOfAnotherMachineAreNotMixed() throws IOException, InterruptedException {
+    Ended first = run(Map.of("NCCL4J_STANDIN_DEVICES", "2"), "--quick", "--steps", "latency");
+    assertEquals(0, first.status(), first.output());
+    String kept = Files.readString(folder.resolve("out/evidence.json"));
+    Ended other = run(Map.of("NCCL4J_STANDIN_DEVICES", "3"), "--quick", "--steps", "latency");
+    assertEquals(1, other.status(), other.output());
+    assertTrue(
+        other.output().contains("gpu-evidence: OUT has steps of a run where devices is 2, here"),
+        other.output());
+    assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
+  }
+
+  @Test
+  void noGpuSkipsTheOtherStepsAndNamesTheDoctor() throws IOException, InterruptedException {
+    Ended ended = run(Map.of("NCCL4J_STANDIN_DEVICES", "0"), "--quick", "--steps", "bandwidth");
+    assertEquals(1, ended.status(), ended.output());
+    assertTrue(
+        ended
+            .output()
+            .contains(
+                "\nno usable GPU; the other steps are skipped, and scripts/doctor says why\n"),
+        ended.output());
+    assertFalse(ended.output().contains("steps to come"), ended.output());
+    String page = Files.readString(folder.resolve("out/evidence.md"));
+    assertTrue(page.contains("Bandwidth, all ranks in one process"), page);
+  }
+
+  private static Map<String, String> launched(int devices) {
+    return Map.of(
+        "RANK", "0",
+        "WORLD_SIZE", "2",
+        "MASTER_ADDR", "127.0.0.1",
+        "MASTER_PORT", "29500",
+        "NCCL4J_STANDIN_DEVICES", "" + devices);
+  }
+
+  @Test
+  void rankZeroTakesPartThoughOutIsOfAnotherMachine() throws IOException, InterruptedException {
+    Ended first = run(launched(2));
+    assertEquals(0, first.status(), first.output());
+    String kept = Files.readString(folder.resolve("out/evidence.json"));
+    Ended other = run(launched(3));
+    assertEquals(1, other.status(), other.output());
+    assertTrue(other.output().contains("\nbandwidth-launched "), other.output());
+    assertTrue(
+        other.output().contains("gpu-evidence: OUT has steps of a run where devices is 2, here"),
+        other.output());
+    assertEquals(kept, Files.readString(folder.resolve("out/evidence.json")));
+  }
+
+  @Test
+  void rankZeroTakesPartThoughOutIsNoFolder() throws IOException, InterruptedException {
+    Files.writeString(folder.resolve("out"), "a file");
+    Ended ended = run(launched(2));
+    assertEquals(2, ended.status(), ended.output());
+    assertTrue(ended.output().contains("gpu-evidence: rank 0: "), ended.output());
+    assertTrue(ended.output().contains("which is no folder"), ended.output());
+  }
+
+  @Test
+  void namesOfStepsAreListedAndCheckedAgainst() throws IOException, InterruptedException {
+    Ended help = run(Map.of(), "--help");
+    assertEquals(0, help.status(), help.output());
+    for (String name : Plan.NAMES) {
+      assertTrue(help.output().contains(name), name);
+    }
+    Ended unknown = run(Map.of(), "--steps", "latency,nothing");
+    assertEquals(2, unknown.status(), unknown.output());
+    assertTrue(
+        unknown.output().startsWith("gpu-evidence: --steps has nothing; there are device, pred"),
+        unknown.output());
+    assertFalse(Files.exists(folder.resolve("out")));
+  }
+}

@@ -1,0 +1,191 @@
+package io.nccl4j.tools.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The page and the JSON of a run. */
+class PageTest {
+  private static final Machine GPU =
+      new Machine(true, false, "Some GPU", 1, "2.28.9", "/lib/libnccl.so.2", "/lib/libcudart.so");
+  private static final Machine STAND_IN =
+      new Machine(true, true, "stand-in", 8, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+
+  private static final Run.Origin LATEST =
+      new Run.Origin("2026-11-20 12:00:00 UTC", "1.0, commit abc", "Java 25");
+
+  private static Outcome outcome(Outcome.Status status, String summary) {
+    Step.Command command =
+        new Step.Command(
+            "rank 0",
+            List.of("/opt/java", "-flag", Child.class.getName(), "device"),
+            Map.of("NCCL_NET", "Socket", "CLASSPATH", "/a:/b"),
+            Path.of("report"));
+    Report report =
+        new Report(
+            Report.Verdict.PASSED,
+            summary,
+            Map.of("a fact", "its value"),
+            List.of(
+                new Table(
+                    "all_reduce, GB/s",
+                    List.of("size", "busbw"),
+                    List.of(List.of(8L, 0.25), List.of(64L, "a | b")))),
+            List.of("a note"));
+    Step step = Step.of("latency", "The title", Duration.ofSeconds(9), command);
+    Map<String, String> tails = status.bad() ? Map.of("rank 0", "last words") : Map.of();
+    return new Outcome(step, status, report, 1.26, tails);
+  }
+
+  private static Run run(Machine machine, Outcome... outcomes) {
+    List<Run.Recorded> steps =
+        Stream.of(outcomes).map(outcome -> new Run.Recorded(outcome, LATEST)).toList();
+    return new Run(LATEST, false, machine, steps);
+  }
+
+  private static List<String> lines(Run run) {
+    return Page.of(run).lines().toList();
+  }
+
+  @Test
+  void thePageNamesDeviceLibraryDateAndBuild() {
+    List<String> lines = lines(run(GPU, outcome(Outcome.Status.PASSED, "fine")));
+    assertEquals("# nccl4j evidence: Some GPU, NCCL 2.28.9", lines.getFirst());
+    assertTrue(
+        lines.contains(
+            "Written by `scripts/gpu-evidence` on 2026-11-20 12:00:00 UTC, from nccl4j 1.0, commit"
+                + " abc. Not edited."));
+    assertFalse(Page.of(run(GPU)).contains("stand-in"));
+  }
+
+  @Test
+  void theStandInIsNamedBeforeAnythingElse() {
+    List<String> lines = lines(run(STAND_IN, outcome(Outcome.Status.PASSED, "fine")));
+    assertTrue(lines.get(2).startsWith("> **This is no GPU result.**"), lines.get(2));
+    assertTrue(lines.get(3).contains("a test fixture, not NCCL, no GPU"), lines.get(3));
+  }
+
+  @Test
+  void everyStepHasItsResultItsCommandAndItsTables() {
+    List<String> lines = lines(run(GPU, outcome(Outcome.Status.PASSED, "fine")));
+    assertTrue(lines.contains("| The title | passed | 1.3 | fine |"));
+    assertTrue(lines.contains("/opt/java -flag io.nccl4j.tools.evidence.Child"));
+    assertTrue(lines.contains("NCCL_NET=Socket $JAVA device"));
+    assertTrue(lines.contains("| a fact | its value |"));
+    assertTrue(lines.contains("- a note"));
+    assertTrue(lines.contains("all_reduce, GB/s:"));
+    assertTrue(lines.contains("| 8 | 0.25 |"));
+    assertTrue(lines.contains("| 64 | a \\| b |"));
+  }
+
+  @Test
+  void aFailedStepStandsOutAndShowsItsLastOutput() {
+    Run run =
+        run(
+            GPU,
+            outcome(Outcome.Status.PASSED, "fine"),
+            outcome(Outcome.Status.TIMED_OUT, "killed"),
+            outcome(Outcome.Status.NOT_POSSIBLE, "no program"));
+    List<String> lines = lines(run);
+    assertTrue(lines.contains("**3 steps: 1 passed, 1 not possible here, 1 failed**, in 4 s"));
+    assertTrue(lines.contains("Not possible here, 1.3 s: no program"));
+    assertTrue(lines.contains("| The title | **TIMED OUT** | 1.3 | killed |"));
+    assertTrue(lines.contains("last words"));
+    assertFalse(run.passed());
+  }
+
+  @Test
+  void whatIsNotPossibleIsNoFailure() {
+    assertTrue(
+        run(GPU, outcome(Outcome.Status.PASSED, ""), outcome(Outcome.Status.NOT_POSSIBLE, ""))
+            .passed());
+  }
+
+  @Test
+  void theJsonHasWhatThePageHas() throws IOException {
+    Run run = run(STAND_IN, outcome(Outcome.Status.CRASHED, "ended by signal 11"));
+    Map<?, ?> json = (Map<?, ?>) Json.parse(Json.text(run.tree()));
+    assertEquals(true, json.get("stand_in"));
+    assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
+    assertEquals(false, json.get("passed"));
+    Map<?, ?> step = (Map<?, ?>) ((List<?>) json.get("steps")).getFirst();
+    assertEquals("CRASHED", step.get("status"));
+    assertEquals(1.3, step.get("seconds"));
+    assertEquals(9L, step.get("deadline_seconds"));
+    assertEquals(
+        List.of(
+            Map.of(
+                "title",
+                "all_reduce, GB/s",
+                "columns",
+                List.of("size", "busbw"),
+                "rows",
+                List.of(List.of(8L, 0.25), List.of(64L, "a | b")))),
+        step.get("tables"));
+    assertEquals(Map.of("rank 0", "last words"), step.get("output"));
+    assertEquals("1.0, commit abc", step.get("build"));
+    assertEquals("2026-11-20 12:00:00 UTC", step.get("date"));
+    assertEquals("Java 25", step.get("versions"));
+    assertEquals(8L, json.get("devices"));
+  }
+
+  @Test
+  void aStepOfAnEarlierRunSaysSoAfterItIsReadBack(@TempDir Path folder) throws IOException {
+    Path json = folder.resolve("evidence.json");
+    Run first = run(GPU, outcome(Outcome.Status.TIMED_OUT, "killed"));
+    Files.writeString(json, Json.text(first.tree()));
+    Run.Earlier earlier = Run.Earlier.read(json);
+    Run.Origin today = new Run.Origin("2026-11-21 09:00:00 UTC", "1.0, commit def", "Java 26");
+    Run second = new Run(today, false, GPU, List.of());
+    assertEquals("", earlier.difference(second));
+    Run both = second.over(earlier.steps());
+    assertEquals(first.tree().get("steps"), both.tree().get("steps"));
+    List<String> lines = lines(both);
+    assertTrue(lines.contains("Steps of earlier runs on such a machine say so."));
+    assertTrue(
+        lines.contains("Of the run of 2026-11-20 12:00:00 UTC, nccl4j 1.0, commit abc; Java 25."));
+    assertTrue(lines.contains("| The title | **TIMED OUT** | 1.3 | killed |"));
+  }
+
+  @Test
+  void runsOfOtherMachinesAreNotOnOnePage(@TempDir Path folder) throws IOException {
+    Path json = folder.resolve("evidence.json");
+    Files.writeString(json, Json.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
+    Run.Earlier earlier = Run.Earlier.read(json);
+    assertEquals(
+        "OUT has steps of a run where stand_in is false, here it is true; name another folder",
+        earlier.difference(run(STAND_IN)));
+    Machine newer =
+        new Machine(true, false, "Some GPU", 1, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
+    assertEquals(
+        "OUT has steps of a run where nccl is 2.28.9, here it is 2.30.7; name another folder",
+        earlier.difference(run(newer)));
+  }
+
+  @Test
+  void whereThingsLayIsTakenOutAndNothingElse() {
+    Redaction redaction =
+        new Redaction()
+            .folder(Path.of("/tmp/work"), "$WORK")
+            .folder(Path.of("/home/somebody"), "~")
+            .folder(Path.of("?"), "~")
+            .word("node7", "$HOSTNAME");
+    assertEquals(
+        "-f=$WORK/a /tmp/working ~/b /x/home/somebody $HOSTNAME: node77 ?",
+        redaction.apply(
+            "-f=/tmp/work/a /tmp/working /home/somebody/b /x/home/somebody node7: node77 ?"));
+    assertEquals(
+        "$PYTHON/site-packages/nvidia/nccl/lib/libnccl.so.2",
+        redaction.apply("/opt/env/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"));
+  }
+}

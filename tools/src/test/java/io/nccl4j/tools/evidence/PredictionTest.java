@@ -1,0 +1,119 @@
+package io.nccl4j.tools.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.reference.Algorithm;
+import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.schedule.Protocol;
+import io.nccl4j.tools.evidence.Child.NotPossible;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The comparison, with a reference in the place of NCCL, once as predicted and once not. */
+class PredictionTest {
+  @TempDir Path folder;
+
+  private final ReferenceOptions ring =
+      ReferenceOptions.defaults()
+          .withAlgorithm(Algorithm.RING)
+          .withProtocol(Protocol.LL)
+          .withChannels(1);
+
+  private int differences(ReferenceOptions actual, ReferenceOptions predicted) throws IOException {
+    Child child = child("report");
+    CommunicatorConfig config = CommunicatorConfig.defaults();
+    try (Backend backend = ReferenceBackend.open(4, actual)) {
+      List<Communicator> ranks = backend.communicators(config, 0, 1, 2, 3);
+      try {
+        return Prediction.compare(child, config, ranks, predicted);
+      } finally {
+        ranks.forEach(Communicator::close);
+      }
+    }
+  }
+
+  private Child child(String name) {
+    Child child = new Child();
+    child.quick = true;
+    child.report = folder.resolve(name + ".json");
+    return child;
+  }
+
+  @Test
+  void theSameOrderGivesTheSameBits() throws IOException {
+    assertEquals(0, differences(ring, ring));
+  }
+
+  /** As before NCCL 2.30: each process has one rank, and predicts for all. */
+  @Test
+  void eachRankAloneHasThePredictedBits() throws Exception {
+    CommunicatorConfig config = CommunicatorConfig.defaults();
+    try (Backend backend = ReferenceBackend.open(4, ring);
+        ExecutorService threads = Executors.newFixedThreadPool(4)) {
+      List<Communicator> ranks = backend.communicators(config, 0, 1, 2, 3);
+      List<Future<String>> summaries = new ArrayList<>();
+      for (Communicator rank : ranks) {
+        summaries.add(
+            threads.submit(
+                () -> {
+                  Child child = child("rank" + rank.rank());
+                  assertEquals(0, Prediction.compare(child, config, List.of(rank), ring));
+                  return Files.readString(child.report);
+                }));
+      }
+      for (Future<String> summary : summaries) {
+        assertTrue(summary.get().contains("compared FLOAT8E5M2"), summary.get());
+      }
+      ranks.forEach(Communicator::close);
+    }
+  }
+
+  @Test
+  void anotherOrderOfTheRanksIsNoticed() throws IOException {
+    List<List<Integer>> turned = List.of(List.of(0, 3, 1, 2));
+    ReferenceOptions other = ring.withLayout(ring.layout().withRingOrders(turned));
+    assertTrue(differences(ring, other) > 0);
+  }
+
+  @Test
+  void anotherAlgorithmIsNoticed() throws IOException {
+    assertTrue(differences(ring, ring.withAlgorithm(Algorithm.TREE)) > 0);
+  }
+
+  @Test
+  void theOptionsAreThoseOfTheVariablesAndTheLog() throws IOException, NotPossible {
+    Path log = folder.resolve("nccl.log");
+    // One file of each process: rank 0 alone writes the rings.
+    Files.writeString(folder.resolve("nccl.log.17"), "host:1:2 [0] NCCL INFO comm 1 rank 1\n");
+    Files.writeString(
+        folder.resolve("nccl.log.16"), "host:1:2 [0] NCCL INFO Channel 00/01 : 0 3 1 2\n");
+    Map<String, String> environment =
+        Map.of("NCCL_ALGO", "Ring", "NCCL_PROTO", "LL", "NCCL_DEBUG_FILE", log + ".%p");
+    ReferenceOptions options = Prediction.options(4, environment);
+    assertEquals(Algorithm.RING, options.algorithm());
+    assertEquals(Protocol.LL, options.layout().protocol());
+    assertEquals(1, options.channels());
+    assertEquals(List.of(List.of(0, 3, 1, 2)), options.layout().ringOrders());
+  }
+
+  @Test
+  void withoutALogNothingIsPredicted() {
+    Map<String, String> environment = Map.of("NCCL_DEBUG_FILE", folder.resolve("none").toString());
+    assertThrows(NotPossible.class, () -> Prediction.options(4, environment));
+  }
+}

@@ -1,0 +1,398 @@
+package io.nccl4j.tools.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * The programs of steps that want several processes, with the one rank that the stand-in allows a
+ * process to have alone.
+ */
+class ProgramsTest {
+  private static final String REFERENCE_SUITE = "io.nccl4j.contract.ReferenceContractTest";
+
+  @TempDir Path folder;
+
+  @BeforeAll
+  static void standIn() throws IOException, InterruptedException {
+    StandIn.build();
+  }
+
+  private Outcome run(String... arguments) {
+    return run(Map.of(), arguments);
+  }
+
+  private Outcome run(Map<String, String> variables, String... arguments) {
+    Path report = folder.resolve("report.json");
+    List<String> words =
+        new ArrayList<>(
+            Java.command(
+                Child.class.getName(),
+                "-Dio.nccl4j.nccl.library=" + StandIn.NCCL,
+                "-Dio.nccl4j.cudart.library=" + StandIn.CUDART));
+    words.addAll(List.of(arguments));
+    words.addAll(List.of("--report", report.toString()));
+    Map<String, String> environment = new HashMap<>(variables);
+    environment.putIfAbsent("CLASSPATH", Java.classPath());
+    return run(new Step.Command("process", words, environment, report));
+  }
+
+  private Outcome run(Step.Command... commands) {
+    try (StepRunner runner = new StepRunner(folder, folder.resolve("log"))) {
+      Duration deadline = Duration.ofSeconds(60);
+      return runner.run(Step.of("step", "A step", deadline, commands));
+    }
+  }
+
+  private static void assertPassed(Outcome outcome) {
+    assertEquals(
+        Outcome.Status.PASSED,
+        outcome.status(),
+        () -> outcome.report().summary() + outcome.report().notes() + outcome.tails());
+  }
+
+  @Test
+  void theCrossCheckComparesEveryCollectiveTypeAndOperator() {
+    Outcome outcome = run("cross-check", "--quick");
+    assertPassed(outcome);
+    Table table = outcome.report().tables().getFirst();
+    assertEquals(13, table.columns().size());
+    assertEquals(3 * 6 + 6, table.rows().size());
+    for (List<Object> row : table.rows()) {
+      assertEquals(List.of("ok"), row.stream().skip(1).distinct().toList(), row.toString());
+    }
+    // Per type and count: 18 reductions in both places, 4 moves in both, 2 out-of-place alone.
+    assertTrue(outcome.report().summary().startsWith(12 * 2 * (2 * 22 + 2) + " results"));
+  }
+
+  @Test
+  void everyOtherCheckHoldsForARankThatIsAlone() {
+    Table table = run("cross-check", "--quick").report().tables().getLast();
+    assertEquals(
+        List.of("ok", "ok", "ok", "ok"), table.rows().stream().map(List::getLast).toList());
+  }
+
+  /** The stand-in folds in the order of the ranks, whatever ring its log is made to name. */
+  @Test
+  void aPredictionNoticesALibraryThatFoldsInAnotherOrder() throws IOException {
+    Path log = folder.resolve("nccl.log");
+    Files.writeString(log, "host:1:2 [0] NCCL INFO Channel 00/01 : 0 1 2 3\n");
+    Outcome outcome =
+        run(
+            Map.of(
+                "NCCL4J_STANDIN_DEVICES",
+                "4",
+                Prediction.ALGORITHM,
+                "Ring",
+                Prediction.PROTOCOL,
+                "Simple",
+                Prediction.LOG,
+                log.toString()),
+            "prediction",
+            "--size",
+            "4",
+            "--quick");
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    Table table = outcome.report().tables().getLast();
+    Map<Object, List<Object>> results =
+        table.rows().stream().collect(Collectors.toMap(List::getFirst, row -> row));
+    // Two counts on four ranks.
+    assertEquals("**8**", results.get("sum").get(table.columns().indexOf("float32")));
+    assertEquals("ok", results.get("sum").get(table.columns().indexOf("int32")));
+    assertEquals(List.of("ok"), results.get("max").stream().skip(1).distinct().toList());
+    assertTrue(outcome.report().notes().getFirst().contains("predicted was"));
+  }
+
+  /** On the reference, since the stand-in's ranks are threads of one process. */
+  @Test
+  void theContractRunsWithEachRankInAProcessOfItsOwn() {
+    Outcome outcome = run(contractRank(0), contractRank(1));
+    assertPassed(outcome);
+    List<Object> row = outcome.report().tables().getFirst().rows().getFirst();
+    assertEquals(List.of("PointToPoint", "passed"), row.subList(0, 2));
+    assertTrue((long) row.get(2) >= 5, row.toString());
+    assertEquals(0L, row.get(3), row.toString());
+  }
+
+  /** A bundle has the suite in a jar. */
+  private static String withSuite() {
+    String suite = StandIn.ROOT.resolve("target/test-classes").toString();
+    return Java.classPath() + File.pathSeparator + suite;
+  }
+
+  @Test
+  void allTopicsOfTheContractShareAProcess() {
+    Map<String, String> suite = Map.of("CLASSPATH", withSuite());
+    Outcome outcome = run(suite, "contract", "--suite", REFERENCE_SUITE, "--quick", "--size", "2");
+    assertPassed(outcome);
+    assertEquals("1", outcome.report().facts().get("processes"));
+    Table table = outcome.report().tables().getFirst();
+    assertEquals(
+        List.of("Backends", "Groups", "PointToPoint"),
+        table.rows().stream().map(List::getFirst).toList());
+    for (List<Object> row : table.rows()) {
+      assertEquals("passed", row.get(1), row.toString());
+      assertTrue((long) row.get(2) > 0, row.toString());
+    }
+  }
+
+  /** Its first topic kills its process, its second one fails, its third one is well. */
+  @Test
+  void aTopicThatBreaksItsProcessCostsNoOther() {
+    Outcome outcome =
+        run(
+            Map.of(),
+            "contract",
+            "--suite",
+            BrokenSuite.class.getName(),
+            "--topics",
+            "Collectives,Groups,PointToPoint");
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertEquals("3", outcome.report().facts().get("processes"));
+    assertEquals(
+        List.of(
+            List.of("Collectives", "CRASHED", 1L, 0L, 0L),
+            List.of("Groups", "FAILED", 1L, 1L, 0L),
+            List.of("PointToPoint", "passed", 1L, 0L, 0L)),
+        outcome.report().tables().getFirst().rows().stream()
+            .map(row -> row.subList(0, 5))
+            .toList());
+    assertEquals(
+        "3 passed, 1 failed, 0 skipped; not passed: Collectives, Groups",
+        outcome.report().summary());
+  }
+
+  /** Two ranks of the reference, in one process, in one for each, and as a launcher has them. */
+  @Test
+  void theBandwidthHasATableForEachCollective() {
+    for (String layout : List.of("ONE_PROCESS", "PROCESSES")) {
+      assertBandwidth(
+          run(
+              Map.of(),
+              "bandwidth",
+              "--quick",
+              "--backend",
+              "reference",
+              "--size",
+              "2",
+              "--layout",
+              layout));
+    }
+    Outcome outcome = run(launched(0), launched(1));
+    assertBandwidth(outcome);
+    assertEquals(1, outcome.report().notes().stream().filter(n -> n.contains("each GPU")).count());
+  }
+
+  @Test
+  void oneRankHasNoBusBandwidth() {
+    Outcome outcome = run("bandwidth", "--quick");
+    assertPassed(outcome);
+    assertEquals("0 wrong elements", outcome.report().summary());
+    assertTrue(outcome.report().notes().getFirst().contains("bus bandwidth says nothing"));
+  }
+
+  private static void assertBandwidth(Outcome outcome) {
+    assertPassed(outcome);
+    assertEquals(2, outcome.report().tables().size());
+    for (Table table : outcome.report().tables()) {
+      assertEquals("busbw", table.columns().get(3));
+      assertEquals(
+          List.of(8L, 64L, 512L, 4096L), table.rows().stream().map(List::getFirst).toList());
+      // Two decimals of GB/s: little data on a busy machine rounds to none.
+      assertTrue(((Number) table.rows().getLast().get(3)).doubleValue() >= 0, table.toString());
+    }
+    assertTrue(
+        outcome
+            .report()
+            .summary()
+            .matches("(all_reduce has up to [0-9.]+ GB/s .*; )?0 wrong elements"),
+        outcome.report().summary());
+  }
+
+  private Step.Command launched(int rank) {
+    Path report = folder.resolve("report" + rank + ".json");
+    List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
+    words.addAll(List.of("bandwidth", "--quick", "--backend", "reference", "--layout", "LAUNCHED"));
+    words.addAll(List.of("--rank", "" + rank, "--report", report.toString()));
+    Map<String, String> environment =
+        Map.of(
+            "CLASSPATH",
+            Java.classPath(),
+            "RANK",
+            "" + rank,
+            "WORLD_SIZE",
+            "2",
+            "LOCAL_RANK",
+            "" + rank,
+            "NCCL4J_RENDEZVOUS",
+            "file:" + folder.resolve("meet"),
+            "NCCL4J_RUN_ID",
+            "run evidence");
+    return new Step.Command("rank " + rank, words, environment, report);
+  }
+
+  @Test
+  void ncclTestsAreRunBesideOurs() throws IOException {
+    Path programs = Files.createDirectory(folder.resolve("tests"));
+    for (String collective : List.of("all_reduce", "all_gather", "reduce_scatter", "alltoall")) {
+      Path program = programs.resolve(collective + "_perf");
+      Files.writeString(
+          program,
+          "#!/bin/sh\nexec '%s' -cp '%s' io.nccl4j.tools.perf.Perf %s --backend reference \"$@\"\n"
+              .formatted(
+                  Path.of(System.getProperty("java.home"), "bin", "java"),
+                  Java.classPath(),
+                  collective));
+      assertTrue(program.toFile().setExecutable(true));
+    }
+    String[] arguments = {
+      "nccl-tests", "--quick", "--backend", "reference", "--size", "2", "--binaries", "" + programs
+    };
+    Outcome outcome = run(Map.of(), arguments);
+    assertPassed(outcome);
+    assertEquals(1, outcome.report().tables().size());
+    assertEquals(
+        List.of(8L, 64L, 512L, 4096L),
+        outcome.report().tables().getFirst().rows().stream().map(List::getFirst).toList());
+  }
+
+  @Test
+  void ncclTestsInProcessesNeedMpi() throws IOException {
+    Path program = Files.writeString(folder.resolve("all_reduce_perf"), "#!/bin/sh\n");
+    assertTrue(program.toFile().setExecutable(true));
+    Outcome outcome =
+        run(
+            Map.of(),
+            "nccl-tests",
+            "--quick",
+            "--size",
+            "2",
+            "--layout",
+            "PROCESSES",
+            "--binaries",
+            "" + folder);
+    assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
+    assertEquals(
+        "all_reduce_perf is built without MPI; build nccl-tests with MPI=1",
+        outcome.report().summary());
+  }
+
+  @Test
+  void theSweepHasATimeForEachChoiceAndAPage() {
+    Path page = folder.resolve("sweep.html");
+    Outcome outcome =
+        run(
+            Map.of("NCCL4J_STANDIN_DEVICES", "2"),
+            "sweep",
+            "--quick",
+            "--size",
+            "2",
+            "--page",
+            page.toString());
+    assertPassed(outcome);
+    Table table = outcome.report().tables().getFirst();
+    assertEquals(
+        List.of("size", "best", "auto costs, %", "auto", "Ring Simple", "Ring LL128", "Ring LL"),
+        table.columns());
+    assertEquals(4, table.rows().size());
+    assertTrue(((Number) table.rows().getFirst().get(3)).doubleValue() > 0, table.toString());
+    assertTrue(Files.exists(page));
+  }
+
+  private Step.Command contractRank(int rank) {
+    Path report = folder.resolve("report" + rank + ".json");
+    List<String> words = new ArrayList<>(Java.command(Child.class.getName()));
+    words.addAll(List.of("contract", "--suite", REFERENCE_SUITE));
+    words.addAll(List.of("--rank", "" + rank, "--size", "2", "--quick"));
+    words.addAll(List.of("--meet", folder.resolve("meet").toString(), "--report", "" + report));
+    return new Step.Command("rank " + rank, words, Map.of("CLASSPATH", withSuite()), report);
+  }
+
+  @Test
+  void theBandwidthBetweenProcessesHasATableForEachCollective() {
+    Outcome outcome = run("peer-bandwidth", "--quick");
+    assertPassed(outcome);
+    List<Table> tables = outcome.report().tables();
+    assertEquals(4, tables.size());
+    for (Table table : tables) {
+      assertEquals(List.of(8L, 4096L), table.rows().stream().map(List::getFirst).toList());
+      for (List<Object> row : table.rows()) {
+        assertTrue((double) row.get(1) > 0, table.title());
+      }
+    }
+  }
+
+  @Test
+  void theJavaRankPublishesItsIdAndFindsItsSumsRight() throws IOException {
+    Path id = folder.resolve("id");
+    Outcome outcome = run("interop", "--meet", id.toString());
+    assertPassed(outcome);
+    assertEquals(128, Files.size(id));
+    assertEquals(5, outcome.report().tables().getFirst().rows().size());
+  }
+
+  @Test
+  void thePythonRankTakesTheIdFromTheFileAndFindsItsSumsRight() throws IOException {
+    assumePython();
+    try (InputStream script = Interop.class.getResourceAsStream(Interop.SCRIPT)) {
+      Files.copy(script, folder.resolve(Interop.SCRIPT));
+    }
+    // The stand-in takes only ids of its own process, so the test makes this one there.
+    Path main = folder.resolve("main.py");
+    Files.writeString(
+        main,
+        """
+        import ctypes, sys
+        import all_reduce
+        cudart, nccl, path = sys.argv[1:4]
+        ctypes.CDLL(cudart, mode=ctypes.RTLD_GLOBAL)
+        unique_id = all_reduce.UniqueId()
+        assert ctypes.CDLL(nccl).ncclGetUniqueId(ctypes.byref(unique_id)) == 0
+        with open(path, "wb") as file:
+            file.write(bytes(unique_id))
+        sys.argv = [sys.argv[0], "--id", path, "--rank", "0", "--size", "1", "--deadline", "60",
+                    "--with", "ctypes", "--nccl", nccl, "--cudart", cudart]
+        sys.exit(all_reduce.main())
+        """);
+    Path id = folder.resolve("id");
+    Outcome outcome =
+        run(
+            new Step.Command(
+                "process",
+                List.of("python3", main + "", StandIn.CUDART + "", StandIn.NCCL + "", id + ""),
+                Map.of("PYTHONDONTWRITEBYTECODE", "1"),
+                null));
+    assertPassed(outcome);
+    assertEquals("sum of 1 int32: 0 wrong elements", outcome.report().notes().getFirst());
+    assertTrue(outcome.report().summary().endsWith("ctypes, NCCL 23007: 0 wrong elements"));
+  }
+
+  private static void assumePython() {
+    boolean there = new Plan(Path.of("/"), true, System.getenv()).onPath("python3");
+    assumeTrue(there || "1".equals(System.getenv("REQUIRE_NCCL")), "python3 is not on the PATH");
+  }
+
+  @Test
+  void aProgramThatFailsSaysWhyInItsReport() {
+    Outcome outcome = run("contract", "--suite", "no.such.Suite");
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertTrue(
+        outcome.report().summary().startsWith("ClassNotFoundException"),
+        outcome.report().summary());
+  }
+}

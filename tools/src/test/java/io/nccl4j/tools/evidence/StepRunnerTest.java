@@ -1,0 +1,262 @@
+package io.nccl4j.tools.evidence;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** What becomes of steps that do not do what they should. */
+class StepRunnerTest {
+  private static final Duration LONG = Duration.ofMinutes(1);
+
+  @TempDir Path folder;
+  private StepRunner runner;
+
+  @BeforeEach
+  void make() {
+    runner = new StepRunner(folder, folder.resolve("log"));
+  }
+
+  @AfterEach
+  void close() {
+    runner.close();
+  }
+
+  private static Step.Command shell(String label, String script) {
+    return new Step.Command(label, List.of("sh", "-c", script), Map.of(), null);
+  }
+
+  private Outcome run(Duration deadline, Step.Command... commands) {
+    return runner.run(Step.of("step", "A step", deadline, commands));
+  }
+
+  /** Whether a process runs; one that was killed may wait for ever for somebody to bury it. */
+  private boolean alive(String pidFile) throws IOException {
+    String pid = Files.readString(folder.resolve(pidFile)).strip();
+    try {
+      String stat = Files.readString(Path.of("/proc", pid, "stat"));
+      return !stat.substring(stat.lastIndexOf(')')).startsWith(") Z");
+    } catch (NoSuchFileException gone) {
+      return false;
+    }
+  }
+
+  @Test
+  void whatEndsWellHasPassed() {
+    Outcome outcome = run(LONG, shell("process", "echo all is well"));
+    assertEquals(Outcome.Status.PASSED, outcome.status());
+    assertEquals("all is well", outcome.report().summary());
+    assertEquals(Map.of(), outcome.tails());
+  }
+
+  @Test
+  void whatHangsIsKilledAtItsDeadlineWithAllThatItHasStarted() throws IOException {
+    String pids = "echo $$ > " + folder + "/parent; sleep 300 & echo $! > " + folder + "/child; ";
+    long start = System.nanoTime();
+    Outcome outcome = run(Duration.ofSeconds(2), shell("process", pids + "echo hello; wait"));
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertTrue(outcome.report().summary().startsWith("killed after 2 s: process"));
+    assertTrue(System.nanoTime() - start < Duration.ofSeconds(20).toNanos());
+    assertFalse(alive("parent"));
+    assertFalse(alive("child"));
+    assertEquals(Map.of("process", "hello"), outcome.tails());
+  }
+
+  @Test
+  void sweepThatIsLateIsKilledWithWhatItStarted() throws IOException, InterruptedException {
+    String script = "sleep 300 & echo $! > " + folder + "/child; wait";
+    Process sweep = new ProcessBuilder("sh", "-c", script).start();
+    IOException late =
+        assertThrows(IOException.class, () -> SweepCharts.await(sweep, Duration.ofSeconds(2)));
+    assertEquals("no end within 2 s", late.getMessage());
+    assertFalse(sweep.isAlive());
+    // Only the process itself is waited for.
+    long limit = System.nanoTime() + LONG.toNanos();
+    while (alive("child")) {
+      assertTrue(System.nanoTime() < limit, "what it started was not killed");
+      Thread.sleep(10);
+    }
+  }
+
+  @Test
+  void aJavaThatHangsSaysInTheLogWhereAndNotOnThePage() throws IOException {
+    List<String> words = new ArrayList<>(Java.command(Hanging.class.getName()));
+    Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
+    Outcome outcome =
+        run(Duration.ofSeconds(3), new Step.Command("process", words, environment, null));
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertEquals(Map.of("process", "about to hang"), outcome.tails());
+    String log = Files.readString(folder.resolve("log"));
+    assertTrue(log.contains("at " + Hanging.class.getName() + ".hang("), log);
+  }
+
+  /** A program that does not end. */
+  static final class Hanging {
+    private Hanging() {}
+
+    public static void main(String[] args) throws InterruptedException {
+      System.out.println("about to hang");
+      hang();
+    }
+
+    private static void hang() throws InterruptedException {
+      Thread.sleep(Duration.ofMinutes(5));
+    }
+  }
+
+  @Test
+  void whatAnotherProgramSaysLastIsItsSummaryBesideOurs() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report.of(Report.Verdict.PASSED, "ours is right").write(file);
+    Step.Command ours = new Step.Command("rank 0", List.of("true"), Map.of(), file);
+    Outcome outcome = run(LONG, ours, shell("rank 1", "seq 1 30; echo; echo mine too"));
+    assertEquals(Outcome.Status.PASSED, outcome.status());
+    assertEquals("ours is right; rank 1: mine too", outcome.report().summary());
+    assertEquals(20, outcome.report().notes().size());
+    assertEquals("rank 1: 12", outcome.report().notes().getFirst());
+  }
+
+  @Test
+  void whatACrashedJavaLeavesIsInTheLog() throws IOException {
+    List<String> words =
+        Java.command(Hanging.class.getName(), StepRunner.crashFile(folder.toAbsolutePath()));
+    Map<String, String> environment = Map.of("CLASSPATH", Java.classPath());
+    String script = "(sleep 2; kill -SEGV $$) & exec \"$@\"";
+    List<String> command = new ArrayList<>(List.of("sh", "-c", script, "sh"));
+    command.addAll(words);
+    Outcome outcome = run(LONG, new Step.Command("process", command, environment, null));
+    assertEquals(Outcome.Status.CRASHED, outcome.status(), outcome.report().summary());
+    assertTrue(outcome.report().summary().startsWith("crashed in C  ["), outcome.report()::summary);
+    String log = Files.readString(folder.resolve("log"));
+    assertTrue(log.contains("---------------  S U M M A R Y"), log);
+  }
+
+  @Test
+  void whatCrashesIsReportedWithItsSignal() {
+    Outcome outcome = run(LONG, shell("process", "echo before; kill -SEGV $$"));
+    assertEquals(Outcome.Status.CRASHED, outcome.status());
+    assertEquals("ended by signal 11; before", outcome.report().summary());
+  }
+
+  @Test
+  void whatFailsIsReportedWithTheEndOfItsOutput() throws IOException {
+    Outcome outcome = run(LONG, shell("process", "seq 1 100; echo no luck >&2; exit 3"));
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    List<String> tail = outcome.tails().get("process").lines().toList();
+    assertEquals(40, tail.size());
+    assertEquals("62", tail.getFirst());
+    assertEquals("no luck", tail.getLast());
+    String log = Files.readString(folder.resolve("log"));
+    assertTrue(log.startsWith("==== step, process: exit status 3\n1\n2\n"), log);
+  }
+
+  @Test
+  void whatIsNoTextIsShownAsFarAsItIs() {
+    Outcome outcome = run(LONG, shell("process", "printf 'a\\000\\033[1mb\\377\\tc\\n'; exit 1"));
+    assertEquals("a??[1mb\uFFFD\tc", outcome.tails().get("process"));
+    assertEquals("a??[1mb\uFFFD\tc", outcome.report().summary());
+  }
+
+  @Test
+  void whatCannotBeStartedIsAFailureAndNoException() {
+    Step.Command missing = new Step.Command("process", List.of("/no/such/program"), Map.of(), null);
+    Outcome outcome = run(LONG, missing);
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertTrue(outcome.report().summary().contains("/no/such/program"));
+  }
+
+  @Test
+  void whatGoesOnWithoutItsFailedPeerIsKilledSoon() {
+    long start = System.nanoTime();
+    Outcome outcome = run(LONG, shell("rank 0", "sleep 300"), shell("rank 1", "exit 1"));
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertTrue(
+        outcome.report().summary().startsWith("rank 0: killed, since it went on"),
+        outcome.report().summary());
+    assertTrue(System.nanoTime() - start < Duration.ofSeconds(40).toNanos());
+  }
+
+  @Test
+  void aCrashedPeerCountsAsACrashEvenIfTheOtherMustBeKilled() {
+    Outcome outcome = run(LONG, shell("rank 0", "sleep 300"), shell("rank 1", "kill -ABRT $$"));
+    assertEquals(Outcome.Status.CRASHED, outcome.status());
+    assertTrue(outcome.report().summary().contains("rank 1: ended by signal 6"));
+  }
+
+  @Test
+  void aProcessOfOursThatLeavesNoReportHasFailed() {
+    Step.Command silent =
+        new Step.Command("process", List.of("true"), Map.of(), folder.resolve("none.json"));
+    Outcome outcome = run(LONG, silent);
+    assertEquals(Outcome.Status.FAILED, outcome.status());
+    assertEquals("ended without a report", outcome.report().summary());
+  }
+
+  @Test
+  void aReportSaysHowTheStepWentAndWhatAKilledOneHadDone() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report report =
+        new Report(
+            Report.Verdict.UNFINISHED,
+            "3 of 5",
+            Map.of("fact", "value"),
+            List.of(new Table("a table", List.of("n", "x"), List.of(List.of(3L, 0.5)))),
+            List.of("a note"));
+    report.write(folder.resolve("written.json"));
+    String script = "cp " + folder + "/written.json " + file + "; sleep 300";
+    Step.Command ours = new Step.Command("process", List.of("sh", "-c", script), Map.of(), file);
+    Outcome outcome = run(Duration.ofSeconds(2), ours);
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertEquals("killed after 2 s: process; 3 of 5", outcome.report().summary());
+    assertEquals(report.facts(), outcome.report().facts());
+    assertEquals(report.tables(), outcome.report().tables());
+    assertEquals(report.notes(), outcome.report().notes());
+  }
+
+  @Test
+  void aStepThatCannotBeHereIsNotRunAndNotPassed() {
+    Outcome outcome = runner.run(Step.notPossible("step", "A step", "no GPU"));
+    assertEquals(Outcome.Status.NOT_POSSIBLE, outcome.status());
+    assertEquals("no GPU", outcome.report().summary());
+    assertFalse(outcome.status().bad());
+  }
+
+  @Test
+  void aStepWithoutProgressIsKilledBeforeItsDeadline() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report.of(Report.Verdict.UNFINISHED, "1 of 9").write(folder.resolve("written.json"));
+    // Three reports, a second apart, then none.
+    String script =
+        "for i in 1 2 3; do sleep 1; cp " + folder + "/written.json " + file + "; done; sleep 300";
+    Step.Command ours = new Step.Command("process", List.of("sh", "-c", script), Map.of(), file);
+    Step step = Step.of("step", "A step", LONG, ours).withSilence(Duration.ofSeconds(2));
+    Outcome outcome = runner.run(step);
+    assertEquals(Outcome.Status.TIMED_OUT, outcome.status());
+    assertEquals("killed after 2 s without progress: process; 1 of 9", outcome.report().summary());
+    assertTrue(outcome.seconds() > 4 && outcome.seconds() < 40, outcome.seconds() + " s");
+  }
+
+  @Test
+  void aProcessOfOursGetsTheDeadlineOfItsStep() throws IOException {
+    Path file = folder.resolve("report.json");
+    Report.of(Report.Verdict.PASSED, "fine").write(file);
+    String script = "echo \"$@\" > " + folder + "/arguments";
+    List<String> words = List.of("sh", "-c", script, "sh");
+    Step.Command ours = new Step.Command("process", words, Map.of(), file);
+    runner.run(Step.of("step", "A step", LONG, ours).withDeadline(Duration.ofSeconds(17)));
+    assertEquals("--deadline 17\n", Files.readString(folder.resolve("arguments")));
+  }
+}

@@ -1,0 +1,61 @@
+package io.nccl4j.tools.perf;
+
+import java.io.ByteArrayOutputStream;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Map;
+import java.util.function.UnaryOperator;
+
+/**
+ * One run of the command in this process.
+ *
+ * @param status its exit status
+ * @param out what it wrote to stdout
+ * @param err what it wrote to stderr
+ */
+record Command(int status, String out, String err) {
+  /** Runs the command on the collective itself. */
+  static Command run(String... args) {
+    return run(UnaryOperator.identity(), args);
+  }
+
+  /** Runs the command with something between it and the collective. */
+  static Command run(UnaryOperator<Launch> launching, String... args) {
+    return run(launching, Map.of(), args);
+  }
+
+  /** Runs the command in another environment. */
+  static Command runIn(Map<String, String> environment, String... args) {
+    return run(UnaryOperator.identity(), environment, args);
+  }
+
+  private static Command run(
+      UnaryOperator<Launch> launching, Map<String, String> environment, String... args) {
+    ByteArrayOutputStream out = new ByteArrayOutputStream();
+    ByteArrayOutputStream err = new ByteArrayOutputStream();
+    Perf perf =
+        new Perf(
+            new PrintStream(out, false, StandardCharsets.UTF_8),
+            new PrintStream(err, false, StandardCharsets.UTF_8),
+            false,
+            environment,
+            launching);
+    int status = perf.run(args);
+    return new Command(
+        status, out.toString(StandardCharsets.UTF_8), err.toString(StandardCharsets.UTF_8));
+  }
+
+  /** Returns the lines that are no comments, cut at white space. */
+  List<List<String>> rows() {
+    return out.lines()
+        .filter(line -> !line.isBlank() && !line.startsWith("#"))
+        .map(line -> List.of(line.strip().split(" +")))
+        .toList();
+  }
+
+  /** Returns the lines of stderr. */
+  List<String> errors() {
+    return err.lines().toList();
+  }
+}

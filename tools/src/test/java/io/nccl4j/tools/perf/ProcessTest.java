@@ -1,0 +1,395 @@
+package io.nccl4j.tools.perf;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
+class ProcessTest {
+  @TempDir Path folder;
+
+  private record Ended(int status, String out, String err) {}
+
+  private Ended run(Map<String, String> environment, List<String> command)
+      throws IOException, InterruptedException {
+    Path out = folder.resolve("out");
+    Path err = folder.resolve("err");
+    ProcessBuilder builder =
+        new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
+    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
+    builder.environment().putAll(environment);
+    Process process = builder.start();
+    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + command);
+    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
+  }
+
+  private Ended perf(Map<String, String> environment, String... args)
+      throws IOException, InterruptedException {
+    return run(environment, command(List.of(args)));
+  }
+
+  private Ended perfTo(Path out, List<String> args) throws IOException, InterruptedException {
+    Path err = folder.resolve("err");
+    Process process =
+        new ProcessBuilder(command(args))
+            .redirectOutput(out.toFile())
+            .redirectError(err.toFile())
+            .start();
+    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + args);
+    return new Ended(process.exitValue(), "", Files.readString(err));
+  }
+
+  private static List<String> command(List<String> args) {
+    List<String> command = PerfProgram.command();
+    command.addAll(args);
+    return command;
+  }
+
+  private static Map<String, String> standIn() throws IOException, InterruptedException {
+    return PerfProgram.standIn();
+  }
+
+  private static List<List<String>> rows(Ended ended) {
+    return new Command(ended.status(), ended.out(), ended.err()).rows();
+  }
+
+  @Test
+  void fourRanksOnTheStandInCheckClean() throws IOException, InterruptedException {
+    Ended ended =
+        perf(
+            standIn(),
+            "all_reduce",
+            "--backend",
+            "nccl",
+            "-g",
+            "4",
+            "-b",
+            "8",
+            "-e",
+            "1M",
+            "-f",
+            "2");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(18, rows(ended).size());
+    for (List<String> row : rows(ended)) {
+      assertEquals(List.of("0", "0"), List.of(row.get(8), row.get(12)), row.toString());
+    }
+    assertTrue(ended.out().contains("stand-in"), "what runs says what it is");
+    assertEquals("", ended.err());
+  }
+
+  @Test
+  void everyCollectiveChecksCleanOnTheStandIn() throws IOException, InterruptedException {
+    for (Collective collective : Collective.values()) {
+      Ended ended =
+          perf(
+              standIn(),
+              collective.label(),
+              "--backend",
+              "nccl",
+              "-t",
+              "2",
+              "-g",
+              "2",
+              "-b",
+              "64K",
+              "-e",
+              "64K",
+              "-p",
+              "1",
+              "-o",
+              "mulsum",
+              "-m",
+              "2",
+              "-u",
+              "1");
+      assertEquals(0, ended.status(), collective + ended.err());
+    }
+  }
+
+  /** Runs the command on a stand-in; returns the functions of CUDA and NCCL that it called. */
+  private List<String> called(Map<String, String> standIn, String... more)
+      throws IOException, InterruptedException {
+    Path record = folder.resolve("called");
+    Map<String, String> environment = new HashMap<>(standIn);
+    environment.put("NCCL4J_STANDIN_RECORD", record.toString());
+    List<String> arguments =
+        new ArrayList<>(List.of("all_reduce", "--backend", "nccl", "-g", "2", "-b", "8"));
+    arguments.addAll(List.of(more));
+    Ended ended = perf(environment, arguments.toArray(String[]::new));
+    assertEquals(0, ended.status(), ended.err());
+    return Files.readAllLines(record);
+  }
+
+  @Test
+  void buffersComeFromNcclMemAllocAsInNcclTests() throws IOException, InterruptedException {
+    for (String graphs : List.of("0", "1")) {
+      List<String> called = called(standIn(), "-e", "64K", "-f", "8", "-n", "2", "-G", graphs);
+      assertTrue(called.contains("ncclMemAlloc"), called::toString);
+      assertTrue(called.contains("ncclMemFree"), called::toString);
+      assertFalse(called.contains("cudaMalloc"), called::toString);
+    }
+  }
+
+  @Test
+  void buffersComeFromCudaBeforeNccl219() throws IOException, InterruptedException {
+    List<String> called = called(PerfProgram.standIn("2.18"), "-e", "64K", "-f", "8", "-n", "2");
+    assertTrue(called.contains("cudaMalloc"), called::toString);
+  }
+
+  @Test
+  void rowsOfSeveralPiecesCheckClean() throws IOException, InterruptedException {
+    Ended ended =
+        perf(
+            standIn(),
+            "all_gather",
+            "--backend",
+            "nccl",
+            "-g",
+            "2",
+            "-b",
+            "20M",
+            "-e",
+            "36M",
+            "-i",
+            "16M",
+            "-d",
+            "int8",
+            "-u",
+            "3",
+            "-n",
+            "1",
+            "-w",
+            "0");
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(2, rows(ended).size());
+  }
+
+  @Test
+  void everyPieceOfARowIsChecked() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_NOOP", "1");
+    String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
+    Ended ended = perf(environment, arguments);
+    assertEquals(ExitStatus.WRONG_DATA, ended.status(), ended.err());
+    // Nothing was received: all of 5242880 elements are wrong.
+    assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
+  }
+
+  @Test
+  void rankThatNeverConnectsTimesOut() throws IOException, InterruptedException {
+    assertSilentRankTimesOut(
+        "1",
+        "WARN NcclCommunicator: Communicator[rank 0 of 2, CUDA device 0]: ncclGroupEnd has been inside NCCL for 4.0 s",
+        "time-out: ncclGroupEnd: not finished after 4.0 s: the peers of Communicator[rank 0 of 2");
+  }
+
+  @Test
+  void silentRankThatIsConnectedTimesOut() throws IOException, InterruptedException {
+    assertSilentRankTimesOut(
+        "0", "time-out: cudaStreamQuery: not finished after 4.0 s: the work on CudaStream");
+  }
+
+  private void assertSilentRankTimesOut(String connectsInCalls, String... texts)
+      throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
+    environment.put("NCCL4J_STANDIN_CONNECT", connectsInCalls);
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "4");
+    assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
+    for (String text : texts) {
+      assertTrue(ended.err().contains(text), ended.err());
+    }
+  }
+
+  @Test
+  void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
+    Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "-g", "9");
+    assertEquals(
+        "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own,"
+            + " unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set\n",
+        ended.err());
+    assertEquals(2, ended.status());
+  }
+
+  @Test
+  void ranksShareAGpuWhereNcclIsToldTo() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "1");
+    environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+    Ended ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "64");
+    assertEquals(0, ended.status(), ended.err());
+    List<String> devices = ended.out().lines().filter(line -> line.startsWith("#  Rank")).toList();
+    assertEquals(2, devices.size(), ended.out());
+    for (String device : devices) {
+      assertTrue(device.contains("device  0 "), device);
+    }
+  }
+
+  @Test
+  void anAlgorithmForNcclHasToBeInTheEnvironment() throws IOException, InterruptedException {
+    Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "--algo", "tree");
+    assertEquals(2, ended.status());
+    assertTrue(ended.err().contains("needs NCCL_ALGO=TREE in the environment"), ended.err());
+    assertEquals(1, ended.err().lines().count());
+  }
+
+  @Test
+  void aFailureOfTheLibraryIsStatusOneAndOneLine() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
+    Ended ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "1K");
+    assertEquals(1, ended.status(), ended.err());
+    assertTrue(ended.err().startsWith("all_reduce_perf: "), ended.err());
+    assertFalse(ended.err().contains("\tat "), ended.err());
+    assertEquals(1, ended.err().lines().count(), ended.err());
+  }
+
+  @Test
+  void withoutAGpuTheMessageSaysWhatToDo() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().contains("--backend reference"), ended.err());
+    assertFalse(ended.err().contains("\tat "), ended.err());
+    assertEquals("", ended.out());
+  }
+
+  @Test
+  void perfFallbackIsExplainedInTheHeader() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_DEVICES", "0");
+    Ended ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    assertEquals(0, ended.status(), ended.err());
+    assertTrue(
+        ended.out().contains("# NCCL is not used: cudaGetDeviceCount: no NVIDIA driver"),
+        ended.out());
+    assertTrue(ended.out().contains(", backend reference;"), ended.out());
+  }
+
+  @Test
+  void perfNamedLibraryMissingFails() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so");
+    Ended ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().contains("/missing/libnccl.so"), ended.err());
+    assertEquals("", ended.out());
+  }
+
+  @Test
+  void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(standIn());
+    environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().startsWith("all_reduce_perf: ncclMemAlloc: "), ended.err());
+    assertTrue(ended.err().endsWith("; a smaller -e needs less memory\n"), ended.err());
+  }
+
+  @Test
+  void olderNcclWithTooLittleMemorySaysSo() throws IOException, InterruptedException {
+    Map<String, String> environment = new HashMap<>(PerfProgram.standIn("2.18"));
+    environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
+    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    assertEquals(1, ended.status());
+    assertEquals(
+        "all_reduce_perf: cudaMalloc: out of memory (cudaErrorMemoryAllocation, code 2);"
+            + " a smaller -e needs less memory\n",
+        ended.err());
+  }
+
+  @Test
+  void outputThatCannotBeWrittenIsAFailure() throws IOException, InterruptedException {
+    Path full = Path.of("/dev/full");
+    assumeTrue(Files.exists(full), "no /dev/full");
+    for (List<String> args : List.of(List.of("--help"), List.of("all_reduce", "-b", "8"))) {
+      Ended ended = perfTo(full, args);
+      assertEquals(1, ended.status(), args + ended.err());
+      assertTrue(ended.err().contains("nobody reads the output any more"), ended.err());
+    }
+  }
+
+  @Test
+  void firstLineNamesTheVersionOfTheJar() throws IOException, InterruptedException {
+    boolean packaged = System.getProperty("java.class.path").contains("nccl4j-0.");
+    assumeTrue(packaged, "nccl4j is not packaged in this build");
+    String[] args = {"all_reduce", "--backend", "reference", "-b", "8", "-e", "8"};
+    String version = perf(Map.of(), args).out().lines().findFirst().orElseThrow();
+    assertTrue(version.startsWith("# nccl4j 0."), version);
+  }
+
+  @Test
+  void anInterruptedRunLeavesNoEmptyFile() throws IOException, InterruptedException {
+    Path json = folder.resolve("result.json");
+    List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
+    args.addAll(List.of("-b", "8M", "-e", "8M", "-N", "0", "-J", json.toString()));
+    Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
+    try (var lines = process.inputReader().lines()) {
+      assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
+      assertTrue(Files.exists(json), "the name is taken while it runs");
+      process.destroy();
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+    } finally {
+      process.destroyForcibly();
+    }
+    assertFalse(Files.exists(json), "the name is free again");
+  }
+
+  @Test
+  void aSignalThatEndsItWithItsProcessesIsItsStatus() throws IOException, InterruptedException {
+    List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
+    args.addAll(List.of("--procs", "2", "-b", "8M", "-e", "8M", "-N", "0"));
+    Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
+    try (var lines = process.inputReader().lines()) {
+      assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
+      // Process.destroy would close the pipe, too.
+      assertTrue(process.toHandle().destroy());
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+    } finally {
+      process.destroyForcibly();
+    }
+    assertEquals(128 + 15, process.exitValue());
+  }
+
+  @Test
+  void librariesThatAreMissingAreOneMessage() throws IOException, InterruptedException {
+    Ended ended =
+        perf(
+            Map.of(
+                "NCCL4J_NCCL_LIBRARY",
+                "/missing/libnccl.so",
+                "NCCL4J_CUDART_LIBRARY",
+                "/missing/libcudart.so"),
+            "all_reduce",
+            "--backend",
+            "nccl");
+    assertEquals(1, ended.status());
+    assertTrue(ended.err().contains("/missing/libcudart.so"), ended.err());
+    assertFalse(ended.err().contains("\tat "), ended.err());
+  }
+
+  @Test
+  void aPipeGetsTheTableAndNothingElse() throws IOException, InterruptedException {
+    Ended ended =
+        perf(Map.of(), "all_reduce", "--backend", "reference", "-b", "8", "-e", "1K", "-f", "2");
+    assertEquals(0, ended.status());
+    assertEquals("", ended.err());
+    assertEquals(8, rows(ended).size());
+  }
+}

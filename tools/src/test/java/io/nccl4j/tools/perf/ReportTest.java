@@ -1,0 +1,213 @@
+package io.nccl4j.tools.perf;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.tools.perf.report.Measured;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** What a run has measured is shown as a picture and as a page, beside earlier runs. */
+class ReportTest {
+  /** Says how wide the page is, what each chart shows, and the first row of each table. */
+  static final String SHOWN =
+      """
+      return [
+        document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
+        document.querySelector(".warning")?.textContent ?? "no warning",
+        ...[...document.querySelectorAll("figure")].map(figure =>
+          [figure.querySelector("figcaption").textContent,
+           ...[...figure.querySelectorAll(".curve")].map(curve =>
+             curve.dataset.name + " " + curve.querySelectorAll("circle").length)].join(" | ")),
+        ...[...document.querySelectorAll("section")].map(section =>
+          section.querySelector("h2").textContent + " | " + section.querySelectorAll("tbody tr").length)
+      ].join("\\n");
+      """;
+
+  @TempDir Path folder;
+
+  private Command run(String... more) {
+    List<String> args =
+        new ArrayList<>(List.of("all_reduce", "--backend", "reference", "--ranks", "3"));
+    args.addAll(List.of("-b", "1K", "-e", "64K", "-f", "4", "-n", "5"));
+    args.addAll(List.of(more));
+    Command command = Command.run(args.toArray(String[]::new));
+    assertEquals(ExitStatus.OK, command.status(), command.err());
+    return command;
+  }
+
+  private String file(String name) {
+    return folder.resolve(name).toString();
+  }
+
+  private static String points(String title, String... curves) {
+    return String.join(
+        " | ",
+        Stream.concat(Stream.of(title), Stream.of(curves).map(curve -> curve + " 4")).toList());
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
+  void aPageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
+    run("--html", file("a.html"));
+    Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, SHOWN);
+    String expected =
+        String.join(
+            "\n",
+            "fits",
+            "no warning",
+            points("Time of one operation", "out of place", "in place"),
+            points("Bus bandwidth", "out of place", "in place"),
+            points("Latency of single operations, out of place", "p50", "p90", "p99", "max"),
+            "What was measured | 10",
+            "Numbers, out of place | 4",
+            "Numbers, in place | 4",
+            "Latency of single operations, in us | 8");
+    assertEquals(new Visit(expected, List.of(), List.of()), visit);
+  }
+
+  @Test
+  void ringAndTreeStandBesideEachOther() throws IOException, InterruptedException {
+    run("--algo", "ring", "-J", file("ring.json"));
+    run("--algo", "tree", "--compare", file("ring.json"), "--html", file("both.html"));
+    Visit visit =
+        HeadlessBrowser.in(folder)
+            .open(folder.resolve("both.html"), "", HeadlessBrowser.PHONE, SHOWN);
+    String[] curves = {
+      "ring, out of place", "ring, in place", "this run, out of place", "this run, in place"
+    };
+    assertTrue(visit.answer().startsWith("fits\n"), visit.answer());
+    assertTrue(visit.answer().contains(points("Bus bandwidth", curves)), visit.answer());
+    // The earlier run has no percentiles.
+    assertTrue(
+        visit
+            .answer()
+            .contains(
+                points(
+                    "Latency of single operations, out of place",
+                    "this run, p50",
+                    "this run, p90",
+                    "this run, p99",
+                    "this run, max")),
+        visit.answer());
+    assertEquals(List.of(), visit.errors());
+    String html = Files.readString(folder.resolve("both.html"));
+    assertTrue(html.contains("time against ring"), html);
+  }
+
+  @Test
+  void thePageHasTheNumbersOfTheTable() throws IOException {
+    Command command = run("--html", file("a.html"), "-J", file("a.json"));
+    Measured measured = Measured.read(folder.resolve("a.json"));
+    assertEquals("a", measured.label());
+    assertEquals(4, measured.rows().size());
+    for (int i = 0; i < 4; i++) {
+      Measured.Row row = measured.rows().get(i);
+      List<String> printed = command.rows().get(i);
+      assertEquals(printed.get(0), "" + row.bytes());
+      assertEquals("float sum", row.variant());
+      assertEquals(Double.parseDouble(printed.get(5)), row.outOfPlace().micros(), 0.51);
+      assertEquals(Double.parseDouble(printed.get(11)), row.inPlace().busBw(), 0.0051);
+      assertEquals(0, row.inPlace().wrong());
+    }
+    assertEquals("auto", measured.facts().get("algorithm"));
+    assertEquals("3 in one process", measured.facts().get("ranks"));
+    assertEquals("checked, all right", measured.facts().get("data"));
+    assertEquals("5, after 1 to warm up", measured.facts().get("iterations"));
+    assertFalse(measured.standIn());
+  }
+
+  @Test
+  void percentilesAreTakenWhenAskedForAlone() throws IOException {
+    run("-J", file("without.json"));
+    assertFalse(Files.readString(folder.resolve("without.json")).contains("_latency"));
+    run("-J", file("with.json"), "--percentiles");
+    for (Measured.Row row : Measured.read(folder.resolve("with.json")).rows()) {
+      for (Measured.Cell cell : List.of(row.outOfPlace(), row.inPlace())) {
+        Measured.Latency latency = cell.latency();
+        assertTrue(latency.count() >= 20 && latency.count() <= 1000, latency.toString());
+        assertTrue(
+            latency.min() > 0
+                && latency.min() <= latency.p50()
+                && latency.p50() <= latency.p90()
+                && latency.p90() <= latency.p99()
+                && latency.p99() <= latency.max(),
+            latency.toString());
+      }
+    }
+  }
+
+  @Test
+  void severalTypesAreSeveralCurves() throws IOException, InterruptedException {
+    run("-d", "all", "--html", file("a.html"), "--plot", file("a.svg"), "-N", "2");
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
+    String[] types =
+        Stream.of("int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2")
+            .flatMap(names -> Stream.of(names.split(" ", -1)))
+            .map(name -> name + " sum")
+            .toArray(String[]::new);
+    for (String title :
+        List.of(
+            "Time of one operation, out of place",
+            "Bus bandwidth, out of place",
+            "Latency (p99) of single operations, out of place")) {
+      assertTrue(visit.answer().contains(points(title, types)), visit.answer());
+    }
+    assertEquals(List.of(), visit.errors());
+    assertTrue(Files.readString(folder.resolve("a.svg")).contains("<svg"));
+  }
+
+  @Test
+  void threadsAndProcessesTakeTheirPercentilesTogether() throws IOException {
+    run("-J", file("t.json"), "--percentiles", "-t", "3", "-m", "2");
+    assertEquals(4, Measured.read(folder.resolve("t.json")).rows().size());
+  }
+
+  @Test
+  void aPictureIsAPng() throws IOException {
+    run("--plot", file("a.png"));
+    String begin =
+        new String(Files.readAllBytes(folder.resolve("a.png")), 1, 3, StandardCharsets.ISO_8859_1);
+    assertEquals("PNG", begin);
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          --plot a.gif            | --plot: 'a.gif' does not end in .svg or .png
+          --html none/a.html      | --html: 'none/a.html' cannot be written: there is no folder
+          --html a.txt            | --html: 'a.txt' does not end in .html or .htm
+          --compare a.json        | --compare is for --plot and --html
+          --percentiles           | --percentiles is shown by -J, --plot and --html
+          --html a.html -N 0      | -N is 0, for ever
+          --percentiles -G 1 -J a.json | -G must be 0
+          --html a.html --compare none.json | --compare: none.json: there is no such file
+          --html a.html --compare pom.xml | --compare: pom.xml is no result that -J has written
+          """)
+  void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
+    List<String> args =
+        new ArrayList<>(List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8"));
+    args.addAll(List.of(arguments.split(" ")));
+    Command command = Command.run(args.toArray(String[]::new));
+    assertEquals(ExitStatus.BAD_ARGUMENTS, command.status(), command.err());
+    assertTrue(command.err().contains(rule), command.err());
+    assertEquals(1, command.errors().size(), command.err());
+    assertEquals(List.of(), command.rows());
+  }
+}

@@ -1,0 +1,182 @@
+package io.nccl4j.tools.perf.report;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.tools.quantities.Commands;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Earlier runs are shown beside each other, from their files alone. */
+class PerfReportTest {
+  @TempDir Path folder;
+
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+
+  private int run(String... args) {
+    return new PerfReport(
+            new PrintStream(out, true, StandardCharsets.UTF_8),
+            new PrintStream(err, true, StandardCharsets.UTF_8))
+        .run(args);
+  }
+
+  private String file(String name) {
+    return folder.resolve(name).toString();
+  }
+
+  /** Writes a result with one row for each of some sizes. */
+  private Path result(String name, String device, double micros, long wrong, long... sizes)
+      throws IOException {
+    StringBuilder rows = new StringBuilder();
+    for (long size : sizes) {
+      rows.append(rows.isEmpty() ? "" : ",")
+          .append(
+              """
+              {"size": %d, "type": "float", "redop": "sum", "root": "    -1",
+               "out_of_place": {"time": %s, "alg_bw": 1.0, "bus_bw": 1.5, "nwrong": %d},
+               "in_place": null}
+              """
+                  .formatted(size, micros, wrong));
+    }
+    return Files.writeString(
+        folder.resolve(name),
+        """
+        {"version": 3, "args": ["all_reduce", "<script>boom()</script>"],
+         "config": {"collective": "all_reduce", "backend": "nccl", "iterations": 20, "validation": 1,
+                    "NCCL_ALGO": "Ring",
+                    "devices": [{"pid": 1, "hostname": "a", "device_info": "%s"},
+                                {"pid": 2, "hostname": "a", "device_info": "%s"}]},
+         "results": [%s], "out_of_bounds": {"count": %d, "okay": "true"}, "errors": []}
+        """
+            .formatted(device, device, rows, wrong));
+  }
+
+  private static final String SHOWN =
+      """
+      return [
+        document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
+        document.querySelector(".warning")?.textContent ?? "no warning",
+        ...[...document.querySelectorAll("tr")].map(row => [...row.children].map(cell => cell.textContent).join(" | "))
+      ].join("\\n");
+      """;
+
+  @Test
+  void twoRunsAreComparedSizeBySize() throws IOException, InterruptedException {
+    Path one = result("one.json", "A GPU", 10, 0, 8, 1024);
+    Path other = result("other.json", "A GPU", 5, 0, 1024, 1 << 20);
+    int status =
+        run(one.toString(), other.toString(), "--html", file("a.html"), "--plot", file("a.svg"));
+    assertEquals(Commands.OK, status, err::toString);
+    assertEquals(
+        List.of(file("a.svg"), file("a.html")),
+        out.toString(StandardCharsets.UTF_8).lines().toList());
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+    String expected =
+        """
+        fits
+        no warning
+         | one | other
+        command line | all_reduce <script>boom()</script> | all_reduce <script>boom()</script>
+        backend | nccl | nccl
+        algorithm | NCCL_ALGO=Ring | NCCL_ALGO=Ring
+        ranks | 2 in 2 processes | 2 in 2 processes
+        devices | 2 x A GPU | 2 x A GPU
+        iterations | 20 | 20
+        data | checked, all right | checked, all right
+        size | one, time (us) | one, busbw (GB/s) | other, time (us) | other, busbw (GB/s) | time against one
+        8 B | 10.00 | 1.50 | n/a | n/a | n/a
+        1 KiB | 10.00 | 1.50 | 5.00 | 1.50 | 0.50
+        1 MiB | n/a | n/a | 5.00 | 1.50 | n/a""";
+    assertEquals(new Visit(expected, List.of(), List.of()), visit);
+  }
+
+  @Test
+  void theStandInAndWrongDataAreNotOverlooked() throws IOException, InterruptedException {
+    Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
+    assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+    List<String> lines = visit.answer().lines().toList();
+    assertEquals(
+        "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's."
+            + " Some data was wrong.",
+        lines.get(1));
+    assertTrue(
+        lines.contains("backend | nccl, on the stand-in for NCCL and CUDA: a test fixture, no GPU"),
+        visit::answer);
+    assertTrue(lines.contains("data | 3 checks found wrong data"), visit::answer);
+    assertTrue(lines.contains("8 B | 10.00, 3 wrong | 1.50"), visit::answer);
+  }
+
+  @Test
+  void runsOfOneNameStayTwo() throws IOException {
+    String one = result("one.json", "A GPU", 10, 0, 8, 16).toString();
+    int status =
+        run(
+            one,
+            one,
+            "--label",
+            "same",
+            "--label",
+            "same",
+            "--html",
+            file("a.html"),
+            "--plot",
+            file("a.svg"));
+    assertEquals(Commands.OK, status, err::toString);
+    assertTrue(Files.readString(folder.resolve("a.html")).contains("\"same (2), out of place\""));
+    assertTrue(Files.size(folder.resolve("a.svg")) > 0);
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          ''                              | RESULT.json
+          one.json                        | neither --html nor --plot says what to write
+          none.json --html a.html         | none.json: there is no such file
+          pom.xml --html a.html           | pom.xml is no result that -J has written: line 1, column 1: Unexpected character ('<' (code 60))
+          pom.xml --html a.html --label a --label b | --label is given 2 times for 1 file
+          pom.xml --plot a.pdf            | 'a.pdf' does not end in .svg or .png
+          pom.xml --html none/a.html      | 'none/a.html' cannot be written: there is no folder
+          """)
+  void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
+    String[] args = arguments.isEmpty() ? new String[0] : arguments.split(" ");
+    assertEquals(Commands.BAD_ARGUMENTS, run(args));
+    assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
+    assertEquals("", out.toString(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void jsonThatIsTooDeepToBeReadIsNoResultEither() throws IOException {
+    Path deep = Files.writeString(folder.resolve("deep.json"), "[".repeat(2000));
+    assertEquals(Commands.BAD_ARGUMENTS, run(deep.toString(), "--html", file("a.html")));
+    String told = err.toString(StandardCharsets.UTF_8);
+    assertTrue(
+        told.contains(deep + " is no result that -J has written: Document nesting depth"), told);
+    assertEquals(1, told.lines().count(), told);
+  }
+
+  @Test
+  void jsonOfSomethingElseIsToldFromAResult() throws IOException {
+    Path other = Files.writeString(folder.resolve("other.json"), "{\"results\": []}");
+    assertEquals(Commands.BAD_ARGUMENTS, run(other.toString(), "--html", file("a.html")));
+    assertTrue(
+        err.toString(StandardCharsets.UTF_8).contains("it has no 'results' and 'config'"),
+        err::toString);
+  }
+}

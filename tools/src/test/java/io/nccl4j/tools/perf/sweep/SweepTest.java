@@ -1,0 +1,328 @@
+package io.nccl4j.tools.perf.sweep;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.tools.perf.PerfProgram;
+import io.nccl4j.tools.perf.report.Json;
+import io.nccl4j.tools.quantities.Commands;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Sweeps with real processes: on the reference, and on the stand-in for NCCL, named as such. */
+class SweepTest {
+  @TempDir Path folder;
+
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+
+  private int run(Map<String, String> variables, String arguments) {
+    return run(variables, PerfProgram.command(), arguments);
+  }
+
+  private int run(Map<String, String> variables, List<String> perf, String arguments) {
+    Map<String, String> environment = new HashMap<>(System.getenv());
+    environment.keySet().removeIf(name -> name.startsWith("NCCL"));
+    environment.putAll(variables);
+    List<String> args = new ArrayList<>();
+    for (String argument : arguments.isEmpty() ? new String[0] : arguments.split(" ")) {
+      args.add(argument.startsWith("@") ? file(argument.substring(1)) : argument);
+    }
+    return new Sweep(
+            new PrintStream(out, true, StandardCharsets.UTF_8),
+            new PrintStream(err, true, StandardCharsets.UTF_8),
+            environment,
+            perf)
+        .run(args.toArray(String[]::new));
+  }
+
+  private String file(String name) {
+    return folder.resolve(name).toString();
+  }
+
+  private List<List<String>> table() {
+    return out.toString(StandardCharsets.UTF_8)
+        .lines()
+        .filter(line -> line.startsWith("  "))
+        .map(line -> List.of(line.strip().split(" {2,}")))
+        .toList();
+  }
+
+  private static final String SHOWN =
+      """
+      return [
+        document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
+        document.querySelector(".warning")?.textContent ?? "no warning",
+        ...[...document.querySelectorAll("figure")].map(figure =>
+          [...figure.querySelectorAll(".curve")].map(curve =>
+            curve.dataset.name + " " + curve.querySelectorAll("circle").length).join(" | ")),
+        document.querySelectorAll("td.best").length,
+        [...new Set([...document.querySelectorAll("td.missing")].map(cell => cell.textContent))].join()
+      ].join("\\n");
+      """;
+
+  @Test
+  void theReferenceIsSweptForReal() throws IOException, InterruptedException {
+    String arguments =
+        "--backend reference --ranks 3 -b 1K -e 16K -f 4 -n 5 --rounds 2 --html @a.html --plot @a.png --csv @a.csv --json @a.json";
+    assertEquals(Commands.OK, run(Map.of(), arguments), err::toString);
+    List<List<String>> table = table();
+    assertEquals(
+        List.of("size", "best", "auto costs", "auto", "ring", "tree", "direct"), table.get(0));
+    assertEquals(
+        List.of("1 KiB", "4 KiB", "16 KiB"),
+        table.subList(1, 4).stream().map(List::getFirst).toList());
+    Json json = Json.read(Files.readString(folder.resolve("a.json")));
+    for (int i = 0; i < 3; i++) {
+      Json size = json.get("sizes").elements().get(i);
+      Map<String, Json> times = size.get("times_us").fields();
+      double least =
+          List.of("ring", "tree", "direct").stream()
+              .mapToDouble(choice -> times.get(choice).number())
+              .min()
+              .orElseThrow();
+      String best = size.get("best").text().orElseThrow();
+      assertEquals(least, times.get(best).number());
+      assertEquals(best, table.get(i + 1).get(1));
+      assertEquals(times.get("auto").number() / least - 1, size.get("auto_cost").number(), 1e-9);
+    }
+    List<String> csv = Files.readAllLines(folder.resolve("a.csv"));
+    assertEquals(1 + 3 * 4, csv.size());
+    assertTrue(csv.get(2).startsWith("1024,ring,ring,,ok,"), csv.get(2));
+    assertTrue(Files.size(folder.resolve("a.png")) > 1000);
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+    String curves = "auto 3 | ring 3 | tree 3 | direct 3";
+    assertEquals(
+        new Visit(
+            String.join("\n", "fits", "no warning", curves, curves, curves, "3", ""),
+            List.of(),
+            List.of()),
+        visit);
+    assertEquals(8, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
+  }
+
+  @Test
+  void onTheStandInWhatItHasNotIsNaAndItIsNamed() throws IOException, InterruptedException {
+    Map<String, String> standIn = PerfProgram.standIn();
+    String arguments =
+        "-g 2 -b 1K -e 4K -f 4 -n 2 --rounds 1 --algo ring,nvls --proto simple,ll --html @a.html --csv @a.csv --json @a.json";
+    assertEquals(Commands.OK, run(standIn, arguments), err::toString);
+    assertTrue(out.toString(StandardCharsets.UTF_8).contains("Measured on the stand-in"));
+    assertEquals(
+        List.of(
+            "size",
+            "best",
+            "auto costs",
+            "auto",
+            "Ring Simple",
+            "Ring LL",
+            "NVLS Simple",
+            "NVLS LL"),
+        table().get(0));
+    assertEquals(List.of("n/a", "n/a"), table().get(1).subList(6, 8));
+    Json json = Json.read(Files.readString(folder.resolve("a.json")));
+    assertEquals("true", json.get("stand_in").text().orElseThrow());
+    Json nvls = json.get("choices").elements().get(3);
+    assertEquals("n/a", nvls.get("state").text().orElseThrow());
+    assertTrue(
+        nvls.get("reason").text().orElseThrow().contains("no algorithm/protocol for AllReduce"),
+        nvls.get("reason").text()::toString);
+    assertEquals(
+        "NVLS Simple",
+        nvls.get("environment").get("NCCL_ALGO").text().orElseThrow()
+            + " "
+            + nvls.get("environment").get("NCCL_PROTO").text().orElseThrow());
+    Visit visit =
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
+    String curves = "auto 2 | Ring Simple 2 | Ring LL 2";
+    String warning =
+        "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.";
+    assertEquals(
+        new Visit(
+            String.join("\n", "fits", warning, curves, curves, curves, "2", "n/a"),
+            List.of(),
+            List.of()),
+        visit);
+  }
+
+  @Test
+  void whatFailsIsToldAndTheRestGoesOn() throws IOException, InterruptedException {
+    Map<String, String> standIn = new HashMap<>(PerfProgram.standIn());
+    standIn.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
+    String arguments =
+        "--backend nccl -g 2 -b 1K -e 1K --rounds 1 --algo ring --proto ll --json @a.json";
+    assertEquals(Commands.FAILED, run(standIn, arguments), err::toString);
+    assertTrue(
+        err.toString(StandardCharsets.UTF_8).endsWith("sweep: nothing could be measured\n"),
+        err::toString);
+    List<Json> choices =
+        Json.read(Files.readString(folder.resolve("a.json"))).get("choices").elements();
+    assertEquals(2, choices.size());
+    for (Json choice : choices) {
+      assertEquals("failed", choice.get("state").text().orElseThrow());
+      assertTrue(
+          choice.get("reason").text().orElseThrow().contains("INTERNAL_ERROR"),
+          choice.get("reason").text()::toString);
+    }
+  }
+
+  @Test
+  void aChoiceThatTakesTooLongIsEnded() throws IOException {
+    String arguments =
+        "--backend reference --ranks 2 -b 64M -e 64M -n 1000000 --algo ring --rounds 2 --limit 2 --json @a.json";
+    assertEquals(Commands.FAILED, run(Map.of(), arguments), err::toString);
+    Json json = Json.read(Files.readString(folder.resolve("a.json")));
+    for (Json choice : json.get("choices").elements()) {
+      assertEquals("it had not ended after 2 s", choice.get("reason").text().orElseThrow());
+    }
+    // What has failed is not tried again.
+    assertEquals(
+        List.of("sweep: auto ...", "sweep: ring, round 1 of 2 ..."),
+        err.toString(StandardCharsets.UTF_8).lines().toList().subList(0, 2));
+    assertEquals(3, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
+    assertFalse(
+        ProcessHandle.current().descendants().anyMatch(SweepTest::measures),
+        "a process is left behind");
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          {"config":  | exit 1        | \uFFFD is what a library said
+          {"config":  | exit 0        | is no result that -J has written: line 1, column 11: Unexpected end
+          \\377       | exit 0        | is no result that -J has written: it is not in UTF-8
+          {"config":  | exec sleep 60 | it had not ended after 2 s, and its result is not whole
+          """)
+  void aResultThatIsNotWholeIsAFailureOfItsChoiceAlone(String json, String end, String reason)
+      throws IOException {
+    String script =
+        "while [ \"$1\" != -J ]; do shift; done; printf '"
+            + json
+            + "' >\"$2\"; printf '\\377 is what a library said\\n' >&2; "
+            + end;
+    List<String> perf = List.of("sh", "-c", script, "perf");
+    String arguments = "--backend reference --algo ring --rounds 1 --limit 2 --json @a.json";
+    assertEquals(Commands.FAILED, run(Map.of(), perf, arguments), err::toString);
+    List<Json> choices =
+        Json.read(Files.readString(folder.resolve("a.json"))).get("choices").elements();
+    assertEquals(2, choices.size());
+    for (Json choice : choices) {
+      assertEquals("failed", choice.get("state").text().orElseThrow());
+      String told = choice.get("reason").text().orElseThrow();
+      assertTrue(told.contains(reason), told);
+    }
+  }
+
+  @Test
+  void whyNothingCouldBeMeasuredIsToldWhateverHasBeenLeftBehind() {
+    String script =
+        "while [ \"$1\" != -J ]; do shift; done; mkdir \"$2.d\"; echo kept >\"$2.d/kept\";"
+            + " echo 'no ranks today' >&2; exit 1";
+    List<String> perf = List.of("sh", "-c", script, "perf");
+    assertEquals(Commands.FAILED, run(Map.of(), perf, "--rounds 1"));
+    List<String> told = err.toString(StandardCharsets.UTF_8).lines().toList();
+    assertEquals(
+        "sweep: nothing could be measured, and no --backend says what else to try: no ranks today",
+        told.getLast());
+  }
+
+  @Test
+  @Timeout(value = 3, unit = TimeUnit.MINUTES)
+  void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
+    List<String> command = new ArrayList<>(PerfProgram.command());
+    command.set(command.size() - 1, Sweep.class.getName());
+    command.add(1, "-Djava.io.tmpdir=" + folder);
+    command.addAll(List.of("--backend", "reference", "--ranks", "2", "-n", "1000000"));
+    Process process =
+        new ProcessBuilder(command)
+            .redirectErrorStream(true)
+            .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+            .start();
+    try {
+      while (files("auto.err").isEmpty()) {
+        assertFalse(process.waitFor(50, TimeUnit.MILLISECONDS), "it ended by itself");
+      }
+      process.destroy();
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it goes on");
+    } finally {
+      process.destroyForcibly();
+    }
+    assertEquals(List.of(), files("nccl4j-sweep-"));
+    // What it starts has its options.
+    assertEquals(
+        List.of(),
+        ProcessHandle.allProcesses()
+            .map(left -> left.info().commandLine().orElse(""))
+            .filter(line -> line.contains(folder.toString()))
+            .toList());
+  }
+
+  private List<Path> files(String name) throws IOException {
+    try (Stream<Path> files = Files.find(folder, 2, (file, of) -> true)) {
+      return files.filter(file -> file.getFileName().toString().startsWith(name)).toList();
+    }
+  }
+
+  private static boolean measures(ProcessHandle process) {
+    return process.info().commandLine().orElse("").contains("-n 1000000");
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          nothing                               | sweep: 'nothing' is no collective
+          --algo star                           | 'star' is none of ring, tree, direct, nvls
+          --proto fast                          | 'fast' is none of simple, ll128, ll
+          --limit 0                             | '0' is no whole number from 1 to 86400
+          --rounds none                         | 'none' is no whole number from 1 to 1000
+          --html none/a.html                    | 'none/a.html' cannot be written: there is no folder
+          --plot a.gif                          | 'a.gif' does not end in .svg or .png
+          --backend reference --proto ll        | the reference backend has no protocols to choose
+          --backend reference --algo nvls       | --algo has nvls, which the reference backend does not have
+          --backend nccl --algo direct          | --algo has direct, which the nccl backend does not have
+          all_gather --backend reference        | all_reduce alone leaves a choice; all_gather does not
+          -J a.json                             | -J is not for a sweep
+          --percentiles                         | --percentiles is not for a sweep
+          -d all                                | take one type, one operator, one root and one cycle
+          -N 2                                  | take one type, one operator, one root and one cycle
+          -b 8 -e 4                             | -b must not be above -e
+          --colour                              | '--colour'
+          """)
+  void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
+    assertEquals(Commands.BAD_ARGUMENTS, run(Map.of(), arguments));
+    assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
+    assertEquals(1, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
+    assertEquals("", out.toString(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void helpNamesEveryFlag() {
+    assertEquals(Commands.OK, run(Map.of(), "--help"));
+    for (String flag : List.of("--algo", "--proto", "--rounds", "--limit", "--csv", "--html")) {
+      assertTrue(out.toString(StandardCharsets.UTF_8).contains(flag), flag);
+    }
+  }
+}

@@ -1,0 +1,143 @@
+package io.nccl4j.tools.plots;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.tools.plots.Axis.Scale;
+import io.nccl4j.tools.plots.Table.Cell;
+import io.nccl4j.tools.plots.Table.Kind;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** A page shows its charts and tables in a real browser, whatever stands in them. */
+class PageTest {
+  /** Text that would be a script, an end of one, or a place in the template. */
+  private static final String NASTY = "</script><script>boom()</script> @DATA@ & \"quoted\" '";
+
+  /** Says how wide the page is, and how many points and where each curve shows. */
+  private static final String SHOWN =
+      """
+      const inside = node => {
+        const box = node.getBoundingClientRect();
+        return box.left >= 0 && box.right <= innerWidth;
+      };
+      return [
+        innerWidth, document.documentElement.scrollWidth,
+        [...document.querySelectorAll("figure")].map(figure =>
+          [figure.querySelector("figcaption").textContent,
+           ...[...figure.querySelectorAll(".curve")].map(curve =>
+             curve.dataset.name + ":" + curve.querySelectorAll("circle").length
+               + ":" + curve.querySelector("path").getAttribute("d").split(/[ML]/).length)].join(",")).join(";"),
+        [...document.querySelectorAll("figure svg text, figure .legend *")].every(inside)
+      ].join(" ");
+      """;
+
+  @TempDir Path folder;
+
+  private Visit open(Page page, int width, String question)
+      throws IOException, InterruptedException {
+    Path file = folder.resolve("page.html");
+    Files.writeString(file, page.html());
+    return HeadlessBrowser.in(folder).open(file, "", width, question);
+  }
+
+  private static Page page(String text) {
+    return new Page(
+        text,
+        List.of(text, "a second line"),
+        text,
+        List.of(
+            PictureTest.chart("first", Scale.LOGARITHMIC),
+            PictureTest.chart("second", Scale.LINEAR)),
+        List.of(
+            new Table(
+                text,
+                text,
+                Stream.generate(() -> text).limit(12).toList(),
+                List.of(Stream.generate(() -> new Cell(text, Kind.BEST)).limit(12).toList()))));
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
+  void everyCurveIsDrawnWithinAnyWidth(int width) throws IOException, InterruptedException {
+    String curves = "curve 0:11:12,curve 1:0:12,curve 2:0:12";
+    Visit visit = open(page("a title"), width, SHOWN);
+    assertEquals(
+        new Visit(
+            "%d %d first,%s;second,%s true".formatted(width, width, curves, curves),
+            List.of(),
+            List.of()),
+        visit);
+  }
+
+  @Test
+  void textStaysText() throws IOException, InterruptedException {
+    String question =
+        """
+        return [document.title, ...["h1", ".warning", "h2", "thead th", "tbody th", "td.best"]
+          .map(name => document.querySelector(name).textContent)].join("\\n");
+        """;
+    Visit visit = open(page(NASTY), HeadlessBrowser.DESK, question);
+    assertEquals(
+        new Visit(
+            String.join("\n", Stream.generate(() -> NASTY).limit(7).toList()),
+            List.of(),
+            List.of()),
+        visit);
+  }
+
+  @Test
+  void aCurveIsHiddenAndShownAgainByItsName() throws IOException, InterruptedException {
+    String question =
+        """
+        const button = document.querySelector(".legend button");
+        const names = () => [...document.querySelectorAll("figure:first-of-type .curve")].map(curve => curve.dataset.name).join(",");
+        const all = [button.textContent, names()];
+        button.click();
+        all.push(names(), button.getAttribute("aria-pressed"));
+        button.click();
+        all.push(names());
+        return all.join(" | ");
+        """;
+    assertEquals(
+        "curve 0 | curve 0,curve 1,curve 2 | curve 1,curve 2 | false | curve 0,curve 1,curve 2",
+        open(page("a title"), HeadlessBrowser.PHONE, question).answer());
+  }
+
+  @Test
+  void thePointUnderAFingerIsToldInNumbers() throws IOException, InterruptedException {
+    String question =
+        """
+        const svg = document.querySelector("svg.plot"), box = svg.getBoundingClientRect();
+        svg.dispatchEvent(new PointerEvent("pointermove", { clientX: box.right - 12, clientY: box.top + 50 }));
+        return document.querySelector(".note").textContent + " " + document.querySelector(".legend").innerText.replace(/\\s+/g, " ");
+        """;
+    assertEquals(
+        " at 8 MiB curve 0 11 curve 1 22 curve 2 33",
+        open(page("a title"), HeadlessBrowser.PHONE, question).answer());
+  }
+
+  @Test
+  void nothingIsLoadedFromElsewhere() throws IOException {
+    String html = page("a title").html().replace("http://www.w3.org/2000/svg", "");
+    assertFalse(html.contains("http"), "a reference to somewhere else");
+    assertFalse(html.contains("src="), "a reference to another file");
+  }
+
+  @Test
+  void aRowHasACellForEachColumn() {
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> new Table("t", "", List.of("a", "b"), List.of(List.of(Cell.of("1")))));
+  }
+}

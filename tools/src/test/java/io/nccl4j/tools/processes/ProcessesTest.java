@@ -1,0 +1,176 @@
+package io.nccl4j.tools.processes;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.File;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.io.Writer;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** How processes are started and ended, with shell commands in their place. */
+@Timeout(120)
+class ProcessesTest {
+  private static final Duration AMPLE = Duration.ofSeconds(100);
+
+  @TempDir Path folder;
+
+  private record Ended(int status, Set<String> said) {}
+
+  private static Ended run(int count, int ranksEach, Duration grace, Duration limit, String command)
+      throws IOException {
+    ByteArrayOutputStream said = new ByteArrayOutputStream();
+    PrintStream err = new PrintStream(said, true, StandardCharsets.UTF_8);
+    int status =
+        new Processes("program", ranksEach, grace, err)
+            .run(count, List.of("sh", "-c", command), limit);
+    return new Ended(status, new TreeSet<>(said.toString(StandardCharsets.UTF_8).lines().toList()));
+  }
+
+  @Test
+  void eachProcessIsToldItsNumberAndWhatItSaysComesWithItsRank() throws IOException {
+    Ended ended =
+        run(3, 1, AMPLE, null, "echo $NCCL4J_RANK $NCCL4J_WORLD_SIZE $NCCL4J_LOCAL_RANK >&2");
+    assertEquals(new Ended(0, Set.of("rank 0: 0 3 0", "rank 1: 1 3 1", "rank 2: 2 3 2")), ended);
+  }
+
+  @Test
+  void severalRanksOfAProcessAreAllNamed() throws IOException {
+    assertEquals(
+        Set.of("ranks 0-2: said", "ranks 3-5: said"),
+        run(2, 3, AMPLE, null, "echo said >&2").said());
+  }
+
+  @Test
+  void allMeetInOneDirectoryThatIsGoneAfterwards() throws IOException {
+    Ended ended =
+        run(
+            2,
+            1,
+            AMPLE,
+            null,
+            "d=${NCCL4J_RENDEZVOUS#file:}; mkdir $d/$NCCL4J_RANK && echo $d >&2");
+    assertEquals(0, ended.status());
+    assertEquals(2, ended.said().size());
+    String first = ended.said().iterator().next().replace("rank 0: ", "");
+    assertTrue(ended.said().contains("rank 1: " + first), ended::toString);
+    assertFalse(Files.exists(Path.of(first)), first);
+  }
+
+  @Test
+  void theWorstStatusIsTheResultAndEachFailureIsSaid() throws IOException {
+    assertEquals(
+        new Ended(
+            3,
+            Set.of("program: rank 1 ended with status 1", "program: rank 3 ended with status 3")),
+        run(4, 1, AMPLE, null, "exit $((NCCL4J_RANK % 2 * NCCL4J_RANK))"));
+  }
+
+  @Test
+  void aProcessThatASignalEndsIsSaidToBe() throws IOException {
+    Ended ended = run(2, 1, AMPLE, null, "[ $NCCL4J_RANK = 0 ] || kill -9 $$");
+    assertEquals(new Ended(137, Set.of("program: rank 1 ended with status 137 (signal 9)")), ended);
+  }
+
+  @Test
+  void whatDoesNotEndAfterAFailureIsEnded() throws IOException {
+    long start = System.nanoTime();
+    Ended ended =
+        run(3, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] && exit 2; exec sleep 1000");
+    assertEquals(2, ended.status());
+    assertEquals(
+        Set.of(
+            "program: rank 1 ended with status 2",
+            "program: rank 0 had not ended 1 s after another process; it is ended",
+            "program: rank 2 had not ended 1 s after another process; it is ended"),
+        ended.said());
+    assertTrue(System.nanoTime() - start < 60e9, "it waits for nobody");
+  }
+
+  @Test
+  void whatDoesNotEndAfterTheOthersIsATimeOut() throws IOException {
+    Ended ended = run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
+    assertEquals(Processes.TIMED_OUT, ended.status());
+  }
+
+  @Test
+  void theLimitEndsAll() throws IOException {
+    assertEquals(
+        new Ended(
+            Processes.TIMED_OUT,
+            Set.of(
+                "program: time-out: rank 0 has not ended after 1 s",
+                "program: time-out: rank 1 has not ended after 1 s")),
+        run(2, 1, AMPLE, Duration.ofSeconds(1), "exec sleep 1000"));
+  }
+
+  @Test
+  void whatIgnoresTheRequestIsEndedByForce() throws IOException {
+    Ended ended =
+        run(1, 1, AMPLE, Duration.ofSeconds(1), "trap '' TERM; echo $$ >&2; exec sleep 1000");
+    assertEquals(Processes.TIMED_OUT, ended.status());
+    String pid =
+        ended.said().stream().filter(line -> line.startsWith("rank 0: ")).findFirst().orElseThrow();
+    assertFalse(Files.exists(Path.of("/proc", pid.replace("rank 0: ", ""))), pid);
+  }
+
+  @Test
+  void aSignalWhileProcessesAreStartedLeavesNothing() throws Exception {
+    Process starting =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-Djava.io.tmpdir=" + folder,
+                "--class-path",
+                String.join(File.pathSeparator, "target/classes", "target/test-classes"),
+                Starts.class.getName(),
+                folder.toString())
+            .redirectErrorStream(true)
+            .start();
+    try (BufferedReader said = starting.inputReader()) {
+      assertEquals("rank 0: up", said.readLine());
+      // Process.destroy would close the pipe.
+      starting.toHandle().destroy();
+      said.transferTo(Writer.nullWriter());
+      assertTrue(starting.waitFor(60, TimeUnit.SECONDS), "it goes on");
+      assertEquals(List.of(), started().map(ProcessHandle::info).toList());
+    } finally {
+      starting.destroyForcibly();
+      started().forEach(ProcessHandle::destroyForcibly);
+    }
+    assertArrayEquals(new String[0], folder.toFile().list());
+  }
+
+  private Stream<ProcessHandle> started() {
+    return ProcessHandle.allProcesses()
+        .filter(process -> process.info().commandLine().orElse("").endsWith("done " + folder));
+  }
+
+  /** Starts so many processes that a signal comes before the last. */
+  static final class Starts {
+    private static final int MANY = 100;
+
+    private Starts() {}
+
+    public static void main(String[] args) throws IOException {
+      String command = "[ $NCCL4J_RANK = 0 ] && echo up >&2; while :; do sleep 1; done";
+      new Processes("program", 1, AMPLE, System.err)
+          .run(MANY, List.of("sh", "-c", command, args[0]), null);
+    }
+  }
+}

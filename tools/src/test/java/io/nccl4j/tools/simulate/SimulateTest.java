@@ -1,0 +1,201 @@
+package io.nccl4j.tools.simulate;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import io.nccl4j.tools.plots.Chart;
+import io.nccl4j.tools.plots.Curve;
+import io.nccl4j.tools.quantities.Commands;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+import picocli.CommandLine;
+
+/** Runs the command. */
+class SimulateTest {
+  static {
+    System.setProperty("java.awt.headless", "true");
+  }
+
+  @TempDir Path folder;
+
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+
+  private int run(String... args) {
+    return new Simulate(
+            new PrintStream(out, true, StandardCharsets.UTF_8),
+            new PrintStream(err, true, StandardCharsets.UTF_8))
+        .run(args);
+  }
+
+  private List<String> lines() {
+    return out.toString(StandardCharsets.UTF_8).lines().map(String::strip).toList();
+  }
+
+  private long linesLike(String regex) {
+    return lines().stream().filter(line -> line.matches(regex)).count();
+  }
+
+  @Test
+  void oneSizeIsATableOfAlgorithmsAndProtocols() {
+    assertEquals(
+        Commands.OK,
+        run(
+            "--ranks 4096 --size 1G --nodes 512 --intra 450GB/s --inter 50GB/s --latency 5us"
+                .split(" ")));
+    assertTrue(lines().contains("1 GiB (1073741824 bytes)"), lines()::toString);
+    assertEquals(
+        9, linesLike("(ring|tree|hierarchical, \\w+) +(Simple|LL|LL128) .* (latency|bandwidth)"));
+    assertEquals(1, linesLike("best: tree with Simple, .* ms"));
+  }
+
+  @Test
+  void withoutASizeThereIsATableOfSizes() {
+    assertEquals(Commands.OK, run("--ranks", "8", "--nodes", "8"));
+    assertEquals(13, linesLike("\\d+ [KMG]iB +.*"));
+    assertEquals(1, linesLike("ring and tree: tree first, ring from [0-9.]+ KiB \\(\\d+ bytes\\)"));
+    // With a rank to a node there is nothing hierarchical.
+    assertEquals(0, linesLike("(?i).*hierarchical.*"));
+  }
+
+  @Test
+  void oneNodeIsNotSeveral() {
+    assertEquals(Commands.OK, run("--ranks", "2", "--channels", "1"));
+    assertEquals(
+        "all_reduce on 2 ranks, 2 to a node (1 node), 1 channel, float32", lines().getFirst());
+  }
+
+  @Test
+  void ranksAreSweptToAHundredThousand() {
+    assertEquals(Commands.OK, run("--ranks", "64", "--nodes", "8", "--sweep-ranks", "100000"));
+    assertEquals(1, linesLike("100000 +tree LL .*"));
+    assertEquals(1, linesLike("8 +ring LL .*"));
+  }
+
+  @Test
+  void theOneThatIsNotExecutedSaysSo() {
+    assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--size", "1M"));
+    assertEquals(1, linesLike("Hierarchical is .*neither NCCL nor the reference does.*"));
+  }
+
+  @Test
+  void jsonHasEveryEstimateInBytesAndSeconds() throws IOException {
+    assertEquals(
+        Commands.OK,
+        run("--ranks", "16", "--nodes", "2", "--size", "1M", "--sweep-ranks", "32", "--json"));
+    List<Double> seconds = new ArrayList<>();
+    try (JsonParser parser = new JsonFactory().createParser(out.toByteArray())) {
+      while (parser.nextToken() != null) {
+        if (parser.currentToken() == JsonToken.FIELD_NAME
+            && parser.currentName().equals("seconds")) {
+          parser.nextToken();
+          seconds.add(parser.getDoubleValue());
+        }
+      }
+    }
+    // Nine estimates of one size; the best for 2, 4, 8, 16 and 32 ranks at six sizes each.
+    assertEquals(9 + 5 * RankSweep.SIZES.size(), seconds.size());
+    assertTrue(seconds.stream().allMatch(value -> value > 6.6e-6 && value < 1), seconds::toString);
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"png", "PNG", "svg"})
+  void aPictureIsWritten(String ending) throws IOException {
+    Path file = folder.resolve("plot." + ending);
+    assertEquals(Commands.OK, run("--ranks", "16", "--nodes", "2", "--plot", file.toString()));
+    assertEquals(file.toString(), lines().getLast());
+    String begin = new String(Files.readAllBytes(file), 0, 6, StandardCharsets.ISO_8859_1);
+    assertEquals(ending.equals("svg") ? "<?xml " : "\u0089PNG\r\n", begin);
+  }
+
+  @Test
+  void thePictureShowsEveryAlgorithm() {
+    List<Chart> charts =
+        Plot.of(
+            Scenario.of(
+                CommandLine.populateCommand(
+                    new Flags(), "--ranks", "16", "--nodes", "2", "--sweep-ranks", "64")));
+    assertEquals(
+        List.of(
+            "Time, 16 ranks, 8 to a node",
+            "Bus bandwidth, 16 ranks, 8 to a node",
+            "Time, 64 MiB, best protocol",
+            "Bus bandwidth, 64 MiB, best protocol"),
+        charts.stream().map(Chart::title).toList());
+    assertEquals(
+        List.of("ring Simple", "ring LL", "ring LL128", "tree Simple", "tree LL", "tree LL128"),
+        names(charts.get(0)).subList(0, 6));
+    assertEquals(9, names(charts.get(1)).size());
+    assertEquals(List.of("ring", "tree", "hierarchical"), names(charts.get(2)));
+    // From 1 KiB to 16 GiB; 2, 4, 8, 16, 32 and 64 ranks.
+    assertEquals(25, charts.get(0).curves().getFirst().points().size());
+    assertEquals(6, charts.get(3).curves().getFirst().points().size());
+  }
+
+  private static List<String> names(Chart chart) {
+    return chart.curves().stream().map(Curve::name).toList();
+  }
+
+  @ParameterizedTest
+  @CsvSource(
+      delimiter = '|',
+      textBlock =
+          """
+          --ranks 10 --nodes 4             | --nodes 4 does not divide --ranks 10
+          --ranks 1                        | '1' is no whole number from 2 to 1000000
+          --ranks 8 --nodes 0              | '0' is no whole number from 1 to 1000000
+          --ranks 4 --nodes 8              | --nodes 8 does not divide --ranks 4
+          --inter 0GB/s                    | '0GB/s' is 0; a bandwidth is above 0
+          --intra -1GB/s                   | '-1GB/s' is no bandwidth
+          --intra 450                      | '450' is no bandwidth
+          --inter 50parsecs/s              | '50parsecs/s' is no bandwidth
+          --latency 5                      | '5' is no latency
+          --latency -5us                   | '-5us' is no latency
+          --intra-latency 5h               | '5h' is no latency
+          --launch soon                    | 'soon' is no latency
+          --size 6                         | '6' is no positive multiple of 4 bytes
+          --size 1X                        | '1X' is no size
+          --size 65G                       | '65G' is more than 64G
+          --channels 65                    | '65' is no whole number from 1 to 64
+          --ranks 64 --sweep-ranks 32      | --sweep-ranks 32 is less than the 64 ranks of a node
+          --plot picture.gif               | 'picture.gif' does not end in .svg or .png
+          --colour                         | Unknown option: '--colour'
+          """)
+  void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
+    assertEquals(Commands.BAD_ARGUMENTS, run(arguments.split(" ")));
+    assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
+    assertEquals("", out.toString(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void aFolderThatIsMissingIsToldByItsName() {
+    Path missing = folder.resolve("none");
+    assertEquals(Commands.BAD_ARGUMENTS, run("--plot", missing.resolve("plot.svg").toString()));
+    assertTrue(
+        err.toString(StandardCharsets.UTF_8)
+            .contains("cannot be written: there is no folder '" + missing + "'"),
+        err::toString);
+  }
+
+  @Test
+  void helpNamesEveryOption() {
+    assertEquals(Commands.OK, run("--help"));
+    for (String option : List.of("--ranks", "--sweep-ranks", "--intra-latency", "--plot")) {
+      assertTrue(out.toString(StandardCharsets.UTF_8).contains(option), option);
+    }
+  }
+}

@@ -1,0 +1,113 @@
+package io.nccl4j.tools.trace;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.io.IOException;
+import java.io.StringWriter;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Pattern;
+import org.junit.jupiter.api.Test;
+
+/** Putting together what several clocks say, from numbers that are known beforehand. */
+class TimelineTest {
+  private static final long MILLI = 1_000_000;
+
+  private static Source source(String clock) {
+    return new Source(clock + ".jfr", 1, "host " + clock, clock);
+  }
+
+  private static Span span(
+      String clock, int rank, long stream, String name, long sequence, long begun, long ended) {
+    return new Span(
+        source(clock),
+        rank,
+        new Span.Lane(stream, "stream " + stream),
+        name,
+        begun,
+        begun,
+        ended,
+        new Span.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4),
+        null);
+  }
+
+  @Test
+  void anotherHostsClockIsReadBySoMuchLaterThatCollectivesEndTogether() {
+    List<Span> spans = new ArrayList<>();
+    for (long i = 1; i <= 5; i++) {
+      spans.add(span("a", 0, 1, "allReduce", i, 10 * i * MILLI, (10 * i + 2) * MILLI));
+      // Seven milliseconds behind, and once, by chance, nine.
+      long behind = i == 4 ? 9 : 7;
+      spans.add(span("b", 1, 1, "allReduce", i, 10 * i * MILLI, (10 * i + 2 - behind) * MILLI));
+    }
+    // A root may have done its part long before the others.
+    spans.add(span("a", 0, 1, "broadcast", 6, 0, 1000 * MILLI));
+    spans.add(span("b", 1, 1, "broadcast", 6, 0, MILLI));
+    Clocks.Offset offset = Clocks.of(spans).offsets().get("b");
+    assertEquals(7 * MILLI, offset.nanos());
+    assertEquals(5, offset.meetings());
+    assertEquals(0, offset.spread());
+    assertEquals(0, Clocks.of(spans).later(source("a")));
+  }
+
+  @Test
+  void aClockIsComparedByWayOfAnotherOne() {
+    List<Span> spans =
+        List.of(
+            span("a", 0, 1, "allReduce", 1, 0, 10),
+            span("c", 2, 1, "allReduce", 2, 0, 500),
+            span("b", 1, 1, "allReduce", 1, 0, 110),
+            span("b", 1, 1, "allReduce", 2, 110, 200));
+    Clocks clocks = Clocks.of(spans);
+    assertEquals(-100, clocks.later(source("b")));
+    assertEquals(-400, clocks.later(source("c")));
+  }
+
+  @Test
+  void aClockThatNothingIsKnownOfStaysAsItIs() {
+    Clocks clocks =
+        Clocks.of(
+            List.of(
+                span("a", 0, 1, "allReduce", 1, 0, 10), span("b", 1, 1, "allReduce", 2, 0, 99)));
+    assertEquals(new Clocks.Offset(0, 0, 0), clocks.offsets().get("b"));
+  }
+
+  @Test
+  void theOverlapOfARankIsWhatAnotherRowRanBeside() {
+    Overlap overlap =
+        Overlap.of(
+            List.of(
+                span("a", 0, 1, "allReduce", 1, 0, 100),
+                span("a", 0, 2, "allReduce", 2, 60, 140),
+                span("a", 0, 1, "allReduce", 3, 200, 210)));
+    assertEquals(150, overlap.communicating());
+    assertEquals(40, overlap.besideOthers());
+  }
+
+  @Test
+  void whatWasRefusedBelongsToNothingOnOtherRanks() throws IOException {
+    List<Span> spans = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      spans.add(span("a", rank, 1, "broadcast", 0, 10, 11));
+      spans.add(span("a", rank, 1, "allReduce", 0, 12, 13));
+      spans.add(span("a", rank, 1, "allReduce", 1, 20, 30));
+    }
+    StringWriter json = new StringWriter();
+    ChromeTrace.write(new Timeline(List.of(source("a")), spans, List.of(), Clocks.of(spans)), json);
+    assertEquals(2, times("\"name\":\"between ranks\"", json), "from one rank to the other");
+    for (String title : List.of("broadcast, refused", "allReduce, refused", "allReduce #1")) {
+      assertEquals(2 * 2, times("\"name\":\"" + title + "\"", json), "span and call: " + title);
+    }
+  }
+
+  private static int times(String part, StringWriter text) {
+    return text.toString().split(Pattern.quote(part), -1).length - 1;
+  }
+
+  @Test
+  void operationsOfOneGroupOnOneStreamDoNotOverlapEachOther() {
+    Overlap overlap =
+        Overlap.of(List.of(span("a", 0, 1, "send", 1, 0, 100), span("a", 0, 1, "recv", 1, 0, 100)));
+    assertEquals(new Overlap(100, 0), overlap);
+  }
+}

@@ -1,0 +1,263 @@
+package io.nccl4j.tools.trace;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import io.nccl4j.fixtures.browser.HeadlessBrowser;
+import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.tools.quantities.Commands;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import jdk.jfr.Recording;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/**
+ * Records two processes, makes a timeline of them, and opens it in a browser where there is one.
+ */
+class TraceTest {
+  @TempDir static Path recorded;
+  @TempDir Path folder;
+
+  private final ByteArrayOutputStream out = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream err = new ByteArrayOutputStream();
+
+  @BeforeAll
+  static void record() throws Exception {
+    List<Process> ranks = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      ranks.add(
+          new ProcessBuilder(
+                  Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                  "-Xlog:disable",
+                  "-XX:StartFlightRecording:filename=" + recording(rank),
+                  "-cp",
+                  System.getProperty("java.class.path"),
+                  CrossingRank.class.getName(),
+                  String.valueOf(rank),
+                  recorded.resolve("meeting").toString())
+              .redirectErrorStream(true)
+              .redirectOutput(recorded.resolve("said-" + rank).toFile())
+              .start());
+    }
+    for (int rank = 0; rank < 2; rank++) {
+      try {
+        assertTrue(ranks.get(rank).waitFor(90, TimeUnit.SECONDS), "rank " + rank + " goes on");
+      } finally {
+        ranks.get(rank).destroyForcibly();
+      }
+      assertEquals(
+          0, ranks.get(rank).exitValue(), Files.readString(recorded.resolve("said-" + rank)));
+    }
+  }
+
+  private static String recording(int rank) {
+    return recorded.resolve("rank" + rank + ".jfr").toString();
+  }
+
+  private int run(String... args) {
+    return new Trace(
+            new PrintStream(out, true, StandardCharsets.UTF_8),
+            new PrintStream(err, true, StandardCharsets.UTF_8))
+        .run(args);
+  }
+
+  private String said() {
+    return out.toString(StandardCharsets.UTF_8);
+  }
+
+  private String complaint() {
+    return err.toString(StandardCharsets.UTF_8);
+  }
+
+  @Test
+  void theSummaryCountsWhatBothRanksDid() {
+    assertEquals(Commands.OK, run(recording(0), recording(1)), this::complaint);
+    List<String> lines = said().lines().toList();
+    assertTrue(lines.getFirst().startsWith("2 recordings, 2 ranks, "), lines::toString);
+    // Two ranks, three times 1000 floats.
+    assertTrue(
+        lines.stream().anyMatch(line -> line.matches("allReduce +6 +24000 .* 0")), lines::toString);
+    assertTrue(lines.stream().anyMatch(line -> line.matches("send +4 +16000 .* 0")), said());
+    assertFalse(said().contains("clock of"), "processes of one host share its clock");
+  }
+
+  @Test
+  void theTraceIsOneJsonDocumentWithATrackForEachRankAndStream() throws IOException {
+    Path trace = folder.resolve("trace.json");
+    assertEquals(
+        Commands.OK, run(recording(0), recording(1), "-o", trace.toString()), this::complaint);
+    List<String> names = new ArrayList<>();
+    int depth = 0;
+    try (JsonParser json = new JsonFactory().createParser(trace.toFile())) {
+      for (JsonToken token = json.nextToken(); token != null; token = json.nextToken()) {
+        depth += token.isStructStart() ? 1 : token.isStructEnd() ? -1 : 0;
+        if (token == JsonToken.VALUE_STRING && "name".equals(json.currentName())) {
+          names.add(json.getText());
+        }
+      }
+    }
+    assertEquals(0, depth);
+    for (int rank = 0; rank < 2; rank++) {
+      String of = "rank " + rank + " on ";
+      assertEquals(1, names.stream().filter(name -> name.startsWith(of)).count(), of);
+    }
+    assertEquals(4, names.stream().filter(name -> name.startsWith("stream ")).count());
+    // Of each rank: on its track, and in its row of calls.
+    assertEquals(4, names.stream().filter("allReduce #3"::equals).count());
+    assertTrue(names.containsAll(List.of("init", "split", "close")), names::toString);
+  }
+
+  @Test
+  void inABrowserTheTwoExchangesOfRank0RunAtTheSameTimeOnTwoStreams()
+      throws IOException, InterruptedException {
+    Path page = folder.resolve("page.html");
+    assertEquals(
+        Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
+    Visit visit =
+        HeadlessBrowser.in(folder)
+            .open(
+                page,
+                "",
+                HeadlessBrowser.DESK,
+                """
+                const own = spans.filter(span => span.row.pid === 0 && span.operation === "recv");
+                const [one, another] = own;
+                return [
+                  trace.traceEvents.filter(event => event.ph === "X" && event.cat === "collective").length,
+                  order.map(rank => rank.rows.length + " rows").join(", "),
+                  own.length + " exchanges",
+                  one.row !== another.row && one.args.communicator !== another.args.communicator ? "apart" : "together",
+                  Math.min(one.ended, another.ended) > Math.max(one.begun, another.begun) ? "overlap" : "in turn",
+                  spans.filter(span => span.operation === "allReduce").every(span => span.partners.length === 2) ? "paired" : "alone",
+                  $("picture").width > 0 && $("picture").height > 100 ? "drawn" : "empty"
+                ].join("; ");
+                """);
+    assertEquals(List.of(), visit.errors());
+    assertEquals(List.of(), visit.requests());
+    assertEquals("14; 2 rows, 2 rows; 2 exchanges; apart; overlap; paired; drawn", visit.answer());
+  }
+
+  @Test
+  void thePageFitsAPhoneAndComesCloser() throws IOException, InterruptedException {
+    Path page = folder.resolve("page.html");
+    assertEquals(
+        Commands.OK, run(recording(0), recording(1), "--html", page.toString()), this::complaint);
+    Visit visit =
+        HeadlessBrowser.in(folder)
+            .open(
+                page,
+                "",
+                HeadlessBrowser.PHONE,
+                """
+                const before = to - from;
+                $("in").click();
+                const closer = (to - from) / before;
+                $("all").click();
+                return [closer.toFixed(6), ((to - from) / before).toFixed(6), document.documentElement.scrollWidth <= innerWidth].join(" ");
+                """);
+    assertEquals(List.of(), visit.errors());
+    assertEquals("0.500000 1.000000 true", visit.answer());
+  }
+
+  @Test
+  void eventsOfTheProgramsOwnAreShownByThreadOnRequest() throws IOException {
+    Path trace = folder.resolve("trace.json");
+    assertEquals(
+        Commands.OK,
+        run(recording(0), recording(1), "--with", "test.Backward", "-o", trace.toString()),
+        this::complaint);
+    String json = Files.readString(trace);
+    assertEquals(7, json.split("\"backward\"", -1).length, "three on each rank");
+    assertTrue(json.contains("\"thread main\""));
+  }
+
+  @Test
+  void anEventThatNoRecordingHasIsNamed() {
+    assertEquals(
+        Commands.BAD_ARGUMENTS,
+        run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
+    assertEquals(
+        "trace: --with: no recording has an event no.such.Event;"
+            + " scripts/trace --help says what is allowed",
+        complaint().strip());
+  }
+
+  @Test
+  void theFirstTextOfAnEventOfTheProgramsOwnIsInItsName() throws IOException {
+    Path trace = folder.resolve("trace.json");
+    String event = "jdk.InitialEnvironmentVariable";
+    assertEquals(
+        Commands.OK, run(recording(0), "--with", event, "-o", trace.toString()), this::complaint);
+    assertTrue(Files.readString(trace).contains("Initial Environment Variable: PATH\""));
+  }
+
+  @Test
+  void aFolderThatIsNotThereIsNamedBeforeAnythingIsRead() {
+    Path trace = folder.resolve("none").resolve("t.json");
+    assertEquals(Commands.BAD_ARGUMENTS, run("none.jfr", "-o", trace.toString()));
+    assertTrue(complaint().contains("there is no folder '" + trace.getParent()), this::complaint);
+    assertEquals(1, complaint().lines().count(), this::complaint);
+  }
+
+  @Test
+  void aFileThatIsNotThereIsNamed() {
+    assertEquals(Commands.FAILED, run(folder.resolve("none.jfr").toString()));
+    assertEquals("trace: " + folder.resolve("none.jfr") + " is not there", complaint().strip());
+  }
+
+  @Test
+  void aFileThatIsNoRecordingIsNamed() throws IOException {
+    Path text = Files.writeString(folder.resolve("text.jfr"), "no recording\n".repeat(100));
+    assertEquals(Commands.FAILED, run(recording(0), text.toString()));
+    assertTrue(
+        complaint().startsWith("trace: " + text + " is no whole flight recording: "),
+        this::complaint);
+  }
+
+  @Test
+  void aRecordingThatIsCutOffIsNamed() throws IOException {
+    byte[] whole = Files.readAllBytes(Path.of(recording(0)));
+    Path half = folder.resolve("half.jfr");
+    Files.write(half, Arrays.copyOf(whole, whole.length / 2));
+    assertEquals(Commands.FAILED, run(half.toString()));
+    assertTrue(complaint().startsWith("trace: " + half + " is no whole"), this::complaint);
+  }
+
+  @Test
+  void aRecordingWithoutOurEventsIsNamed() throws IOException {
+    Path other = folder.resolve("other.jfr");
+    try (Recording recording = new Recording()) {
+      recording.start();
+      recording.disable("io.nccl4j.Process");
+      recording.dump(other);
+    }
+    assertEquals(Commands.FAILED, run(other.toString()));
+    assertTrue(
+        complaint().startsWith("trace: " + other + " has no event of nccl4j"), this::complaint);
+    err.reset();
+    assertEquals(Commands.OK, run(recording(0), other.toString()));
+    assertEquals(
+        "trace: " + other + " has no event of nccl4j and is left out", complaint().strip());
+    assertTrue(said().startsWith("1 recording, 1 rank, "), this::said);
+  }
+
+  @Test
+  void withoutARecordingThereIsNothingToDo() {
+    assertEquals(Commands.BAD_ARGUMENTS, run("-o", "trace.json"));
+    assertTrue(complaint().contains("RECORDING"), this::complaint);
+  }
+}
