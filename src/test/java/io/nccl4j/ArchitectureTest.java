@@ -99,6 +99,8 @@ class ArchitectureTest {
     onlyDepends(transport, CONTRACT, SPI, transport);
     String collective = REFERENCE_PART + "collective";
     onlyDepends(collective, CONTRACT, SPI, collective, transport, reduce, SCHEDULE);
+    String bootstrap = REFERENCE_PART + "bootstrap";
+    onlyDepends(bootstrap, CONTRACT, SPI, bootstrap, transport, AUTH);
   }
 
   @Test

@@ -41,6 +41,7 @@ class ClassInitializationTest {
             "io.nccl4j.reference",
             "io.nccl4j.schedule",
             "io.nccl4j.internal.auth",
+            "io.nccl4j.internal.reference.bootstrap",
             "io.nccl4j.internal.reference.collective",
             "io.nccl4j.internal.reference.reduce",
             "io.nccl4j.internal.reference.transport"),

@@ -7,6 +7,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Result;
+import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.util.RankSets;
 import java.io.DataInput;
 import java.io.DataOutput;

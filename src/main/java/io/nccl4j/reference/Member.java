@@ -9,6 +9,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Result;
+import io.nccl4j.internal.reference.bootstrap.Occasion;
 import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
 import io.nccl4j.internal.reference.collective.Board;
 import io.nccl4j.internal.reference.collective.Collective;

@@ -4,6 +4,9 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ReferenceId;
+import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
@@ -38,14 +41,24 @@ import java.util.function.IntFunction;
  * after {@link CommunicatorConfig#timeout()}. The others can {@link Communicator#shrink shrink}.
  */
 public final class ReferenceBackend {
-  // Each is driven by a thread of this process.
-  static final int MOST_RANKS = 1 << 15;
-
   // Those that have initializers, or nested classes with such.
   private static final List<String> INITIALIZED =
       List.of(
           "internal.auth.PendingConnections",
           "internal.auth.SessionKeys",
+          "internal.reference.bootstrap.Connection",
+          "internal.reference.bootstrap.EventLoop",
+          "internal.reference.bootstrap.Gathering",
+          "internal.reference.bootstrap.Guest",
+          "internal.reference.bootstrap.Handshake",
+          "internal.reference.bootstrap.ListeningEndpoint",
+          "internal.reference.bootstrap.Message",
+          "internal.reference.bootstrap.Occasion",
+          "internal.reference.bootstrap.PendingConnection",
+          "internal.reference.bootstrap.ReferenceId",
+          "internal.reference.bootstrap.Secret",
+          "internal.reference.bootstrap.Site",
+          "internal.reference.bootstrap.SocketAddresses",
           "internal.reference.collective.AllReduceAlgorithm",
           "internal.reference.collective.Board",
           "internal.reference.collective.Call",
@@ -65,29 +78,16 @@ public final class ReferenceBackend {
           "internal.reference.transport.SharedMemoryFiles",
           "internal.reference.transport.TcpBreak",
           "reference.Algorithm",
-          "reference.Connection",
-          "reference.EventLoop",
           "reference.Fault",
-          "reference.Gathering",
-          "reference.Guest",
-          "reference.Handshake",
           "reference.Links",
-          "reference.ListeningEndpoint",
           "reference.Member",
-          "reference.Message",
-          "reference.Occasion",
           "reference.Patience",
           "reference.Peer",
-          "reference.PendingConnection",
           "reference.ReferenceBackend",
           "reference.ReferenceBackendDriver",
           "reference.ReferenceCommunicator",
-          "reference.ReferenceId",
           "reference.ReferenceOptions",
           "reference.Remote",
-          "reference.Secret",
-          "reference.Site",
-          "reference.SocketAddresses",
           "reference.World",
           "schedule.Action",
           "schedule.Layout",
@@ -140,7 +140,7 @@ public final class ReferenceBackend {
   }
 
   static void checkMost(int value, String argument) {
-    if (value > MOST_RANKS) {
+    if (value > Plan.MOST_RANKS) {
       throw new IllegalArgumentException(
           argument + " is " + value + "; the reference backend takes at most " + Plan.MOST_RANKS);
     }

@@ -1,6 +1,18 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.NcclException;
+import io.nccl4j.internal.reference.bootstrap.CommunicatorEndpoint;
+import io.nccl4j.internal.reference.bootstrap.Connection;
+import io.nccl4j.internal.reference.bootstrap.Handshake;
+import io.nccl4j.internal.reference.bootstrap.Location;
+import io.nccl4j.internal.reference.bootstrap.Meeting;
+import io.nccl4j.internal.reference.bootstrap.Meetings;
+import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.reference.bootstrap.Occasion;
+import io.nccl4j.internal.reference.bootstrap.Participant;
+import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.Secret;
+import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.internal.reference.collective.Board;
 import io.nccl4j.internal.reference.transport.LinkContext;
 import io.nccl4j.internal.reference.transport.LinkKey;

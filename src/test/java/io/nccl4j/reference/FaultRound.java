@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.bootstrap.Gathering;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;

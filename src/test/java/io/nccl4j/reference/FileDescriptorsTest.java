@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.internal.reference.bootstrap.Gathering;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.net.InetSocketAddress;

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.rendezvous.Member;
 import io.nccl4j.rendezvous.Secret;
 import io.nccl4j.rendezvous.TcpRendezvous;

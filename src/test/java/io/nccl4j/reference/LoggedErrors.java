@@ -17,8 +17,7 @@ final class LoggedErrors implements AutoCloseable {
   }
 
   private final ConcurrentLinkedQueue<AssertionError> errors = new ConcurrentLinkedQueue<>();
-  private final Logger logger =
-      (Logger) LogManager.getLogger(ReferenceFuzzTest.class.getPackageName());
+  private final Logger logger = (Logger) LogManager.getLogger("io.nccl4j");
   private final Level before = logger.getLevel();
   private final Appender appender =
       new AbstractAppender("errors", null, null, true, Property.EMPTY_ARRAY) {

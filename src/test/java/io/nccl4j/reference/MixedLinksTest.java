@@ -13,6 +13,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.internal.reference.transport.HostReceiveLink;
 import io.nccl4j.internal.reference.transport.HostSendLink;
 import io.nccl4j.internal.reference.transport.LinkKey;

@@ -6,6 +6,8 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.reference.bootstrap.Location;
+import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.InetAddress;

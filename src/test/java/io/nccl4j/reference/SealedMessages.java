@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.internal.auth.AeadCipher;
+import io.nccl4j.internal.reference.bootstrap.Message;
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.util.Arrays;

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.Backend;
+import io.nccl4j.internal.reference.bootstrap.Site;
 import java.util.List;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;

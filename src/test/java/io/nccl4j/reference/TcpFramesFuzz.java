@@ -2,6 +2,9 @@ package io.nccl4j.reference;
 
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.Secret;
+import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.TcpBreak;

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.auth.SessionKeys;
 import java.io.DataInput;
@@ -12,7 +12,7 @@ import java.util.UUID;
  * What processes prove to each other to know, since they were given the same unique id. 128 random
  * bits, which nothing prints, and which are sent only where they are sealed.
  */
-final class Secret {
+public final class Secret {
   private static final byte[] NAME = "nccl4j secret name".getBytes(StandardCharsets.US_ASCII);
 
   private final long high;
@@ -25,7 +25,7 @@ final class Secret {
     this.low = low;
   }
 
-  static Secret random() {
+  public static Secret random() {
     ByteBuffer bytes = ByteBuffer.wrap(SessionKeys.randomBytes(2 * Long.BYTES));
     return new Secret(bytes.getLong(), bytes.getLong());
   }
@@ -34,7 +34,7 @@ final class Secret {
     return new Secret(in.readLong(), in.readLong());
   }
 
-  void write(DataOutput out) throws IOException {
+  public void write(DataOutput out) throws IOException {
     out.writeLong(high);
     out.writeLong(low);
   }
@@ -44,7 +44,7 @@ final class Secret {
   }
 
   /** Returns what a process may say in clear to tell which secret it knows: a part of a digest. */
-  UUID name() {
+  public UUID name() {
     UUID known = name;
     if (known == null) {
       byte[] bytes =

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.FailureDetails;
@@ -41,9 +41,9 @@ import java.util.function.Supplier;
  * aborted just before it receives the announcement: the others then have a new world without that
  * rank.
  */
-final class Meeting {
+public final class Meeting {
   /** The color of a rank that is to have no seat. */
-  static final int NO_COLOR = -1;
+  public static final int NO_COLOR = -1;
 
   /** How often a waiting rank looks whether it was aborted. */
   private static final long LOOK_MILLIS = 100;
@@ -61,12 +61,12 @@ final class Meeting {
    *
    * @param at the process that it is in
    */
-  record Wish(int rank, int color, int key, Location at) {
-    static Wish read(DataInput in) throws IOException {
+  public record Wish(int rank, int color, int key, Location at) {
+    public static Wish read(DataInput in) throws IOException {
       return new Wish(in.readInt(), in.readInt(), in.readInt(), Location.read(in));
     }
 
-    void write(DataOutput out) throws IOException {
+    public void write(DataOutput out) throws IOException {
       out.writeInt(rank);
       out.writeInt(color);
       out.writeInt(key);
@@ -79,10 +79,10 @@ final class Meeting {
    *
    * @param rank its number in the new world
    */
-  record Seat(Plan plan, int rank) {}
+  public record Seat(Plan plan, int rank) {}
 
   /** The process that convenes a meeting, as seen from another. */
-  interface Chair {
+  public interface Chair {
     /**
      * Says that a rank has come.
      *
@@ -101,14 +101,14 @@ final class Meeting {
   }
 
   /** Another process that wants to know how a meeting stands. */
-  interface Audience {
+  public interface Audience {
     void told(int expected, Message.Body state);
 
     void refused(int rank, String text);
   }
 
   /** The communicator whose ranks meet, as far as a meeting needs it. */
-  interface Parent {
+  public interface Parent {
     /** Returns the number of ranks. */
     int size();
 
@@ -140,7 +140,7 @@ final class Meeting {
   }
 
   /** What is done when a meeting is over. */
-  interface End {
+  public interface End {
     void over(boolean done);
   }
 
@@ -172,7 +172,7 @@ final class Meeting {
    * @param parent the communicator that the ranks come from, or null
    * @param end runs once all have connected, or one has failed
    */
-  Meeting(String function, Secret secret, BitSet expected, Parent parent, End end) {
+  public Meeting(String function, Secret secret, BitSet expected, Parent parent, End end) {
     this.function = function;
     this.secret = secret;
     this.parent = parent;
@@ -181,12 +181,12 @@ final class Meeting {
     this.awaited = (BitSet) expected.clone();
   }
 
-  String function() {
+  public String function() {
     return function;
   }
 
   /** Returns the ranks that have not come or, once there are seats, not connected; for tests. */
-  synchronized BitSet awaited() {
+  public synchronized BitSet awaited() {
     return (BitSet) awaited.clone();
   }
 
@@ -224,7 +224,7 @@ final class Meeting {
    *
    * @throws NcclException if the rank cannot take part
    */
-  void arrive(Wish wish) {
+  public void arrive(Wish wish) {
     if (chair != null) {
       noteSent(wish.rank());
       chair.arrive(expected.cardinality(), wish);
@@ -263,7 +263,7 @@ final class Meeting {
   }
 
   /** Notes that a rank has connected with the other ranks of its new world. */
-  synchronized void confirm(int rank) {
+  public synchronized void confirm(int rank) {
     if (seats == null || over()) {
       return;
     }
@@ -296,18 +296,18 @@ final class Meeting {
   }
 
   /** Makes waiting ranks look whether what they wait for has come, or they have been aborted. */
-  synchronized void wake() {
+  public synchronized void wake() {
     notifyAll();
   }
 
   /** Waits until all ranks have come; returns the rank's seat, or null without a color. */
-  synchronized Seat awaitSeat(Participant participant) {
+  public synchronized Seat awaitSeat(Participant participant) {
     await(participant, () -> seats != null, () -> shortfall(participant));
     return seats.get(participant.rank());
   }
 
   /** Waits until all ranks have connected. */
-  synchronized void awaitDone(Participant participant) {
+  public synchronized void awaitDone(Participant participant) {
     await(participant, () -> done, () -> shortfall(participant));
   }
 
@@ -415,7 +415,7 @@ final class Meeting {
   }
 
   /** Ends the meeting for all for a reason of one rank, also where another process convenes. */
-  synchronized void giveUp(String text, BitSet whoIsMissing) {
+  public synchronized void giveUp(String text, BitSet whoIsMissing) {
     if (chair != null && !over()) {
       chair.giveUp(expected.cardinality(), text, whoIsMissing);
     }
@@ -423,7 +423,7 @@ final class Meeting {
   }
 
   /** Ends the meeting for all, unless it is over. */
-  synchronized void fail(String text, BitSet whoIsMissing) {
+  public synchronized void fail(String text, BitSet whoIsMissing) {
     if (over()) {
       return;
     }
@@ -527,7 +527,7 @@ final class Meeting {
   }
 
   /** Hears from the process that convenes how the meeting stands. */
-  void hear(DataInput in) throws IOException {
+  public void hear(DataInput in) throws IOException {
     String toldFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
     boolean toldDone = in.readBoolean();
@@ -585,7 +585,7 @@ final class Meeting {
   }
 
   /** Hears that a rank cannot take part. */
-  synchronized void hearRefusal(int rank, String text) {
+  public synchronized void hearRefusal(int rank, String text) {
     answered = true;
     sent.remove(rank);
     refusals.put(rank, text);

@@ -1,9 +1,9 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.util.Deadline;
 
 /** Where those are let in who come by an id: what all meet for, and who may come. */
-interface Doorway {
+public interface Doorway {
   /**
    * A rank that comes by an id.
    *

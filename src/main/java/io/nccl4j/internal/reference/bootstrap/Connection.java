@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.auth.AeadCipher;
 import java.io.EOFException;
@@ -20,9 +20,9 @@ import org.apache.logging.log4j.LogManager;
  * any thread may send, and none ever waits. It begins with a {@link Handshake}; until that is done,
  * what is sent waits, and what comes must be short.
  */
-final class Connection {
+public final class Connection {
   /** Who is told what comes, in the thread of the site. */
-  interface Receiver {
+  public interface Receiver {
     /**
      * Takes a message.
      *
@@ -118,7 +118,7 @@ final class Connection {
   }
 
   /** Names another who is told; in the thread of the site. */
-  void tell(Receiver next) {
+  public void tell(Receiver next) {
     receiver = next;
   }
 
@@ -138,7 +138,7 @@ final class Connection {
   }
 
   /** Returns the channel to somebody who will read what follows the last message. */
-  SocketChannel detach() {
+  public SocketChannel detach() {
     key.cancel();
     return channel;
   }
@@ -148,7 +148,7 @@ final class Connection {
    *
    * @throws OutOfMemoryError if there is no memory for it; nothing is sent then
    */
-  void send(ByteBuffer message) {
+  public void send(ByteBuffer message) {
     synchronized (unsent) {
       if (closing || !channel.isOpen()) {
         return;
@@ -207,7 +207,7 @@ final class Connection {
   }
 
   /** Sends what is left, then closes; nobody is told anything any more. */
-  void close() {
+  public void close() {
     synchronized (unsent) {
       if (!closing) {
         closing = true;

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.reference.transport.TcpBreak;

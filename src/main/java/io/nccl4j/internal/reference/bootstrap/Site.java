@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.UniqueId;
 import java.util.HashMap;
@@ -13,38 +13,38 @@ import org.apache.logging.log4j.Logger;
  * This process, as a place of ranks that those of other processes can reach: its communicators with
  * ranks elsewhere, and the ids by which ranks are still to come.
  */
-final class Site extends ListeningEndpoint {
+public final class Site extends ListeningEndpoint {
   private static final Site THIS_PROCESS = new Site();
 
   private final Map<Long, CommunicatorEndpoint> communicators = new ConcurrentHashMap<>();
   private final Map<UniqueId, Doorway> doorways = new HashMap<>();
 
   /** Makes one of its own, as if it were another process; for tests. */
-  Site() {
+  public Site() {
     this(null);
   }
 
   /** Makes one of its own, as if it were a process of another host; for tests. */
-  Site(UUID host) {
+  public Site(UUID host) {
     super(host);
   }
 
-  static Site ofThisProcess() {
+  public static Site ofThisProcess() {
     return THIS_PROCESS;
   }
 
   /** Finds the logger only when there is something to say, since most programs never need it. */
-  static Logger log() {
+  public static Logger log() {
     return LogManager.getLogger(Site.class);
   }
 
   /** Lets the other processes of a communicator find it. */
-  void enroll(CommunicatorEndpoint communicator) {
+  public void enroll(CommunicatorEndpoint communicator) {
     communicators.put(communicator.id(), communicator);
     admitParked();
   }
 
-  void dismiss(CommunicatorEndpoint communicator) {
+  public void dismiss(CommunicatorEndpoint communicator) {
     communicators.remove(communicator.id());
   }
 
@@ -82,14 +82,14 @@ final class Site extends ListeningEndpoint {
   }
 
   /** Returns where those are let in who come by an id, or null. */
-  Doorway doorway(UniqueId id) {
+  public Doorway doorway(UniqueId id) {
     synchronized (doorways) {
       return doorways.get(id);
     }
   }
 
   /** Returns how many ids ranks are waiting by; for tests. */
-  int openDoorways() {
+  public int openDoorways() {
     synchronized (doorways) {
       return doorways.size();
     }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.NcclSystemException;
 import io.nccl4j.Result;
@@ -65,17 +65,17 @@ abstract class ListeningEndpoint {
    */
   abstract Connection.Receiver guest(Connection connection, Secret secret);
 
-  UUID process() {
+  public UUID process() {
     return process;
   }
 
   /** Returns what processes have in common that can share memory. */
-  UUID host() {
+  public UUID host() {
     return host;
   }
 
   /** Returns where this process is; without an address where it does not listen. */
-  synchronized Location location() {
+  public synchronized Location location() {
     return new Location(
         process,
         host,
@@ -89,14 +89,14 @@ abstract class ListeningEndpoint {
    *
    * @throws NcclSystemException if this process cannot listen
    */
-  synchronized void hold(Secret secret, String function) {
+  public synchronized void hold(Secret secret, String function) {
     if (loop == null) {
       loop = open(function);
     }
     secrets.merge(secret, 1, Integer::sum);
   }
 
-  synchronized void release(Secret secret) {
+  public synchronized void release(Secret secret) {
     if (secrets.merge(secret, -1, Integer::sum) == 0) {
       secrets.remove(secret);
       fading.put(secret, System.nanoTime());
@@ -104,7 +104,7 @@ abstract class ListeningEndpoint {
   }
 
   /** Holds the secret of an id that this process makes, until the id is spent. */
-  synchronized void make(Secret secret, String function) {
+  public synchronized void make(Secret secret, String function) {
     hold(secret, function);
     made.add(secret);
   }
@@ -115,7 +115,7 @@ abstract class ListeningEndpoint {
   }
 
   /** Returns whether an id that this process has made is still good. */
-  synchronized boolean isGood(Secret secret) {
+  public synchronized boolean isGood(Secret secret) {
     return made.contains(secret);
   }
 
@@ -184,7 +184,7 @@ abstract class ListeningEndpoint {
   }
 
   /** Ends all connections, as the end of this process would; for tests. */
-  void die() {
+  public void die() {
     EventLoop now;
     synchronized (this) {
       now = loop;
@@ -193,7 +193,7 @@ abstract class ListeningEndpoint {
   }
 
   /** Connects to another process, within the time given. */
-  Connection connect(
+  public Connection connect(
       Location to, Handshake.Opening opening, Connection.Receiver receiver, Deadline deadline)
       throws IOException {
     EventLoop now;

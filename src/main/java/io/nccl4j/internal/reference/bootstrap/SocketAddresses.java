@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import java.io.IOException;
 import java.net.Inet4Address;
@@ -9,7 +9,7 @@ import java.util.Comparator;
 import java.util.List;
 
 /** Which of this host's addresses other processes are told. */
-final class SocketAddresses {
+public final class SocketAddresses {
   /** The name of an interface, or {@link #NONE}. */
   static final String PROPERTY = "io.nccl4j.reference.interface";
 
@@ -34,7 +34,7 @@ final class SocketAddresses {
    *
    * @throws IOException if there is none; it says what to set
    */
-  static InetAddress choose(String setting) throws IOException {
+  public static InetAddress choose(String setting) throws IOException {
     List<NetworkInterface> up = new ArrayList<>();
     for (NetworkInterface found : NetworkInterface.networkInterfaces().toList()) {
       if (found.isUp() && address(found) != null) {

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
@@ -16,9 +16,9 @@ import java.util.BitSet;
  * What processes say to each other beside the data: a magic number, a kind, the number of bytes
  * that follow, and those.
  */
-final class Message {
+public final class Message {
   /** What a message is for. */
-  enum Kind {
+  public enum Kind {
     /** A rank comes to where the ranks of an id meet; {@link Handshake} says what comes before. */
     JOIN(1),
     /** The connection over which two processes of a world talk. */
@@ -70,16 +70,16 @@ final class Message {
   }
 
   /** Writes what a message says. */
-  interface Body {
+  public interface Body {
     void write(DataOutput out) throws IOException;
   }
 
-  static final int MAGIC = 0x4E43_344A;
-  static final int VERSION = 2;
-  static final int HEADER_BYTES = 12;
+  public static final int MAGIC = 0x4E43_344A;
+  public static final int VERSION = 2;
+  public static final int HEADER_BYTES = 12;
 
   /** More than the plan of 32768 ranks in as many processes needs. */
-  static final int MOST_BYTES = 16 << 20;
+  public static final int MOST_BYTES = 16 << 20;
 
   /** More than a communicator has ranks, or a rank links to one process. */
   private static final int MOST_COUNT = 1 << 17;
@@ -98,7 +98,7 @@ final class Message {
   }
 
   /** Returns a message as it goes over a connection. */
-  static ByteBuffer of(Kind kind, Body body) {
+  public static ByteBuffer of(Kind kind, Body body) {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     DataOutputStream out = new DataOutputStream(bytes);
     try {
@@ -115,7 +115,7 @@ final class Message {
   }
 
   /** Returns the header of a message whose body has another size on the wire. */
-  static byte[] headerOf(byte[] message, int size) {
+  public static byte[] headerOf(byte[] message, int size) {
     return ByteBuffer.allocate(HEADER_BYTES)
         .put(message, 0, HEADER_BYTES - Integer.BYTES)
         .putInt(size)
@@ -127,7 +127,7 @@ final class Message {
    *
    * @param most how large its body may be
    */
-  static Message begin(ByteBuffer header, int most) throws ProtocolException {
+  public static Message begin(ByteBuffer header, int most) throws ProtocolException {
     int magic = header.getInt(0);
     if (magic != MAGIC) {
       throw new ProtocolException(
@@ -142,7 +142,7 @@ final class Message {
     return new Message(kind, new byte[size]);
   }
 
-  Kind kind() {
+  public Kind kind() {
     return kind;
   }
 
@@ -152,7 +152,7 @@ final class Message {
   }
 
   /** Returns what follows the header. */
-  byte[] bytes() {
+  public byte[] bytes() {
     return content;
   }
 
@@ -161,11 +161,11 @@ final class Message {
     return body;
   }
 
-  DataInput content() {
+  public DataInput content() {
     return new DataInputStream(new ByteArrayInputStream(content));
   }
 
-  static void writeBits(DataOutput out, BitSet bits) throws IOException {
+  public static void writeBits(DataOutput out, BitSet bits) throws IOException {
     out.writeBoolean(bits != null);
     if (bits != null) {
       byte[] bytes = bits.toByteArray();
@@ -174,7 +174,7 @@ final class Message {
     }
   }
 
-  static BitSet readBits(DataInput in) throws IOException {
+  public static BitSet readBits(DataInput in) throws IOException {
     if (!in.readBoolean()) {
       return null;
     }
@@ -184,7 +184,7 @@ final class Message {
   }
 
   /** Reads how many of something follow. */
-  static int count(DataInput in) throws IOException {
+  public static int count(DataInput in) throws IOException {
     int count = in.readInt();
     if (count < 0 || count > MOST_COUNT) {
       throw new ProtocolException(
@@ -193,7 +193,7 @@ final class Message {
     return count;
   }
 
-  static void writeText(DataOutput out, String text) throws IOException {
+  public static void writeText(DataOutput out, String text) throws IOException {
     out.writeBoolean(text != null);
     if (text != null) {
       writeReason(out, text);
@@ -201,7 +201,7 @@ final class Message {
   }
 
   /** Writes why something happened; what does not fit is cut off. */
-  static void writeReason(DataOutput out, String text) throws IOException {
+  public static void writeReason(DataOutput out, String text) throws IOException {
     out.writeUTF(text.substring(0, Math.min(text.length(), MOST_REASON_CHARS)));
   }
 

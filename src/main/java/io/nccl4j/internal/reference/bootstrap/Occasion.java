@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import java.io.DataInput;
 import java.io.DataOutput;
@@ -16,14 +16,14 @@ import java.util.Objects;
  * @param excluded the ranks that do not come; one kind of occasion for each such set
  * @param number how many of the kind there were before
  */
-record Occasion(String function, BitSet excluded, long number) {
-  static final String SPLIT = "split";
-  static final String SHRINK = "shrink";
-  static final String GROW = "grow";
+public record Occasion(String function, BitSet excluded, long number) {
+  public static final String SPLIT = "split";
+  public static final String SHRINK = "shrink";
+  public static final String GROW = "grow";
 
   private static final List<String> FUNCTIONS = List.of(SPLIT, SHRINK, GROW);
 
-  static Occasion read(DataInput in) throws IOException {
+  public static Occasion read(DataInput in) throws IOException {
     int function = in.readUnsignedByte();
     if (function >= FUNCTIONS.size()) {
       throw new ProtocolException("ranks meet for nothing that has number " + function);
@@ -34,7 +34,7 @@ record Occasion(String function, BitSet excluded, long number) {
         in.readLong());
   }
 
-  void write(DataOutput out) throws IOException {
+  public void write(DataOutput out) throws IOException {
     out.writeByte(FUNCTIONS.indexOf(function));
     Message.writeBits(out, excluded);
     out.writeLong(number);

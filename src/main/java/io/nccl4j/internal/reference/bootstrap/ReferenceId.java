@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.UniqueId;
 import java.io.ByteArrayInputStream;
@@ -18,14 +18,14 @@ import java.util.Arrays;
  *
  * @param maker the process; its address is null if it takes no ranks of others
  */
-record ReferenceId(Location maker, Secret secret) {
+public record ReferenceId(Location maker, Secret secret) {
   private static final byte[] PREFIX = "nccl4j-reference".getBytes(StandardCharsets.US_ASCII);
   private static final int LAYOUT = 1;
   private static final int MOST_ADDRESS_BYTES = 16;
   private static final int MOST_NAME_BYTES = 30;
 
   /** Returns whether the reference backend made an id. */
-  static boolean madeHere(UniqueId id) {
+  public static boolean madeHere(UniqueId id) {
     return Arrays.equals(PREFIX, Arrays.copyOf(id.toBytes(), PREFIX.length));
   }
 
@@ -34,7 +34,7 @@ record ReferenceId(Location maker, Secret secret) {
    *
    * @throws IllegalArgumentException if it is damaged
    */
-  static ReferenceId of(UniqueId id) {
+  public static ReferenceId of(UniqueId id) {
     try {
       return read(new DataInputStream(new ByteArrayInputStream(id.toBytes())));
     } catch (IOException e) {
@@ -67,7 +67,7 @@ record ReferenceId(Location maker, Secret secret) {
         secret);
   }
 
-  UniqueId toUniqueId() {
+  public UniqueId toUniqueId() {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream(UniqueId.BYTES);
     DataOutputStream out = new DataOutputStream(bytes);
     InetSocketAddress listens = maker.address();

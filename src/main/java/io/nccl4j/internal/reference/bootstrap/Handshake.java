@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.auth.SessionKeys;
 import java.io.ByteArrayInputStream;
@@ -24,12 +24,12 @@ import java.util.UUID;
  * that is how the connecting side knows that the other one has the secret too. The data of a link
  * is neither sealed nor signed.
  */
-final class Handshake {
+public final class Handshake {
   private static final int NONCE_BYTES = 32;
   private static final String PROTOCOL = "nccl4j reference";
   private static final byte[] NOTHING = new byte[0];
 
-  static final int GREETING_BYTES = 2 * Integer.BYTES + NONCE_BYTES;
+  public static final int GREETING_BYTES = 2 * Integer.BYTES + NONCE_BYTES;
 
   /** The longest body of a claim: all that a process takes before the other one is known. */
   static final int MOST_CLAIM_BYTES = 256;
@@ -37,7 +37,7 @@ final class Handshake {
   private Handshake() {}
 
   /** Returns a new greeting. */
-  static byte[] greeting() {
+  public static byte[] greeting() {
     return ByteBuffer.allocate(GREETING_BYTES)
         .putInt(Message.MAGIC)
         .putInt(Message.VERSION)
@@ -64,13 +64,14 @@ final class Handshake {
    * @param world the world that is to be reached, if the kind needs one
    * @param detail what the kind needs beside that
    */
-  record Opening(Message.Kind kind, Secret secret, UUID process, long world, Message.Body detail) {
+  public record Opening(
+      Message.Kind kind, Secret secret, UUID process, long world, Message.Body detail) {
     /**
      * Makes the claim that answers a greeting.
      *
      * @throws ProtocolException if the other side speaks something else
      */
-    Answer answer(byte[] greeting) throws ProtocolException {
+    public Answer answer(byte[] greeting) throws ProtocolException {
       ByteBuffer said = ByteBuffer.wrap(greeting);
       int magic = said.getInt();
       if (magic != Message.MAGIC) {
@@ -108,10 +109,10 @@ final class Handshake {
   }
 
   /** The connecting side's first message, and the keys of what follows. */
-  record Answer(ByteBuffer message, SessionKeys keys) {}
+  public record Answer(ByteBuffer message, SessionKeys keys) {}
 
   /** What the accepting side was asked for; not to be believed before it has been proved. */
-  static final class Claim {
+  public static final class Claim {
     private final Message.Kind kind;
     private final byte[] said;
     private final byte[] proof;
@@ -138,7 +139,7 @@ final class Handshake {
      *
      * @throws IOException if the message is none
      */
-    static Claim read(Message message) throws IOException {
+    public static Claim read(Message message) throws IOException {
       if (!message.kind().opens()) {
         throw new ProtocolException("it begins with a " + message.kind() + " message");
       }
@@ -154,7 +155,7 @@ final class Handshake {
      * @param greeting what this connection was greeted with
      * @throws ProtocolException if the other side does not know the secret
      */
-    SessionKeys prove(Secret secret, byte[] greeting) throws ProtocolException {
+    public SessionKeys prove(Secret secret, byte[] greeting) throws ProtocolException {
       SessionKeys keys = keys(secret, greeting, said);
       if (!keys.isProof(proof, kind.name(), NOTHING)) {
         throw new ProtocolException(

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
@@ -17,8 +17,8 @@ import java.util.BitSet;
  * Where ranks that come by a unique id meet: in the process that has made the id, which convenes,
  * or on the way to it. The site knows a gathering until it is complete or one rank has failed.
  */
-final class Gathering implements Doorway {
-  static final String CONNECT = "connect";
+public final class Gathering implements Doorway {
+  public static final String CONNECT = "connect";
 
   private final Site site;
   private final UniqueId id;
@@ -53,7 +53,7 @@ final class Gathering implements Doorway {
   }
 
   /** Returns a new id that only the reference backend understands. */
-  static UniqueId newId(Site site, String function) {
+  public static UniqueId newId(Site site, String function) {
     Secret secret = Secret.random();
     if (Site.sociable()) {
       try {
@@ -73,7 +73,7 @@ final class Gathering implements Doorway {
   }
 
   /** Closes an id that a site has made for a communicator, and fails those that wait there. */
-  static void closeId(Site site, UniqueId id) {
+  public static void closeId(Site site, UniqueId id) {
     ReferenceId meaning = ReferenceId.of(id);
     if (!meaning.maker().process().equals(site.process())) {
       throw new IllegalArgumentException(
@@ -106,7 +106,7 @@ final class Gathering implements Doorway {
   }
 
   /** Finds where the ranks of an id meet, or opens it. */
-  static Doorway of(Site site, UniqueId id, String function, Visitor visitor) {
+  public static Doorway of(Site site, UniqueId id, String function, Visitor visitor) {
     ReferenceId meaning = ReferenceId.of(id);
     boolean here = meaning.maker().process().equals(site.process());
     synchronized (site.doors()) {

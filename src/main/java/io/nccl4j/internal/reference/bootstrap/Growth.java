@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
@@ -10,7 +10,7 @@ import java.util.BitSet;
  * A world that grows: where its ranks and the new ones meet. The site of the rank that made the id
  * knows it by that until all have come, or the rank has gone.
  */
-final class Growth implements Doorway {
+public final class Growth implements Doorway {
   private final Meetings meetings;
   private final Occasion occasion;
   private UniqueId id;
@@ -25,7 +25,7 @@ final class Growth implements Doorway {
   }
 
   /** Makes the id that new ranks find this by. */
-  synchronized UniqueId newId(int rank) {
+  public synchronized UniqueId newId(int rank) {
     if (id != null) {
       throw refused("rank " + maker + " has made an id, which waits for its grow");
     }
@@ -36,7 +36,7 @@ final class Growth implements Doorway {
   }
 
   /** Returns where all meet; the first to come says how many they will be. */
-  synchronized Meeting meeting(int newSize) {
+  public synchronized Meeting meeting(int newSize) {
     if (meeting == null) {
       if (newSize <= meetings.parentSize()) {
         throw refused(
@@ -128,13 +128,13 @@ final class Growth implements Doorway {
   }
 
   /** Lets nobody find this any more. */
-  void forget() {
+  public void forget() {
     closeId();
     meetings.forget(occasion);
   }
 
   /** Lets no new rank find this any more; ranks of the parent that are late still do. */
-  synchronized void closeId() {
+  public synchronized void closeId() {
     if (id != null) {
       meetings.site().shut(id, this);
       meetings.site().spend(ReferenceId.of(id).secret());

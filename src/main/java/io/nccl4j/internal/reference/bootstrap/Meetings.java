@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.NcclException;
 import java.net.ProtocolException;
@@ -10,7 +10,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * Where the ranks of a communicator meet to make new ones, as far as that is not done: for a split,
  * a shrink or a grow.
  */
-final class Meetings {
+public final class Meetings {
   private final Site site;
   private final Meeting.Parent parent;
   private final String options;
@@ -22,7 +22,7 @@ final class Meetings {
    *
    * @param options what new ranks must do their work with too, as text
    */
-  Meetings(Site site, Meeting.Parent parent, String options) {
+  public Meetings(Site site, Meeting.Parent parent, String options) {
     this.site = site;
     this.parent = parent;
     this.options = options;
@@ -41,7 +41,7 @@ final class Meetings {
   }
 
   /** Returns where the ranks meet for a split or a shrink. */
-  Meeting meeting(Occasion occasion) {
+  public Meeting meeting(Occasion occasion) {
     return meetings.computeIfAbsent(
         occasion,
         o -> {
@@ -53,7 +53,7 @@ final class Meetings {
   }
 
   /** Returns how many splits and shrinks are known that are not done; for tests. */
-  int unfinished() {
+  public int unfinished() {
     return meetings.size();
   }
 
@@ -85,7 +85,7 @@ final class Meetings {
   }
 
   /** Returns where the ranks meet for a grow. */
-  Growth growth(Occasion occasion) {
+  public Growth growth(Occasion occasion) {
     return growths.computeIfAbsent(occasion, o -> new Growth(this, o));
   }
 
@@ -94,7 +94,7 @@ final class Meetings {
    *
    * @throws NcclException if a grow cannot have this size, or the ranks here want another one
    */
-  Meeting meetingFor(Occasion occasion, int newSize) throws ProtocolException {
+  public Meeting meetingFor(Occasion occasion, int newSize) throws ProtocolException {
     if (occasion.function().equals(Occasion.GROW)) {
       return growth(occasion).meeting(newSize);
     }
@@ -105,7 +105,7 @@ final class Meetings {
   }
 
   /** Returns the meeting of an occasion, or null if there is none for this size. */
-  Meeting known(Occasion occasion, int newSize) {
+  public Meeting known(Occasion occasion, int newSize) {
     if (occasion.function().equals(Occasion.GROW)) {
       Growth growth = growths.get(occasion);
       return growth == null ? null : growth.knownMeeting(newSize);
@@ -119,7 +119,7 @@ final class Meetings {
   }
 
   /** Ends those meetings that need a rank that has left. */
-  void checkPresent() {
+  public void checkPresent() {
     meetings.values().forEach(Meeting::checkPresent);
     growths.values().forEach(Growth::checkPresent);
   }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import java.io.DataInput;
 import java.io.IOException;
@@ -6,7 +6,7 @@ import java.io.IOException;
 /**
  * One process's part of a communicator with ranks in several, as connections of others reach it.
  */
-interface CommunicatorEndpoint {
+public interface CommunicatorEndpoint {
   /** Returns the number that all processes know the communicator by, and that no other has. */
   long id();
 

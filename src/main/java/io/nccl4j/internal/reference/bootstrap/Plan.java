@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.FailureDetails;
@@ -23,9 +23,9 @@ import java.util.function.Supplier;
  * Who will be who in a world: what every way to a communicator (connecting, split, shrink, grow)
  * ends with, and what each process makes its part of the world from.
  */
-final class Plan {
+public final class Plan {
   /** The most ranks of a communicator; each is driven by a thread of a process. */
-  static final int MOST_RANKS = 1 << 15;
+  public static final int MOST_RANKS = 1 << 15;
 
   private final long world;
   private final Secret secret;
@@ -43,7 +43,7 @@ final class Plan {
   }
 
   /** Makes a plan of a new world, given where each rank is. */
-  static Plan of(Secret secret, List<Location> ranks) {
+  public static Plan of(Secret secret, List<Location> ranks) {
     Map<UUID, Integer> numbers = new LinkedHashMap<>();
     List<Location> processes = new ArrayList<>();
     int[] processOf = new int[ranks.size()];
@@ -63,7 +63,7 @@ final class Plan {
         processOf);
   }
 
-  static Plan read(DataInput in) throws IOException {
+  public static Plan read(DataInput in) throws IOException {
     long world = in.readLong();
     Secret secret = Secret.read(in);
     List<Location> processes = new ArrayList<>();
@@ -80,7 +80,7 @@ final class Plan {
     return new Plan(world, secret, List.copyOf(processes), processOf);
   }
 
-  void write(DataOutput out) throws IOException {
+  public void write(DataOutput out) throws IOException {
     out.writeLong(world);
     secret.write(out);
     out.writeInt(processes.size());
@@ -93,33 +93,33 @@ final class Plan {
     }
   }
 
-  long world() {
+  public long world() {
     return world;
   }
 
-  Secret secret() {
+  public Secret secret() {
     return secret;
   }
 
-  int size() {
+  public int size() {
     return processOf.length;
   }
 
-  List<Location> processes() {
+  public List<Location> processes() {
     return processes;
   }
 
   /** Returns the number of the process that a rank is in. */
-  int processOf(int rank) {
+  public int processOf(int rank) {
     return processOf[rank];
   }
 
-  Location locationOf(int rank) {
+  public Location locationOf(int rank) {
     return processes.get(processOf[rank]);
   }
 
   /** Returns the ranks of a process. */
-  BitSet ranksOf(int process) {
+  public BitSet ranksOf(int process) {
     BitSet ranks = new BitSet();
     for (int rank = 0; rank < processOf.length; rank++) {
       if (processOf[rank] == process) {
@@ -133,7 +133,7 @@ final class Plan {
    * Returns what the ranks of this process make of the plan together: the first one makes it, the
    * others get the same, or the failure as they see it.
    */
-  synchronized <T> T form(Class<T> type, Participant participant, Supplier<T> make) {
+  public synchronized <T> T form(Class<T> type, Participant participant, Supplier<T> make) {
     if (failure != null) {
       throw seenBy(participant);
     }

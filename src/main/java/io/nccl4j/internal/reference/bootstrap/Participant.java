@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.internal.util.Deadline;
@@ -16,7 +16,7 @@ import java.util.function.Supplier;
  * @param aborted returns what to throw if the rank has been aborted, in its old communicator or its
  *     new one; else null
  */
-record Participant(
+public record Participant(
     Meeting meeting,
     int rank,
     String communicator,
@@ -24,19 +24,19 @@ record Participant(
     Supplier<CommunicatorAbortedException> aborted) {
 
   /** Waits until another process of the new world has connected to this one. */
-  void awaitConnection(Plan plan, int process, BooleanSupplier connected) {
+  public void awaitConnection(Plan plan, int process, BooleanSupplier connected) {
     BitSet ranks = ranksOf(plan, process);
     String text = describe(plan, process) + " did not connect to this process";
     meeting.await(this, connected, () -> new Meeting.Shortfall(text, ranks));
   }
 
   /** Names a process of the new world, and its ranks by their numbers in the meeting. */
-  String describe(Plan plan, int process) {
+  public String describe(Plan plan, int process) {
     return RankSets.describe(ranksOf(plan, process)) + " (" + plan.processes().get(process) + ")";
   }
 
   /** Returns the ranks of a process of the new world, by their numbers in the meeting. */
-  BitSet ranksOf(Plan plan, int process) {
+  public BitSet ranksOf(Plan plan, int process) {
     return meeting.ranksIn(plan, process);
   }
 }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.bootstrap;
 
 import java.io.DataInput;
 import java.io.DataOutput;
@@ -16,7 +16,8 @@ import java.util.UUID;
  * @param pid its number on its host
  * @param hostName its host, for messages
  */
-record Location(UUID process, UUID host, InetSocketAddress address, long pid, String hostName) {
+public record Location(
+    UUID process, UUID host, InetSocketAddress address, long pid, String hostName) {
   static Location read(DataInput in) throws IOException {
     UUID process = readUuid(in);
     UUID host = readUuid(in);
@@ -42,11 +43,11 @@ record Location(UUID process, UUID host, InetSocketAddress address, long pid, St
     out.writeUTF(hostName);
   }
 
-  static UUID readUuid(DataInput in) throws IOException {
+  public static UUID readUuid(DataInput in) throws IOException {
     return new UUID(in.readLong(), in.readLong());
   }
 
-  static void writeUuid(DataOutput out, UUID id) throws IOException {
+  public static void writeUuid(DataOutput out, UUID id) throws IOException {
     out.writeLong(id.getMostSignificantBits());
     out.writeLong(id.getLeastSignificantBits());
   }
