@@ -7,7 +7,6 @@ import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Steps;
 import java.util.List;
 import java.util.Objects;
-import java.util.Optional;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.regex.Matcher;
@@ -115,10 +114,7 @@ public final class GatherRendezvous extends OrderedRendezvous {
     for (int rank = 1; rank < size(); rank++) {
       backends[rank] = backendIn(textOf(rank, round, texts.get(rank)));
     }
-    Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
-    if (mismatch.isPresent()) {
-      throw mismatch.get().failure();
-    }
+    RankBackend.Mismatch.check(RankBackend.mismatch(backends));
     return first;
   }
 

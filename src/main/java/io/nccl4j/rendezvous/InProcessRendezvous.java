@@ -11,7 +11,6 @@ import java.util.BitSet;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
@@ -68,10 +67,7 @@ public final class InProcessRendezvous extends OrderedRendezvous {
       Round table = meeting.round(round);
       table.backends[0] = backend;
       awaitAll(table.arrived, round, deadline);
-      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(table.backends);
-      if (mismatch.isPresent()) {
-        throw mismatch.get().failure();
-      }
+      RankBackend.Mismatch.check(RankBackend.mismatch(table.backends));
       table.id = id;
       meeting.changed.signalAll();
       awaitAll(table.served, round, deadline);

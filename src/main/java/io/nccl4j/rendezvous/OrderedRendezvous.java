@@ -117,16 +117,11 @@ abstract sealed class OrderedRendezvous implements Rendezvous
       return id;
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      RendezvousException interrupted =
-          new RendezvousException(this + " was interrupted in round " + rounds, e);
-      releaseAfter(interrupted);
-      throw interrupted;
+      throw releasedAfter(new RendezvousException(this + " was interrupted in round " + rounds, e));
     } catch (ExchangeFailedException e) {
-      RendezvousException failure = failed(e);
-      releaseAfter(failure);
-      throw failure;
+      throw releasedAfter(failed(e));
     } catch (RuntimeException | Error e) {
-      releaseAfter(e);
+      releasedAfter(e);
       throw e;
     }
   }
@@ -168,9 +163,10 @@ abstract sealed class OrderedRendezvous implements Rendezvous
         this);
   }
 
-  /** Releases what is held, since no further exchange is allowed. */
-  private void releaseAfter(Throwable failure) {
+  /** Releases what is held, since no further exchange is allowed; returns the failure. */
+  private <T extends Throwable> T releasedAfter(T failure) {
     Steps.after(failure, this::release);
+    return failure;
   }
 
   /** Makes the id of a round, on rank 0. */

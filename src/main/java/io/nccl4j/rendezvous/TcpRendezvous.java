@@ -178,9 +178,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
   void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     IdServer.Outcome outcome = server.serve(round, id, backend, deadline);
-    if (outcome.mismatch().isPresent()) {
-      throw outcome.mismatch().get().failure();
-    }
+    RankBackend.Mismatch.check(outcome.mismatch());
     BitSet missing = outcome.missing();
     String report = server.report();
     if (missing.isEmpty()) {

@@ -71,9 +71,11 @@ public enum RankBackend {
       return read.rank == 0 ? Optional.empty() : Optional.of(read);
     }
 
-    /** Returns what every rank gets that has come. */
-    public ExchangeFailedException failure() {
-      return new ExchangeFailedException(toString());
+    /** Throws what every rank gets that has come, if ranks use different backends. */
+    public static void check(Optional<Mismatch> mismatch) throws ExchangeFailedException {
+      if (mismatch.isPresent()) {
+        throw new ExchangeFailedException(mismatch.get().toString());
+      }
     }
 
     @Override

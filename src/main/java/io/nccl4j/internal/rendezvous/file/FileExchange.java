@@ -53,9 +53,7 @@ public final class FileExchange {
       RoundFiles.Publication publication = awaitAnswer(files, place, round, deadline);
       files.write(new RoundFiles.Announcement(attempt, publication.session(), backend));
       taken = true;
-      if (publication.mismatch().isPresent()) {
-        throw publication.mismatch().get().failure();
-      }
+      RankBackend.Mismatch.check(publication.mismatch());
       return publication.id();
     } finally {
       if (!taken) {
@@ -226,9 +224,8 @@ public final class FileExchange {
     }
 
     private void checkMismatch() throws ExchangeFailedException {
-      Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
-      if (published && mismatch.isPresent()) {
-        throw mismatch.get().failure();
+      if (published) {
+        RankBackend.Mismatch.check(RankBackend.mismatch(backends));
       }
     }
 

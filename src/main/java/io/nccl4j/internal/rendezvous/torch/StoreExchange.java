@@ -70,7 +70,7 @@ public final class StoreExchange implements Closeable {
         deadline,
         connected -> {
           publisher.serve(connected, deadline);
-          publisher.checkMismatch();
+          RankBackend.Mismatch.check(publisher.confirmedMismatch());
           return id;
         },
         publisher::missing);
@@ -94,9 +94,7 @@ public final class StoreExchange implements Closeable {
           // Not deleted: rank 0 may be about to get it, and not every store bears that.
           connected.set(names.announcement(self.rank()), NOTHING);
           connected.ping();
-          if (mismatch.isPresent()) {
-            throw mismatch.get().failure();
-          }
+          RankBackend.Mismatch.check(mismatch);
           return parsed(id);
         },
         () -> "rank 0 has not published round " + round + " in " + place());
@@ -273,9 +271,7 @@ public final class StoreExchange implements Closeable {
                   : deadline;
         }
         if (end.passed()) {
-          if (mismatch.isPresent()) {
-            throw mismatch.get().failure();
-          }
+          RankBackend.Mismatch.check(mismatch);
           throw new SocketTimeoutException(missing());
         }
         backoff.pause();
@@ -331,13 +327,6 @@ public final class StoreExchange implements Closeable {
 
     private Optional<RankBackend.Mismatch> confirmedMismatch() {
       return RankBackend.mismatch(backends).filter(found -> confirmed.get(found.rank()));
-    }
-
-    private void checkMismatch() throws ExchangeFailedException {
-      Optional<RankBackend.Mismatch> mismatch = confirmedMismatch();
-      if (mismatch.isPresent()) {
-        throw mismatch.get().failure();
-      }
     }
 
     private String missing() {
