@@ -4,7 +4,7 @@
  * io.nccl4j.nccl.NcclCommunicator}, which {@link io.nccl4j.nccl.NcclCommunicator#of} gives for any
  * communicator of this backend.
  *
- * <p>Native calls that can block indefinitely (making, splitting and ending a communicator) run in a
- * thread of their own with a deadline. Collectives are called straight from the caller's thread.
+ * <p>Native calls that can block indefinitely (making, splitting and ending a communicator) run in
+ * a thread of their own with a deadline. Collectives are called straight from the caller's thread.
  */
 package io.nccl4j.nccl;
