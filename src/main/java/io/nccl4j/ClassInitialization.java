@@ -46,6 +46,7 @@ final class ClassInitialization {
           "Stream",
           "Tracing",
           "internal.util.MemoryShortage",
+          "internal.util.RateLimitedWarning",
           "spi.StreamDriver");
 
   private ClassInitialization() {}

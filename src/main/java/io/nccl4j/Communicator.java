@@ -171,7 +171,7 @@ public final class Communicator implements AutoCloseable {
    */
   public void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     check(send, "send");
-    check(recv, "recv");
+    checkUsable(recv, "recv");
     checkSameCount(send, recv);
     checkOperator(op, send.type());
     if (send != recv) {
@@ -194,9 +194,9 @@ public final class Communicator implements AutoCloseable {
   public void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
-    check(recv, "recv");
+    checkUsable(recv, "recv");
     if (send != null || rank == root) {
-      check(send, "send");
+      checkUsable(send, "send");
       checkTypes(send, recv);
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
@@ -215,7 +215,7 @@ public final class Communicator implements AutoCloseable {
   public void broadcast(Buffer buffer, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
-    check(buffer, "buffer");
+    checkUsable(buffer, "buffer");
     calls.submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
   }
 
@@ -232,10 +232,10 @@ public final class Communicator implements AutoCloseable {
   public void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
-    check(send, "send");
+    checkUsable(send, "send");
     checkOperator(op, send.type());
     if (recv != null || rank == root) {
-      check(recv, "recv");
+      checkUsable(recv, "recv");
       checkTypes(send, recv);
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
@@ -253,8 +253,8 @@ public final class Communicator implements AutoCloseable {
    */
   public void allGather(Buffer send, Buffer recv, Stream stream) {
     checkConnected();
-    check(send, "send");
-    check(recv, "recv");
+    checkUsable(send, "send");
+    checkUsable(recv, "recv");
     checkTypes(send, recv);
     checkWhole(recv, "recv", send, "send");
     checkOverlap(send, recv, rank * send.byteSize(), "send == recv + rank * count");
@@ -273,8 +273,8 @@ public final class Communicator implements AutoCloseable {
    */
   public void reduceScatter(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
     checkConnected();
-    check(send, "send");
-    check(recv, "recv");
+    checkUsable(send, "send");
+    checkUsable(recv, "recv");
     checkOperator(op, send.type());
     checkTypes(send, recv);
     checkWhole(send, "send", recv, "recv");
@@ -293,8 +293,8 @@ public final class Communicator implements AutoCloseable {
    */
   public void allToAll(Buffer send, Buffer recv, Stream stream) {
     checkConnected();
-    check(send, "send");
-    check(recv, "recv");
+    checkUsable(send, "send");
+    checkUsable(recv, "recv");
     checkTypes(send, recv);
     checkSameCount(send, recv);
     if (send.count() % size != 0) {
@@ -324,9 +324,9 @@ public final class Communicator implements AutoCloseable {
   public void gather(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
-    check(send, "send");
+    checkUsable(send, "send");
     if (rank == root) {
-      check(recv, "recv");
+      checkUsable(recv, "recv");
       checkTypes(send, recv);
       checkWhole(recv, "recv", send, "send");
       checkOverlap(send, recv, root * send.byteSize(), "send == recv + root * count");
@@ -349,9 +349,9 @@ public final class Communicator implements AutoCloseable {
   public void scatter(Buffer send, Buffer recv, int root, Stream stream) {
     checkConnected();
     Arguments.inRange(root, "root", 0, size - 1);
-    check(recv, "recv");
+    checkUsable(recv, "recv");
     if (rank == root) {
-      check(send, "send");
+      checkUsable(send, "send");
       checkTypes(send, recv);
       checkWhole(send, "send", recv, "recv");
       checkOverlap(recv, send, root * recv.byteSize(), "recv == send + root * count");
@@ -372,7 +372,7 @@ public final class Communicator implements AutoCloseable {
   public void send(Buffer buffer, int peer, Stream stream) {
     checkConnected();
     checkPeer(peer);
-    check(buffer, "buffer");
+    checkUsable(buffer, "buffer");
     calls.submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
   }
 
@@ -387,7 +387,7 @@ public final class Communicator implements AutoCloseable {
   public void recv(Buffer buffer, int peer, Stream stream) {
     checkConnected();
     checkPeer(peer);
-    check(buffer, "buffer");
+    checkUsable(buffer, "buffer");
     calls.submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
   }
 
