@@ -26,9 +26,9 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /**
- * The rooms of the house and who may call whom: examples, {@code io.nccl4j}, ({@code nccl}, {@code
- * cuda}), {@code internal}, {@code bindings}; the reference beside them, on {@code io.nccl4j},
- * {@code schedule} and {@code internal.auth} alone. All may use {@code internal.util}.
+ * Which packages may depend on which: the contract on what drivers implement for it, {@code nccl}
+ * and {@code cuda} on {@code internal} and the bindings; the reference on the contract, {@code
+ * schedule} and {@code internal.auth} alone. All may use {@code internal.util}.
  */
 class ArchitectureTest {
   private static final String CONTRACT = "io.nccl4j";
