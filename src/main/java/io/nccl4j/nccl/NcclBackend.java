@@ -222,8 +222,6 @@ public final class NcclBackend {
 
   /**
    * {@return the versions of all parts that work together} {@link VersionReport#load} needs no GPU.
-   *
-   * @throws java.io.UncheckedIOException if NCCL's file cannot be read
    */
   public VersionReport versionReport() {
     return VersionReport.load();

@@ -23,8 +23,6 @@ import java.util.Optional;
  * @param headers the release of NCCL whose headers nccl4j was made from, such as {@code 2.30.7}
  * @param nccl the release of the NCCL library that was loaded. C: {@code ncclGetVersion}
  * @param ncclLibrary the file that it was loaded from
- * @param ncclCuda the CUDA release that the library was built for, such as {@code 13.3}; nothing if
- *     the file does not say so
  * @param cudaRuntime the release of the CUDA runtime that was loaded. C: {@code
  *     cudaRuntimeGetVersion}
  * @param cudaRuntimeLibrary the file that it was loaded from. NCCL has a CUDA runtime of its own
@@ -37,7 +35,6 @@ public record VersionReport(
     String headers,
     String nccl,
     Path ncclLibrary,
-    Optional<String> ncclCuda,
     String cudaRuntime,
     Path cudaRuntimeLibrary,
     Optional<String> driver) {
@@ -52,7 +49,6 @@ public record VersionReport(
    *
    * @throws LibraryNotFoundException if no usable {@code libnccl} or {@code libcudart} is found
    * @throws CudaException if the runtime cannot tell the driver's version
-   * @throws UncheckedIOException if NCCL's file cannot be read
    * @throws IllegalCallerException if nccl4j has no native access
    */
   public static VersionReport load() {
@@ -63,10 +59,19 @@ public record VersionReport(
         new NcclVersion(nccl_h.NCCL_VERSION_CODE()).toString(),
         new NcclVersion(nccl.version()).toString(),
         nccl.path(),
-        cudaOf(nccl.path()),
         cudaVersion(cudart.version()),
         cudart.path(),
         driverVersion());
+  }
+
+  /**
+   * {@return the CUDA release that the library was built for, such as {@code 13.3}; nothing if its
+   * file does not say so} Reads the file, which has some hundred megabytes.
+   *
+   * @throws UncheckedIOException if the file cannot be read
+   */
+  public Optional<String> ncclCuda() {
+    return cudaOf(ncclLibrary);
   }
 
   static String cudaVersion(int code) {
