@@ -1,0 +1,222 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.bootstrap.Doorway;
+import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
+import java.io.BufferedReader;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.LogManager;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** What a rank is told that comes by an id in vain: too late, twice, or with other arguments. */
+class JoinFaultsTest {
+  private static final CommunicatorConfig SOON =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
+  private static final CommunicatorConfig LATE =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
+  private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
+
+
+  @Test
+  void ranksThatDoNotComeToTheirCommunicatorAreNamed() {
+    Backend backend = ReferenceBackend.open(4);
+    UniqueId id = backend.newUniqueId();
+    NcclTimeoutException thrown =
+        assertThrows(
+            NcclTimeoutException.class,
+            () ->
+                Group.run(
+                    () -> {
+                      backend.communicator(id, 4, 0, SOON);
+                      backend.communicator(id, 4, 2, SOON);
+                    }));
+    assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
+    assertEquals(0, Site.ofThisProcess().openDoorways());
+  }
+
+  @Test
+  void anIdWhoseProcessHasEndedIsRefusedAtOnce() throws Exception {
+    Process process =
+        new ProcessBuilder(
+                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-cp",
+                String.join(
+                    ":",
+                    RankProcesses.location(Gathering.class),
+                    RankProcesses.location(IdMaker.class),
+                    RankProcesses.location(LogManager.class)),
+                IdMaker.class.getName())
+            .start();
+    String hex;
+    try (BufferedReader lines = process.inputReader()) {
+      hex = lines.readLine();
+    }
+    assertEquals(0, process.waitFor());
+    UniqueId id = UniqueId.fromHex(hex);
+    Backend backend = ReferenceBackend.open(2);
+    NcclRemoteException refused =
+        assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, LATE));
+    String text = refused.getMessage();
+    assertTrue(text.contains("process " + process.pid() + " on "), text);
+    assertTrue(text.contains("which made the id, cannot be reached"), text);
+    assertEquals(0, Site.ofThisProcess().openDoorways());
+  }
+
+  @Test
+  void whoDiffersFromTheRanksBeforeItIsRefused() {
+    Backend backend = ReferenceBackend.open(4);
+    UniqueId id = backend.newUniqueId();
+    Doorway.Visitor first = new Doorway.Visitor(3, 0, OPTIONS.toString(), null);
+    Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, first).admit(first, null);
+    assertRefused(backend, id, 3, 0, "rank 0 has come already");
+    assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
+    Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
+    assertRefused(other, id, 3, 1, "other options");
+    NcclTimeoutException late =
+        assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 3, 1, SOON));
+    String text = late.getMessage();
+    assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
+    assertEquals(0, Site.ofThisProcess().openDoorways());
+  }
+
+  @Test
+  void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
+    List<Site> sites = List.of(new Site(), new Site());
+    Backend backend = SeparateSites.open(2, OPTIONS, sites);
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
+    while (sites.get(0).doorway(id) == null) {
+      Thread.sleep(1);
+    }
+    Backend elsewhere = ReferenceBackend.open(2);
+    assertRefused(elsewhere, id, 3, 2, "rank 2 wants 3 ranks, the ranks before it 2");
+    try (Communicator second = backend.communicator(id, 2, 1, LATE);
+        Communicator there = first.get(20, TimeUnit.SECONDS)) {
+      assertEquals(1, second.rank());
+      assertEquals(0, there.rank());
+    }
+  }
+
+  @Test
+  void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
+    List<Site> sites = List.of(new Site(), new Site());
+    Backend backend = SeparateSites.open(3, OPTIONS, sites);
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
+    // Both ranks 1 are of the process that has not made the id.
+    while (sites.get(0).doorway(id) == null) {
+      Thread.sleep(1);
+    }
+    assertRefused(backend, id, 3, 1, "rank 1 has come already");
+    FutureTask<Communicator> third = start(() -> backend.communicator(id, 3, 2, LATE));
+    try (Communicator first = backend.communicator(id, 3, 0, LATE);
+        Communicator one = second.get(20, TimeUnit.SECONDS);
+        Communicator two = third.get(20, TimeUnit.SECONDS)) {
+      assertEquals(0, first.rank());
+      assertEquals(1, one.rank());
+      assertEquals(2, two.rank());
+    }
+  }
+
+  @Test
+  void rankThatArrivesAfterTheFailure_isNotConnected() {
+    List<Site> sites = List.of(new Site(), new Site());
+    UniqueId id = SeparateSites.open(2, OPTIONS, sites).newUniqueId();
+    Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
+    Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
+    ((Gathering) doorway).fail("failed by a test");
+    Deadline deadline = Deadline.after(LATE.timeout());
+    NcclRemoteException thrown =
+        assertThrows(NcclRemoteException.class, () -> doorway.admit(visitor, deadline));
+    assertEquals("failed by a test", thrown.text());
+    assertNull(sites.get(1).location().address(), "it listens for a connection to the maker");
+  }
+
+  @Test
+  void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
+    List<Site> sites = List.of(new Site(), new Site());
+    Backend backend = SeparateSites.open(2, OPTIONS, sites);
+    UniqueId id = backend.newUniqueId();
+    Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
+    Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
+    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
+    try (Communicator second = backend.communicator(id, 2, 1, LATE);
+        Communicator there = first.get(20, TimeUnit.SECONDS)) {
+      Deadline deadline = Deadline.after(LATE.timeout());
+      NcclInvalidUsageException thrown =
+          assertThrows(NcclInvalidUsageException.class, () -> doorway.admit(visitor, deadline));
+      assertEquals("rank 1 has come already; every rank comes once", thrown.text());
+      assertEquals(1, second.rank());
+      assertEquals(0, there.rank());
+    }
+  }
+
+  private static FutureTask<Communicator> start(Callable<Communicator> maker) {
+    FutureTask<Communicator> task = new FutureTask<>(maker);
+    Thread.ofPlatform().daemon().start(task);
+    return task;
+  }
+
+  private static void assertRefused(Backend backend, UniqueId id, int size, int rank, String text) {
+    NcclInvalidUsageException thrown =
+        assertThrows(
+            NcclInvalidUsageException.class, () -> backend.communicator(id, size, rank, SOON));
+    assertTrue(thrown.getMessage().contains(text), thrown::toString);
+  }
+
+  @Test
+  void anIdOfAnotherBackendIsRefused() {
+    byte[] bytes = new byte[UniqueId.BYTES];
+    bytes[0] = 1;
+    IllegalArgumentException thrown =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> ReferenceBackend.open(1).communicator(UniqueId.of(bytes), 1, 0, SOON));
+    assertTrue(
+        thrown.getMessage().contains("was made by NCCL, but this rank uses the reference backend"),
+        thrown::toString);
+  }
+}

@@ -1,0 +1,186 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.bootstrap.Doorway;
+import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.Contract;
+import java.io.BufferedReader;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.OptionalLong;
+import java.util.Set;
+import java.util.concurrent.Callable;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.apache.logging.log4j.LogManager;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Streams of the reference: their order, several of one communicator, and what ends their waits. */
+class ReferenceStreamTest {
+  private static final CommunicatorConfig SOON =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
+  private static final CommunicatorConfig LATE =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
+  private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
+
+  @Test
+  void aStreamTakesMoreThanItsQueueWasMadeForAndKeepsTheOrder() {
+    int operations = 1000;
+    CountDownLatch enqueued = new CountDownLatch(1);
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          if (comm.rank() == 1) {
+            enqueued.await();
+          }
+          Buffer data = comm.allocate(DataType.INT32, operations);
+          data.fill((byte) 0, stream);
+          data.slice(0, 1).copyFrom(one(comm, stream), stream);
+          for (int i = 1; i < operations; i++) {
+            comm.allReduce(data.slice(i - 1, 1), data.slice(i, 1), ReduceOp.MAX, stream);
+          }
+          enqueued.countDown();
+          stream.synchronize();
+          assertEquals(1, DataType.INT32.getLong(data.segment(), operations - 1));
+        });
+  }
+
+  private static Buffer one(Communicator comm, Stream stream) {
+    Buffer one = comm.allocate(DataType.INT32, 1);
+    DataType.INT32.setLong(one.segment(), 0, 1);
+    stream.synchronize();
+    return one;
+  }
+
+  @Test
+  void oneCommunicatorOnTwoStreamsKeepsTheOrderOfCalls() {
+    Ranks.run(
+        3,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          try (Stream other = comm.newStream()) {
+            Buffer data = comm.allocate(DataType.INT32, 1);
+            DataType.INT32.setLong(data.segment(), 0, 1);
+            for (int i = 0; i < 10; i++) {
+              comm.allReduce(data, data, ReduceOp.SUM, i % 2 == 0 ? stream : other);
+            }
+            stream.synchronize();
+            other.synchronize();
+            assertEquals((long) Math.pow(3, 10), DataType.INT32.getLong(data.segment(), 0));
+          }
+        });
+  }
+
+  @Test
+  void aGroupMayUseSeveralStreamsOfOneCommunicator() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          try (Stream other = comm.newStream()) {
+            Buffer data = comm.allocate(DataType.INT32, 2);
+            DataType.INT32.setLong(data.segment(), 0, 10 + comm.rank());
+            int peer = 1 - comm.rank();
+            Group.run(
+                () -> {
+                  comm.recv(data.slice(1, 1), peer, other);
+                  comm.send(data.slice(0, 1), peer, stream);
+                });
+            stream.synchronize();
+            assertEquals(10 + peer, DataType.INT32.getLong(data.segment(), 1));
+            other.synchronize();
+          }
+        });
+  }
+
+  @Test
+  void anInterruptEndsAWaitAndIsKept() {
+    Ranks.run(
+        2,
+        OPTIONS,
+        LATE,
+        (comm, stream) -> {
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          if (comm.rank() == 0) {
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            Thread.currentThread().interrupt();
+            assertThrows(CancellationException.class, stream::synchronize);
+            assertTrue(Thread.interrupted(), "the interrupt is kept");
+            assertFalse(stream.isComplete(), "the work goes on");
+            Thread.currentThread().interrupt();
+            comm.send(data, 1, stream);
+          } else {
+            Thread.sleep(50);
+            comm.allReduce(data, data, ReduceOp.SUM, stream);
+            comm.recv(data, 0, stream);
+          }
+          assertTrue(comm.rank() == 1 || Thread.interrupted());
+          stream.synchronize();
+        });
+  }
+
+  @Test
+  void aStreamThatCannotEndIsGivenUpAfterTheTimeoutOfItsCommunicators() {
+    Ranks.run(
+        1,
+        OPTIONS,
+        SOON,
+        (comm, stream) -> {
+          Stream stuck = comm.newStream();
+          CountDownLatch ended = new CountDownLatch(1);
+          Mark never = new Mark();
+          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          comm.allReduce(data, data, ReduceOp.SUM, stuck);
+          stuck.synchronize();
+          ((ReferenceStream) Contract.get().driver(stuck)).follow(never);
+          data.fill((byte) 0, stuck);
+          NcclTimeoutException thrown = assertThrows(NcclTimeoutException.class, stuck::close);
+          assertTrue(thrown.getMessage().contains("1.0 s: 2 pending"), thrown::toString);
+          stuck.close();
+          never.reach(null);
+          comm.allReduce(data, data, ReduceOp.SUM, stream);
+          stream.completion().thenRun(ended::countDown);
+          assertTrue(ended.await(20, TimeUnit.SECONDS));
+        });
+  }
+}
