@@ -51,11 +51,11 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
-   * {@return the NCCL backend if this process can use it, else a reference backend that the caller
-   * opens} Otherwise like {@link #auto()}.
+   * {@return the NCCL backend if this process can use it, else a backend that the caller opens}
+   * Otherwise like {@link #auto()}.
    *
-   * @param reference opens the reference backend; called only if NCCL cannot be used. What it
-   *     throws is not wrapped
+   * @param reference opens the other backend, such as a reference backend with options; called only
+   *     if NCCL cannot be used. What it throws is not wrapped
    * @throws LibraryNotFoundException as {@link #auto()} does
    * @throws IllegalCallerException as {@link #auto()} does
    */

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.EventDriver;
 import java.time.Duration;
 import java.util.Objects;
@@ -73,10 +74,7 @@ public final class Event implements AutoCloseable {
    * @throws IllegalArgumentException if the timeout is not positive
    */
   public void synchronize(Duration timeout) {
-    Objects.requireNonNull(timeout, "timeout");
-    if (timeout.isNegative() || timeout.isZero()) {
-      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
-    }
+    Arguments.positive(timeout, "timeout");
     checkOpen("event");
     Marked asked = marked;
     driver.await(timeout, this::timedOut);

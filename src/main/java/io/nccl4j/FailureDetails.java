@@ -7,7 +7,8 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * For the backends: what an {@link NcclException} concerns, as far as is known. Immutable.
+ * What an {@link NcclException} concerns, as far as is known. Immutable. Backends make it; programs
+ * ask the exception.
  *
  * @param communicator the communicator, as {@link Communicator#toString} gives it, or an empty text
  * @param operation the operation, or null

@@ -404,11 +404,12 @@ public final class Group {
       describe(failure, calls, refused, traced);
       throw failure;
     } finally {
-      if (!refused && !traced) {
-        count(calls);
-      }
+      // First what keeps the memory of the buffers until the operations have ended.
       if (!refused && carried) {
         carry(calls);
+      }
+      if (!refused && !traced) {
+        count(calls);
       }
     }
   }

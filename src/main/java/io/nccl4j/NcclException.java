@@ -103,8 +103,8 @@ public class NcclException extends RuntimeException {
 
   /**
    * {@return a new exception of the same kind and with the same texts, whose cause is the first}
-   * For the backends. Each of several waits that end for one reason throws its own, since it may
-   * suppress others in it.
+   * Called by backends; programs do not need it. Each of several waits that end for one reason
+   * throws its own, since it may suppress others in it.
    *
    * @param first the first exception
    * @param details what the new one concerns
@@ -120,8 +120,9 @@ public class NcclException extends RuntimeException {
   }
 
   /**
-   * For the backends: says what this exception concerns, unless that has been said before. The
-   * thread that makes the exception calls this before it hands the exception to another one.
+   * Called by backends; programs do not need it. Says what this exception concerns, unless that has
+   * been said before. The thread that makes the exception calls this before it hands the exception
+   * to another one.
    *
    * @param known what is known
    * @return this exception
@@ -133,7 +134,7 @@ public class NcclException extends RuntimeException {
     return this;
   }
 
-  /** {@return what this exception concerns, as far as is known} For the backends. */
+  /** {@return what this exception concerns, as far as is known} Backends pass it on. */
   public final FailureDetails details() {
     return details;
   }

@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.MemorySegment;
@@ -127,10 +128,7 @@ public final class Stream implements AutoCloseable {
    * @throws IllegalArgumentException if the timeout is not positive
    */
   public void synchronize(Duration timeout) {
-    Objects.requireNonNull(timeout, "timeout");
-    if (timeout.isNegative() || timeout.isZero()) {
-      throw new IllegalArgumentException("timeout is " + timeout + "; it must be positive");
-    }
+    Arguments.positive(timeout, "timeout");
     checkOpen();
     checkNotCaptured("synchronize");
     Group.checkNothingKeptFor(this, "synchronize");

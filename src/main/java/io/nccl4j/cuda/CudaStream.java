@@ -5,6 +5,7 @@ import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
@@ -51,11 +52,7 @@ public final class CudaStream {
       throw new IllegalArgumentException(
           "address is 2, the per-thread default stream; it means another stream in each thread");
     }
-    int devices = CudaDevices.count();
-    if (device < 0 || device >= devices) {
-      throw new IllegalArgumentException(
-          "device is " + device + "; it must be from 0 to " + (devices - 1));
-    }
+    Arguments.inRange(device, "device", 0, CudaDevices.count() - 1);
     return Contract.get().stream(
         Platform.CUDA, device, users -> CudaStreamDriver.ofAddress(address, device, users));
   }

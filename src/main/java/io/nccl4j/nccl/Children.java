@@ -18,8 +18,8 @@ import java.util.function.Supplier;
 
 /**
  * The communicators that are made of one, by a split, a shrink or a grow: with whose settings, in
- * which order, and what becomes of those that were given up. {@link NcclCommunicator} checks the
- * arguments before, and {@link Making} has the native calls.
+ * which order, and what becomes of those that were given up. {@code ChildCommunicators} of the
+ * contract checks the arguments before, and {@link Making} has the native calls.
  */
 final class Children {
   private final NcclCommunicatorDriver parent;

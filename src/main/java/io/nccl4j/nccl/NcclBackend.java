@@ -194,6 +194,7 @@ public final class NcclBackend {
    *     no native access
    */
   public static Backend openOr(Function<String, Backend> fallback) {
+    Objects.requireNonNull(fallback, "fallback");
     boolean named = false;
     for (NativeLibrary library : List.of(NativeLibrary.NCCL, NativeLibrary.CUDART)) {
       if (library.named()) {

@@ -1,7 +1,6 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.internal.util.Deadline;
-import io.nccl4j.internal.util.Interrupts;
 import java.time.Duration;
 
 /** One recording of an event: when its stream came to it, and what had failed there by then. */
@@ -45,15 +44,16 @@ final class Mark {
   }
 
   /**
-   * Waits for as long as it takes, also when interrupted: a stream that went on would read what is
-   * not written yet.
+   * Waits for as long as it takes, and allocates nothing: a stream that went on, after an interrupt
+   * or for want of memory, would read what is not written yet.
    */
   synchronized void await() {
-    Interrupts.awaitUninterruptibly(
-        () -> {
-          while (!reached) {
-            wait();
-          }
-        });
+    while (!reached) {
+      try {
+        wait();
+      } catch (InterruptedException e) {
+        // Nobody has reason to interrupt a stream's thread.
+      }
+    }
   }
 }

@@ -196,18 +196,27 @@ final class Member implements RankContext {
     return launched.getAndIncrement();
   }
 
-  /** Waits until the operations before this one have ended, or until the member is aborted. */
+  /**
+   * Waits until the operations before this one have ended, or until the member is aborted.
+   * Allocates nothing: a stream's thread that failed here for want of memory would end a turn that
+   * it has not had. An interrupt is kept for later.
+   */
   void awaitTurn(long ticket, String function) {
     if (ended.get() < ticket) {
       synchronized (turns) {
         waitingForTurn++;
-        Interrupts.awaitUninterruptibly(
-            () -> {
-              while (ended.get() < ticket && !self.presence().cut()) {
-                turns.wait();
-              }
-            });
+        boolean interrupted = false;
+        while (ended.get() < ticket && !self.presence().cut()) {
+          try {
+            turns.wait();
+          } catch (InterruptedException e) {
+            interrupted = true;
+          }
+        }
         waitingForTurn--;
+        if (interrupted) {
+          Thread.currentThread().interrupt();
+        }
       }
     }
     checkNotAborted(function);

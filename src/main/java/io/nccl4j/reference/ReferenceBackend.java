@@ -7,6 +7,7 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.bootstrap.Plan;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
@@ -122,9 +123,7 @@ public final class ReferenceBackend {
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static Backend open(int devices, ReferenceOptions options) {
-    if (devices < 1) {
-      throw new IllegalArgumentException("devices is " + devices + "; it must be 1 or more");
-    }
+    Arguments.atLeast(devices, "devices", 1);
     checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
     if (!initialized) {

@@ -126,9 +126,10 @@ abstract sealed class OrderedRendezvous implements Rendezvous
     }
   }
 
-  /** Returns what the public methods throw for a failure. */
+  /** Returns what the public methods throw for a failure, with the same message and cause. */
   static RendezvousException failed(ExchangeFailedException failure) {
-    return new RendezvousException(failure.getMessage(), failure);
+    Throwable cause = failure.getCause();
+    return new RendezvousException(failure.getMessage(), cause == null ? failure : cause);
   }
 
   /** Hands the id to the other ranks, where this one has made it, or else returns theirs. */

@@ -18,10 +18,10 @@ public interface CommunicatorContext {
   /** Returns the index of the device that this rank uses. */
   int device();
 
-  /** Returns this rank, or -1 until {@link #place} has reported it. */
+  /** Returns this rank; where only connecting finds it, -1 until {@link #place} reports it. */
   int rank();
 
-  /** Returns the number of ranks, or -1 until {@link #place} has reported it. */
+  /** Returns the number of ranks; where only connecting finds it, -1 until {@link #place} does. */
   int size();
 
   /** Reports rank and size, which connecting has found. */

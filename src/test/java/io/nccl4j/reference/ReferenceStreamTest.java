@@ -2,56 +2,27 @@ package io.nccl4j.reference;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertInstanceOf;
-import static org.junit.jupiter.api.Assertions.assertNotSame;
-import static org.junit.jupiter.api.Assertions.assertNull;
-import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
-import io.nccl4j.NcclException;
-import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
-import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
-import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Site;
-import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Contract;
-import java.io.BufferedReader;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.nio.file.Path;
 import java.time.Duration;
-import java.util.List;
-import java.util.Optional;
-import java.util.OptionalLong;
-import java.util.Set;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.CyclicBarrier;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
-import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.MethodSource;
 
-/** Streams of the reference: their order, several of one communicator, and what ends their waits. */
+/**
+ * Streams of the reference: their order, several of one communicator, and what ends their waits.
+ */
 class ReferenceStreamTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));

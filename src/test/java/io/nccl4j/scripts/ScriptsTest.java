@@ -44,11 +44,13 @@ class ScriptsTest {
   private static final Set<String> PROGRAMS =
       Set.of(
           "scripts/all-reduce-perf",
+          "scripts/bandwidth",
           "scripts/ddp-example",
           "scripts/ddp-simple",
           "scripts/doctor",
           "scripts/explain",
           "scripts/gpu-evidence",
+          "scripts/nccl4j",
           "scripts/perf",
           "scripts/perf-report",
           "scripts/simulate",
