@@ -107,7 +107,7 @@ final class MemoryOwner {
     return null;
   }
 
-  /** Gives the memory back, once; whoever has ended it sees to that. */
+  /** Frees the memory; called once, by the one thread that has ended it. */
   void release() {
     Runnable now = release;
     release = null;

@@ -27,7 +27,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
 
-/** What a rank is told that comes by an id in vain: too late, twice, or with other arguments. */
+/** How a rank is refused that comes too late, twice, or with other arguments than the others. */
 class JoinFaultsTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
