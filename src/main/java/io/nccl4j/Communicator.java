@@ -483,6 +483,9 @@ public final class Communicator implements AutoCloseable {
    * NcclException#failedRanks} for which ranks those are. C: {@code ncclCommShrink}, from NCCL 2.27
    * on.
    *
+   * <p>It waits for the other survivors for the timeout of {@code childConfig}. A rank that learns
+   * of a loss only by a time-out of its own calls it that much later, so give it a longer one.
+   *
    * <p>On the reference, the call fails on every survivor if one of them dies or fails before all
    * have connected. They then call it again on this communicator, and exclude the lost ranks too.
    *
