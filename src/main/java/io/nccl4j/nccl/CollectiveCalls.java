@@ -3,31 +3,54 @@ package io.nccl4j.nccl;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.cuda.CurrentDevice;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.EnqueuedOperation;
 import io.nccl4j.spi.Memory;
 
-/** The calls of NCCL that enqueue one operation of a communicator. */
+/**
+ * The calls of NCCL that enqueue one operation, by the thread inside the communicator. Addresses
+ * are plain numbers, so a call acquires no session and allocates nothing.
+ */
 final class CollectiveCalls {
   // From this code on an operator multiplies.
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
 
-  private final NcclCommunicatorDriver communicator;
-  private final CommunicatorHandle handle;
-  private final NcclVersion library;
+  private CollectiveCalls() {}
 
-  CollectiveCalls(
-      NcclCommunicatorDriver communicator, CommunicatorHandle handle, NcclVersion library) {
-    this.communicator = communicator;
-    this.handle = handle;
-    this.library = library;
+  /** Makes one call of a group; it answers success or a refusal. */
+  static void enqueue(CommunicatorHandle handle, EnqueuedOperation call) {
+    long stream = ((CudaStreamDriver) call.streamDriver()).address();
+    int result =
+        call(
+            handle,
+            call.operation(),
+            call.sendMemory(),
+            call.recvMemory(),
+            call.count(),
+            call.operator(),
+            call.peer(),
+            stream);
+    if (result != nccl_h.ncclInProgress()) {
+      NcclResults.check(result, call.operation().function());
+    }
   }
 
-  /** Makes a call by the thread inside, and returns what NCCL answers. */
-  int call(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
-    return communicator.direct()
-        ? makeCall(operation, send, recv, count, op, peer, stream)
-        : callSafely(operation, send, recv, count, op, peer, stream);
+  /** Makes a call, and returns what NCCL answers. */
+  static int call(
+      CommunicatorHandle handle,
+      Operation operation,
+      Memory send,
+      Memory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
+    return handle.direct()
+        ? makeCall(handle, operation, send, recv, count, op, peer, stream)
+        : callSafely(handle, operation, send, recv, count, op, peer, stream);
   }
 
   /**
@@ -35,36 +58,65 @@ final class CollectiveCalls {
    * non-blocking communicator for its state meanwhile, and a communicator of one rank multiplies on
    * whatever device is current.
    */
-  private int callSafely(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
-    if (communicator.size() == 1 && op >= FIRST_SCALING) {
+  private static int callSafely(
+      CommunicatorHandle handle,
+      Operation operation,
+      Memory send,
+      Memory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
+    if (handle.context().size() == 1 && op >= FIRST_SCALING) {
       return CurrentDevice.call(
-          communicator.device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
+          handle.context().device(),
+          () -> lockedCall(handle, operation, send, recv, count, op, peer, stream));
     }
-    return communicator.blocking()
-        ? makeCall(operation, send, recv, count, op, peer, stream)
-        : lockedCall(operation, send, recv, count, op, peer, stream);
+    return handle.blocking()
+        ? makeCall(handle, operation, send, recv, count, op, peer, stream)
+        : lockedCall(handle, operation, send, recv, count, op, peer, stream);
   }
 
-  private int lockedCall(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+  private static int lockedCall(
+      CommunicatorHandle handle,
+      Operation operation,
+      Memory send,
+      Memory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     synchronized (handle) {
-      return makeCall(operation, send, recv, count, op, peer, stream);
+      return makeCall(handle, operation, send, recv, count, op, peer, stream);
     }
   }
 
   /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
-  private int makeCall(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+  private static int makeCall(
+      CommunicatorHandle handle,
+      Operation operation,
+      Memory send,
+      Memory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     if (operation == Operation.ALL_REDUCE) {
       return EnqueueCalls.allReduce(
           send.address(), recv.address(), count, send.typeCode(), op, handle.address(), stream);
     }
-    return callOther(operation, send, recv, count, op, peer, stream);
+    return callOther(handle, operation, send, recv, count, op, peer, stream);
   }
 
-  private int callOther(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+  private static int callOther(
+      CommunicatorHandle handle,
+      Operation operation,
+      Memory send,
+      Memory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
     // in-place call.
     long from = (send == null ? recv : send).address();
@@ -83,9 +135,9 @@ final class CollectiveCalls {
       case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
       case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
-          library.has(FirstRelease.EXCHANGES)
+          handle.library().has(FirstRelease.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
-              : exchangeByPeers(operation, send, recv, count, type, peer, stream);
+              : exchangeByPeers(handle, operation, send, recv, count, type, peer, stream);
     };
   }
 
@@ -109,20 +161,28 @@ final class CollectiveCalls {
    * What NCCL before 2.28 has no function for: the same movement as one group of sends and
    * receives.
    */
-  private int exchangeByPeers(
-      Operation operation, Memory send, Memory recv, long count, int type, int root, long stream) {
+  private static int exchangeByPeers(
+      CommunicatorHandle handle,
+      Operation operation,
+      Memory send,
+      Memory recv,
+      long count,
+      int type,
+      int root,
+      long stream) {
+    CommunicatorContext context = handle.context();
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL
-            || (operation == Operation.SCATTER && communicator.rank() == root);
+            || (operation == Operation.SCATTER && context.rank() == root);
     boolean receivesAll =
         operation == Operation.ALL_TO_ALL
-            || (operation == Operation.GATHER && communicator.rank() == root);
+            || (operation == Operation.GATHER && context.rank() == root);
     long comm = handle.address();
     int result = nccl_h.ncclGroupStart();
     if (result != 0) {
       return result;
     }
-    for (int peer = 0; peer < communicator.size() && result == 0; peer++) {
+    for (int peer = 0; peer < context.size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
         long from = slice(send, sendsAll ? peer * count : 0);
         result = EnqueueCalls.send(from, count, type, peer, comm, stream);
