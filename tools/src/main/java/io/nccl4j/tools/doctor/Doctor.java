@@ -1,6 +1,7 @@
 package io.nccl4j.tools.doctor;
 
 import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.tools.quantities.Commands;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
@@ -9,8 +10,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Optional;
-import picocli.CommandLine;
-import picocli.CommandLine.ParameterException;
 
 /** The command: from a command line to an exit status. */
 public final class Doctor {
@@ -19,9 +18,6 @@ public final class Doctor {
 
   /** No collective can run on NCCL. */
   static final int UNUSABLE = 1;
-
-  /** The command line asks for what cannot be. */
-  static final int BAD_ARGUMENTS = 2;
 
   // What is done beside the two all-reduces: files are read, python3 is asked.
   private static final int OTHER_SECONDS = 30;
@@ -52,33 +48,20 @@ public final class Doctor {
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags);
+    return Commands.of(flags, () -> examined(flags), out, err).execute(args);
+  }
+
+  private int examined(Flags flags) throws IOException {
     try {
-      commandLine.parseArgs(args);
-    } catch (ParameterException e) {
-      err.println("doctor: " + e.getMessage() + "; scripts/doctor --help says what is allowed");
-      return BAD_ARGUMENTS;
-    }
-    try {
-      if (flags.help) {
-        commandLine.usage(out);
-      }
-      int status = flags.help ? OK : examine(flags);
-      if (out.checkError()) {
-        err.println("doctor: the output cannot be written, or nobody reads it any more");
-        return UNUSABLE;
-      }
-      return status;
+      return examine(flags);
     } catch (IOException e) {
-      err.println("doctor: " + e);
-      return UNUSABLE;
+      // Its message alone may be no more than a file's name.
+      throw new IOException(e.toString(), e);
     } catch (UncheckedIOException e) {
-      err.println("doctor: " + e.getCause());
-      return UNUSABLE;
+      throw new IOException(e.getCause().toString(), e);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      err.println("doctor: interrupted");
-      return UNUSABLE;
+      throw new IllegalStateException("interrupted", e);
     }
   }
 
@@ -88,7 +71,7 @@ public final class Doctor {
     try {
       Report report = Examination.of(gather(timeout), Examination.CHECKS);
       if (flags.json) {
-        JsonReport.write(report, out);
+        out.println(JsonReport.of(report));
       } else {
         TextReport.write(report, out);
       }

@@ -1,9 +1,8 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.tools.quantities.Within;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.TypeConversionException;
 
 /** The command line. */
 @Command(
@@ -32,29 +31,7 @@ final class Flags {
       names = "--timeout",
       paramLabel = "SECONDS",
       defaultValue = "60",
-      converter = Seconds.class,
       description = "how long each all-reduce may take, from 1 to 3600; default 60")
+  @Within(least = 1, most = 3600)
   int timeout;
-
-  @Option(
-      names = {"-h", "--help"},
-      usageHelp = true,
-      description = "print this")
-  boolean help;
-
-  /** Reads a number of seconds. */
-  private static final class Seconds implements ITypeConverter<Integer> {
-    private static final int MOST = 3600;
-
-    @Override
-    public Integer convert(String text) {
-      if (text.matches("[0-9]{1,4}")) {
-        int seconds = Integer.parseInt(text);
-        if (seconds >= 1 && seconds <= MOST) {
-          return seconds;
-        }
-      }
-      throw new TypeConversionException("'" + text + "' is no whole number from 1 to " + MOST);
-    }
-  }
 }

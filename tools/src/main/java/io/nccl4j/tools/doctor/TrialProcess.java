@@ -1,15 +1,14 @@
 package io.nccl4j.tools.doctor;
 
+import io.nccl4j.tools.quantities.OutputFile;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
 
 /** Runs an {@link AllReduceTrial} in a process of its own, which is ended when its time is over. */
 final class TrialProcess {
@@ -48,7 +47,7 @@ final class TrialProcess {
       Trial.End end = end(builder.start(), folder.resolve(CRASH));
       return Trial.of(diary, end, lastLines(output));
     } finally {
-      delete(folder);
+      OutputFile.deleteFolder(folder);
     }
   }
 
@@ -109,15 +108,5 @@ final class TrialProcess {
             .takeWhile(line -> !line.contains(END_OF_CRASH))
             .toList();
     return lines.subList(Math.max(0, lines.size() - OUTPUT_LINES), lines.size());
-  }
-
-  private static void delete(Path folder) throws IOException {
-    List<Path> files;
-    try (Stream<Path> walk = Files.walk(folder)) {
-      files = walk.sorted(Comparator.reverseOrder()).toList();
-    }
-    for (Path file : files) {
-      Files.deleteIfExists(file);
-    }
   }
 }

@@ -1,6 +1,8 @@
 package io.nccl4j.tools.evidence;
 
 import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.quantities.OutputFile;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.PrintStream;
@@ -214,7 +216,7 @@ public final class Evidence {
   /** What could not be killed may still write there; the results are elsewhere. */
   private void clear(Path work) {
     try {
-      delete(work);
+      OutputFile.deleteFolder(work);
     } catch (IOException e) {
       err.println("gpu-evidence: " + work + " is left behind: " + e);
     }
@@ -293,7 +295,8 @@ public final class Evidence {
 
   private void write(Run run, Path work) throws IOException {
     Redaction redaction = redaction(work, run.machine());
-    Files.writeString(folder.resolve("evidence.json"), redaction.apply(Json.text(run.tree())));
+    Files.writeString(
+        folder.resolve("evidence.json"), redaction.apply(JsonTree.text(run.tree()) + "\n"));
     Files.writeString(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
     try (DirectoryStream<Path> charts = Files.newDirectoryStream(work, "*.html")) {
       for (Path chart : charts) {
@@ -333,18 +336,5 @@ public final class Evidence {
       outer = outer.getParent();
     }
     return outer;
-  }
-
-  private static void delete(Path folder) throws IOException {
-    try (DirectoryStream<Path> files = Files.newDirectoryStream(folder)) {
-      for (Path file : files) {
-        if (Files.isDirectory(file)) {
-          delete(file);
-        } else {
-          Files.delete(file);
-        }
-      }
-    }
-    Files.delete(folder);
   }
 }

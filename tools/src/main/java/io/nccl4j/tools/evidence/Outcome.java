@@ -1,5 +1,6 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.tools.quantities.JsonTree;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -52,19 +53,18 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
   }
 
   Map<String, Object> tree() {
-    Map<String, Object> tree = new LinkedHashMap<>();
-    tree.put("name", step.name());
-    tree.put("title", step.title());
-    tree.put("status", status.label());
-    tree.put("summary", report.summary());
-    tree.put("seconds", Table.rounded(seconds, 1));
-    tree.put("deadline_seconds", step.deadline().toSeconds());
-    tree.put("commands", step.commands().stream().map(Outcome::tree).toList());
-    tree.put("facts", report.facts());
-    tree.put("tables", report.tables().stream().map(Table::tree).toList());
-    tree.put("notes", report.notes());
-    tree.put("output", tails);
-    return tree;
+    return JsonTree.object(
+        "name", step.name(),
+        "title", step.title(),
+        "status", status.label(),
+        "summary", report.summary(),
+        "seconds", Table.rounded(seconds, 1),
+        "deadline_seconds", step.deadline().toSeconds(),
+        "commands", step.commands().stream().map(Outcome::tree).toList(),
+        "facts", report.facts(),
+        "tables", report.tables().stream().map(Table::tree).toList(),
+        "notes", report.notes(),
+        "output", tails);
   }
 
   @SuppressWarnings("unchecked") // The other side of tree().
@@ -103,12 +103,11 @@ record Outcome(Step step, Status status, Report report, double seconds, Map<Stri
   }
 
   private static Map<String, Object> tree(Step.Command command) {
-    Map<String, Object> tree = new LinkedHashMap<>();
-    tree.put("label", command.label());
     Map<String, String> environment = new LinkedHashMap<>(command.environment());
     environment.remove("CLASSPATH");
-    tree.put("environment", environment);
-    tree.put("words", List.copyOf(command.words()));
-    return tree;
+    return JsonTree.object(
+        "label", command.label(),
+        "environment", environment,
+        "words", List.copyOf(command.words()));
   }
 }

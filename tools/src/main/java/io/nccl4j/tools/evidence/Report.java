@@ -1,11 +1,11 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -46,14 +46,15 @@ record Report(
 
   /** Writes the file anew as a whole, so that a reader never sees half of it. */
   void write(Path file) throws IOException {
-    Map<String, Object> tree = new LinkedHashMap<>();
-    tree.put("verdict", verdict.name());
-    tree.put("summary", summary);
-    tree.put("facts", facts);
-    tree.put("tables", tables.stream().map(Table::tree).toList());
-    tree.put("notes", notes);
+    Object tree =
+        JsonTree.object(
+            "verdict", verdict.name(),
+            "summary", summary,
+            "facts", facts,
+            "tables", tables.stream().map(Table::tree).toList(),
+            "notes", notes);
     Path aside = file.resolveSibling(file.getFileName() + ".tmp");
-    Files.writeString(aside, Json.text(tree));
+    Files.writeString(aside, JsonTree.text(tree) + "\n");
     Files.move(aside, file, StandardCopyOption.ATOMIC_MOVE);
   }
 
@@ -64,7 +65,7 @@ record Report(
    */
   @SuppressWarnings("unchecked") // The other side of write().
   static Report read(Path file) throws IOException {
-    Object tree = Json.parse(Files.readString(file));
+    Object tree = JsonTree.parse(Files.readString(file));
     try {
       Map<String, Object> fields = (Map<String, Object>) tree;
       return new Report(

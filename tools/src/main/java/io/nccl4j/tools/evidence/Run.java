@@ -1,5 +1,6 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -29,11 +30,7 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
     private static final List<String> NAMES = List.of("date", "build", "versions");
 
     private Map<String, Object> tree() {
-      Map<String, Object> tree = new LinkedHashMap<>();
-      tree.put("date", date);
-      tree.put("build", build);
-      tree.put("versions", versions);
-      return tree;
+      return JsonTree.object("date", date, "build", build, "versions", versions);
     }
 
     private static Origin of(Map<?, ?> tree) {
@@ -95,18 +92,16 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
 
   /** Returns what the runs of one page have in common. */
   private Map<String, Object> common() {
-    Map<String, Object> common = new LinkedHashMap<>();
-    common.put("quick", quick);
-    common.put("stand_in", standIn());
-    common.put("device", device());
-    common.put("devices", (long) machine.devices());
-    common.put("nccl", ncclVersion());
-    return common;
+    return JsonTree.object(
+        "quick", quick,
+        "stand_in", standIn(),
+        "device", device(),
+        "devices", (long) machine.devices(),
+        "nccl", ncclVersion());
   }
 
   Map<String, Object> tree() {
-    Map<String, Object> tree = new LinkedHashMap<>();
-    tree.put("format", 2);
+    Map<String, Object> tree = JsonTree.object("format", 2);
     tree.putAll(origin.tree());
     tree.putAll(common());
     if (standIn()) {
@@ -131,7 +126,7 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
      * @throws IOException if it is none of this format
      */
     static Earlier read(Path json) throws IOException {
-      if (!(Json.parse(Files.readString(json)) instanceof Map<?, ?> tree)
+      if (!(JsonTree.parse(Files.readString(json)) instanceof Map<?, ?> tree)
           || !Long.valueOf(2).equals(tree.get("format"))) {
         throw new IOException(json + " is no evidence of this format");
       }

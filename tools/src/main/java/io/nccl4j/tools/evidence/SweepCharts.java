@@ -1,5 +1,6 @@
 package io.nccl4j.tools.evidence;
 
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -25,7 +26,7 @@ final class SweepCharts {
     if (status != 0 || !Files.exists(json)) {
       throw new IOException("ended with status " + status);
     }
-    Map<?, ?> measured = (Map<?, ?>) Json.parse(Files.readString(json));
+    Map<?, ?> measured = (Map<?, ?>) JsonTree.parse(Files.readString(json));
     List<String> choices = new ArrayList<>();
     for (Object each : (List<?>) measured.get("choices")) {
       Map<?, ?> choice = (Map<?, ?>) each;

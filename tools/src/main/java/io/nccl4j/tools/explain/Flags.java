@@ -2,6 +2,7 @@ package io.nccl4j.tools.explain;
 
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.quantities.Within;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Collectors;
@@ -41,19 +42,15 @@ final class Flags {
       converter = Collective.class)
   String collective;
 
-  @Option(
-      names = "--algo",
-      paramLabel = "ring|tree",
-      converter = Algorithms.class,
-      description = "which algorithm; default both")
+  @Option(names = "--algo", paramLabel = "ring|tree", description = "which algorithm; default both")
   Algorithm algorithm;
 
   @Option(
       names = "--ranks",
       paramLabel = "N",
       defaultValue = "4",
-      converter = Ranks.class,
       description = "how many ranks, from 1 to " + MOST_RANKS + "; default 4")
+  @Within(least = 1, most = MOST_RANKS)
   int ranks;
 
   @Option(
@@ -66,14 +63,13 @@ final class Flags {
   @Option(
       names = "--channels",
       paramLabel = "N",
-      converter = Channels.class,
       description = "how many channels share out the data, from 1 to 64; default 2; with --size")
+  @Within(least = 1, most = 64)
   Integer channels;
 
   @Option(
       names = "--protocol",
       paramLabel = "simple|ll|ll128",
-      converter = Protocols.class,
       description =
           "NCCL's protocol, which decides the size of chunks; default simple; with --size")
   Protocol protocol;
@@ -83,15 +79,15 @@ final class Flags {
       paramLabel = "R",
       split = ",",
       splitSynopsisLabel = ",",
-      converter = RankNumber.class,
       description = "the ranks in the order of the ring; default 0,1,2,...")
+  @Within(least = 0, most = MOST_RANKS - 1)
   List<Integer> order = List.of();
 
   @Option(
       names = "--ranks-per-node",
       paramLabel = "N",
-      converter = Ranks.class,
       description = "how many ranks hang in a chain below each node of a tree; default 1")
+  @Within(least = 1, most = MOST_RANKS)
   Integer ranksPerNode;
 
   @Option(
@@ -139,41 +135,6 @@ final class Flags {
         return text;
       }
       throw new TypeConversionException("'" + text + "' cannot be explained; all_reduce can");
-    }
-  }
-
-  private static final class Ranks implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 1, MOST_RANKS);
-    }
-  }
-
-  private static final class RankNumber implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 0, MOST_RANKS - 1);
-    }
-  }
-
-  private static final class Channels implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 1, 64);
-    }
-  }
-
-  private static final class Algorithms implements ITypeConverter<Algorithm> {
-    @Override
-    public Algorithm convert(String text) {
-      return OptionValue.named(Algorithm.class, text);
-    }
-  }
-
-  private static final class Protocols implements ITypeConverter<Protocol> {
-    @Override
-    public Protocol convert(String text) {
-      return OptionValue.named(Protocol.class, text);
     }
   }
 

@@ -1,15 +1,15 @@
 package io.nccl4j.tools.explain;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonGenerator;
 import io.nccl4j.schedule.RingSchedule;
+import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
 import io.nccl4j.tools.quantities.Count;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.IntStream;
 
 /** Tellings as one self-contained page that plays their steps. */
@@ -37,8 +37,7 @@ final class HtmlPage {
           "a page of %,d frames is too large, the most is %,d; take a smaller --size or fewer --channels"
               .formatted(frames, MOST_FRAMES));
     }
-    // No data may end the script element that it stands in.
-    return template().replace(PLACE_OF_DATA, json(tellings).replace("<", "\\u003c"));
+    return template().replace(PLACE_OF_DATA, JsonTree.script(json(tellings)));
   }
 
   private static String template() throws IOException {
@@ -47,88 +46,61 @@ final class HtmlPage {
     }
   }
 
-  private static String json(List<Telling> tellings) throws IOException {
-    StringWriter text = new StringWriter();
+  private static Object json(List<Telling> tellings) {
     int ranks = tellings.getFirst().schedule().ranks();
-    try (JsonGenerator json = new JsonFactory().createGenerator(text)) {
-      json.writeStartObject();
-      json.writeNumberField("ranks", ranks);
-      json.writeStringField("title", "all_reduce of " + Count.of(ranks, "rank"));
-      json.writeArrayFieldStart("views");
-      for (Telling telling : tellings) {
-        for (Story story : telling.stories()) {
-          view(json, telling, story);
-        }
-      }
-      json.writeEndArray();
-      json.writeEndObject();
-    }
-    return text.toString();
+    return JsonTree.object(
+        "ranks",
+        ranks,
+        "title",
+        "all_reduce of " + Count.of(ranks, "rank"),
+        "views",
+        tellings.stream()
+            .flatMap(telling -> telling.stories().stream().map(story -> view(telling, story)))
+            .toList());
   }
 
-  private static void view(JsonGenerator json, Telling telling, Story story) throws IOException {
-    int ranks = telling.schedule().ranks();
-    json.writeStartObject();
-    json.writeStringField("name", telling.name(story));
-    json.writeStringField(
-        "about",
+  private static Object view(Telling telling, Story story) {
+    Schedule schedule = telling.schedule();
+    String about =
         "elements %,d to %,d of %,d float32; %s"
             .formatted(
-                telling.schedule().begin(story.channel()),
-                telling.schedule().end(story.channel()) - 1,
-                telling.schedule().count(),
-                story.shape()));
-    json.writeNumberField("bytes", telling.bytes());
-    json.writeNumberField("chunks", story.chunks());
-    shape(json, story);
-    json.writeArrayFieldStart("sent");
-    for (int rank = 0; rank < ranks; rank++) {
-      json.writeNumber(telling.schedule().bytesSent(rank));
-    }
-    json.writeEndArray();
-    json.writeArrayFieldStart("frames");
-    for (Frame frame : story.frames()) {
-      frame(json, telling, frame);
-    }
-    json.writeEndArray();
-    json.writeEndObject();
-  }
-
-  private static void shape(JsonGenerator json, Story story) throws IOException {
-    int ranks = story.schedule().ranks();
+                schedule.begin(story.channel()),
+                schedule.end(story.channel()) - 1,
+                schedule.count(),
+                story.shape());
+    Map<String, Object> view =
+        JsonTree.object(
+            "name", telling.name(story),
+            "about", about,
+            "bytes", telling.bytes(),
+            "chunks", story.chunks());
+    IntStream ranks = IntStream.range(0, schedule.ranks());
     switch (story.schedule()) {
       case RingSchedule ring ->
-          numbers(json, "order", IntStream.range(0, ranks).map(ring.ring(story.channel())::rank));
+          view.put("order", ranks.map(ring.ring(story.channel())::rank).boxed().toList());
       case TreeSchedule tree ->
-          numbers(
-              json, "parents", IntStream.range(0, ranks).map(tree.tree(story.channel())::parent));
+          view.put("parents", ranks.map(tree.tree(story.channel())::parent).boxed().toList());
     }
+    view.put("sent", IntStream.range(0, schedule.ranks()).mapToObj(schedule::bytesSent).toList());
+    view.put("frames", story.frames().stream().map(frame -> frame(telling, frame)).toList());
+    return view;
   }
 
-  private static void numbers(JsonGenerator json, String name, IntStream values)
-      throws IOException {
-    int[] array = values.toArray();
-    json.writeFieldName(name);
-    json.writeArray(array, 0, array.length);
+  private static Object frame(Telling telling, Frame frame) {
+    return JsonTree.object(
+        "name", telling.name(frame),
+        "opening", frame.opening(),
+        "moves", frame.moves().stream().map(move -> move(telling, move)).toList());
   }
 
-  private static void frame(JsonGenerator json, Telling telling, Frame frame) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("name", telling.name(frame));
-    json.writeNumberField("opening", frame.opening());
-    json.writeArrayFieldStart("moves");
-    for (Move move : frame.moves()) {
-      json.writeStartObject();
-      json.writeNumberField("rank", move.step().rank());
-      json.writeNumberField("chunk", move.step().chunk());
-      numbers(json, "to", move.step().to().stream().mapToInt(Integer::intValue));
-      json.writeStringField("value", move.value());
-      json.writeBooleanField("changes", move.changes());
-      json.writeBooleanField("result", move.step().action().keeps());
-      json.writeStringField("says", move.sentence(!telling.toy()));
-      json.writeEndObject();
-    }
-    json.writeEndArray();
-    json.writeEndObject();
+  private static Object move(Telling telling, Move move) {
+    return JsonTree.object(
+        "rank", move.step().rank(),
+        "chunk", move.step().chunk(),
+        "to", List.copyOf(move.step().to()),
+        "value", move.value(),
+        "changes", move.changes(),
+        "result", move.step().action().keeps(),
+        "says", move.sentence(!telling.toy()));
   }
 }

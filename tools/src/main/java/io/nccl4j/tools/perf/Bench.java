@@ -66,7 +66,7 @@ final class Bench implements AutoCloseable {
   private void checkAgreement() {
     for (int rank = 0; rank < places.size(); rank++) {
       if (places.get(rank).arguments() != places.getFirst().arguments()) {
-        throw new Flags.BadArguments(
+        throw new BadArguments(
             "rank %d was started with another command line than rank 0".formatted(rank));
       }
     }

@@ -22,13 +22,13 @@ final class Job {
   /**
    * Returns what a launcher has left in the environment; without one, this is the only process.
    *
-   * @throws Flags.BadArguments if the environment contradicts itself
+   * @throws BadArguments if the environment contradicts itself
    */
   static Job in(Map<String, String> environment) {
     try {
       return new Job(Launch.from(environment));
     } catch (IllegalArgumentException e) {
-      throw new Flags.BadArguments(e.getMessage());
+      throw new BadArguments(e.getMessage());
     }
   }
 

@@ -12,6 +12,7 @@ import io.nccl4j.reference.ReferenceOptions;
 import io.nccl4j.tools.perf.report.Measured;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.processes.Processes;
+import io.nccl4j.tools.quantities.OptionValue;
 import java.io.BufferedOutputStream;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -107,7 +108,7 @@ public final class Perf {
   /** Runs the command and returns its exit status. */
   int run(String... args) {
     Flags flags = new Flags();
-    CommandLine commandLine = new CommandLine(flags);
+    CommandLine commandLine = new CommandLine(OptionValue.spec(flags));
     try {
       commandLine.parseArgs(args);
       if (flags.help) {
@@ -118,19 +119,19 @@ public final class Perf {
       flags.check();
       Job job = Job.in(environment);
       if (job.writes()) {
-        flags.checkOutputs();
+        flags.files.checkWritable();
       }
-      return flags.procs == null || flags.child
+      return flags.ranks.procs == null || flags.ranks.child
           ? measure(flags, job, List.of(args))
           : start(flags, job, List.of(args));
     } catch (ParameterException e) {
-      if (e.getCause() instanceof Flags.BadArguments bad) {
+      if (e.getCause() instanceof BadArguments bad) {
         return fail(
             flags, bad, withShortNames(commandLine, bad.getMessage()), ExitStatus.BAD_ARGUMENTS);
       }
       String message = withShortNames(commandLine, e.getMessage()) + HELP;
       return fail(flags, e, message, ExitStatus.BAD_ARGUMENTS);
-    } catch (Flags.BadArguments e) {
+    } catch (BadArguments e) {
       return fail(flags, e, e.getMessage(), ExitStatus.BAD_ARGUMENTS);
     } catch (NcclTimeoutException e) {
       return fail(flags, e, "time-out: " + e.getMessage(), ExitStatus.TIMED_OUT);
@@ -184,36 +185,36 @@ public final class Perf {
   /** Starts the processes that measure. */
   private int start(Flags flags, Job job, List<String> args) throws IOException {
     if (!job.alone()) {
-      throw new Flags.BadArguments(
+      throw new BadArguments(
           "--procs is %d, but this is %s; leave it out, or start the command without a launcher"
-              .formatted(flags.procs, job.describe()));
+              .formatted(flags.ranks.procs, job.describe()));
     }
     List<String> command = Processes.ownCommand(args.size());
     command.addAll(args);
     command.add("--child");
     hasStarted = true;
-    int ranksEach = Math.max(1, flags.ranksAskedFor());
-    Duration limit = flags.limit == null ? null : Duration.ofSeconds(flags.limit);
+    int ranksEach = Math.max(1, flags.ranks.askedFor());
+    Duration limit = flags.ranks.limit == null ? null : Duration.ofSeconds(flags.ranks.limit);
     return new Processes(flags.collective.program(), ranksEach, GRACE, err)
-        .run(flags.procs, command, limit);
+        .run(flags.ranks.procs, command, limit);
   }
 
   /** Says which process a message is from, unless whoever started it says so anyway. */
   private String who(Flags flags) {
-    if (flags.child) {
+    if (flags.ranks.child) {
       return "";
     }
     try {
       Job job = Job.in(environment);
       return job.alone() ? "" : "process " + job.process() + ": ";
-    } catch (Flags.BadArguments e) {
+    } catch (BadArguments e) {
       // That is the message then.
       return "";
     }
   }
 
   private int measure(Flags flags, Job job, List<String> args) throws IOException {
-    if (flags.child) {
+    if (flags.ranks.child) {
       Processes.endWithParent();
     }
     try (Backend backend = open(flags, job)) {
@@ -257,41 +258,33 @@ public final class Perf {
   }
 
   private static Backend reference(Flags flags, Job job) {
-    int asked = flags.ranksAskedFor() * job.localProcesses();
+    int asked = flags.ranks.askedFor() * job.localProcesses();
     int processors = Runtime.getRuntime().availableProcessors();
     if (asked > RANKS_PER_PROCESSOR * processors) {
-      throw new Flags.BadArguments(
+      throw new BadArguments(
           "%d ranks are asked for; on the reference backend each is a thread, and %s for %d at most"
               .formatted(
                   asked,
                   processors == 1 ? "1 processor does" : processors + " processors do",
                   RANKS_PER_PROCESSOR * processors));
     }
-    int devices = asked > 0 ? flags.ranksAskedFor() : job.alone() ? Math.max(2, processors) : 1;
+    int devices = asked > 0 ? flags.ranks.askedFor() : job.alone() ? Math.max(2, processors) : 1;
     return ReferenceBackend.open(
-        devices, ReferenceOptions.defaults().withAlgorithm(algorithmOf(flags)));
-  }
-
-  private static Algorithm algorithmOf(Flags flags) {
-    return switch (flags.algorithm) {
-      case AUTO -> Algorithm.AUTO;
-      case RING -> Algorithm.RING;
-      case TREE -> Algorithm.TREE;
-      case DIRECT -> Algorithm.DIRECT;
-    };
+        devices,
+        ReferenceOptions.defaults().withAlgorithm(Algorithm.valueOf(flags.algorithm.name())));
   }
 
   /** NCCL reads its choice from the environment, which a Java process cannot change for itself. */
   private void checkAlgorithm(Flags flags, Backend backend) {
     String wanted = flags.algorithm.name();
     if (backend.name().equals("nccl") && flags.algorithm == Flags.AlgorithmChoice.DIRECT) {
-      throw new Flags.BadArguments("--algo is direct, which the reference backend alone has");
+      throw new BadArguments("--algo is direct, which the reference backend alone has");
     }
     String set = environment.getOrDefault("NCCL_ALGO", "");
     if (backend.name().equals("nccl")
         && flags.algorithm != Flags.AlgorithmChoice.AUTO
         && !set.equalsIgnoreCase(wanted)) {
-      throw new Flags.BadArguments(
+      throw new BadArguments(
           "--algo %s needs NCCL_ALGO=%s in the environment, where NCCL reads it and where %s; scripts/perf sets it"
               .formatted(
                   wanted.toLowerCase(Locale.ROOT),
@@ -321,7 +314,9 @@ public final class Perf {
       this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
       boolean writes = settings.job().writes();
       this.json =
-          flags.outputFile == null || !writes ? JsonReport.withoutFile() : json(flags.outputFile);
+          flags.files.outputFile == null || !writes
+              ? JsonReport.withoutFile()
+              : json(flags.files.outputFile);
       this.table =
           new Table(
               writes ? out : new PrintStream(OutputStream.nullOutputStream()),
@@ -346,7 +341,7 @@ public final class Perf {
           .backend()
           .fallbackReason()
           .ifPresent(reason -> ("NCCL is not used: " + reason).lines().forEach(table::note));
-      table.header(settings, version(), flags.minBytes, flags.maxBytes, places);
+      table.header(settings, version(), flags.sizes.minBytes, flags.sizes.maxBytes, places);
     }
 
     private static JsonReport json(Path file) {
@@ -354,17 +349,17 @@ public final class Perf {
         return JsonReport.to(file);
       } catch (IOException e) {
         String reason = e instanceof NoSuchFileException ? "no such folder" : e.getMessage();
-        throw new Flags.BadArguments("-J is " + file + "; it cannot be written: " + reason);
+        throw new BadArguments("-J is " + file + "; it cannot be written: " + reason);
       }
     }
 
     private static List<Measured> earlier(Flags flags) {
       List<Measured> earlier = new ArrayList<>();
-      for (Path file : flags.compare) {
+      for (Path file : flags.files.compare) {
         try {
           earlier.add(Measured.read(file));
         } catch (IOException | IllegalArgumentException e) {
-          throw new Flags.BadArguments("--compare: " + e.getMessage());
+          throw new BadArguments("--compare: " + e.getMessage());
         }
       }
       return earlier;
@@ -446,11 +441,11 @@ public final class Perf {
       }
       List<Measured> runs = new ArrayList<>(earlier);
       runs.add(Measured.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
-      if (flags.plot != null) {
-        RunReport.writePicture(runs, flags.plot);
+      if (flags.files.plot != null) {
+        RunReport.writePicture(runs, flags.files.plot);
       }
-      if (flags.html != null) {
-        RunReport.writePage(runs, flags.html);
+      if (flags.files.html != null) {
+        RunReport.writePage(runs, flags.files.html);
       }
     }
   }

@@ -1,6 +1,7 @@
 package io.nccl4j.tools.perf;
 
 import io.nccl4j.tools.processes.Processes;
+import io.nccl4j.tools.quantities.OptionValue;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
@@ -38,15 +39,15 @@ public final class PerfCommand {
   public static Asked check(List<String> arguments, Map<String, String> environment) {
     Flags flags = new Flags();
     try {
-      new CommandLine(flags).parseArgs(arguments.toArray(String[]::new));
+      new CommandLine(OptionValue.spec(flags)).parseArgs(arguments.toArray(String[]::new));
       flags.check();
       if (!Job.in(environment).alone()) {
-        throw new Flags.BadArguments(
+        throw new BadArguments(
             "this is " + Job.in(environment).describe() + "; start it without a launcher");
       }
-    } catch (ParameterException | Flags.BadArguments e) {
+    } catch (ParameterException | BadArguments e) {
       // Picocli puts the type's name around what an argument's converter says.
-      Throwable cause = e.getCause() instanceof Flags.BadArguments bad ? bad : e;
+      Throwable cause = e.getCause() instanceof BadArguments bad ? bad : e;
       throw new IllegalArgumentException(cause.getMessage(), e);
     }
     boolean several =
@@ -66,7 +67,7 @@ public final class PerfCommand {
           case NCCL -> "nccl";
           case REFERENCE -> "reference";
         },
-        flags.procs != null,
+        flags.ranks.procs != null,
         flags.help);
   }
 

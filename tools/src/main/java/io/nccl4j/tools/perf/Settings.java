@@ -104,6 +104,11 @@ record Settings(
       return step > 0 && size <= max - step ? size + step : Long.MAX_VALUE;
     }
 
+    /** Returns the same but for the largest size. */
+    Sizes withMost(long bytes) {
+      return new Sizes(Math.min(min, bytes), bytes, factor, step);
+    }
+
     /** Returns how many there are. */
     long count() {
       if (factor == 1) {
@@ -150,7 +155,7 @@ record Settings(
         types,
         ops,
         roots,
-        new Sizes(Math.min(sizes.min, bytes), bytes, sizes.factor, sizes.step),
+        sizes.withMost(bytes),
         iterations,
         warmup,
         jitWarmup,

@@ -1,10 +1,8 @@
 package io.nccl4j.tools.plots;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonGenerator;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.StringWriter;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Locale;
@@ -45,8 +43,7 @@ public record Page(
     tables.forEach(table -> write(below, table));
     // Text that is put in may look like a place for another.
     String[] parts = template().split("@[A-Z]+@", -1);
-    // No data may end the script element that it stands in.
-    String data = json().replace("<", "\\u003c");
+    String data = JsonTree.script(charts.stream().map(Page::json).toList());
     return parts[0]
         + escaped(title)
         + parts[1]
@@ -112,45 +109,24 @@ public record Page(
     }
   }
 
-  private String json() throws IOException {
-    StringWriter text = new StringWriter();
-    try (JsonGenerator json = new JsonFactory().createGenerator(text)) {
-      json.writeStartArray();
-      for (Chart chart : charts) {
-        json.writeStartObject();
-        json.writeStringField("title", chart.title());
-        axis(json, "x", chart.x());
-        axis(json, "y", chart.y());
-        json.writeArrayFieldStart("curves");
-        for (Curve curve : chart.curves()) {
-          curve(json, curve);
-        }
-        json.writeEndArray();
-        json.writeEndObject();
-      }
-      json.writeEndArray();
-    }
-    return text.toString();
+  private static Object json(Chart chart) {
+    return JsonTree.object(
+        "title", chart.title(),
+        "x", json(chart.x()),
+        "y", json(chart.y()),
+        "curves", chart.curves().stream().map(Page::json).toList());
   }
 
-  private static void axis(JsonGenerator json, String name, Axis axis) throws IOException {
-    json.writeObjectFieldStart(name);
-    json.writeStringField("label", axis.label());
-    json.writeStringField("scale", name(axis.scale()));
-    json.writeEndObject();
+  private static Object json(Axis axis) {
+    return JsonTree.object("label", axis.label(), "scale", name(axis.scale()));
   }
 
-  private static void curve(JsonGenerator json, Curve curve) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("name", curve.name());
-    json.writeNumberField("colour", curve.colour() % Curve.COLOURS);
-    json.writeStringField("line", name(curve.line()));
-    json.writeBooleanField("marked", curve.marked());
-    json.writeArrayFieldStart("points");
-    for (Curve.Point point : curve.points()) {
-      json.writeArray(new double[] {point.x(), point.y()}, 0, 2);
-    }
-    json.writeEndArray();
-    json.writeEndObject();
+  private static Object json(Curve curve) {
+    return JsonTree.object(
+        "name", curve.name(),
+        "colour", curve.colour() % Curve.COLOURS,
+        "line", name(curve.line()),
+        "marked", curve.marked(),
+        "points", curve.points().stream().map(point -> List.of(point.x(), point.y())).toList());
   }
 }

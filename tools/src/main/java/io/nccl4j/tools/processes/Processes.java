@@ -1,5 +1,6 @@
 package io.nccl4j.tools.processes;
 
+import io.nccl4j.tools.quantities.OutputFile;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -9,7 +10,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.UUID;
@@ -257,12 +257,10 @@ public final class Processes {
     if (meeting == null) {
       return;
     }
-    try (Stream<Path> files = Files.exists(meeting) ? Files.walk(meeting) : Stream.empty()) {
-      for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
-        Files.deleteIfExists(file);
-      }
-    } catch (IOException | UncheckedIOException e) {
-      say(name + ": " + meeting + " cannot be removed: " + e.getMessage());
+    try {
+      OutputFile.deleteFolder(meeting);
+    } catch (IOException e) {
+      say(name + ": " + e.getMessage());
     }
   }
 

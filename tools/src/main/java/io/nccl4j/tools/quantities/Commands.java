@@ -44,8 +44,8 @@ public final class Commands {
   public static CommandLine of(
       Object flags, Callable<Integer> action, PrintStream out, PrintStream err) {
     CommandLine line = new CommandLine(CommandSpec.wrapWithoutInspection(action));
-    line.addMixin("flags", flags);
     line.getCommandSpec()
+        .addMixin("flags", OptionValue.spec(flags))
         .addOption(
             OptionSpec.builder("-h", "--help").usageHelp(true).description("print this").build());
     return line.setOut(new PrintWriter(out, true, StandardCharsets.UTF_8))

@@ -1,13 +1,17 @@
 package io.nccl4j.tools.quantities;
 
+import java.lang.reflect.AnnotatedElement;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Locale;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 import picocli.CommandLine.ITypeConverter;
+import picocli.CommandLine.Model.CommandSpec;
+import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.TypeConversionException;
 
 /**
@@ -16,6 +20,46 @@ import picocli.CommandLine.TypeConversionException;
  */
 public final class OptionValue {
   private OptionValue() {}
+
+  /**
+   * {@return the options of an object with picocli's annotations, which read their values alike in
+   * every command} Numbers are whole, and within the bounds of {@link Within}; enums are named in
+   * upper or lower case. An option with a converter of its own keeps it.
+   *
+   * @param flags the object
+   */
+  public static CommandSpec spec(Object flags) {
+    CommandSpec spec = CommandSpec.forAnnotatedObject(flags);
+    // All are added anew, in their order, which is that of the help.
+    for (OptionSpec option : List.copyOf(spec.options())) {
+      OptionSpec.Builder builder = OptionSpec.builder(option);
+      if (option.converters().length == 0) {
+        converter(option).ifPresent(builder::converters);
+      }
+      spec.remove(option).addOption(builder.build());
+    }
+    return spec;
+  }
+
+  private static Optional<ITypeConverter<?>> converter(OptionSpec option) {
+    Class<?> type = option.auxiliaryTypes()[0];
+    Within bounds = ((AnnotatedElement) option.userObject()).getAnnotation(Within.class);
+    if (bounds != null) {
+      return Optional.of(text -> whole(text, bounds.least(), bounds.most()));
+    }
+    if (type == int.class || type == Integer.class) {
+      return Optional.of(OptionValue::whole);
+    }
+    return type.isEnum() ? Optional.of(text -> named(type, text)) : Optional.empty();
+  }
+
+  private static int whole(String text) {
+    try {
+      return Integer.parseInt(text);
+    } catch (NumberFormatException e) {
+      throw new TypeConversionException("'" + text + "' is no whole number");
+    }
+  }
 
   /**
    * {@return a whole number within bounds}
@@ -39,13 +83,12 @@ public final class OptionValue {
   /**
    * {@return the constant of a name, in upper or lower case}
    *
-   * @param <E> the enum
    * @param type the enum
    * @param text the value
    * @throws TypeConversionException if there is none
    */
-  public static <E extends Enum<E>> E named(Class<E> type, String text) {
-    List<E> constants = List.of(type.getEnumConstants());
+  static Enum<?> named(Class<?> type, String text) {
+    List<Enum<?>> constants = List.of((Enum<?>[]) type.getEnumConstants());
     return constants.stream()
         .filter(constant -> constant.name().equalsIgnoreCase(text))
         .findAny()
@@ -144,21 +187,6 @@ public final class OptionValue {
    */
   public static Path page(String text) {
     return output(text, ".html", ".htm");
-  }
-
-  /** Takes any whole number. */
-  public static final class Whole implements ITypeConverter<Integer> {
-    /** For picocli. */
-    public Whole() {}
-
-    @Override
-    public Integer convert(String text) {
-      try {
-        return Integer.valueOf(text);
-      } catch (NumberFormatException e) {
-        throw new TypeConversionException("'" + text + "' is no whole number");
-      }
-    }
   }
 
   /** Takes a size in bytes; see {@link ByteSize}. */

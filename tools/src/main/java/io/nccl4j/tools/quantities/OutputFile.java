@@ -1,12 +1,18 @@
 package io.nccl4j.tools.quantities;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.stream.Stream;
 
-/** Files that a command writes, in place of those that exist. What fails names the file. */
+/**
+ * Files that a command writes, in place of those that exist, and folders that it has made. What
+ * fails names the file.
+ */
 public final class OutputFile {
   private OutputFile() {}
 
@@ -60,6 +66,25 @@ public final class OutputFile {
       source.to(writer);
     } catch (IOException e) {
       throw failure(file, e);
+    }
+  }
+
+  /**
+   * Deletes a folder with all that is in it, where it is there.
+   *
+   * @param folder the folder
+   * @throws IOException if something cannot be deleted
+   */
+  public static void deleteFolder(Path folder) throws IOException {
+    if (!Files.exists(folder)) {
+      return;
+    }
+    try (Stream<Path> files = Files.walk(folder)) {
+      for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
+        Files.deleteIfExists(file);
+      }
+    } catch (IOException | UncheckedIOException e) {
+      throw new IOException("cannot remove " + folder + ": " + e, e);
     }
   }
 

@@ -3,6 +3,7 @@ package io.nccl4j.tools.simulate;
 import io.nccl4j.tools.quantities.Bandwidth;
 import io.nccl4j.tools.quantities.Latency;
 import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.quantities.Within;
 import java.nio.file.Path;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;
@@ -35,16 +36,16 @@ final class Flags {
       names = "--ranks",
       paramLabel = "N",
       defaultValue = "8",
-      converter = Ranks.class,
       description = "how many ranks, from 2 to " + MOST_RANKS + "; default 8")
+  @Within(least = 2, most = MOST_RANKS)
   int ranks;
 
   @Option(
       names = "--nodes",
       paramLabel = "N",
       defaultValue = "1",
-      converter = Nodes.class,
       description = "on how many nodes, with as many ranks each; default 1")
+  @Within(least = 1, most = MOST_RANKS)
   int nodes;
 
   @Option(
@@ -97,15 +98,15 @@ final class Flags {
       names = "--channels",
       paramLabel = "N",
       defaultValue = "16",
-      converter = Channels.class,
       description = "how many channels share out the data, from 1 to 64; default 16")
+  @Within(least = 1, most = 64)
   int channels;
 
   @Option(
       names = "--sweep-ranks",
       paramLabel = "N",
-      converter = Ranks.class,
       description = "also the best algorithm for more and more ranks up to N, in nodes as large")
+  @Within(least = 2, most = MOST_RANKS)
   Integer sweepRanks;
 
   @Option(
@@ -118,27 +119,6 @@ final class Flags {
 
   @Option(names = "--json", description = "print JSON, in bytes and seconds, instead of tables")
   boolean json;
-
-  private static final class Ranks implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 2, MOST_RANKS);
-    }
-  }
-
-  private static final class Nodes implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 1, MOST_RANKS);
-    }
-  }
-
-  private static final class Channels implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 1, 64);
-    }
-  }
 
   private static final class Size implements ITypeConverter<Long> {
     @Override

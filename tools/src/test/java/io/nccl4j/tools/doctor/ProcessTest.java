@@ -6,77 +6,43 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.Repository;
+import io.nccl4j.fixtures.programs.StandIn;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
 class ProcessTest {
-  private static final Path ROOT = Repository.ROOT;
   private static final long SECONDS = 180;
 
   @TempDir Path folder;
 
-  private record Ended(int status, String out, String err) {
-    boolean says(String line) {
-      return out.lines().anyMatch(each -> each.equals(line));
-    }
-  }
-
-  private Ended run(Map<String, String> environment, List<String> command)
+  private static FinishedProgram doctor(Map<String, String> environment, String... args)
       throws IOException, InterruptedException {
-    Path out = folder.resolve("out");
-    Path err = folder.resolve("err");
-    ProcessBuilder builder =
-        new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
-    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
-    builder.environment().putAll(environment);
-    Process process = builder.start();
-    try {
-      assertTrue(process.waitFor(SECONDS, TimeUnit.SECONDS), "still running: " + command);
-    } finally {
-      process.destroyForcibly();
-    }
-    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
-  }
-
-  private Ended doctor(Map<String, String> environment, String... args)
-      throws IOException, InterruptedException {
-    return run(environment, command(args));
+    return FinishedProgram.run(environment, command(args));
   }
 
   private static List<String> command(String... args) {
-    List<String> command =
-        new ArrayList<>(
-            List.of(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--enable-native-access=ALL-UNNAMED",
-                "--illegal-native-access=deny",
-                "-cp",
-                System.getProperty("java.class.path"),
-                Doctor.class.getName()));
+    List<String> command = FinishedProgram.java(Doctor.class.getName());
     command.addAll(List.of(args));
     return command;
   }
 
-  /** Builds the stand-in, or skips the test where that cannot be. */
-  private Map<String, String> standIn() throws IOException, InterruptedException {
-    Ended built = run(Map.of(), List.of(ROOT.resolve("src/test/native/build").toString()));
-    if (built.status() != 0 && "1".equals(System.getenv("REQUIRE_NCCL"))) {
-      throw new AssertionError("the stand-in does not build: " + built.err());
-    }
-    assumeTrue(built.status() == 0, () -> "the stand-in does not build: " + built.err());
-    Map<String, String> environment = new TreeMap<>();
-    environment.put("NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString());
-    environment.put(
-        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+  private static boolean says(FinishedProgram ended, String line) {
+    return ended.out().lines().anyMatch(each -> each.equals(line));
+  }
+
+  private static Map<String, String> standIn() throws IOException, InterruptedException {
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "2");
     return environment;
   }
@@ -87,33 +53,35 @@ class ProcessTest {
     List<String> toFull = new ArrayList<>(List.of("sh", "-c", "exec \"$@\" >/dev/full", "sh"));
     toFull.addAll(command("--help"));
     assertEquals(
-        new Ended(1, "", "doctor: the output cannot be written, or nobody reads it any more\n"),
-        run(Map.of(), toFull));
+        new FinishedProgram(
+            1, "", "doctor: the output cannot be written, or nobody reads it any more\n"),
+        FinishedProgram.run(Map.of(), toFull));
   }
 
   @Test
   void onTheStandInACollectiveRunsAndTheStandInIsCalledSo() throws Exception {
-    Ended ended = doctor(standIn());
+    FinishedProgram ended = doctor(standIn());
     assertEquals(0, ended.status(), ended.out() + ended.err());
     assertEquals("", ended.err());
     assertTrue(
-        ended.says(
+        says(
+            ended,
             "verdict    a collective can run, on the stand-in of nccl4j's tests, which is not"
                 + " NCCL"),
         ended.out());
     assertTrue(
-        ended.says("note       libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
+        says(ended, "note       libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
         ended.out());
-    assertTrue(ended.says("  all-reduce, reference 2 ranks, 1000 floats, all right"), ended.out());
+    assertTrue(says(ended, "  all-reduce, reference 2 ranks, 1000 floats, all right"), ended.out());
   }
 
   @Test
   void jsonIsOneDocumentThatSaysTheSame() throws Exception {
-    Ended ended = doctor(standIn(), "--json");
+    FinishedProgram ended = doctor(standIn(), "--json");
     assertEquals(0, ended.status(), ended.out() + ended.err());
-    Map<String, Object> json = Json.object(Json.read(ended.out()));
+    Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.out());
     assertEquals(true, json.get("usable"));
-    Map<String, Object> found = Json.object(json.get("found"));
+    Map<?, ?> found = (Map<?, ?>) json.get("found");
     assertEquals("2", found.get("GPUs"));
     assertTrue(
         ("" + found.get("all-reduce, NCCL")).startsWith("1 rank, 1000 floats, all right; "),
@@ -124,10 +92,11 @@ class ProcessTest {
   void aMachineWithoutADriverEndsWithOneAndNamesTheReference() throws Exception {
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    Ended ended = doctor(environment);
+    FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out() + ended.err());
     assertTrue(
-        ended.says(
+        says(
+            ended,
             "verdict    no collective can run on NCCL here; the reference backend works:"
                 + " Backend.reference(n)"),
         ended.out());
@@ -136,13 +105,13 @@ class ProcessTest {
 
   @Test
   void librariesThatAreMissingAreListedWithWhatWasTried() throws Exception {
-    Ended ended =
+    FinishedProgram ended =
         doctor(
             Map.of(
                 "NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so",
                 "NCCL4J_CUDART_LIBRARY", "/missing/libcudart.so"));
     assertEquals(1, ended.status());
-    assertTrue(ended.says("error      libcudart could not be loaded; tried:"), ended.out());
+    assertTrue(says(ended, "error      libcudart could not be loaded; tried:"), ended.out());
     assertTrue(
         ended
             .out()
@@ -156,7 +125,7 @@ class ProcessTest {
   void anInitialisationThatFailsIsAnErrorWithTheLibrarysWords() throws Exception {
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");
-    Ended ended = doctor(environment);
+    FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
         ended
@@ -170,7 +139,7 @@ class ProcessTest {
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_STANDIN_ABSENT_RANK", "0");
     long start = System.nanoTime();
-    Ended ended = doctor(environment, "--timeout", "4");
+    FinishedProgram ended = doctor(environment, "--timeout", "4");
     assertEquals(1, ended.status(), ended.out());
     assertTrue(ended.out().contains("error      the all-reduce on NCCL "), ended.out());
     assertTrue(
@@ -181,13 +150,14 @@ class ProcessTest {
   void aProcessThatHangsIsEnded() throws Exception {
     // A pipe that nobody writes to holds whoever loads it.
     Path pipe = folder.resolve("libcudart.so.13");
-    assertEquals(0, run(Map.of(), List.of("mkfifo", pipe.toString())).status());
+    assertEquals(0, FinishedProgram.run(Map.of(), List.of("mkfifo", pipe.toString())).status());
     Map<String, String> environment = standIn();
     environment.put("NCCL4J_CUDART_LIBRARY", pipe.toString());
-    Ended ended = doctor(environment, "--timeout", "3");
+    FinishedProgram ended = doctor(environment, "--timeout", "3");
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        ended.says(
+        says(
+            ended,
             "error      the all-reduce on NCCL did not end within 3 s; it was stuck while loading"
                 + " libcudart"),
         ended.out());
@@ -203,15 +173,16 @@ class ProcessTest {
     Path library = folder.resolve("libcudart.so.13");
     assertEquals(
         0,
-        run(
+        FinishedProgram.run(
                 Map.of(),
                 List.of("gcc", "-shared", "-fPIC", source.toString(), "-o", library.toString()))
             .status());
     environment.put("NCCL4J_CUDART_LIBRARY", library.toString());
-    Ended ended = doctor(environment);
+    FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        ended.says("error      the process of the all-reduce crashed while loading" + " libcudart"),
+        says(
+            ended, "error      the process of the all-reduce crashed while loading" + " libcudart"),
         ended.out());
     assertTrue(ended.out().contains("SIGILL"), "what Java printed is shown: " + ended.out());
     assertTrue(ended.out().contains("[libcudart.so.13+"), ended.out());
@@ -219,10 +190,10 @@ class ProcessTest {
 
   @Test
   void nvidiasOwnLibrariesAreReadWithoutAGpu() throws Exception {
-    Path libraries = ROOT.resolve("target/native/nvidia");
+    Path libraries = Repository.ROOT.resolve("target/native/nvidia");
     assumeTrue(Files.exists(libraries), "NVIDIA's libraries are not there");
     assumeFalse(Files.exists(Path.of("/dev/nvidiactl")), "there is a GPU");
-    Ended ended =
+    FinishedProgram ended =
         doctor(
             Map.of(
                 "NCCL4J_NCCL_LIBRARY", libraries.resolve("nccl/lib").toString(),
@@ -230,7 +201,8 @@ class ProcessTest {
                 "NCCL_IB_TIMOUT", "22"));
     assertEquals(1, ended.status(), ended.out());
     assertTrue(
-        ended.says(
+        says(
+            ended,
             "warning    NCCL_IB_TIMOUT is not known to NCCL 2.30.7; did you mean"
                 + " NCCL_IB_TIMEOUT?"),
         ended.out());
@@ -243,9 +215,9 @@ class ProcessTest {
     Map<String, String> environment = standIn();
     Path text = Files.writeString(folder.resolve("libnccl.so.2"), "not a library");
     environment.put("NCCL4J_NCCL_LIBRARY", text.toString());
-    Ended ended = doctor(environment);
+    FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.err());
-    assertTrue(ended.says("error      libnccl could not be loaded; tried:"), ended.out());
+    assertTrue(says(ended, "error      libnccl could not be loaded; tried:"), ended.out());
     assertTrue(ended.out().contains("verdict    no collective can run on NCCL here"), ended.out());
   }
 
@@ -257,12 +229,12 @@ class ProcessTest {
             Path.of(environment.get("NCCL4J_NCCL_LIBRARY")).toRealPath(),
             folder.toRealPath().resolve("libnccl.so.2"));
     environment.put("LD_PRELOAD", copy.toString());
-    environment.put("LD_LIBRARY_PATH", ROOT.resolve("target/standin").toString());
-    Ended ended = doctor(environment);
+    environment.put("LD_LIBRARY_PATH", Repository.ROOT.resolve("target/standin").toString());
+    FinishedProgram ended = doctor(environment);
     assertTrue(
-        ended.says("warning    2 copies of libnccl are loaded in one process:"),
+        says(ended, "warning    2 copies of libnccl are loaded in one process:"),
         ended.out() + ended.err());
-    assertTrue(ended.says("             " + copy), ended.out());
+    assertTrue(says(ended, "             " + copy), ended.out());
   }
 
   @Test
@@ -270,11 +242,12 @@ class ProcessTest {
     Map<String, String> environment = standIn();
     environment.putAll(
         Map.of("RANK", "0", "WORLD_SIZE", "4", "LOCAL_RANK", "0", "LOCAL_WORLD_SIZE", "4"));
-    Ended ended = doctor(environment);
+    FinishedProgram ended = doctor(environment);
     assertEquals(1, ended.status(), ended.out());
     assertTrue(ended.out().contains("error      4 ranks on this host share 2 GPUs ("), ended.out());
     assertTrue(
-        ended.says(
+        says(
+            ended,
             "verdict    one rank can run, but 1 error stands against a collective of several"),
         ended.out());
   }
@@ -283,7 +256,7 @@ class ProcessTest {
   void badArgumentsAreOneLineAndStatusTwo() throws Exception {
     for (List<String> args :
         List.of(List.of("--nonsense"), List.of("--timeout", "0"), List.of("--timeout", "x"))) {
-      Ended ended = doctor(Map.of(), args.toArray(String[]::new));
+      FinishedProgram ended = doctor(Map.of(), args.toArray(String[]::new));
       assertEquals(2, ended.status());
       assertEquals("", ended.out());
       assertEquals(1, ended.err().lines().count(), ended.err());
@@ -292,7 +265,7 @@ class ProcessTest {
 
   @Test
   void helpSaysWhatIsLookedAtAndTheStatuses() throws Exception {
-    Ended ended = doctor(Map.of(), "--help");
+    FinishedProgram ended = doctor(Map.of(), "--help");
     assertEquals(0, ended.status());
     assertTrue(ended.out().contains("scripts/doctor [--json] [--timeout SECONDS]"), ended.out());
     assertTrue(ended.out().contains("Exit status: 0 a collective can run"), ended.out());

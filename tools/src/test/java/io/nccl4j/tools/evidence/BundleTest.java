@@ -5,8 +5,11 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.Repository;
+import io.nccl4j.fixtures.programs.StandIn;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -14,7 +17,6 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
@@ -30,41 +32,29 @@ class BundleTest {
 
   @TempDir static Path folder;
   private static Path bundle;
-  private static int runs;
 
-  private record Ended(int status, String output) {
-    String last() {
-      return output.lines().reduce((a, b) -> b).orElse("");
-    }
-  }
-
-  private static Ended run(Map<String, String> environment, String... command)
+  private static FinishedProgram run(Map<String, String> environment, String... command)
       throws IOException, InterruptedException {
-    Path output = folder.resolve("output." + runs++);
-    ProcessBuilder builder =
-        new ProcessBuilder(command).redirectErrorStream(true).redirectOutput(output.toFile());
+    ProcessBuilder builder = new ProcessBuilder(command);
     builder.environment().clear();
     builder.environment().put("PATH", "/usr/bin:/bin");
     builder.environment().putAll(environment);
-    Process process = builder.start();
-    boolean ended = process.waitFor(5, TimeUnit.MINUTES);
-    process.destroyForcibly();
-    String text = Files.readString(output, StandardCharsets.UTF_8);
-    assertTrue(ended, () -> "still running: " + String.join(" ", command) + "\n" + text);
-    return new Ended(process.exitValue(), text);
+    return FinishedProgram.run(builder);
   }
 
   @BeforeAll
   static void unpack() throws IOException, InterruptedException {
     Path jlink = Path.of(System.getProperty("java.home"), "bin", "jlink");
     assumeTrue(Files.isExecutable(jlink), "this JDK has no jlink");
-    Ended made = run(Map.of(), StandIn.ROOT.resolve("scripts/bundle").toString(), "--built");
+    FinishedProgram made =
+        run(Map.of(), Repository.ROOT.resolve("scripts/bundle").toString(), "--built");
     assertEquals(0, made.status(), made.output());
-    Path archive = Path.of(made.last());
+    Path archive = Path.of(made.lastLine());
     assertTrue(Files.size(archive) <= LARGEST, archive + " has " + Files.size(archive) + " bytes");
     // A folder whose name a careless script would take for two.
     Path place = Files.createDirectory(folder.resolve("some where"));
-    Ended unpacked = run(Map.of(), "tar", "-xzf", archive.toString(), "-C", place.toString());
+    FinishedProgram unpacked =
+        run(Map.of(), "tar", "-xzf", archive.toString(), "-C", place.toString());
     assertEquals(0, unpacked.status(), unpacked.output());
     bundle = place.resolve("nccl4j");
   }
@@ -73,33 +63,26 @@ class BundleTest {
     return bundle.resolve("scripts").resolve(name).toString();
   }
 
-  private static Map<String, String> standIn() {
-    Map<String, String> environment = new LinkedHashMap<>();
-    environment.put("NCCL4J_NCCL_LIBRARY", StandIn.NCCL.toString());
-    environment.put("NCCL4J_CUDART_LIBRARY", StandIn.CUDART.toString());
-    return environment;
-  }
-
   @Test
   void helloRuns() throws IOException, InterruptedException {
-    Ended ended = run(Map.of(), script("hello"));
+    FinishedProgram ended = run(Map.of(), script("hello"));
     assertEquals(0, ended.status(), ended.output());
-    assertTrue(ended.last().endsWith("has the sum of 1000 elements, all right"), ended.output());
+    assertTrue(
+        ended.lastLine().endsWith("has the sum of 1000 elements, all right"), ended.output());
   }
 
   @Test
   void theDoctorFindsTheStandIn() throws IOException, InterruptedException {
-    StandIn.build();
-    Ended ended = run(standIn(), script("doctor"), "--json");
+    FinishedProgram ended = run(StandIn.build(), script("doctor"), "--json");
     assertEquals(0, ended.status(), ended.output());
-    Map<?, ?> json = (Map<?, ?>) Json.parse(ended.output());
+    Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.output());
     assertEquals(true, json.get("usable"));
     assertTrue(json.toString().contains(StandIn.NCCL.toString()), ended.output());
   }
 
   @Test
   void theBandwidthCommandRuns() throws IOException, InterruptedException {
-    Ended ended =
+    FinishedProgram ended =
         run(
             Map.of(),
             script("all-reduce-perf"),
@@ -118,13 +101,14 @@ class BundleTest {
   @Test
   void aRunIsRecordedAndTraced() throws IOException, InterruptedException {
     Path recording = folder.resolve("hello.jfr");
-    Ended recorded =
+    FinishedProgram recorded =
         run(
             Map.of("JAVA_TOOL_OPTIONS", "-XX:StartFlightRecording:filename=" + recording),
             script("hello"));
     assertEquals(0, recorded.status(), recorded.output());
     Path page = folder.resolve("trace.html");
-    Ended traced = run(Map.of(), script("trace"), recording.toString(), "--html", page.toString());
+    FinishedProgram traced =
+        run(Map.of(), script("trace"), recording.toString(), "--html", page.toString());
     assertEquals(0, traced.status(), traced.output());
     assertTrue(traced.output().startsWith("1 recording, 2 ranks,"), traced.output());
     assertTrue(Files.readString(page).contains("allReduce"), "the all-reduce is in the page");
@@ -133,21 +117,23 @@ class BundleTest {
   @Test
   void aRingIsExplained() throws IOException, InterruptedException {
     Path page = folder.resolve("ring.html");
-    Ended ended = run(Map.of(), script("explain"), "all_reduce", "--html", page.toString());
+    FinishedProgram ended =
+        run(Map.of(), script("explain"), "all_reduce", "--html", page.toString());
     assertEquals(0, ended.status(), ended.output());
     assertTrue(Files.readString(page).contains("</html>"), ended.output());
   }
 
   @Test
   void aClusterIsSimulated() throws IOException, InterruptedException {
-    Ended ended = run(Map.of(), script("simulate"), "--ranks", "16", "--nodes", "2", "--json");
+    FinishedProgram ended =
+        run(Map.of(), script("simulate"), "--ranks", "16", "--nodes", "2", "--json");
     assertEquals(0, ended.status(), ended.output());
-    Map<?, ?> json = (Map<?, ?>) Json.parse(ended.output());
+    Map<?, ?> json = (Map<?, ?>) JsonTree.parse(ended.output());
     assertTrue(json.containsKey("ranks_per_node"), ended.output());
   }
 
   /** Sweeps over one choice and one size. */
-  private static Ended sweep(String... output) throws IOException, InterruptedException {
+  private static FinishedProgram sweep(String... output) throws IOException, InterruptedException {
     List<String> command = new ArrayList<>(List.of(script("sweep"), "--backend", "reference"));
     command.addAll(List.of("--algo", "ring", "--rounds", "1", "-b", "8", "-e", "8"));
     command.addAll(List.of(output));
@@ -157,11 +143,11 @@ class BundleTest {
   @Test
   void pagesAreWritten() throws IOException, InterruptedException {
     Path page = folder.resolve("sweep.html");
-    Ended ended = sweep("--html", page.toString());
+    FinishedProgram ended = sweep("--html", page.toString());
     assertEquals(0, ended.status(), ended.output());
     assertTrue(Files.readString(page).contains("what auto costs"));
     Path json = folder.resolve("run.json");
-    Ended perf =
+    FinishedProgram perf =
         run(
             Map.of(),
             script("all-reduce-perf"),
@@ -175,7 +161,7 @@ class BundleTest {
             json.toString());
     assertEquals(0, perf.status(), perf.output());
     Path report = folder.resolve("report.html");
-    Ended shown =
+    FinishedProgram shown =
         run(Map.of(), script("perf-report"), json.toString(), "--html", report.toString());
     assertEquals(0, shown.status(), shown.output());
     assertTrue(Files.readString(report).contains("all_reduce"));
@@ -184,7 +170,7 @@ class BundleTest {
   @Test
   void aPictureIsRefusedInOneLine() throws IOException, InterruptedException {
     String picture = folder.resolve("a.svg").toString();
-    for (Ended refused :
+    for (FinishedProgram refused :
         List.of(
             sweep("--plot", picture),
             run(Map.of(), script("simulate"), "--plot", picture),
@@ -198,16 +184,15 @@ class BundleTest {
 
   @Test
   void theWholeEvidenceRunsOnTheStandInAndSaysSo() throws IOException, InterruptedException {
-    StandIn.build();
-    Map<String, String> environment = standIn();
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL_TESTS_DIR", notReallyNcclTests().toString());
     environment.put("NCCL4J_STANDIN_DEVICES", "2");
     Path out = folder.resolve("out");
-    Ended ended = run(environment, script("gpu-evidence"), "--quick", out.toString());
+    FinishedProgram ended = run(environment, script("gpu-evidence"), "--quick", out.toString());
     assertEquals(0, ended.status(), ended.output());
-    assertEquals(out.resolve("evidence.md").toString(), ended.last());
+    assertEquals(out.resolve("evidence.md").toString(), ended.lastLine());
 
-    Map<?, ?> json = (Map<?, ?>) Json.parse(Files.readString(out.resolve("evidence.json")));
+    Map<?, ?> json = (Map<?, ?>) JsonTree.parse(Files.readString(out.resolve("evidence.json")));
     assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
     Map<String, String> status = new LinkedHashMap<>();
     for (Object step : (List<?>) json.get("steps")) {
@@ -251,7 +236,7 @@ class BundleTest {
   void withoutALibraryTheFirstStepFailsAndTheRestIsNotPossible()
       throws IOException, InterruptedException {
     Path out = folder.resolve("nothing");
-    Ended ended =
+    FinishedProgram ended =
         run(
             Map.of("NCCL4J_CUDART_LIBRARY", "/no/such/libcudart.so"),
             script("gpu-evidence"),
@@ -269,20 +254,22 @@ class BundleTest {
 
   @Test
   void badArgumentsAreNamedAndEndWith2() throws IOException, InterruptedException {
-    Ended none = run(Map.of(), script("gpu-evidence"));
+    FinishedProgram none = run(Map.of(), script("gpu-evidence"));
     assertEquals(2, none.status(), none.output());
-    Ended step = run(Map.of(), script("gpu-evidence"), "--steps", "device,nothing", "out");
+    FinishedProgram step =
+        run(Map.of(), script("gpu-evidence"), "--steps", "device,nothing", "out");
     assertEquals(2, step.status(), step.output());
-    assertTrue(step.last().startsWith("gpu-evidence: --steps has nothing; there are device,"));
-    Ended launched = run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
+    assertTrue(step.lastLine().startsWith("gpu-evidence: --steps has nothing; there are device,"));
+    FinishedProgram launched =
+        run(Map.of(), script("gpu-evidence"), "--steps", "bandwidth-launched", "out");
     assertEquals(2, launched.status(), launched.output());
     assertEquals(
         "gpu-evidence: bandwidth-launched is for runs that a launcher starts, such as mpirun",
-        launched.last());
-    Ended out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
+        launched.lastLine());
+    FinishedProgram out = run(Map.of(), script("gpu-evidence"), "/proc/nothing");
     assertEquals(2, out.status(), out.output());
     assertTrue(
-        out.last().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be made: "),
+        out.lastLine().startsWith("gpu-evidence: OUT is /proc/nothing, which cannot be made: "),
         out.output());
   }
 }

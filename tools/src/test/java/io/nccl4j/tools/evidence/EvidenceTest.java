@@ -4,15 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.StandIn;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -20,30 +21,19 @@ import org.junit.jupiter.api.io.TempDir;
 class EvidenceTest {
   @TempDir Path folder;
 
-  @BeforeAll
-  static void standIn() throws IOException, InterruptedException {
-    StandIn.build();
-  }
-
-  private record Ended(int status, String output) {}
-
-  private Ended run(Map<String, String> variables, String... arguments)
+  private FinishedProgram run(Map<String, String> variables, String... arguments)
       throws IOException, InterruptedException {
     List<String> words = new ArrayList<>(Java.command(Evidence.class.getName()));
     words.addAll(List.of(arguments));
     words.add(folder.resolve("out").toString());
-    ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
-    builder.environment().put("CLASSPATH", Java.classPath());
-    builder.environment().put("NCCL4J_NCCL_LIBRARY", StandIn.NCCL.toString());
-    builder.environment().put("NCCL4J_CUDART_LIBRARY", StandIn.CUDART.toString());
-    builder.environment().putAll(variables);
-    Process process = builder.start();
-    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    return new Ended(process.waitFor(), output);
+    Map<String, String> environment = StandIn.build();
+    environment.put("CLASSPATH", Java.classPath());
+    environment.putAll(variables);
+    return FinishedProgram.run(environment, words);
   }
 
   private Map<?, ?> json() throws IOException {
-    return (Map<?, ?>) Json.parse(Files.readString(folder.resolve("out/evidence.json")));
+    return (Map<?, ?>) JsonTree.parse(Files.readString(folder.resolve("out/evidence.json")));
   }
 
   /** Returns what each step's record has under a name. */
@@ -60,9 +50,9 @@ class EvidenceTest {
   void aSecondRunReplacesItsStepsAndKeepsTheOthers() throws IOException, InterruptedException {
     Map<String, String> first = Map.of("NCCL4J_BUILD", "1.0, commit aaa");
     Map<String, String> second = Map.of("NCCL4J_BUILD", "1.0, commit bbb");
-    Ended latency = run(first, "--quick", "--steps", "latency");
+    FinishedProgram latency = run(first, "--quick", "--steps", "latency");
     assertEquals(0, latency.status(), latency.output());
-    Ended check = run(second, "--quick", "--steps", "cross-check");
+    FinishedProgram check = run(second, "--quick", "--steps", "cross-check");
     assertEquals(0, check.status(), check.output());
 
     Map<String, Object> builds = steps("build");
@@ -78,17 +68,19 @@ class EvidenceTest {
     assertEquals(1, origins.size(), page);
     assertTrue(origins.getFirst().contains("nccl4j 1.0, commit aaa"), origins.getFirst());
 
-    Ended again = run(second, "--quick", "--steps", "latency");
+    FinishedProgram again = run(second, "--quick", "--steps", "latency");
     assertEquals(0, again.status(), again.output());
     assertEquals("1.0, commit bbb", steps("build").get("latency"));
   }
 
   @Test
   void stepsOfAnotherMachineAreNotMixed() throws IOException, InterruptedException {
-    Ended first = run(Map.of("NCCL4J_STANDIN_DEVICES", "2"), "--quick", "--steps", "latency");
+    FinishedProgram first =
+        run(Map.of("NCCL4J_STANDIN_DEVICES", "2"), "--quick", "--steps", "latency");
     assertEquals(0, first.status(), first.output());
     String kept = Files.readString(folder.resolve("out/evidence.json"));
-    Ended other = run(Map.of("NCCL4J_STANDIN_DEVICES", "3"), "--quick", "--steps", "latency");
+    FinishedProgram other =
+        run(Map.of("NCCL4J_STANDIN_DEVICES", "3"), "--quick", "--steps", "latency");
     assertEquals(1, other.status(), other.output());
     assertTrue(
         other.output().contains("gpu-evidence: OUT has steps of a run where devices is 2, here"),
@@ -98,7 +90,8 @@ class EvidenceTest {
 
   @Test
   void noGpuSkipsTheOtherStepsAndNamesTheDoctor() throws IOException, InterruptedException {
-    Ended ended = run(Map.of("NCCL4J_STANDIN_DEVICES", "0"), "--quick", "--steps", "bandwidth");
+    FinishedProgram ended =
+        run(Map.of("NCCL4J_STANDIN_DEVICES", "0"), "--quick", "--steps", "bandwidth");
     assertEquals(1, ended.status(), ended.output());
     assertTrue(
         ended
@@ -122,10 +115,10 @@ class EvidenceTest {
 
   @Test
   void rankZeroTakesPartThoughOutIsOfAnotherMachine() throws IOException, InterruptedException {
-    Ended first = run(launched(2));
+    FinishedProgram first = run(launched(2));
     assertEquals(0, first.status(), first.output());
     String kept = Files.readString(folder.resolve("out/evidence.json"));
-    Ended other = run(launched(3));
+    FinishedProgram other = run(launched(3));
     assertEquals(1, other.status(), other.output());
     assertTrue(other.output().contains("\nbandwidth-launched "), other.output());
     assertTrue(
@@ -137,7 +130,7 @@ class EvidenceTest {
   @Test
   void rankZeroTakesPartThoughOutIsNoFolder() throws IOException, InterruptedException {
     Files.writeString(folder.resolve("out"), "a file");
-    Ended ended = run(launched(2));
+    FinishedProgram ended = run(launched(2));
     assertEquals(2, ended.status(), ended.output());
     assertTrue(ended.output().contains("gpu-evidence: rank 0: "), ended.output());
     assertTrue(ended.output().contains("which is no folder"), ended.output());
@@ -145,12 +138,12 @@ class EvidenceTest {
 
   @Test
   void namesOfStepsAreListedAndCheckedAgainst() throws IOException, InterruptedException {
-    Ended help = run(Map.of(), "--help");
+    FinishedProgram help = run(Map.of(), "--help");
     assertEquals(0, help.status(), help.output());
     for (String name : Plan.NAMES) {
       assertTrue(help.output().contains(name), name);
     }
-    Ended unknown = run(Map.of(), "--steps", "latency,nothing");
+    FinishedProgram unknown = run(Map.of(), "--steps", "latency,nothing");
     assertEquals(2, unknown.status(), unknown.output());
     assertTrue(
         unknown.output().startsWith("gpu-evidence: --steps has nothing; there are device, pred"),

@@ -3,6 +3,7 @@ package io.nccl4j.tools.evidence;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -47,9 +48,9 @@ class JsonFuzzTest {
       Path report = folder.resolve("report.json");
       REPORT.write(report);
       return List.of(
-          Sample.text(Json.text(run.tree())),
+          Sample.text(JsonTree.text(run.tree())),
           // Once a NullPointerException.
-          Sample.text(Json.text(run.tree()).replace("\"name\"", "\"no name\"")),
+          Sample.text(JsonTree.text(run.tree()).replace("\"name\"", "\"no name\"")),
           Sample.text(Files.readString(report)),
           Sample.text("{\"format\": 2, \"steps\": " + "[".repeat(50_000)));
     }

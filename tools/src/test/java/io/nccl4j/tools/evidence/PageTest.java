@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -114,7 +115,7 @@ class PageTest {
   @Test
   void theJsonHasWhatThePageHas() throws IOException {
     Run run = run(STAND_IN, outcome(Outcome.Status.CRASHED, "ended by signal 11"));
-    Map<?, ?> json = (Map<?, ?>) Json.parse(Json.text(run.tree()));
+    Map<?, ?> json = (Map<?, ?>) JsonTree.parse(JsonTree.text(run.tree()));
     assertEquals(true, json.get("stand_in"));
     assertEquals("a test fixture, not NCCL, no GPU", json.get("stand_in_is"));
     assertEquals(false, json.get("passed"));
@@ -143,7 +144,7 @@ class PageTest {
   void aStepOfAnEarlierRunSaysSoAfterItIsReadBack(@TempDir Path folder) throws IOException {
     Path json = folder.resolve("evidence.json");
     Run first = run(GPU, outcome(Outcome.Status.TIMED_OUT, "killed"));
-    Files.writeString(json, Json.text(first.tree()));
+    Files.writeString(json, JsonTree.text(first.tree()));
     Run.Earlier earlier = Run.Earlier.read(json);
     Run.Origin today = new Run.Origin("2026-11-21 09:00:00 UTC", "1.0, commit def", "Java 26");
     Run second = new Run(today, false, GPU, List.of());
@@ -160,7 +161,7 @@ class PageTest {
   @Test
   void runsOfOtherMachinesAreNotOnOnePage(@TempDir Path folder) throws IOException {
     Path json = folder.resolve("evidence.json");
-    Files.writeString(json, Json.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
+    Files.writeString(json, JsonTree.text(run(GPU, outcome(Outcome.Status.PASSED, "")).tree()));
     Run.Earlier earlier = Run.Earlier.read(json);
     assertEquals(
         "OUT has steps of a run where stand_in is false, here it is true; name another folder",

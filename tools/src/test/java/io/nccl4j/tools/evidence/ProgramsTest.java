@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.Repository;
+import io.nccl4j.fixtures.programs.StandIn;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
@@ -131,7 +133,7 @@ class ProgramsTest {
 
   /** A bundle has the suite in a jar. */
   private static String withSuite() {
-    String suite = StandIn.ROOT.resolve("target/test-classes").toString();
+    String suite = Repository.ROOT.resolve("target/test-classes").toString();
     return Java.classPath() + File.pathSeparator + suite;
   }
 

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.StandIn;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -20,35 +22,9 @@ import org.junit.jupiter.api.io.TempDir;
 class ProcessTest {
   @TempDir Path folder;
 
-  private record Ended(int status, String out, String err) {}
-
-  private Ended run(Map<String, String> environment, List<String> command)
+  private static FinishedProgram perf(Map<String, String> environment, String... args)
       throws IOException, InterruptedException {
-    Path out = folder.resolve("out");
-    Path err = folder.resolve("err");
-    ProcessBuilder builder =
-        new ProcessBuilder(command).redirectOutput(out.toFile()).redirectError(err.toFile());
-    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
-    builder.environment().putAll(environment);
-    Process process = builder.start();
-    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + command);
-    return new Ended(process.exitValue(), Files.readString(out), Files.readString(err));
-  }
-
-  private Ended perf(Map<String, String> environment, String... args)
-      throws IOException, InterruptedException {
-    return run(environment, command(List.of(args)));
-  }
-
-  private Ended perfTo(Path out, List<String> args) throws IOException, InterruptedException {
-    Path err = folder.resolve("err");
-    Process process =
-        new ProcessBuilder(command(args))
-            .redirectOutput(out.toFile())
-            .redirectError(err.toFile())
-            .start();
-    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + args);
-    return new Ended(process.exitValue(), "", Files.readString(err));
+    return FinishedProgram.run(environment, command(List.of(args)));
   }
 
   private static List<String> command(List<String> args) {
@@ -57,19 +33,15 @@ class ProcessTest {
     return command;
   }
 
-  private static Map<String, String> standIn() throws IOException, InterruptedException {
-    return PerfProgram.standIn();
-  }
-
-  private static List<List<String>> rows(Ended ended) {
+  private static List<List<String>> rows(FinishedProgram ended) {
     return new Command(ended.status(), ended.out(), ended.err()).rows();
   }
 
   @Test
   void fourRanksOnTheStandInCheckClean() throws IOException, InterruptedException {
-    Ended ended =
+    FinishedProgram ended =
         perf(
-            standIn(),
+            StandIn.build(),
             "all_reduce",
             "--backend",
             "nccl",
@@ -93,9 +65,9 @@ class ProcessTest {
   @Test
   void everyCollectiveChecksCleanOnTheStandIn() throws IOException, InterruptedException {
     for (Collective collective : Collective.values()) {
-      Ended ended =
+      FinishedProgram ended =
           perf(
-              standIn(),
+              StandIn.build(),
               collective.label(),
               "--backend",
               "nccl",
@@ -128,7 +100,7 @@ class ProcessTest {
     List<String> arguments =
         new ArrayList<>(List.of("all_reduce", "--backend", "nccl", "-g", "2", "-b", "8"));
     arguments.addAll(List.of(more));
-    Ended ended = perf(environment, arguments.toArray(String[]::new));
+    FinishedProgram ended = perf(environment, arguments.toArray(String[]::new));
     assertEquals(0, ended.status(), ended.err());
     return Files.readAllLines(record);
   }
@@ -136,7 +108,8 @@ class ProcessTest {
   @Test
   void buffersComeFromNcclMemAllocAsInNcclTests() throws IOException, InterruptedException {
     for (String graphs : List.of("0", "1")) {
-      List<String> called = called(standIn(), "-e", "64K", "-f", "8", "-n", "2", "-G", graphs);
+      List<String> called =
+          called(StandIn.build(), "-e", "64K", "-f", "8", "-n", "2", "-G", graphs);
       assertTrue(called.contains("ncclMemAlloc"), called::toString);
       assertTrue(called.contains("ncclMemFree"), called::toString);
       assertFalse(called.contains("cudaMalloc"), called::toString);
@@ -145,15 +118,15 @@ class ProcessTest {
 
   @Test
   void buffersComeFromCudaBeforeNccl219() throws IOException, InterruptedException {
-    List<String> called = called(PerfProgram.standIn("2.18"), "-e", "64K", "-f", "8", "-n", "2");
+    List<String> called = called(StandIn.build("2.18"), "-e", "64K", "-f", "8", "-n", "2");
     assertTrue(called.contains("cudaMalloc"), called::toString);
   }
 
   @Test
   void rowsOfSeveralPiecesCheckClean() throws IOException, InterruptedException {
-    Ended ended =
+    FinishedProgram ended =
         perf(
-            standIn(),
+            StandIn.build(),
             "all_gather",
             "--backend",
             "nccl",
@@ -179,10 +152,10 @@ class ProcessTest {
 
   @Test
   void everyPieceOfARowIsChecked() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_NOOP", "1");
     String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
-    Ended ended = perf(environment, arguments);
+    FinishedProgram ended = perf(environment, arguments);
     assertEquals(ExitStatus.WRONG_DATA, ended.status(), ended.err());
     // Nothing was received: all of 5242880 elements are wrong.
     assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
@@ -204,10 +177,11 @@ class ProcessTest {
 
   private void assertSilentRankTimesOut(String connectsInCalls, String... texts)
       throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_RANK_FAILS", "1:0");
     environment.put("NCCL4J_STANDIN_CONNECT", connectsInCalls);
-    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "4");
+    FinishedProgram ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-T", "4");
     assertEquals(ExitStatus.TIMED_OUT, ended.status(), ended.err());
     for (String text : texts) {
       assertTrue(ended.err().contains(text), ended.err());
@@ -216,7 +190,7 @@ class ProcessTest {
 
   @Test
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
-    Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "-g", "9");
+    FinishedProgram ended = perf(StandIn.build(), "all_reduce", "--backend", "nccl", "-g", "9");
     assertEquals(
         "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own,"
             + " unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set\n",
@@ -226,10 +200,10 @@ class ProcessTest {
 
   @Test
   void ranksShareAGpuWhereNcclIsToldTo() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
-    Ended ended =
+    FinishedProgram ended =
         perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "64");
     assertEquals(0, ended.status(), ended.err());
     List<String> devices = ended.out().lines().filter(line -> line.startsWith("#  Rank")).toList();
@@ -241,7 +215,8 @@ class ProcessTest {
 
   @Test
   void anAlgorithmForNcclHasToBeInTheEnvironment() throws IOException, InterruptedException {
-    Ended ended = perf(standIn(), "all_reduce", "--backend", "nccl", "--algo", "tree");
+    FinishedProgram ended =
+        perf(StandIn.build(), "all_reduce", "--backend", "nccl", "--algo", "tree");
     assertEquals(2, ended.status());
     assertTrue(ended.err().contains("needs NCCL_ALGO=TREE in the environment"), ended.err());
     assertEquals(1, ended.err().lines().count());
@@ -249,9 +224,9 @@ class ProcessTest {
 
   @Test
   void aFailureOfTheLibraryIsStatusOneAndOneLine() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
-    Ended ended =
+    FinishedProgram ended =
         perf(environment, "all_reduce", "--backend", "nccl", "-g", "2", "-b", "8", "-e", "1K");
     assertEquals(1, ended.status(), ended.err());
     assertTrue(ended.err().startsWith("all_reduce_perf: "), ended.err());
@@ -261,9 +236,9 @@ class ProcessTest {
 
   @Test
   void withoutAGpuTheMessageSaysWhatToDo() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    Ended ended = perf(environment, "all_reduce", "--backend", "nccl");
+    FinishedProgram ended = perf(environment, "all_reduce", "--backend", "nccl");
     assertEquals(1, ended.status());
     assertTrue(ended.err().contains("--backend reference"), ended.err());
     assertFalse(ended.err().contains("\tat "), ended.err());
@@ -272,9 +247,9 @@ class ProcessTest {
 
   @Test
   void perfFallbackIsExplainedInTheHeader() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    Ended ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    FinishedProgram ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
     assertEquals(0, ended.status(), ended.err());
     assertTrue(
         ended.out().contains("# NCCL is not used: cudaGetDeviceCount: no NVIDIA driver"),
@@ -284,9 +259,9 @@ class ProcessTest {
 
   @Test
   void perfNamedLibraryMissingFails() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so");
-    Ended ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
+    FinishedProgram ended = perf(environment, "all_reduce", "-b", "8", "-e", "8");
     assertEquals(1, ended.status());
     assertTrue(ended.err().contains("/missing/libnccl.so"), ended.err());
     assertEquals("", ended.out());
@@ -294,9 +269,10 @@ class ProcessTest {
 
   @Test
   void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
-    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    FinishedProgram ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
     assertEquals(1, ended.status());
     assertTrue(ended.err().startsWith("all_reduce_perf: ncclMemAlloc: "), ended.err());
     assertTrue(ended.err().endsWith("; a smaller -e needs less memory\n"), ended.err());
@@ -304,9 +280,10 @@ class ProcessTest {
 
   @Test
   void olderNcclWithTooLittleMemorySaysSo() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(PerfProgram.standIn("2.18"));
+    Map<String, String> environment = StandIn.build("2.18");
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
-    Ended ended = perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
+    FinishedProgram ended =
+        perf(environment, "all_reduce", "--backend", "nccl", "-b", "8", "-e", "8");
     assertEquals(1, ended.status());
     assertEquals(
         "all_reduce_perf: cudaMalloc: out of memory (cudaErrorMemoryAllocation, code 2);"
@@ -319,7 +296,8 @@ class ProcessTest {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
     for (List<String> args : List.of(List.of("--help"), List.of("all_reduce", "-b", "8"))) {
-      Ended ended = perfTo(full, args);
+      FinishedProgram ended =
+          FinishedProgram.run(new ProcessBuilder(command(args)).redirectOutput(full.toFile()));
       assertEquals(1, ended.status(), args + ended.err());
       assertTrue(ended.err().contains("nobody reads the output any more"), ended.err());
     }
@@ -369,7 +347,7 @@ class ProcessTest {
 
   @Test
   void librariesThatAreMissingAreOneMessage() throws IOException, InterruptedException {
-    Ended ended =
+    FinishedProgram ended =
         perf(
             Map.of(
                 "NCCL4J_NCCL_LIBRARY",
@@ -386,7 +364,7 @@ class ProcessTest {
 
   @Test
   void aPipeGetsTheTableAndNothingElse() throws IOException, InterruptedException {
-    Ended ended =
+    FinishedProgram ended =
         perf(Map.of(), "all_reduce", "--backend", "reference", "-b", "8", "-e", "1K", "-f", "2");
     assertEquals(0, ended.status());
     assertEquals("", ended.err());

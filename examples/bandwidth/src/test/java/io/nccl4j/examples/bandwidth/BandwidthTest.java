@@ -3,8 +3,7 @@ package io.nccl4j.examples.bandwidth;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Path;
+import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.util.Arrays;
 import java.util.List;
 import org.junit.jupiter.api.Test;
@@ -12,18 +11,11 @@ import org.junit.jupiter.api.Test;
 class BandwidthTest {
   @Test
   void everySizeHasARowWithATime() throws Exception {
-    Process process =
-        new ProcessBuilder(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--enable-native-access=ALL-UNNAMED",
-                "-cp",
-                System.getProperty("java.class.path"),
-                Bandwidth.class.getName(),
-                "64")
-            .redirectErrorStream(true)
-            .start();
-    String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertEquals(0, process.waitFor(), said);
+    FinishedProgram ended =
+        FinishedProgram.run(
+            new ProcessBuilder(FinishedProgram.java(Bandwidth.class.getName(), "64")));
+    String said = ended.out();
+    assertEquals(0, ended.status(), ended.output());
     assertTrue(said.contains(" ranks\n#    bytes"), said);
     List<String[]> rows =
         said.lines()

@@ -4,45 +4,18 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.StandIn;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** Runs the program as its users do: a process, the module path, and one flag. */
 class HelloTest {
-  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
-
-  @TempDir Path folder;
-
-  private String run(Map<String, String> environment, List<String> command)
-      throws IOException, InterruptedException {
-    Path out = folder.resolve("out");
-    ProcessBuilder builder =
-        new ProcessBuilder(command)
-            .redirectOutput(out.toFile())
-            .redirectError(folder.resolve("err").toFile());
-    builder.environment().putAll(environment);
-    Process process = builder.start();
-    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running: " + command);
-    assertEquals(0, process.exitValue(), () -> errors());
-    return Files.readString(out);
-  }
-
-  private String errors() {
-    try {
-      return Files.readString(folder.resolve("err"));
-    } catch (IOException e) {
-      return e.toString();
-    }
-  }
-
   private static final List<String> HELLO =
       List.of(
           Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -52,106 +25,86 @@ class HelloTest {
           "--module",
           "io.nccl4j.examples.hello/io.nccl4j.examples.hello.Hello");
 
-  private List<String> hello(Map<String, String> environment)
+  private static FinishedProgram hello(Map<String, String> environment)
       throws IOException, InterruptedException {
-    return run(environment, HELLO).lines().toList();
+    return FinishedProgram.run(environment, HELLO);
   }
 
-  private static List<String> lines(String backend, int ranks) {
-    return IntStream.range(0, ranks)
-        .mapToObj(
-            rank ->
-                "%s: rank %d of %d has the sum of 1000 elements, all right"
-                    .formatted(backend, rank, ranks))
-        .toList();
+  private static void assertEveryRankHasTheSum(String backend, int ranks, FinishedProgram ended) {
+    assertEquals(0, ended.status(), ended.err());
+    assertEquals(
+        IntStream.range(0, ranks)
+            .mapToObj(
+                rank ->
+                    "%s: rank %d of %d has the sum of 1000 elements, all right"
+                        .formatted(backend, rank, ranks))
+            .toList(),
+        ended.out().lines().toList());
+  }
+
+  private static void assertEnded(int status, String message, FinishedProgram ended) {
+    assertEquals(status, ended.status(), ended.output());
+    assertTrue(ended.err().startsWith(message), ended.err());
   }
 
   @Test
   void everyRankHasTheSumOnTheBackendThatIsThere() throws IOException, InterruptedException {
-    List<String> out = hello(Map.of());
-    String backend = out.getFirst().startsWith("nccl") ? "nccl" : "reference";
-    assertEquals(lines(backend, out.size()), out);
-    assertTrue(out.size() >= (backend.equals("nccl") ? 1 : 2), out.toString());
+    FinishedProgram ended = FinishedProgram.run(new ProcessBuilder(HELLO));
+    String backend = ended.out().startsWith("nccl") ? "nccl" : "reference";
+    int ranks = (int) ended.out().lines().count();
+    assertEveryRankHasTheSum(backend, ranks, ended);
+    assertTrue(ranks >= (backend.equals("nccl") ? 1 : 2), ended.out());
   }
 
   @Test
   void resultsThatCannotBeWrittenAreAFailure() throws IOException, InterruptedException {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
-    Process process =
-        new ProcessBuilder(HELLO)
-            .redirectOutput(full.toFile())
-            .redirectError(folder.resolve("err").toFile())
-            .start();
-    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running");
-    assertEquals(1, process.exitValue());
-    assertTrue(errors().endsWith("hello: the results cannot be written to stdout\n"), errors());
+    FinishedProgram ended =
+        FinishedProgram.run(new ProcessBuilder(HELLO).redirectOutput(full.toFile()));
+    assertEquals(1, ended.status());
+    assertTrue(
+        ended.err().endsWith("hello: the results cannot be written to stdout\n"), ended.err());
   }
 
   @Test
   void helloNamedLibraryMissingFails() throws IOException, InterruptedException {
-    assertEquals(1, status(Map.of("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so")), this::errors);
-    assertTrue(
-        errors().startsWith("hello: the native library 'nccl' could not be loaded."), errors());
-    assertTrue(errors().contains("/missing/libnccl.so"), errors());
+    FinishedProgram ended = hello(Map.of("NCCL4J_NCCL_LIBRARY", "/missing/libnccl.so"));
+    assertEnded(1, "hello: the native library 'nccl' could not be loaded.", ended);
+    assertTrue(ended.err().contains("/missing/libnccl.so"), ended.err());
   }
 
   @Test
   void helloOnTheReferencePrintsWhy() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
-    List<String> out = hello(environment);
-    assertEquals(lines("reference", out.size()), out);
-    assertTrue(errors().startsWith("hello: NCCL is not used: cudaGetDeviceCount: "), errors());
-    assertEquals(1, errors().lines().count(), errors());
-  }
-
-  private int status(Map<String, String> environment) throws IOException, InterruptedException {
-    ProcessBuilder builder =
-        new ProcessBuilder(HELLO).redirectError(folder.resolve("err").toFile());
-    builder.environment().putAll(environment);
-    Process process = builder.start();
-    assertTrue(process.waitFor(120, TimeUnit.SECONDS), "still running");
-    return process.exitValue();
+    FinishedProgram ended = hello(environment);
+    assertEveryRankHasTheSum("reference", (int) ended.out().lines().count(), ended);
+    assertEnded(0, "hello: NCCL is not used: cudaGetDeviceCount: ", ended);
+    assertEquals(1, ended.err().lines().count(), ended.err());
   }
 
   @Test
   void contradictingVariablesOfLaunchersAreToldInOneLine()
       throws IOException, InterruptedException {
-    Map<String, String> two =
-        Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2");
-    assertEquals(2, status(two), this::errors);
-    assertTrue(
-        errors().startsWith("hello: RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1"), errors());
-    assertEquals(1, errors().lines().count(), errors());
-  }
-
-  /** Builds the stand-in, or skips the test where that cannot be; returns what names it. */
-  private Map<String, String> standIn() throws IOException, InterruptedException {
-    String required = System.getenv().getOrDefault("REQUIRE_NCCL", "0");
-    try {
-      run(Map.of(), List.of(ROOT.resolve("src/test/native/build").toString()));
-    } catch (AssertionError e) {
-      assumeTrue(required.equals("1"), () -> "the stand-in does not build: " + e.getMessage());
-      throw e;
-    }
-    return Map.of(
-        "NCCL4J_NCCL_LIBRARY", ROOT.resolve("target/standin/libnccl.so.2").toString(),
-        "NCCL4J_CUDART_LIBRARY", ROOT.resolve("target/standin/libcudart.so.13").toString());
+    FinishedProgram ended =
+        hello(Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2"));
+    assertEnded(2, "hello: RANK is 0 and WORLD_SIZE is 2, but PMI_RANK is 1", ended);
+    assertEquals(1, ended.err().lines().count(), ended.err());
   }
 
   @Test
   void everyRankHasTheSumOnTheStandInForNcclToo() throws IOException, InterruptedException {
-    assertEquals(lines("nccl", 8), hello(standIn()));
+    assertEveryRankHasTheSum("nccl", 8, hello(StandIn.build()));
   }
 
   @Test
   void whatARankThrowsIsToldInOneLine() throws IOException, InterruptedException {
-    Map<String, String> environment = new HashMap<>(standIn());
+    Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL4J_STANDIN_FAIL", "ncclCommInitRankConfig=2");
-    assertEquals(1, status(environment), this::errors);
-    assertTrue(errors().startsWith("hello: ncclCommInitRankConfig"), errors());
-    assertEquals(1, errors().lines().count(), errors());
+    FinishedProgram ended = hello(environment);
+    assertEnded(1, "hello: ncclCommInitRankConfig", ended);
+    assertEquals(1, ended.err().lines().count(), ended.err());
   }
 }

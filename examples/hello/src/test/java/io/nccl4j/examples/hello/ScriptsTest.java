@@ -4,13 +4,13 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.Repository;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -20,8 +20,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /** The scripts run from every folder and through links. */
 class ScriptsTest {
-  private static final Path SCRIPTS =
-      Path.of("").toAbsolutePath().getParent().getParent().resolve("scripts");
+  private static final Path SCRIPTS = Repository.ROOT.resolve("scripts");
 
   /** What has no slash in 'cd scripts; bash perf', or is the link's own folder. */
   private static final Pattern UNRESOLVED =
@@ -30,15 +29,9 @@ class ScriptsTest {
   @TempDir Path folder;
 
   private void runsWell(Path from, String... command) throws IOException, InterruptedException {
-    Path out = folder.resolve("out");
-    Process process =
-        new ProcessBuilder(command)
-            .directory(from.toFile())
-            .redirectErrorStream(true)
-            .redirectOutput(out.toFile())
-            .start();
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still running");
-    assertEquals(0, process.exitValue(), Files.readString(out));
+    FinishedProgram ended =
+        FinishedProgram.run(new ProcessBuilder(command).directory(from.toFile()));
+    assertEquals(0, ended.status(), ended.output());
   }
 
   @Test
@@ -87,9 +80,8 @@ class ScriptsTest {
     environment.merge("PATH", maven.getParent() + ":", (path, bin) -> bin + path);
     environment.put("JAVA_TOOL_OPTIONS", asked);
     environment.put("JDK_JAVA_OPTIONS", asked);
-    Process process = builder.redirectErrorStream(true).start();
-    String said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    assertTrue(process.waitFor(60, TimeUnit.SECONDS), "still running");
-    assertEquals(built + ", " + built + "\n", Files.readString(folder.resolve("asked")), said);
+    FinishedProgram ended = FinishedProgram.run(builder);
+    assertEquals(
+        built + ", " + built + "\n", Files.readString(folder.resolve("asked")), ended.output());
   }
 }

@@ -1,10 +1,8 @@
 package io.nccl4j.examples.spark;
 
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.quantities.Within;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
-import picocli.CommandLine.TypeConversionException;
 
 /** The command line. */
 @Command(
@@ -28,39 +26,38 @@ final class Flags {
       names = "--ranks",
       paramLabel = "N",
       defaultValue = "4",
-      converter = Ranks.class,
       description = "how many ranks, each a task of the stage; default 4")
+  @Within(least = 1, most = 10_000)
   int ranks;
 
   @Option(
       names = "--rows",
       paramLabel = "N",
       defaultValue = "100000",
-      converter = Rows.class,
       description = "how many rows of data, of all ranks together; default 100000")
+  @Within(least = 1, most = 1_000_000_000)
   int rows;
 
   @Option(
       names = "--features",
       paramLabel = "N",
       defaultValue = "20",
-      converter = Features.class,
       description = "how many features a row has, at most half as many as rows; default 20")
+  @Within(least = 1, most = 100_000)
   int features;
 
   @Option(
       names = "--steps",
       paramLabel = "N",
       defaultValue = "40",
-      converter = Steps.class,
       description = "how many steps of gradient descent; default 40")
+  @Within(least = 1, most = 1_000_000)
   int steps;
 
   @Option(
       names = "--backend",
       paramLabel = "NAME",
       defaultValue = "auto",
-      converter = BackendName.class,
       description = "auto (NCCL where Spark gives tasks a GPU), nccl or reference; default auto")
   BackendChoice backend;
 
@@ -76,25 +73,25 @@ final class Flags {
       names = "--timeout",
       paramLabel = "SECONDS",
       defaultValue = "60",
-      converter = Seconds.class,
       description = "the longest that ranks wait for each other; default 60")
+  @Within(least = 1, most = 86_400)
   int timeout;
 
   @Option(
       names = "--seed",
       paramLabel = "N",
       defaultValue = "1",
-      converter = Seed.class,
       description = "what the data is drawn from; default 1")
+  @Within(least = 0, most = Integer.MAX_VALUE)
   int seed;
 
   @Option(
       names = "--kill-at",
       paramLabel = "STEP",
-      converter = Killed.class,
       description =
           "end the process of the last rank before this step, from 0 on, of the first attempt, to see"
               + " Spark try again; not with --master local")
+  @Within(least = 0, most = 999_999)
   Integer killAt;
 
   /** Checks what no option can check alone. */
@@ -114,77 +111,6 @@ final class Flags {
     if (killAt != null && killAt >= steps) {
       throw new IllegalArgumentException(
           "--kill-at is " + killAt + "; it must be less than --steps, which is " + steps);
-    }
-  }
-
-  private static final class BackendName implements ITypeConverter<BackendChoice> {
-    @Override
-    public BackendChoice convert(String text) {
-      return switch (text) {
-        case "auto" -> BackendChoice.AUTO;
-        case "nccl" -> BackendChoice.NCCL;
-        case "reference" -> BackendChoice.REFERENCE;
-        default ->
-            throw new TypeConversionException("'" + text + "' is not auto, nccl or reference");
-      };
-    }
-  }
-
-  /** A whole number within limits. */
-  private abstract static class WholeNumber implements ITypeConverter<Integer> {
-    private final int least;
-    private final int most;
-
-    private WholeNumber(int least, int most) {
-      this.least = least;
-      this.most = most;
-    }
-
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, least, most);
-    }
-  }
-
-  private static final class Ranks extends WholeNumber {
-    private Ranks() {
-      super(1, 10_000);
-    }
-  }
-
-  private static final class Rows extends WholeNumber {
-    private Rows() {
-      super(1, 1_000_000_000);
-    }
-  }
-
-  private static final class Features extends WholeNumber {
-    private Features() {
-      super(1, 100_000);
-    }
-  }
-
-  private static final class Steps extends WholeNumber {
-    private Steps() {
-      super(1, 1_000_000);
-    }
-  }
-
-  private static final class Seconds extends WholeNumber {
-    private Seconds() {
-      super(1, 86_400);
-    }
-  }
-
-  private static final class Seed extends WholeNumber {
-    private Seed() {
-      super(0, Integer.MAX_VALUE);
-    }
-  }
-
-  private static final class Killed extends WholeNumber {
-    private Killed() {
-      super(0, 999_999);
     }
   }
 }

@@ -4,16 +4,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
-import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.fixtures.programs.StandIn;
+import io.nccl4j.tools.quantities.OptionValue;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -46,9 +46,6 @@ import scala.Tuple2;
  */
 @Timeout(value = 3, unit = TimeUnit.MINUTES)
 class BarrierStageTest {
-  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
-  private static final Path STAND_IN = ROOT.resolve("target/standin");
-
   /** Far longer than any test: no rank that fails is waited for. */
   private static final Duration LONG = Duration.ofMinutes(10);
 
@@ -65,19 +62,15 @@ class BarrierStageTest {
         discovery, "#!/bin/sh\necho '{\"name\": \"gpu\", \"addresses\": [\"2\", \"3\"]}'\n");
     Files.setPosixFilePermissions(discovery, PosixFilePermissions.fromString("rwx------"));
     Flags flags = new Flags();
-    new CommandLine(flags).parseArgs("--master", "local-cluster[2,2,1024]");
+    new CommandLine(OptionValue.spec(flags)).parseArgs("--master", "local-cluster[2,2,1024]");
     SparkConf settings =
         Cluster.settings(flags)
             .set("spark.worker.resource.gpu.amount", "2")
             .set("spark.worker.resource.gpu.discoveryScript", discovery.toString())
             .set("spark.executor.resource.gpu.amount", "2")
             .set("spark.task.resource.gpu.amount", "1")
-            .set(
-                "spark.executorEnv.NCCL4J_NCCL_LIBRARY",
-                STAND_IN.resolve("libnccl.so.2").toString())
-            .set(
-                "spark.executorEnv.NCCL4J_CUDART_LIBRARY",
-                STAND_IN.resolve("libcudart.so.13").toString())
+            .set("spark.executorEnv.NCCL4J_NCCL_LIBRARY", StandIn.NCCL.toString())
+            .set("spark.executorEnv.NCCL4J_CUDART_LIBRARY", StandIn.CUDART.toString())
             .set(
                 "spark.executor.extraJavaOptions",
                 "--enable-native-access=ALL-UNNAMED -XX:+UseSerialGC -XX:TieredStopAtLevel=1");
@@ -236,23 +229,10 @@ class BarrierStageTest {
 
   @Test
   void aTaskWithAGpuUsesNcclOnIt() throws IOException, InterruptedException {
-    buildStandIn();
+    StandIn.build();
     List<RankFit> ranks = fit(1, BackendChoice.AUTO, Fit.NEVER);
     assertTrue(ranks.getFirst().device().matches("nccl [23]"), ranks.toString());
     assertRight(ranks);
-  }
-
-  private static void buildStandIn() throws IOException, InterruptedException {
-    Process process =
-        new ProcessBuilder(ROOT.resolve("src/test/native/build").toString())
-            .redirectErrorStream(true)
-            .start();
-    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-    boolean built = process.waitFor(2, TimeUnit.MINUTES) && process.exitValue() == 0;
-    if (!built && "1".equals(System.getenv("REQUIRE_NCCL"))) {
-      throw new AssertionError("the stand-in does not build: " + output);
-    }
-    assumeTrue(built, () -> "the stand-in does not build: " + output);
   }
 
   @Test

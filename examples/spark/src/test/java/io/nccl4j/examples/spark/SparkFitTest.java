@@ -60,7 +60,7 @@ class SparkFitTest {
         "0");
     refuses("Invalid value for option '--rows': '1e6' is no whole number", "--rows", "1e6");
     refuses(
-        "Invalid value for option '--backend': 'gloo' is not auto, nccl or reference",
+        "Invalid value for option '--backend': 'gloo' is none of auto, nccl, reference",
         "--backend",
         "gloo");
     refuses("Unknown option: '--gpu'", "--gpu");

@@ -3,6 +3,7 @@ package io.nccl4j.examples.spark;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.nccl4j.tools.quantities.OptionValue;
 import java.time.Duration;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
@@ -19,7 +20,7 @@ class StoppedContextTest {
   @Timeout(value = 2, unit = TimeUnit.MINUTES)
   void ranksThatHaveNotStartedAreGivenUp() throws InterruptedException {
     Flags flags = new Flags();
-    new CommandLine(flags).parseArgs("--master", "local[1]");
+    new CommandLine(OptionValue.spec(flags)).parseArgs("--master", "local[1]");
     SparkConf settings =
         Cluster.settings(flags)
             .set("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1h");

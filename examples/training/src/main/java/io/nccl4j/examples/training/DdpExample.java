@@ -49,21 +49,15 @@ public final class DdpExample extends Ranks {
   @Option(
       names = "--size",
       paramLabel = "N",
-      converter = OptionValue.Whole.class,
       description = "values that a layer takes and gives (default: ${DEFAULT-VALUE})")
   int size = 4000;
 
-  @Option(
-      names = "--steps",
-      paramLabel = "N",
-      converter = OptionValue.Whole.class,
-      description = "default: ${DEFAULT-VALUE}")
+  @Option(names = "--steps", paramLabel = "N", description = "default: ${DEFAULT-VALUE}")
   int steps = 10;
 
   @Option(
       names = "--batch",
       paramLabel = "ROWS",
-      converter = OptionValue.Whole.class,
       description = "rows of all ranks together (default: ${DEFAULT-VALUE})")
   int batch = 64;
 

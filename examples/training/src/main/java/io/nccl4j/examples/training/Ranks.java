@@ -45,7 +45,6 @@ abstract class Ranks implements Callable<Integer> {
   @Option(
       names = "--procs",
       paramLabel = "N",
-      converter = OptionValue.Whole.class,
       description =
           "start N processes of this command on this host, one rank each (default: 2, unless mpirun,"
               + " torchrun --no-python or srun has started this one)")
@@ -81,7 +80,7 @@ abstract class Ranks implements Callable<Integer> {
    * Runs a command in the way that its arguments and the environment say, and ends this process.
    */
   static void main(Ranks command, String... args) {
-    CommandLine line = new CommandLine(command).setCaseInsensitiveEnumValuesAllowed(true);
+    CommandLine line = new CommandLine(OptionValue.spec(command));
     line.setExecutionExceptionHandler(
         (failure, of, parsed) -> {
           String message = failure.getMessage() == null ? failure.toString() : failure.getMessage();

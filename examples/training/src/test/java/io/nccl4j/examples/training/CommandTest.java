@@ -4,13 +4,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -21,49 +20,26 @@ import org.junit.jupiter.params.provider.CsvSource;
 class CommandTest {
   @TempDir Path folder;
 
-  private record Ended(int status, String out, String err) {}
-
-  private Ended run(String main, Map<String, String> environment, String... args)
+  private static FinishedProgram run(String main, Map<String, String> environment, String... args)
       throws IOException, InterruptedException {
-    return runTo(folder.resolve("out"), main, environment, args);
-  }
-
-  private Ended runTo(Path out, String main, Map<String, String> environment, String... args)
-      throws IOException, InterruptedException {
-    Path err = folder.resolve("err");
-    ProcessBuilder builder =
-        new ProcessBuilder(command(main, args))
-            .redirectOutput(out.toFile())
-            .redirectError(err.toFile());
-    builder.environment().keySet().removeIf(name -> name.startsWith("NCCL"));
-    builder.environment().putAll(environment);
-    Process process = builder.start();
-    assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
-    String said = Files.isRegularFile(out) ? Files.readString(out) : "";
-    return new Ended(process.exitValue(), said, Files.readString(err));
+    return FinishedProgram.run(environment, command(main, args));
   }
 
   /** Starts it as this process was. */
   private static List<String> command(String main, String... args) {
     List<String> command =
-        new ArrayList<>(
-            List.of(
-                Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "--illegal-native-access=deny",
-                "--sun-misc-unsafe-memory-access=allow",
-                "--enable-native-access=ALL-UNNAMED",
-                "-Dorg.bytedeco.javacpp.cachedir="
-                    + System.getProperty("org.bytedeco.javacpp.cachedir"),
-                "-cp",
-                System.getProperty("java.class.path"),
-                "io.nccl4j.examples.training." + main));
+        FinishedProgram.java(
+            "--sun-misc-unsafe-memory-access=allow",
+            "-Dorg.bytedeco.javacpp.cachedir="
+                + System.getProperty("org.bytedeco.javacpp.cachedir"),
+            "io.nccl4j.examples.training." + main);
     command.addAll(List.of(args));
     return command;
   }
 
   @Test
   void theGradientsOfTwoProcessesAreAveraged() throws Exception {
-    Ended ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "2");
+    FinishedProgram ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "2");
     assertEquals(0, ended.status(), ended.err());
     assertEquals(
         """
@@ -75,7 +51,7 @@ class CommandTest {
 
   @Test
   void anAverageThatIsRoundedIsRightToo() throws Exception {
-    Ended ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "3");
+    FinishedProgram ended = run("DdpSimple", Map.of(), "--backend", "reference", "--procs", "3");
     assertEquals(0, ended.status(), ended.err());
     assertEquals(3, ended.out().lines().filter(line -> line.endsWith("as 7.0")).count());
   }
@@ -89,7 +65,7 @@ class CommandTest {
                 Stream.of("--procs", "2", "--bucket", "1K", "--trace", folder.toString()))
             .toArray(String[]::new);
     String[] one = Stream.concat(Stream.of(args), Stream.of("--procs", "1")).toArray(String[]::new);
-    Ended ended = run("DdpExample", Map.of(), two);
+    FinishedProgram ended = run("DdpExample", Map.of(), two);
     assertEquals(0, ended.status(), ended.err());
     assertEquals(losses(run("DdpExample", Map.of(), one)), losses(ended));
     assertTrue(Files.size(folder.resolve("rank0.jfr")) > 0);
@@ -97,7 +73,7 @@ class CommandTest {
   }
 
   /** Returns the losses to the fourth digit, without the times. */
-  private static List<String> losses(Ended ended) {
+  private static List<String> losses(FinishedProgram ended) {
     List<String> losses =
         ended
             .out()
@@ -129,7 +105,7 @@ class CommandTest {
   }
 
   private void assertRefused(String message, String... args) throws Exception {
-    Ended ended = run("DdpExample", Map.of(), args);
+    FinishedProgram ended = run("DdpExample", Map.of(), args);
     assertEquals(2, ended.status());
     assertTrue(ended.err().startsWith("ddp-example: " + message), ended.err());
     assertTrue(
@@ -154,7 +130,7 @@ class CommandTest {
 
   @Test
   void contradictingVariablesOfLaunchersAreToldInOneLine() throws Exception {
-    Ended ended =
+    FinishedProgram ended =
         run("DdpSimple", Map.of("RANK", "0", "WORLD_SIZE", "2", "PMI_RANK", "1", "PMI_SIZE", "2"));
     assertEquals(2, ended.status());
     assertTrue(
@@ -167,7 +143,10 @@ class CommandTest {
   void resultsThatCannotBeWrittenAreAFailure() throws Exception {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
-    Ended ended = runTo(full, "DdpSimple", Map.of(), "--backend", "reference", "--procs", "1");
+    FinishedProgram ended =
+        FinishedProgram.run(
+            new ProcessBuilder(command("DdpSimple", "--backend", "reference", "--procs", "1"))
+                .redirectOutput(full.toFile()));
     assertEquals(1, ended.status());
     assertEquals(
         "ddp-simple: the output cannot be written, or nobody reads it any more\n", ended.err());
@@ -175,7 +154,7 @@ class CommandTest {
 
   @Test
   void processesAreNotStartedUnderALauncher() throws Exception {
-    Ended ended =
+    FinishedProgram ended =
         run("DdpSimple", Map.of("NCCL4J_RANK", "0", "NCCL4J_WORLD_SIZE", "1"), "--procs", "2");
     assertEquals(2, ended.status());
     assertTrue(

@@ -1,14 +1,14 @@
 package io.nccl4j.examples.training;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.programs.FinishedProgram;
+import io.nccl4j.fixtures.programs.Repository;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 import java.util.spi.ToolProvider;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
@@ -18,8 +18,6 @@ import org.junit.jupiter.api.io.TempDir;
 
 /** The script in a clone that is built, as its user runs it first: no library is unpacked yet. */
 class ScriptTest {
-  private static final Path ROOT = Path.of("").toAbsolutePath().getParent().getParent();
-
   /** What the script looks at to see whether the build is older than its sources. */
   private static final List<String> SOURCES =
       List.of("pom.xml", "bindings", "src", "adapters", "parent", "tools", "examples");
@@ -31,20 +29,20 @@ class ScriptTest {
     Path built = Files.createDirectories(clone.resolve("target/run-training.built"));
     Files.createSymbolicLink(built.resolveSibling("run-training"), built.getFileName());
     for (String source : SOURCES) {
-      Files.createSymbolicLink(clone.resolve(source), ROOT.resolve(source));
+      Files.createSymbolicLink(clone.resolve(source), Repository.ROOT.resolve(source));
     }
     // A script looks for the rest beside itself, and not beside what it links to.
     for (String script :
         List.of("scripts/ddp-simple", "scripts/lib/java.sh", "scripts/lib/training.sh")) {
       Files.createDirectories(clone.resolve(script).getParent());
-      Files.copy(ROOT.resolve(script), clone.resolve(script));
+      Files.copy(Repository.ROOT.resolve(script), clone.resolve(script));
     }
     Path jars = Files.createDirectory(built.resolve("training"));
     for (Path part : classPath()) {
       if (Files.isRegularFile(part)) {
         Files.createSymbolicLink(jars.resolve(part.getFileName()), part);
       } else if (part.endsWith("classes")) {
-        pack(part, jars.resolve(part.getParent().getParent().getFileName() + ".jar"));
+        pack(part, jars.resolve(part.toString().replace('/', '-') + ".jar"));
       }
     }
     Files.writeString(built.resolve("java-home"), System.getProperty("java.home") + "\n");
@@ -74,23 +72,15 @@ class ScriptTest {
 
   @Test
   void fourRanksUnpackPyTorchAndAverageTheirGradients() throws Exception {
-    Path out = clone.resolve("out");
-    Process process =
-        new ProcessBuilder(
-                clone.resolve("scripts/ddp-simple").toString(),
-                "--backend",
-                "reference",
-                "--procs",
-                "4")
-            .directory(clone.toFile())
-            .redirectErrorStream(true)
-            .redirectOutput(out.toFile())
-            .start();
-    try {
-      assertTrue(process.waitFor(180, TimeUnit.SECONDS), "still running");
-    } finally {
-      process.destroyForcibly();
-    }
+    FinishedProgram ended =
+        FinishedProgram.run(
+            new ProcessBuilder(
+                    clone.resolve("scripts/ddp-simple").toString(),
+                    "--backend",
+                    "reference",
+                    "--procs",
+                    "4")
+                .directory(clone.toFile()));
     assertEquals(
         """
         rank 0 of 4: its gradient was 0.0 and came back as 10.5
@@ -98,7 +88,7 @@ class ScriptTest {
         rank 2 of 4: its gradient was 14.0 and came back as 10.5
         rank 3 of 4: its gradient was 21.0 and came back as 10.5
         """,
-        Files.readString(out));
-    assertEquals(0, process.exitValue());
+        ended.output());
+    assertEquals(0, ended.status());
   }
 }

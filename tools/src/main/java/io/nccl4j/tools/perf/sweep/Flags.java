@@ -2,11 +2,11 @@ package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.tools.perf.report.Shown;
 import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.quantities.Within;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
@@ -45,7 +45,6 @@ final class Flags {
       paramLabel = "LIST",
       split = ",",
       splitSynopsisLabel = ",",
-      converter = AlgorithmName.class,
       description =
           "ring, tree, nvls, nvlstree, collnetdirect, collnetchain, pat; default ring,tree,nvls. On the reference backend ring, tree, direct; default all")
   List<Algorithm> algorithms = List.of();
@@ -55,7 +54,6 @@ final class Flags {
       paramLabel = "LIST",
       split = ",",
       splitSynopsisLabel = ",",
-      converter = ProtocolName.class,
       description = "simple, ll128, ll; default all. Not on the reference backend")
   List<Protocol> protocols = List.of();
 
@@ -63,17 +61,17 @@ final class Flags {
       names = "--rounds",
       paramLabel = "N",
       defaultValue = "3",
-      converter = Rounds.class,
       description =
           "how often all choices are measured, one round after the other; the quickest time counts; default 3")
+  @Within(least = 1, most = 1000)
   int rounds;
 
   @Option(
       names = "--limit",
       paramLabel = "SECONDS",
       defaultValue = "600",
-      converter = Limit.class,
       description = "the longest that one choice may take in a round; default 600")
+  @Within(least = 1, most = LONGEST_LIMIT)
   int limit;
 
   @Mixin Shown shown;
@@ -146,33 +144,5 @@ final class Flags {
         backend,
         algorithms.isEmpty() ? usual : algorithms.stream().distinct().toList(),
         protocols.isEmpty() ? List.of(Protocol.values()) : protocols.stream().distinct().toList());
-  }
-
-  private static final class AlgorithmName implements ITypeConverter<Algorithm> {
-    @Override
-    public Algorithm convert(String text) {
-      return OptionValue.named(Algorithm.class, text);
-    }
-  }
-
-  private static final class ProtocolName implements ITypeConverter<Protocol> {
-    @Override
-    public Protocol convert(String text) {
-      return OptionValue.named(Protocol.class, text);
-    }
-  }
-
-  private static final class Limit implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 1, LONGEST_LIMIT);
-    }
-  }
-
-  private static final class Rounds implements ITypeConverter<Integer> {
-    @Override
-    public Integer convert(String text) {
-      return OptionValue.whole(text, 1, 1000);
-    }
   }
 }

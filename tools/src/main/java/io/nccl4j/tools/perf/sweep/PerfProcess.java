@@ -3,6 +3,7 @@ package io.nccl4j.tools.perf.sweep;
 import io.nccl4j.Result;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
 import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.quantities.OutputFile;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
@@ -10,11 +11,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import java.util.stream.Stream;
 
 /**
  * Measures choices, each in a process of its own with a deadline. None outlives this process: it
@@ -111,16 +110,7 @@ final class PerfProcess implements AutoCloseable {
   /** Removes the folder and all that is in it, if that has not been done. */
   @Override
   public synchronized void close() throws IOException {
-    if (!Files.exists(folder)) {
-      return;
-    }
-    try (Stream<Path> files = Files.walk(folder)) {
-      for (Path file : files.sorted(Comparator.reverseOrder()).toList()) {
-        Files.deleteIfExists(file);
-      }
-    } catch (IOException | UncheckedIOException e) {
-      throw new IOException("cannot remove " + folder + ": " + e, e);
-    }
+    OutputFile.deleteFolder(folder);
   }
 
   private List<String> arguments(Choice choice, Path json) {

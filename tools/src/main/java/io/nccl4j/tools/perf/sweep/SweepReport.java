@@ -1,8 +1,7 @@
 package io.nccl4j.tools.perf.sweep;
 
-import com.fasterxml.jackson.core.JsonFactory;
-import com.fasterxml.jackson.core.JsonGenerator;
-import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
+import static io.nccl4j.tools.quantities.JsonTree.object;
+
 import io.nccl4j.tools.perf.report.Measured;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.perf.report.Texts;
@@ -18,9 +17,8 @@ import io.nccl4j.tools.plots.Table.Cell;
 import io.nccl4j.tools.plots.Table.Kind;
 import io.nccl4j.tools.quantities.ByteSize;
 import io.nccl4j.tools.quantities.Count;
-import java.io.IOException;
+import io.nccl4j.tools.quantities.JsonTree;
 import java.io.PrintStream;
-import java.io.StringWriter;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -253,69 +251,48 @@ final class SweepReport {
   }
 
   /** Returns everything as JSON. */
-  String json() throws IOException {
-    StringWriter text = new StringWriter();
-    try (JsonGenerator json =
-        new JsonFactory().createGenerator(text).setPrettyPrinter(new DefaultPrettyPrinter())) {
-      json.writeStartObject();
-      json.writeStringField("collective", outcome.collective());
-      json.writeStringField("backend", outcome.backend());
-      json.writeBooleanField("stand_in", outcome.standIn());
-      json.writeNumberField("rounds", outcome.rounds());
-      json.writeStringField("caution", outcome.caution());
-      json.writeObjectFieldStart("about");
-      for (List<Cell> fact : about().rows()) {
-        json.writeStringField(fact.get(0).text(), fact.get(1).text());
-      }
-      json.writeEndObject();
-      json.writeArrayFieldStart("choices");
-      for (Trial trial : outcome.trials()) {
-        choice(json, trial);
-      }
-      json.writeEndArray();
-      json.writeArrayFieldStart("sizes");
-      for (long bytes : outcome.sizes()) {
-        size(json, bytes);
-      }
-      json.writeEndArray();
-      json.writeEndObject();
-    }
-    return text + "\n";
+  String json() {
+    Map<String, Object> about = new LinkedHashMap<>();
+    about().rows().forEach(fact -> about.put(fact.get(0).text(), fact.get(1).text()));
+    return JsonTree.text(
+            object(
+                "collective", outcome.collective(),
+                "backend", outcome.backend(),
+                "stand_in", outcome.standIn(),
+                "rounds", outcome.rounds(),
+                "caution", outcome.caution(),
+                "about", about,
+                "choices", outcome.trials().stream().map(SweepReport::choice).toList(),
+                "sizes", outcome.sizes().stream().map(this::size).toList()))
+        + "\n";
   }
 
-  private static void choice(JsonGenerator json, Trial trial) throws IOException {
-    json.writeStartObject();
-    json.writeStringField("choice", trial.choice().name());
-    json.writeStringField("state", trial.state().label());
-    json.writeStringField("reason", trial.reason());
-    json.writeObjectFieldStart("environment");
-    for (Map.Entry<String, String> variable : trial.choice().environment().entrySet()) {
-      json.writeStringField(variable.getKey(), variable.getValue());
-    }
-    json.writeEndObject();
-    json.writeEndObject();
+  private static Object choice(Trial trial) {
+    return object(
+        "choice", trial.choice().name(),
+        "state", trial.state().label(),
+        "reason", trial.reason(),
+        "environment", trial.choice().environment());
   }
 
-  private void size(JsonGenerator json, long bytes) throws IOException {
-    json.writeStartObject();
-    json.writeNumberField("size", bytes);
-    json.writeStringField(
-        "best", outcome.best(bytes).map(best -> best.choice().name()).orElse(null));
-    double cost = outcome.cost(bytes);
-    if (Double.isNaN(cost)) {
-      json.writeNullField("auto_cost");
-    } else {
-      json.writeNumberField("auto_cost", cost);
-    }
-    json.writeObjectFieldStart("times_us");
-    for (Trial trial : outcome.trials()) {
-      if (Double.isNaN(trial.micros(bytes))) {
-        json.writeNullField(trial.choice().name());
-      } else {
-        json.writeNumberField(trial.choice().name(), trial.micros(bytes));
-      }
-    }
-    json.writeEndObject();
-    json.writeEndObject();
+  private Object size(long bytes) {
+    Map<String, Object> times = new LinkedHashMap<>();
+    outcome
+        .trials()
+        .forEach(trial -> times.put(trial.choice().name(), number(trial.micros(bytes))));
+    return object(
+        "size",
+        bytes,
+        "best",
+        outcome.best(bytes).map(best -> best.choice().name()).orElse(null),
+        "auto_cost",
+        number(outcome.cost(bytes)),
+        "times_us",
+        times);
+  }
+
+  /** Returns a number, or null where there is none. */
+  private static Double number(double value) {
+    return Double.isNaN(value) ? null : value;
   }
 }

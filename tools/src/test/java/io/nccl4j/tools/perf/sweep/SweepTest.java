@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
+import io.nccl4j.fixtures.programs.StandIn;
 import io.nccl4j.tools.perf.PerfProgram;
 import io.nccl4j.tools.perf.report.Json;
 import io.nccl4j.tools.quantities.Commands;
@@ -122,7 +123,7 @@ class SweepTest {
 
   @Test
   void onTheStandInWhatItHasNotIsNaAndItIsNamed() throws IOException, InterruptedException {
-    Map<String, String> standIn = PerfProgram.standIn();
+    Map<String, String> standIn = StandIn.build();
     String arguments =
         "-g 2 -b 1K -e 4K -f 4 -n 2 --rounds 1 --algo ring,nvls --proto simple,ll --html @a.html --csv @a.csv --json @a.json";
     assertEquals(Commands.OK, run(standIn, arguments), err::toString);
@@ -166,7 +167,7 @@ class SweepTest {
 
   @Test
   void whatFailsIsToldAndTheRestGoesOn() throws IOException, InterruptedException {
-    Map<String, String> standIn = new HashMap<>(PerfProgram.standIn());
+    Map<String, String> standIn = StandIn.build();
     standIn.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     String arguments =
         "--backend nccl -g 2 -b 1K -e 1K --rounds 1 --algo ring --proto ll --json @a.json";
@@ -250,7 +251,7 @@ class SweepTest {
   @Test
   @Timeout(value = 3, unit = TimeUnit.MINUTES)
   void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
-    List<String> command = new ArrayList<>(PerfProgram.command());
+    List<String> command = PerfProgram.command();
     command.set(command.size() - 1, Sweep.class.getName());
     command.add(1, "-Djava.io.tmpdir=" + folder);
     command.addAll(List.of("--backend", "reference", "--ranks", "2", "-n", "1000000"));

@@ -1,0 +1,108 @@
+package io.nccl4j.rendezvous;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.tcp.IdServer;
+import io.nccl4j.internal.rendezvous.tcp.Refusal;
+import io.nccl4j.internal.util.Deadline;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.FutureTask;
+import org.junit.jupiter.api.AfterEach;
+
+/** A rank 0 that listens, its clients, and connections by hand; closed after each test. */
+abstract class TcpRanks {
+  static final String HOST = "127.0.0.1";
+  static final Secret SECRET = Secret.of("correct horse battery staple");
+  static final Duration SHORT = Duration.ofMillis(1200);
+  static final Duration LONG = Duration.ofSeconds(30);
+  static final Duration HANDSHAKE = Duration.ofSeconds(1);
+
+  final List<AutoCloseable> open = new ArrayList<>();
+
+  @AfterEach
+  void closeAll() throws Exception {
+    for (AutoCloseable each : open.reversed()) {
+      each.close();
+    }
+  }
+
+  TcpRendezvous server(int size, Duration timeout) {
+    return server(size, timeout, new IdServer.Limits(HANDSHAKE, 64, Duration.ZERO));
+  }
+
+  TcpRendezvous server(int size, Duration timeout, IdServer.Limits limits) {
+    Member member = Member.of(0, size).withTimeout(timeout);
+    TcpRendezvous place = TcpRendezvous.at(HOST, 0, SECRET.shared(), member, limits);
+    open.add(place);
+    return place;
+  }
+
+  TcpRendezvous client(TcpRendezvous server, int rank, Duration timeout) {
+    return client(server, SECRET, Member.of(rank, server.size()).withTimeout(timeout));
+  }
+
+  TcpRendezvous client(TcpRendezvous server, Secret secret, Member member) {
+    TcpRendezvous place = TcpRendezvous.at(HOST, server.port(), secret, member);
+    open.add(place);
+    return place;
+  }
+
+  static FutureTask<UniqueId> exchange(Rendezvous place) {
+    return RankThreads.start(() -> place.exchange(RankThreads::newId));
+  }
+
+  Socket connect(TcpRendezvous server) throws IOException {
+    Socket socket = new Socket(InetAddress.ofLiteral(HOST), server.port());
+    socket.setSoTimeout(10_000);
+    open.add(socket);
+    return socket;
+  }
+
+  static byte[] readFrame(Socket socket) throws IOException {
+    InputStream in = socket.getInputStream();
+    byte[] length = in.readNBytes(2);
+    return length.length < 2 ? length : in.readNBytes(ByteBuffer.wrap(length).getShort());
+  }
+
+  static void writeFrame(Socket socket, byte[] message) throws IOException {
+    byte[] length = ByteBuffer.allocate(2).putShort((short) message.length).array();
+    ByteArrayOutputStream framed = new ByteArrayOutputStream();
+    framed.writeBytes(length);
+    framed.writeBytes(message);
+    socket.getOutputStream().write(framed.toByteArray());
+  }
+
+  static void awaitTurnedAway(TcpRendezvous server, Refusal refusal, int count) throws Exception {
+    Deadline deadline = Deadline.after(Duration.ofSeconds(10));
+    while (server.turnedAway().stream().filter(c -> c.refusal() == refusal).count() < count) {
+      assertFalse(deadline.passed(), () -> refusal + " is not in " + server.turnedAway());
+      Thread.sleep(5);
+    }
+  }
+
+  /** The honest ranks come now and must be served, whatever else is going on. */
+  void assertServed(TcpRendezvous server, FutureTask<UniqueId> zero) throws Exception {
+    long start = System.nanoTime();
+    List<FutureTask<UniqueId>> ranks = new ArrayList<>();
+    for (int rank = 1; rank < server.size(); rank++) {
+      ranks.add(exchange(client(server, rank, LONG)));
+    }
+    UniqueId id = RankThreads.join(zero);
+    for (FutureTask<UniqueId> rank : ranks) {
+      assertEquals(id, RankThreads.join(rank));
+    }
+    Duration took = Duration.ofNanos(System.nanoTime() - start);
+    assertTrue(took.compareTo(Duration.ofSeconds(10)) < 0, () -> "hindered for " + took);
+  }
+}

@@ -1,0 +1,67 @@
+package io.nccl4j.tools.perf;
+
+import picocli.CommandLine.Option;
+
+/** Options of nccl-tests that are accepted only where they ask for nothing. */
+final class UnsupportedOptions {
+  @Option(
+      names = {"-y", "--stream_null"},
+      paramLabel = "N",
+      defaultValue = "0",
+      hidden = true)
+  int nullStream;
+
+  @Option(
+      names = {"-R", "--local_register"},
+      paramLabel = "N",
+      defaultValue = "0",
+      hidden = true)
+  int register;
+
+  @Option(
+      names = {"-x", "--cta_policy"},
+      paramLabel = "N",
+      defaultValue = "-1",
+      hidden = true)
+  int ctaPolicy;
+
+  @Option(
+      names = {"-D", "--device_implementation"},
+      paramLabel = "N",
+      defaultValue = "0",
+      hidden = true)
+  int deviceImplementation;
+
+  @Option(
+      names = {"-V", "--device_cta_count"},
+      paramLabel = "N",
+      defaultValue = "16",
+      hidden = true)
+  int deviceCtas;
+
+  @Option(
+      names = {"-M", "--memory"},
+      paramLabel = "N",
+      defaultValue = "0",
+      hidden = true)
+  int memoryReport;
+
+  /** Refuses what is asked for. */
+  void check() {
+    refuse(nullStream != 0, "-y", "nccl4j has no null stream; leave it out, or give 0");
+    refuse(register != 0, "-R", "buffers are not registered yet; leave it out, or give 0");
+    refuse(
+        ctaPolicy != -1,
+        "-x",
+        "the CTA policy cannot be set yet; leave it out, or set NCCL_CTA_POLICY");
+    refuse(deviceImplementation != 0, "-D", "Java has no device code; leave it out, or give 0");
+    refuse(deviceCtas != 16, "-V", "Java has no device code; leave it out");
+    refuse(memoryReport != 0, "-M", "memory is not reported yet; leave it out, or give 0");
+  }
+
+  private static void refuse(boolean given, String flag, String reason) {
+    if (given) {
+      throw new BadArguments(flag + " is not supported: " + reason);
+    }
+  }
+}
