@@ -11,21 +11,24 @@ import io.nccl4j.spi.EnqueuedOperation;
 import io.nccl4j.spi.Memory;
 
 /**
- * The calls of NCCL that enqueue one operation, by the thread inside the communicator. Addresses
- * are plain numbers, so a call acquires no session and allocates nothing.
+ * The calls of NCCL that enqueue one operation, by the thread inside a communicator. Addresses are
+ * plain numbers, so a call acquires no session and allocates nothing.
  */
 final class CollectiveCalls {
   // From this code on an operator multiplies.
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
 
-  private CollectiveCalls() {}
+  private final CommunicatorHandle handle;
+
+  CollectiveCalls(CommunicatorHandle handle) {
+    this.handle = handle;
+  }
 
   /** Makes one call of a group; it answers success or a refusal. */
-  static void enqueue(CommunicatorHandle handle, EnqueuedOperation call) {
+  void enqueue(EnqueuedOperation call) {
     long stream = ((CudaStreamDriver) call.streamDriver()).address();
     int result =
         call(
-            handle,
             call.operation(),
             call.sendMemory(),
             call.recvMemory(),
@@ -39,18 +42,11 @@ final class CollectiveCalls {
   }
 
   /** Makes a call, and returns what NCCL answers. */
-  static int call(
-      CommunicatorHandle handle,
-      Operation operation,
-      Memory send,
-      Memory recv,
-      long count,
-      int op,
-      int peer,
-      long stream) {
+  int call(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     return handle.direct()
-        ? makeCall(handle, operation, send, recv, count, op, peer, stream)
-        : callSafely(handle, operation, send, recv, count, op, peer, stream);
+        ? makeCall(operation, send, recv, count, op, peer, stream)
+        : callSafely(operation, send, recv, count, op, peer, stream);
   }
 
   /**
@@ -58,65 +54,37 @@ final class CollectiveCalls {
    * non-blocking communicator for its state meanwhile, and a communicator of one rank multiplies on
    * whatever device is current.
    */
-  private static int callSafely(
-      CommunicatorHandle handle,
-      Operation operation,
-      Memory send,
-      Memory recv,
-      long count,
-      int op,
-      int peer,
-      long stream) {
+  private int callSafely(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     if (handle.context().size() == 1 && op >= FIRST_SCALING) {
       return CurrentDevice.call(
           handle.context().device(),
-          () -> lockedCall(handle, operation, send, recv, count, op, peer, stream));
+          () -> lockedCall(operation, send, recv, count, op, peer, stream));
     }
     return handle.blocking()
-        ? makeCall(handle, operation, send, recv, count, op, peer, stream)
-        : lockedCall(handle, operation, send, recv, count, op, peer, stream);
+        ? makeCall(operation, send, recv, count, op, peer, stream)
+        : lockedCall(operation, send, recv, count, op, peer, stream);
   }
 
-  private static int lockedCall(
-      CommunicatorHandle handle,
-      Operation operation,
-      Memory send,
-      Memory recv,
-      long count,
-      int op,
-      int peer,
-      long stream) {
+  private int lockedCall(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     synchronized (handle) {
-      return makeCall(handle, operation, send, recv, count, op, peer, stream);
+      return makeCall(operation, send, recv, count, op, peer, stream);
     }
   }
 
   /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
-  private static int makeCall(
-      CommunicatorHandle handle,
-      Operation operation,
-      Memory send,
-      Memory recv,
-      long count,
-      int op,
-      int peer,
-      long stream) {
+  private int makeCall(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     if (operation == Operation.ALL_REDUCE) {
       return EnqueueCalls.allReduce(
           send.address(), recv.address(), count, send.typeCode(), op, handle.address(), stream);
     }
-    return callOther(handle, operation, send, recv, count, op, peer, stream);
+    return callOther(operation, send, recv, count, op, peer, stream);
   }
 
-  private static int callOther(
-      CommunicatorHandle handle,
-      Operation operation,
-      Memory send,
-      Memory recv,
-      long count,
-      int op,
-      int peer,
-      long stream) {
+  private int callOther(
+      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
     // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
     // in-place call.
     long from = (send == null ? recv : send).address();
@@ -137,7 +105,7 @@ final class CollectiveCalls {
       case ALL_TO_ALL, GATHER, SCATTER ->
           handle.library().has(FirstRelease.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
-              : exchangeByPeers(handle, operation, send, recv, count, type, peer, stream);
+              : exchangeByPeers(operation, send, recv, count, type, peer, stream);
     };
   }
 
@@ -161,15 +129,8 @@ final class CollectiveCalls {
    * What NCCL before 2.28 has no function for: the same movement as one group of sends and
    * receives.
    */
-  private static int exchangeByPeers(
-      CommunicatorHandle handle,
-      Operation operation,
-      Memory send,
-      Memory recv,
-      long count,
-      int type,
-      int root,
-      long stream) {
+  private int exchangeByPeers(
+      Operation operation, Memory send, Memory recv, long count, int type, int root, long stream) {
     CommunicatorContext context = handle.context();
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL

@@ -309,7 +309,7 @@ final class CommunicatorEnd {
 
   /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
-    handle.giveBack();
+    handle.giveBackUnlessFreeing();
     Steps.after(refusal, this::freeIfNobodyInside);
     return refusal;
   }

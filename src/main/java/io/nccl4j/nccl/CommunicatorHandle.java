@@ -102,7 +102,11 @@ final class CommunicatorHandle {
 
   /** Returns whether NCCL has written a pointer. */
   boolean made() {
-    return ((MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L)).address() != 0;
+    return written().address() != 0;
+  }
+
+  private MemorySegment written() {
+    return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
   }
 
   /** Returns whether NCCL has made, or will make, a blocking communicator. */
@@ -273,7 +277,7 @@ final class CommunicatorHandle {
   void publish(boolean made) {
     synchronized (this) {
       blocking = made;
-      pointer = (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+      pointer = written();
       address = pointer.address();
     }
   }
@@ -343,7 +347,7 @@ final class CommunicatorHandle {
         return null;
       }
       taken = true;
-      return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+      return written();
     }
   }
 
@@ -353,13 +357,6 @@ final class CommunicatorHandle {
       taken = true;
       ended = true;
       return pointer;
-    }
-  }
-
-  /** Takes back that the thread inside has freed the pointer, which NCCL has refused. */
-  void giveBack() {
-    synchronized (this) {
-      taken = false;
     }
   }
 
@@ -376,7 +373,7 @@ final class CommunicatorHandle {
 
   /**
    * Lets the pointer be taken again, unless a thread frees it: the one that was to may not have
-   * started.
+   * started, and NCCL can refuse to destroy it.
    */
   void giveBackUnlessFreeing() {
     synchronized (this) {
@@ -395,10 +392,7 @@ final class CommunicatorHandle {
       }
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment state = arena.allocate(ValueLayout.JAVA_INT);
-        MemorySegment communicator =
-            (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
-        NcclResults.check(
-            nccl_h.ncclCommGetAsyncError(communicator, state), "ncclCommGetAsyncError");
+        NcclResults.check(nccl_h.ncclCommGetAsyncError(written(), state), "ncclCommGetAsyncError");
         return state.get(ValueLayout.JAVA_INT, 0);
       }
     }

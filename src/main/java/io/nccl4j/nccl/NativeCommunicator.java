@@ -26,22 +26,13 @@ final class NativeCommunicator {
   // A non-blocking call ends by its own deadline; the thread that makes it gets a little more.
   static final Duration GRACE = Duration.ofSeconds(1);
 
-  private final CommunicatorContext context;
-  private final NcclVersion library;
   private final CommunicatorHandle handle;
+  private final CommunicatorContext context;
   private volatile boolean overdue;
 
-  /**
-   * Describes a communicator that NCCL has not made yet.
-   *
-   * @param blocking whether NCCL will make a blocking one, as far as is known
-   * @param free aborts the ended communicator, unless a thread is inside it
-   */
-  NativeCommunicator(
-      CommunicatorContext context, NcclVersion library, boolean blocking, Runnable free) {
-    this.context = context;
-    this.library = library;
-    this.handle = new CommunicatorHandle(context, library, blocking, free);
+  NativeCommunicator(CommunicatorHandle handle) {
+    this.handle = handle;
+    this.context = handle.context();
   }
 
   CommunicatorContext context() {
@@ -49,7 +40,7 @@ final class NativeCommunicator {
   }
 
   NcclVersion library() {
-    return library;
+    return handle.library();
   }
 
   CommunicatorHandle handle() {
@@ -107,7 +98,8 @@ final class NativeCommunicator {
    * with a deadline.
    */
   void inside(String function, String waitedFor, Consumer<MemorySegment> work) {
-    BlockingCalls.run(function, limit(), waitedFor, () -> runInside(function, work));
+    Duration limit = handle.blocking() ? timeout() : timeout().plus(GRACE);
+    BlockingCalls.run(function, limit, waitedFor, () -> runInside(function, work));
   }
 
   /** Does inside this communicator what must not be left half-way; with a deadline. */
@@ -119,11 +111,6 @@ final class NativeCommunicator {
   private void runInside(String function, Consumer<MemorySegment> work) {
     useDevice();
     handle.insideForLong(function, work);
-  }
-
-  /** Returns how long to wait for a thread of ours whose call may wait for the peers. */
-  Duration limit() {
-    return handle.blocking() ? timeout() : timeout().plus(GRACE);
   }
 
   /**

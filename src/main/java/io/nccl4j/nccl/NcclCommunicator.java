@@ -371,10 +371,7 @@ public final class NcclCommunicator {
    *     memory
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
-    submit(
-        OneSided.Put.checked(driver.communicator(), driver.windows(), source, peer, window, offset),
-        source,
-        stream);
+    submit(OneSided.Put.checked(driver.windows(), source, peer, window, offset), source, stream);
   }
 
   /**

@@ -6,7 +6,6 @@ import io.nccl4j.Operation;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
@@ -21,6 +20,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.Optional;
 import java.util.SortedSet;
+import java.util.function.ToIntBiFunction;
 
 /**
  * One rank's {@code ncclComm_t}, as the contract calls it: it connects and launches operations, and
@@ -44,6 +44,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final Registrations registrations;
   private final Windows windows;
   private final Children children;
+  private final CollectiveCalls collectives;
   private final Suspension suspension;
   private final CommunicatorEnd end;
 
@@ -64,15 +65,16 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.settings = settings;
     this.making = making;
     this.context = context;
-    this.communicator =
-        new NativeCommunicator(
+    this.handle =
+        new CommunicatorHandle(
             context, library, NativeConfig.blocking(settings), this::freeIfNobodyInside);
-    this.handle = communicator.handle();
+    this.communicator = new NativeCommunicator(handle);
     this.world = making.world();
     this.cohort = making.cohort(world);
     this.registrations = new Registrations(communicator);
     this.windows = new Windows(registrations);
     this.children = new Children(communicator, world, cohort);
+    this.collectives = new CollectiveCalls(handle);
     this.suspension = new Suspension(communicator);
     this.end = new CommunicatorEnd(communicator, registrations, suspension, children, this::gone);
   }
@@ -95,6 +97,10 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   Children children() {
     return children;
+  }
+
+  CollectiveCalls collectives() {
+    return collectives;
   }
 
   Suspension suspension() {
@@ -152,8 +158,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
     boolean made = false;
     try {
-      BlockingCalls.run(
-          making.function(), communicator.limit(), "all ranks to join " + this, this::make);
+      communicator.inside(making.function(), "all ranks to join " + this, none -> make());
       // A split that leaves this rank out makes nothing, and nobody will close it.
       made = handle.made();
     } finally {
@@ -164,11 +169,6 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   private void make() {
-    communicator.useDevice();
-    handle.insideForLong(making.function(), none -> makeInside());
-  }
-
-  private void makeInside() {
     try (Arena arena = Arena.ofConfined()) {
       making.make(communicator, NativeConfig.of(settings, communicator.library(), arena), arena);
       // NCCL's configuration files may have set the variable meanwhile.
@@ -199,16 +199,11 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
   }
 
-  /** A query that writes one int. */
-  private interface Query {
-    int ask(MemorySegment communicator, MemorySegment answer);
-  }
-
   /** Asks NCCL for a number; by the thread that is inside. */
-  private int number(Query query, String function) {
+  private int number(ToIntBiFunction<MemorySegment, MemorySegment> query, String function) {
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
-      NcclResults.check(query.ask(handle.pointer(), answer), function);
+      NcclResults.check(query.applyAsInt(handle.pointer(), answer), function);
       return answer.get(ValueLayout.JAVA_INT, 0);
     }
   }
@@ -227,7 +222,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     }
     try {
       long queue = ((CudaStreamDriver) stream).address();
-      int result = CollectiveCalls.call(handle, operation, send, recv, count, op, peer, queue);
+      int result = collectives.call(operation, send, recv, count, op, peer, queue);
       if (result != 0) {
         communicator.settle(result, operation.function());
       }

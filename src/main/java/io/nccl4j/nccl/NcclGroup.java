@@ -218,7 +218,7 @@ final class NcclGroup {
 
   private static void enqueue(EnqueuedCall call) {
     if (call instanceof EnqueuedOperation operation) {
-      CollectiveCalls.enqueue(communicator(call).handle(), operation);
+      driver(call).collectives().enqueue(operation);
     } else {
       // The only calls of its own that this backend submits.
       ((OneSided) call.backendOperation()).enqueue(call.streamDriver());
@@ -257,6 +257,10 @@ final class NcclGroup {
   }
 
   private static NativeCommunicator communicator(EnqueuedCall call) {
-    return ((NcclCommunicatorDriver) call.communicatorDriver()).communicator();
+    return driver(call).communicator();
+  }
+
+  private static NcclCommunicatorDriver driver(EnqueuedCall call) {
+    return (NcclCommunicatorDriver) call.communicatorDriver();
   }
 }

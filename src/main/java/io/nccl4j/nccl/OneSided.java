@@ -65,23 +65,12 @@ sealed interface OneSided extends BackendOperation {
    *
    * @param offset where in the peer's window, in bytes
    */
-  record Put(
-      NativeCommunicator communicator,
-      Windows windows,
-      Buffer source,
-      int peer,
-      Window window,
-      long offset)
+  record Put(Windows windows, Buffer source, int peer, Window window, long offset)
       implements OneSided {
 
     /** Checks the arguments of {@link NcclCommunicator#putSignal}. */
-    static Put checked(
-        NativeCommunicator communicator,
-        Windows windows,
-        Buffer source,
-        int peer,
-        Window window,
-        long offset) {
+    static Put checked(Windows windows, Buffer source, int peer, Window window, long offset) {
+      NativeCommunicator communicator = windows.communicator();
       communicator.library().require("ncclPutSignal");
       communicator.context().checkUsable(source, "source");
       checkPeer(communicator, peer);
@@ -98,7 +87,12 @@ sealed interface OneSided extends BackendOperation {
             "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));
       }
-      return new Put(communicator, windows, source, peer, window, offset * bytes);
+      return new Put(windows, source, peer, window, offset * bytes);
+    }
+
+    @Override
+    public NativeCommunicator communicator() {
+      return windows.communicator();
     }
 
     @Override

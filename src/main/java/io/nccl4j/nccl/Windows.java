@@ -28,6 +28,10 @@ final class Windows {
     this.communicator = registrations.communicator();
   }
 
+  NativeCommunicator communicator() {
+    return communicator;
+  }
+
   /** Returns the options as a set, if they and the memory suit a window. */
   Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
     NcclVersion library = communicator.library();
