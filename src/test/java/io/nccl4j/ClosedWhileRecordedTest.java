@@ -4,8 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.contract.Recorded;
-import io.nccl4j.natives.OnStandIn;
+import io.nccl4j.fixtures.Recorded;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.util.List;
 import jdk.jfr.consumer.RecordedEvent;
 import org.junit.jupiter.api.Test;

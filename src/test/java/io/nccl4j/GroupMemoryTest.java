@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.sun.management.ThreadMXBean;
-import io.nccl4j.contract.Seed;
+import io.nccl4j.fixtures.Seed;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Collections;

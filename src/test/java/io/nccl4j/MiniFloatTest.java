@@ -3,7 +3,7 @@ package io.nccl4j;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.contract.Seed;
+import io.nccl4j.fixtures.Seed;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;

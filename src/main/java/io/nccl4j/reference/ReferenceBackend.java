@@ -13,7 +13,7 @@ import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.function.IntFunction;
+import java.util.stream.Stream;
 
 /**
  * The pure-Java backend, and a view of one, which owns nothing: every rank is driven by a thread of
@@ -124,6 +124,31 @@ public final class ReferenceBackend {
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static Backend open(int devices, ReferenceOptions options) {
+    return open(devices, options, List.of(Site.ofThisProcess()));
+  }
+
+  /**
+   * Opens a backend whose ranks behave as if they were in several processes, although all are in
+   * this one: they find each other over sockets, and their data goes through shared memory or over
+   * TCP, as {@link ReferenceOptions#links} says. With it a test in one Java process takes the paths
+   * of a program that will run in several.
+   *
+   * @param devices how many devices it shows; 1 or more
+   * @param processes how many processes there seem to be; 1 or more. Rank r of a communicator is in
+   *     process {@code r % processes}
+   * @param options what its collectives do their work with
+   * @return the backend
+   * @throws IllegalArgumentException if there is to be no device or no process, or more than 32768
+   */
+  public static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
+    Arguments.atLeast(processes, "processes", 1);
+    Plan.checkMost(processes, "processes");
+    Stream<Site> others = Stream.generate(Site::new).limit(processes - 1);
+    return open(devices, options, Stream.concat(Stream.of(Site.ofThisProcess()), others).toList());
+  }
+
+  /** Opens a backend whose rank r is in place {@code r % sites.size()}. */
+  static Backend open(int devices, ReferenceOptions options, List<Site> sites) {
     Arguments.atLeast(devices, "devices", 1);
     Plan.checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
@@ -131,11 +156,6 @@ public final class ReferenceBackend {
       Contract.get().initialize(INITIALIZED, type -> true);
       initialized = true;
     }
-    return open(devices, options, rank -> Site.ofThisProcess());
-  }
-
-  /** Opens a backend whose ranks behave as if they were in several processes; for tests. */
-  static Backend open(int devices, ReferenceOptions options, IntFunction<Site> sites) {
     return Contract.get().backend(new ReferenceBackendDriver(devices, options.forRanks(), sites));
   }
 

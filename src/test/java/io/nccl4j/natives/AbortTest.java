@@ -16,6 +16,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import java.time.Duration;
 import java.util.List;

@@ -24,6 +24,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclConfig_t;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.MemoryStatistics;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;

@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.nccl4j.ChildJvm;
 import io.nccl4j.FullHeap;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 

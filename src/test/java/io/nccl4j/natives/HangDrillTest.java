@@ -8,6 +8,7 @@ import io.nccl4j.drill.DrillCall;
 import io.nccl4j.drill.DrillFault;
 import io.nccl4j.drill.DrillTable;
 import io.nccl4j.drill.Outcome;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.fixtures.libraries.OnRealLibraries;
+import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.internal.NativeLibrary;
 import java.io.IOException;
 import java.lang.foreign.Arena;

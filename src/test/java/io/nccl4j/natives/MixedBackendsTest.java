@@ -7,6 +7,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclConfig;
 import java.io.File;

@@ -28,6 +28,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Result;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -9,6 +9,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.ExpectedSignals;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;

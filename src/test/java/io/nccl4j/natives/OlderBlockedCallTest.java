@@ -12,6 +12,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.fixtures.libraries.OnOlderStandIn;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.VersionReport;
 import java.time.Duration;

@@ -7,6 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.libraries.Driver;
+import io.nccl4j.fixtures.libraries.OnRealLibraries;
+import io.nccl4j.fixtures.libraries.Requirement;
 import io.nccl4j.nccl.NcclParameters;
 import io.nccl4j.nccl.VersionReport;
 import java.lang.foreign.Arena;

@@ -1,6 +1,7 @@
 package io.nccl4j.natives;
 
 import io.nccl4j.bindings.nccl.ncclConfig_t;
+import io.nccl4j.fixtures.libraries.Requirement;
 import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;

@@ -3,6 +3,7 @@ package io.nccl4j.natives;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

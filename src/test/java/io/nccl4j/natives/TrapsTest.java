@@ -22,6 +22,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.cudart.cudaPointerAttributes;
 import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;
 import io.nccl4j.nccl.NcclConfig;

@@ -16,6 +16,7 @@ import io.nccl4j.Group;
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.fixtures.libraries.OnStandIn;
 import io.nccl4j.nccl.ExpectedSignals;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.NcclCommunicator;

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.nccl4j.Feature;
 import io.nccl4j.UnsupportedNcclVersionException;
-import io.nccl4j.natives.Releases;
+import io.nccl4j.fixtures.libraries.Releases;
 import java.util.SortedMap;
 import java.util.TreeMap;
 import org.junit.jupiter.api.Test;

@@ -26,7 +26,7 @@ class BrokenLinkTest {
     CountDownLatch sent = new CountDownLatch(1);
     Ranks.run(
         2,
-        SeparateSites.open(2, ReferenceOptions.defaults().withLinks(Links.TCP), 2),
+        ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults().withLinks(Links.TCP)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           try (Buffer data = comm.allocate(DataType.INT8, SLICE_BYTES)) {

@@ -48,7 +48,8 @@ final class ControlFuzz implements FuzzTarget {
   // What is accepted changes the communicator; a fresh one now and then shows the other faults.
   private static final int MOST_INPUTS = 100;
 
-  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final Backend backend =
+      ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
   private final ExecutorService ranks = Executors.newFixedThreadPool(2);
   private final LoggedErrors errors = new LoggedErrors();
   private final List<Communicator> connected = new ArrayList<>();

@@ -32,7 +32,8 @@ final class EndpointFuzz implements FuzzTarget {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+  private final Backend backend =
+      ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
   private final UniqueId id = backend.newUniqueId();
   private final InetSocketAddress address = ReferenceId.of(id).maker().address();
   private List<Sample> recorded;
@@ -44,7 +45,7 @@ final class EndpointFuzz implements FuzzTarget {
       // Not by the id that keeps the socket open: its rank gives up, which spends the id.
       recorded.add(RecordedJoin.of(backend, backend.newUniqueId()).sent());
       // With the secret of another process.
-      Backend other = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+      Backend other = ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
       recorded.add(RecordedJoin.of(other, other.newUniqueId()).sent());
       for (Message.Kind kind : Message.Kind.values()) {
         recorded.add(claim(kind));

@@ -59,7 +59,7 @@ class HangDrillTest {
   @EnumSource(Links.class)
   void ranksOfSeveralProcesses_endEveryCell(Links links) throws Exception {
     DrillTable table = new DrillTable("reference " + name(links));
-    drill(SeparateSites.open(3, OPTIONS.withLinks(links), 3), ANYWHERE, table);
+    drill(ReferenceBackend.openAsProcesses(3, 3, OPTIONS.withLinks(links)), ANYWHERE, table);
     killAndStop(links, table);
     table.finish(8 * 7);
   }

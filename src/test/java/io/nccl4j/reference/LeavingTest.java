@@ -43,7 +43,7 @@ class LeavingTest {
     CountDownLatch closed = new CountDownLatch(1);
     Ranks.run(
         RANKS,
-        SeparateSites.open(RANKS, ReferenceOptions.defaults(), 2),
+        ReferenceBackend.openAsProcesses(RANKS, 2, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           everyoneHasCome(comm, stream);
@@ -84,7 +84,7 @@ class LeavingTest {
     Fault fault = Fault.nonsense("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
         3,
-        SeparateSites.open(3, ReferenceOptions.defaults(), 3),
+        ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           everyoneHasCome(comm, stream);

@@ -11,8 +11,9 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
-import io.nccl4j.contract.Seed;
+import io.nccl4j.fixtures.Seed;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.transport.NonsenseException;
@@ -41,7 +42,8 @@ class SharedTransferTest {
   private static final List<Integer> COUNTS = List.of(1, 5, 300, 4096, 5000, 40_001, 300_000);
 
   private static Backend separate(int ranks, int sites, Algorithm algorithm) {
-    return SeparateSites.open(ranks, ReferenceOptions.defaults().withAlgorithm(algorithm), sites);
+    return ReferenceBackend.openAsProcesses(
+        ranks, sites, ReferenceOptions.defaults().withAlgorithm(algorithm));
   }
 
   /** Runs every operator on every count, out of place and in place, one after the other. */
@@ -125,9 +127,9 @@ class SharedTransferTest {
   @Test
   void ranksThatReduceDifferentCountsAreToldSo() {
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
-    AssertionError failure =
+    NcclException failure =
         assertThrows(
-            AssertionError.class,
+            NcclException.class,
             () ->
                 Ranks.run(
                     2,
@@ -170,9 +172,9 @@ class SharedTransferTest {
 
   @Test
   void aRankThatCountsWhatCannotBeIsNamed() {
-    AssertionError failure =
+    NcclException failure =
         assertThrows(
-            AssertionError.class,
+            NcclException.class,
             () ->
                 Ranks.run(
                     2,

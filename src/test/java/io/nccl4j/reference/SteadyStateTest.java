@@ -40,7 +40,10 @@ class SteadyStateTest {
   @ParameterizedTest
   @MethodSource("operations")
   void norDoesOneThroughSharedMemory(Algorithm algorithm, DataType type) {
-    check(SeparateSites.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm), 3), type);
+    check(
+        ReferenceBackend.openAsProcesses(
+            3, 3, ReferenceOptions.defaults().withAlgorithm(algorithm)),
+        type);
   }
 
   private static void check(Backend backend, DataType type) {

@@ -96,7 +96,7 @@ class StrangersTest {
   @ParameterizedTest
   @MethodSource("greetings")
   void aStrangerIsSentAwayWhileRanksMeet(Greeting greeting) throws Exception {
-    Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), 2);
+    Backend backend = ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
     UniqueId id = backend.newUniqueId();
     FutureTask<Integer> first = rank(backend, id, 0);
     int answered = answer(id, greeting.bytes);
@@ -216,7 +216,7 @@ class StrangersTest {
     List<Socket> strangers = new ArrayList<>();
     try {
       List<Site> places = List.of(new Site(), new Site());
-      Backend backend = SeparateSites.open(2, ReferenceOptions.defaults(), places);
+      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), places);
       UniqueId id = backend.newUniqueId();
       for (int i = 0; i < 12; i++) {
         strangers.add(connect(id));
@@ -234,7 +234,7 @@ class StrangersTest {
   }
 
   private static UniqueId newId(Site site) {
-    return SeparateSites.open(1, ReferenceOptions.defaults(), List.of(site)).newUniqueId();
+    return ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(site)).newUniqueId();
   }
 
   private static Socket connect(UniqueId id) throws IOException {
@@ -280,7 +280,7 @@ class StrangersTest {
 
   @Test
   void ranksThatDoNotComeFromElsewhereAreNamed() {
-    Backend backend = SeparateSites.open(4, ReferenceOptions.defaults(), 2);
+    Backend backend = ReferenceBackend.openAsProcesses(4, 2, ReferenceOptions.defaults());
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig soon = CONFIG.withTimeout(Duration.ofSeconds(1));
     NcclTimeoutException thrown =

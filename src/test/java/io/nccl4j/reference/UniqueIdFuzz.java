@@ -9,7 +9,8 @@ import java.util.List;
 
 /** A unique id that came from elsewhere: its bytes or their hexadecimal digits. */
 final class UniqueIdFuzz implements FuzzTarget {
-  private final Backend backend = SeparateSites.open(1, ReferenceOptions.defaults(), 2);
+  private final Backend backend =
+      ReferenceBackend.openAsProcesses(1, 2, ReferenceOptions.defaults());
 
   @Override
   public List<Sample> samples() {

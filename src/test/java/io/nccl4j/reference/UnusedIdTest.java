@@ -37,7 +37,8 @@ class UnusedIdTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
   private final Site site = new Site();
-  private final Backend backend = SeparateSites.open(1, ReferenceOptions.defaults(), List.of(site));
+  private final Backend backend =
+      ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(site));
 
   @Test
   void failedRendezvousClosesItsId() throws Exception {

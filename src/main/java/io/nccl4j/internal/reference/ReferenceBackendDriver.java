@@ -24,7 +24,6 @@ import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.management.ManagementFactory;
 import java.util.List;
-import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
 /** Makes what a reference backend consists of. */
@@ -35,9 +34,9 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   private final RankOptions options;
   private final List<Device> devices;
-  private final IntFunction<Site> sites;
+  private final List<Site> sites;
 
-  public ReferenceBackendDriver(int devices, RankOptions options, IntFunction<Site> sites) {
+  public ReferenceBackendDriver(int devices, RankOptions options, List<Site> sites) {
     this.options = options;
     this.sites = sites;
     long memory = HOST_MEMORY_BYTES;
@@ -49,6 +48,11 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   public RankOptions options() {
     return options;
+  }
+
+  /** Returns where a rank is. */
+  private Site site(int rank) {
+    return sites.get(rank % sites.size());
   }
 
   @Override
@@ -86,26 +90,24 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   @Override
   public UniqueId newUniqueId() {
-    return Gathering.newId(sites.apply(0), Gathering.CONNECT);
+    return Gathering.newId(site(0), Gathering.CONNECT);
   }
 
   @Override
   public void closeUniqueId(UniqueId id) {
-    Gathering.closeId(sites.apply(0), id);
+    Gathering.closeId(site(0), id);
   }
 
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
     Plan.checkMost(made.size(), "worldSize");
-    Site site = sites.apply(made.rank());
-    return ReferenceCommunicator.visiting(made, options, site, Gathering.CONNECT, id);
+    return ReferenceCommunicator.visiting(made, options, site(made.rank()), Gathering.CONNECT, id);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
     Plan.checkMost(made.size(), "newSize");
-    Site site = sites.apply(made.rank());
-    return ReferenceCommunicator.visiting(made, options, site, Occasion.GROW, growId);
+    return ReferenceCommunicator.visiting(made, options, site(made.rank()), Occasion.GROW, growId);
   }
 
   @Override

@@ -19,7 +19,7 @@ public final class Site extends ListeningEndpoint {
   private final Map<Long, CommunicatorEndpoint> communicators = new ConcurrentHashMap<>();
   private final Map<UniqueId, Doorway> doorways = new HashMap<>();
 
-  /** Makes one of its own, as if it were another process; for tests. */
+  /** Makes one of its own, as if it were another process. */
   public Site() {
     this(null);
   }

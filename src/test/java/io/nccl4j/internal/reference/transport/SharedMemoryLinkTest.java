@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.contract.Seed;
+import io.nccl4j.fixtures.Seed;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.lang.foreign.Arena;

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.fixtures.RankThreads;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
@@ -15,12 +16,8 @@ import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -63,22 +60,16 @@ class PredictionTest {
   @Test
   void eachRankAloneHasThePredictedBits() throws Exception {
     CommunicatorConfig config = CommunicatorConfig.defaults();
-    try (Backend backend = ReferenceBackend.open(4, ring);
-        ExecutorService threads = Executors.newFixedThreadPool(4)) {
+    try (Backend backend = ReferenceBackend.open(4, ring)) {
       List<Communicator> ranks = backend.communicators(config, 0, 1, 2, 3);
-      List<Future<String>> summaries = new ArrayList<>();
-      for (Communicator rank : ranks) {
-        summaries.add(
-            threads.submit(
-                () -> {
-                  Child child = child("rank" + rank.rank());
-                  assertEquals(0, Prediction.compare(child, config, List.of(rank), ring));
-                  return Files.readString(child.report);
-                }));
-      }
-      for (Future<String> summary : summaries) {
-        assertTrue(summary.get().contains("compared FLOAT8E5M2"), summary.get());
-      }
+      RankThreads.run(
+          4,
+          rank -> {
+            Child child = child("rank" + rank);
+            assertEquals(0, Prediction.compare(child, config, List.of(ranks.get(rank)), ring));
+            String report = Files.readString(child.report);
+            assertTrue(report.contains("compared FLOAT8E5M2"), report);
+          });
       ranks.forEach(Communicator::close);
     }
   }

@@ -4,9 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.nccl4j.fixtures.programs.Repository;
 import io.nccl4j.fixtures.programs.StandIn;
-import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.file.Files;
@@ -131,16 +129,9 @@ class ProgramsTest {
     assertEquals(0L, row.get(3), row.toString());
   }
 
-  /** A bundle has the suite in a jar. */
-  private static String withSuite() {
-    String suite = Repository.ROOT.resolve("target/test-classes").toString();
-    return Java.classPath() + File.pathSeparator + suite;
-  }
-
   @Test
   void allTopicsOfTheContractShareAProcess() {
-    Map<String, String> suite = Map.of("CLASSPATH", withSuite());
-    Outcome outcome = run(suite, "contract", "--suite", REFERENCE_SUITE, "--quick", "--size", "2");
+    Outcome outcome = run("contract", "--suite", REFERENCE_SUITE, "--quick", "--size", "2");
     assertPassed(outcome);
     assertEquals("1", outcome.report().facts().get("processes"));
     Table table = outcome.report().tables().getFirst();
@@ -322,7 +313,7 @@ class ProgramsTest {
     words.addAll(List.of("contract", "--suite", REFERENCE_SUITE));
     words.addAll(List.of("--rank", "" + rank, "--size", "2", "--quick"));
     words.addAll(List.of("--meet", folder.resolve("meet").toString(), "--report", "" + report));
-    return new Step.Command("rank " + rank, words, Map.of("CLASSPATH", withSuite()), report);
+    return new Step.Command("rank " + rank, words, Map.of("CLASSPATH", Java.classPath()), report);
   }
 
   @Test

@@ -42,7 +42,7 @@ class TrainingTest {
   private record Trained(List<Double> losses, List<Float> parameters) {}
 
   private static List<Trained> train(int ranks, DdpExample.Settings settings) throws Exception {
-    return RankThreads.run(
+    return ReferenceRanks.run(
         ranks,
         comm -> {
           // Every rank begins elsewhere.
@@ -65,12 +65,13 @@ class TrainingTest {
 
   @Test
   void theGradientsOfTwoRanksAreAveraged() throws Exception {
-    assertEquals(List.of(3.5f, 3.5f), RankThreads.run(2, DdpSimple::averagedGradient));
+    assertEquals(List.of(3.5f, 3.5f), ReferenceRanks.run(2, DdpSimple::averagedGradient));
   }
 
   @Test
   void theGradientsOfFiveRanksAreAveraged() throws Exception {
-    assertEquals(List.of(14f, 14f, 14f, 14f, 14f), RankThreads.run(5, DdpSimple::averagedGradient));
+    assertEquals(
+        List.of(14f, 14f, 14f, 14f, 14f), ReferenceRanks.run(5, DdpSimple::averagedGradient));
   }
 
   @ParameterizedTest
@@ -138,7 +139,7 @@ class TrainingTest {
 
   @Test
   void aGradientThatCannotBeMarkedIsSaidAtTheEndOfBackward() throws Exception {
-    RankThreads.run(
+    ReferenceRanks.run(
         1,
         comm -> {
           Tensor w = Tensor.create(new float[] {5}, 1);
@@ -157,7 +158,7 @@ class TrainingTest {
 
   @Test
   void aModelThatIsNoLongerParallelIsLeftToItself() throws Exception {
-    RankThreads.run(
+    ReferenceRanks.run(
         1,
         comm -> {
           Tensor w = Tensor.create(new float[] {5}, 1);
@@ -177,7 +178,7 @@ class TrainingTest {
 
   @Test
   void allIsGivenBackEvenIfSomeOfItFails() throws Exception {
-    RankThreads.run(
+    ReferenceRanks.run(
         1,
         comm -> {
           Tensor w = Tensor.create(new float[] {5}, 1);
@@ -226,7 +227,7 @@ class TrainingTest {
 
   @Test
   void allElseIsGivenBackEvenIfSeveralFailInTheSameWay() throws Exception {
-    RankThreads.run(
+    ReferenceRanks.run(
         1,
         comm -> {
           Map<String, Tensor> parameters = new LinkedHashMap<>();
@@ -257,7 +258,7 @@ class TrainingTest {
 
   @Test
   void aParameterThatCannotBeHookedLeavesAllToThemselves() throws Exception {
-    RankThreads.run(
+    ReferenceRanks.run(
         1,
         comm -> {
           Map<String, Tensor> parameters = new LinkedHashMap<>();
@@ -279,7 +280,7 @@ class TrainingTest {
 
   @Test
   void aTensorThatCannotBeReducedIsRefusedByName() throws Exception {
-    RankThreads.run(
+    ReferenceRanks.run(
         1,
         comm -> {
           Tensor w = Tensor.create(new float[6], 2, 3).t();

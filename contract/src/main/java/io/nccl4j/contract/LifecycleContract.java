@@ -1,0 +1,595 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Result;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.fixtures.RankThreads;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Consumer;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * Birth and death of communicators, orderly or not, and how long anything waits for a silent peer.
+ */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class LifecycleContract {
+  private static final Duration SHORT = Duration.ofMillis(600);
+
+  /**
+   * How long something that is released at once, or after {@link #SHORT}, may take on a busy
+   * machine.
+   */
+  private static final long SOON = 15;
+
+  abstract BackendUnderTest underTest();
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(1, 2, 3, 8, 17, 24);
+  }
+
+  @Test
+  void aCommunicatorThatIsClosedWhileItConnectsIsAborted() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config =
+        underTest().config().withTimeout(Duration.ofMinutes(1)).withBlocking(false);
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      CompletableFuture<Communicator> begun = new CompletableFuture<>();
+      CompletableFuture<Throwable> outcome =
+          outcomeOf(() -> Group.run(() -> begun.complete(backend.communicator(id, 2, 0, config))));
+      Communicator comm = begun.get(SOON, TimeUnit.SECONDS);
+      // Whether it has begun to connect by then, or is about to, is all the same.
+      comm.close();
+      assertInstanceOf(CommunicatorAbortedException.class, outcome.get(SOON, TimeUnit.SECONDS));
+      assertTrue(comm.aborted());
+      assertFalse(comm.open());
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void aCommunicatorKnowsItsPlace(int n) {
+    CommunicatorConfig config = underTest().config().withName("place");
+    try (Ranks ranks = Ranks.of(underTest(), n, config)) {
+      int devices = ranks.backend().devices().size();
+      for (int r = 0; r < n; r++) {
+        Communicator comm = ranks.rank(r).comm();
+        assertEquals(r, comm.rank());
+        assertEquals(n, comm.size());
+        assertEquals(r % devices, comm.device());
+        assertEquals(config, comm.config());
+        assertEquals(ranks.backend(), comm.backend());
+        assertTrue(comm.open());
+        assertFalse(comm.aborted());
+        assertEquals(Optional.empty(), comm.asyncError());
+        assertTrue(comm.toString().contains("place: rank " + r + " of " + n), comm::toString);
+      }
+    }
+  }
+
+  @ParameterizedTest(name = "blocking {0}")
+  @ValueSource(booleans = {true, false})
+  void blockingAndNonBlockingCommunicatorsDoTheSame(boolean blocking) {
+    int n = Math.min(3, underTest().maxRanks());
+    try (Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(blocking))) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1);
+            for (int i = 0; i < 3; i++) {
+              rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+            }
+            assertEquals(n * n * n, rank.downloadInts(value)[0]);
+            try (Communicator child = rank.comm().split(0, 0)) {
+              child.allReduce(value, value, ReduceOp.MAX, rank.stream());
+              assertEquals(n * n * n, rank.downloadInts(value)[0]);
+            }
+            assertEquals(Optional.empty(), rank.comm().asyncError());
+          });
+    }
+  }
+
+  @Test
+  void severalCommunicatorsLiveSideBySide() {
+    int n = Math.min(3, underTest().maxRanks());
+    try (Backend backend = underTest().open(n)) {
+      UniqueId first = backend.newUniqueId();
+      UniqueId second = backend.newUniqueId();
+      RankThreads.run(
+          n,
+          r -> {
+            Rank a = new Rank(backend.communicator(first, n, r, underTest().config()));
+            Rank b = new Rank(backend.communicator(second, n, n - 1 - r, sameDevice(a)));
+            Buffer ofA = a.ints(1);
+            Buffer ofB = b.ints(10);
+            a.comm().allReduce(ofA, ofA, ReduceOp.SUM, a.stream());
+            b.comm().allReduce(ofB, ofB, ReduceOp.SUM, b.stream());
+            assertEquals(n, a.downloadInts(ofA)[0]);
+            assertEquals(10 * n, b.downloadInts(ofB)[0]);
+            a.close();
+            b.close();
+          });
+    }
+  }
+
+  private CommunicatorConfig sameDevice(Rank rank) {
+    return underTest().config().withDevice(rank.comm().device());
+  }
+
+  @Test
+  void ranksMayComeOneAfterTheOther() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      RankThreads.run(
+          2,
+          rank -> {
+            Thread.sleep(rank * 300L);
+            try (Communicator comm = backend.communicator(id, 2, rank, underTest().config())) {
+              assertEquals(2, comm.size());
+            }
+          });
+    }
+  }
+
+  @Test
+  void aClosedCommunicatorIsRefusedByName() {
+    Ranks ranks = Ranks.of(underTest(), 1, underTest().config().withName("mine"));
+    Rank rank = ranks.rank(0);
+    Buffer value = rank.ints(1);
+    ReduceOp.PreMulSum op = rank.comm().preMulSum(DataType.INT32, 1);
+    rank.stream().synchronize();
+    rank.comm().close();
+    rank.comm().close();
+    assertFalse(rank.comm().open());
+    everyUse(rank, value, use -> refused("closed: Communicator[mine: rank 0 of 1", use));
+    op.close();
+    rank.comm().abort();
+    assertFalse(rank.comm().aborted(), "an abort after close does nothing");
+    ranks.close();
+  }
+
+  @Test
+  void anAbortedCommunicatorIsRefusedByName() {
+    Ranks ranks = Ranks.of(underTest(), 1);
+    Rank rank = ranks.rank(0);
+    Buffer value = rank.ints(1);
+    rank.stream().synchronize();
+    rank.comm().abort();
+    rank.comm().abort();
+    assertTrue(rank.comm().aborted());
+    assertFalse(rank.comm().open());
+    everyUse(rank, value, use -> refused("aborted: Communicator[rank 0 of 1", use));
+    rank.comm().close();
+    ranks.close();
+  }
+
+  private static void everyUse(Rank rank, Buffer value, Consumer<Executable> check) {
+    Communicator comm = rank.comm();
+    check.accept(() -> comm.allReduce(value, value, ReduceOp.SUM, rank.stream()));
+    check.accept(() -> comm.broadcast(value, 0, rank.stream()));
+    check.accept(() -> comm.reduce(value, value, ReduceOp.SUM, 0, rank.stream()));
+    check.accept(() -> comm.allGather(value, value, rank.stream()));
+    check.accept(() -> comm.reduceScatter(value, value, ReduceOp.SUM, rank.stream()));
+    check.accept(() -> comm.allToAll(value, value, rank.stream()));
+    check.accept(() -> comm.gather(value, value, 0, rank.stream()));
+    check.accept(() -> comm.scatter(value, value, 0, rank.stream()));
+    check.accept(() -> comm.send(value, 0, rank.stream()));
+    check.accept(() -> comm.recv(value, 0, rank.stream()));
+    check.accept(() -> comm.split(0, 0));
+    check.accept(comm::splitWithoutColor);
+    check.accept(() -> comm.preMulSum(DataType.FLOAT32, 1));
+    check.accept(comm::asyncError);
+  }
+
+  @Test
+  void closingFinishesWhatIsEnqueued() {
+    int n = Math.min(3, underTest().maxRanks());
+    Ranks ranks = Ranks.of(underTest(), n);
+    ranks.each(
+        rank -> {
+          Buffer value = rank.ints(1);
+          for (int i = 0; i < 4; i++) {
+            rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+          }
+          rank.comm().close();
+          assertEquals((int) Math.pow(n, 4), rank.downloadInts(value)[0]);
+        });
+    ranks.close();
+  }
+
+  @Test
+  void aClosedBackendMakesNothingMoreButWhatItMadeLivesOn() {
+    Backend backend = underTest().open(1);
+    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, underTest().config());
+    Rank rank = new Rank(comm);
+    UniqueId id = backend.newUniqueId();
+    Buffer value = rank.ints(4);
+    backend.close();
+    backend.close();
+    refused("backend is closed", backend::newUniqueId);
+    refused("backend is closed", () -> backend.newStream(0));
+    refused("backend is closed", () -> backend.newEvent(0));
+    refused("backend is closed", () -> backend.allocate(0, DataType.INT8, 1));
+    refused("backend is closed", () -> backend.allocatePinned(DataType.INT8, 1));
+    refused("backend is closed", () -> backend.communicators(underTest().config(), 0));
+    refused("backend is closed", () -> backend.communicator(id, 1, 0, underTest().config()));
+    comm.allReduce(value, value, ReduceOp.SUM, rank.stream());
+    assertEquals(4, rank.downloadInts(value)[0]);
+    rank.close();
+  }
+
+  @Test
+  void synchronizeGivesUpOnASilentPeerAfterItsTimeout() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      NcclTimeoutException thrown =
+          soon(
+              () ->
+                  assertThrows(
+                      NcclTimeoutException.class,
+                      () -> stuck.stream().synchronize(Duration.ofMillis(200))));
+      assertEquals(Result.TIMEOUT, thrown.result());
+      assertTrue(thrown.getMessage().contains("0.2 s"), thrown::toString);
+      stuck.join();
+      stuck.stream().synchronize(Duration.ofSeconds(SOON));
+      assertTrue(stuck.stream().isComplete(), "after a time-out the work goes on");
+    }
+  }
+
+  @Test
+  void abortFromAnotherThreadReleasesAWaitingStream() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      CountDownLatch waiting = new CountDownLatch(1);
+      CompletableFuture<Throwable> outcome =
+          outcomeOf(
+              () -> {
+                waiting.countDown();
+                stuck.stream().synchronize();
+              });
+      waiting.await();
+      Thread.sleep(100);
+      assertFalse(outcome.isDone());
+      stuck.comm().abort();
+      Throwable failure = outcome.get(SOON, TimeUnit.SECONDS);
+      assertInstanceOf(CommunicatorAbortedException.class, failure);
+      assertTrue(stuck.comm().aborted());
+    }
+  }
+
+  @Test
+  void aStreamGoesOnAfterItsCollectiveWasAborted() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest());
+        Buffer value = stuck.comm().allocate(DataType.UINT8, 10)) {
+      stuck.comm().abort();
+      assertThrows(
+          CommunicatorAbortedException.class,
+          () -> stuck.stream().synchronize(Duration.ofSeconds(SOON)));
+      value.fill((byte) 6, stuck.stream());
+      byte[] got = new byte[10];
+      value.copyTo(MemorySegment.ofArray(got), stuck.stream());
+      assertEquals(6, got[9]);
+    }
+  }
+
+  @Test
+  void anAbortCompletesTheStageOfAWaitingStream() throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest())) {
+      CompletableFuture<Void> stage = stuck.stream().completion().toCompletableFuture();
+      assertFalse(stage.isDone());
+      stuck.comm().abort();
+      ExecutionException failure =
+          assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS));
+      assertInstanceOf(CommunicatorAbortedException.class, failure.getCause());
+    }
+  }
+
+  @Test
+  void eachWhoWaitedIsToldOfAnAbortByAnExceptionOfItsOwnThatNamesTheCommunicator()
+      throws Exception {
+    try (StuckCollective stuck = StuckCollective.start(underTest(), "what was aborted is gone")) {
+      List<CompletableFuture<Void>> stages = new ArrayList<>();
+      for (int i = 0; i < 3; i++) {
+        stages.add(stuck.stream().completion().toCompletableFuture());
+      }
+      stuck.comm().abort();
+      List<Throwable> told = new ArrayList<>();
+      for (CompletableFuture<Void> stage : stages) {
+        told.add(
+            assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS))
+                .getCause());
+      }
+      told.add(assertThrows(CommunicatorAbortedException.class, stuck.stream()::synchronize));
+      for (Throwable one : told) {
+        assertEquals(
+            stuck.comm().toString(),
+            assertInstanceOf(CommunicatorAbortedException.class, one).communicator());
+        assertTrue(one.getMessage().contains(stuck.comm() + " was aborted"), one::toString);
+        // Whoever meets several suppresses one in the other, which is refused of one and the same.
+        told.stream().filter(another -> another != one).forEach(one::addSuppressed);
+        assertEquals(told.size() - 1, one.getSuppressed().length);
+      }
+    }
+  }
+
+  @Test
+  void anAbortIsToldOnceAlsoWhereNothingWasStuck() throws Exception {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.ints(1);
+      rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+      rank.stream().synchronize();
+      rank.comm().abort();
+      Class<CommunicatorAbortedException> aborted = CommunicatorAbortedException.class;
+      assertThrows(aborted, () -> rank.stream().isComplete());
+      CompletableFuture<Void> stage = rank.stream().completion().toCompletableFuture();
+      ExecutionException failure =
+          assertThrows(ExecutionException.class, () -> stage.get(SOON, TimeUnit.SECONDS));
+      assertInstanceOf(aborted, failure.getCause());
+      assertThrows(aborted, () -> rank.downloadInts(value));
+      assertEquals(1, rank.downloadInts(value)[0], "the stream goes on");
+      assertTrue(rank.stream().isComplete());
+    }
+  }
+
+  @Test
+  void aCommunicatorClosesAlsoIfAnotherOnItsStreamWasAborted() {
+    try (Backend backend = underTest().open(1);
+        Stream stream = backend.newStream(0);
+        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+      CommunicatorConfig config = underTest().config().withDevice(0);
+      Communicator first = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      Communicator second = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      first.allReduce(value, value, ReduceOp.SUM, stream);
+      second.allReduce(value, value, ReduceOp.SUM, stream);
+      first.abort();
+      second.close();
+      assertFalse(second.aborted());
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+    }
+  }
+
+  @Test
+  void aPendingInterruptDoesNotCutAnOrderlyEndShort() {
+    try (Backend backend = underTest().open(1);
+        Stream reader = backend.newStream(0);
+        Buffer value = backend.allocate(0, DataType.UINT8, 20_000_000);
+        Buffer other = backend.allocate(0, DataType.UINT8, 20_000_000)) {
+      CommunicatorConfig config = underTest().config().withDevice(0);
+      Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      Stream stream = comm.newStream();
+      Stream another = comm.newStream();
+      value.fill((byte) 3, stream);
+      for (int i = 0; i < 20; i++) {
+        comm.allReduce(value, value, ReduceOp.MAX, stream);
+        other.fill((byte) i, another);
+        comm.allReduce(other, other, ReduceOp.MAX, another);
+      }
+      Thread.currentThread().interrupt();
+      comm.close();
+      for (int i = 0; i < 20; i++) {
+        value.fill((byte) 3, stream);
+      }
+      stream.close();
+      another.close();
+      assertTrue(Thread.interrupted(), "the interrupt is kept");
+      assertFalse(comm.aborted());
+      byte[] got = new byte[20_000_000];
+      value.copyTo(MemorySegment.ofArray(got), reader);
+      assertEquals(3, got[19_999_999]);
+    }
+  }
+
+  @Test
+  void anInterruptEndsTheMakingOfACommunicatorAndIsKept() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config = underTest().config().withBlocking(false);
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      interrupted(() -> backend.communicator(id, 2, 0, config));
+    }
+  }
+
+  @Test
+  void anInterruptEndsASplitAndIsKept() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
+    interrupted(() -> ranks.rank(0).comm().split(0, 0));
+    ranks.abort();
+    ranks.close();
+  }
+
+  private static void interrupted(Task task) throws Exception {
+    CompletableFuture<Thread> waiting = new CompletableFuture<>();
+    CompletableFuture<Throwable> outcome =
+        outcomeOf(
+            () -> {
+              waiting.complete(Thread.currentThread());
+              assertThrows(CancellationException.class, task::run);
+              assertTrue(Thread.interrupted(), "the interrupt is kept");
+            });
+    Thread thread = waiting.get(SOON, TimeUnit.SECONDS);
+    Thread.sleep(100);
+    thread.interrupt();
+    assertNull(outcome.get(SOON, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void closingACommunicatorWhosePeerIsSilentIsBoundedInTime() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    Ranks ranks =
+        Ranks.of(underTest(), 2, underTest().config().withBlocking(false).withTimeout(SHORT));
+    Rank rank = ranks.rank(0);
+    ranks.each(
+        each -> {
+          Buffer warm = each.ints(1);
+          each.comm().allReduce(warm, warm, ReduceOp.SUM, each.stream());
+        });
+    Buffer value = rank.comm().allocate(DataType.INT32, 1);
+    rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+    soon(() -> assertThrows(NcclTimeoutException.class, rank.comm()::close));
+    assertFalse(rank.comm().open());
+    assertTrue(rank.comm().aborted());
+    ranks.abort();
+    try {
+      rank.stream().synchronize(Duration.ofSeconds(SOON));
+    } catch (NcclTimeoutException stillStuck) {
+      // The reference ends a wait by its own deadline with the same exception.
+      assertFalse(stillStuck.getMessage().contains(SOON + ".0 s"), stillStuck::toString);
+    } catch (NcclException ended) {
+      assertNotNull(ended.getMessage());
+    }
+    value.close();
+    ranks.close();
+  }
+
+  @ParameterizedTest(name = "blocking {0}")
+  @ValueSource(booleans = {true, false})
+  void aRankThatNeverArrivesIsATimeOutThatSaysWho(boolean blocking) throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config = underTest().config().withBlocking(blocking).withTimeout(SHORT);
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      NcclTimeoutException thrown =
+          soon(
+              () ->
+                  assertThrows(
+                      NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, config)));
+      assertEquals(Result.TIMEOUT, thrown.result());
+      assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+      assertTrue(thrown.getMessage().contains("rank"), thrown::toString);
+    }
+  }
+
+  @Test
+  void abortFromAnotherThreadReleasesAStuckInitialisation() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config = underTest().config().withBlocking(false);
+    try (Backend backend = underTest().open(2)) {
+      UniqueId id = backend.newUniqueId();
+      CompletableFuture<Communicator> making = new CompletableFuture<>();
+      CompletableFuture<Throwable> outcome =
+          outcomeOf(() -> Group.run(() -> making.complete(backend.communicator(id, 2, 0, config))));
+      Communicator comm = making.get(SOON, TimeUnit.SECONDS);
+      Thread.sleep(200);
+      assertFalse(outcome.isDone());
+      comm.abort();
+      assertInstanceOf(NcclException.class, outcome.get(SOON, TimeUnit.SECONDS));
+      assertTrue(comm.aborted());
+      comm.close();
+    }
+  }
+
+  @Test
+  void aRankThatDoesNotSplitIsATimeOut() throws Exception {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT);
+    Ranks ranks = Ranks.of(underTest(), 2, config);
+    NcclTimeoutException thrown =
+        soon(
+            () -> assertThrows(NcclTimeoutException.class, () -> ranks.rank(0).comm().split(0, 0)));
+    assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+    ranks.abort();
+    ranks.close();
+  }
+
+  @Test
+  void afterAFailureNewCommunicatorsCanBeMade() throws Exception {
+    StuckCollective stuck = StuckCollective.start(underTest());
+    stuck.close();
+    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1);
+            rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+            assertEquals(2, rank.downloadInts(value)[0]);
+          });
+    }
+  }
+
+  @Test
+  void communicatorsAreMadeAndClosedManyTimes() {
+    int n = Math.min(2, underTest().maxRanks());
+    try (Backend backend = underTest().open(n)) {
+      List<String> ids = new ArrayList<>();
+      for (int i = 0; i < 10; i++) {
+        UniqueId id = backend.newUniqueId();
+        assertFalse(ids.contains(id.toHex()), "an id was given twice");
+        ids.add(id.toHex());
+        RankThreads.run(n, rank -> backend.communicator(id, n, rank, underTest().config()).close());
+      }
+    }
+  }
+
+  private interface Task {
+    void run() throws Exception;
+  }
+
+  private interface Question<T> {
+    T ask() throws Exception;
+  }
+
+  /** Runs in another thread; the future's value is what it threw, or null. */
+  private static CompletableFuture<Throwable> outcomeOf(Task task) {
+    CompletableFuture<Throwable> outcome = new CompletableFuture<>();
+    Thread.ofPlatform()
+        .daemon()
+        .start(
+            () -> {
+              try {
+                task.run();
+                outcome.complete(null);
+              } catch (Throwable failure) {
+                outcome.complete(failure);
+              }
+            });
+    return outcome;
+  }
+
+  /** Returns the answer of something that must not take long. */
+  private static <T> T soon(Question<T> question) throws Exception {
+    CompletableFuture<T> answer = new CompletableFuture<>();
+    CompletableFuture<Throwable> outcome = outcomeOf(() -> answer.complete(question.ask()));
+    Throwable failure = outcome.get(SOON, TimeUnit.SECONDS);
+    if (failure != null) {
+      throw RankThreads.unchecked(failure);
+    }
+    return answer.get();
+  }
+
+  private static void refused(String start, Executable use) {
+    Throwable thrown = assertThrows(IllegalStateException.class, use);
+    assertTrue(thrown.getMessage().startsWith(start), thrown::toString);
+  }
+}

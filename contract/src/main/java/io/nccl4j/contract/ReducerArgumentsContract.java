@@ -1,0 +1,602 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.Stream;
+import io.nccl4j.fixtures.Recorded;
+import io.nccl4j.training.GradientReducer;
+import io.nccl4j.training.Parameter;
+import io.nccl4j.training.ReducerConfig;
+import io.nccl4j.training.ShardedReducer;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** What a reducer refuses: by name, before anything is launched, and on no rank for ever. */
+abstract class ReducerArgumentsContract {
+  private static final ReducerConfig DEFAULTS = ReducerConfig.defaults();
+
+  abstract BackendUnderTest underTest();
+
+  private static String illegalArgument(Executable call) {
+    return assertThrows(IllegalArgumentException.class, call).getMessage();
+  }
+
+  private static String illegalState(Executable call) {
+    return assertThrows(IllegalStateException.class, call).getMessage();
+  }
+
+  private static Parameter parameter(Rank rank, String name, int count) {
+    return Parameter.of(name, rank.allocate(DataType.FLOAT32, count));
+  }
+
+  private static GradientReducer open(Rank rank, Parameter... parameters) {
+    return GradientReducer.open(rank.comm(), List.of(parameters), DEFAULTS, rank.stream());
+  }
+
+  /** What a test does with one rank and a reducer of two parameters, "a" and "b". */
+  private interface Body {
+    void run(Rank rank, GradientReducer reducer, Parameter a, Parameter b) throws Exception;
+  }
+
+  private void onOneRank(Body body) {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            Parameter a = parameter(rank, "a", 4);
+            Parameter b = parameter(rank, "b", 2);
+            try (GradientReducer reducer = open(rank, a, b)) {
+              body.run(rank, reducer, a, b);
+            }
+          });
+    }
+  }
+
+  @Test
+  void aParameterNeedsANameAndAFloatingPointType() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer floats = rank.allocate(DataType.FLOAT32, 4);
+      Buffer ints = rank.allocate(DataType.INT64, 4);
+      for (String bad : List.of("", "  ", "a\nb")) {
+        assertEquals(
+            "name is '" + bad + "'; it must not be blank, nor have control characters",
+            illegalArgument(() -> Parameter.of(bad, floats)));
+      }
+      assertEquals(
+          "parameter 'steps' has type INT64; gradients are averaged, so it must be a"
+              + " floating-point type",
+          illegalArgument(() -> Parameter.of("steps", ints)));
+      assertThrows(NullPointerException.class, () -> Parameter.of("w", null));
+      assertThrows(NullPointerException.class, () -> Parameter.of("w", floats, null));
+    }
+  }
+
+  @Test
+  void aGradientHasTheTypeAndCountOfItsValue() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer value = rank.allocate(DataType.FLOAT32, 4);
+      Buffer half = rank.allocate(DataType.FLOAT16, 4);
+      Buffer longer = rank.allocate(DataType.FLOAT32, 5);
+      assertEquals(
+          "the gradient of 'w' has type FLOAT16; it must be that of the value, FLOAT32",
+          illegalArgument(() -> Parameter.of("w", value, half)));
+      assertEquals(
+          "the gradient of 'w' has count 5; it must be that of the value, 4",
+          illegalArgument(() -> Parameter.of("w", value, longer)));
+    }
+  }
+
+  @Test
+  void sizesOfBucketsArePositive() {
+    assertEquals(
+        "bucketBytes is 0; it must be positive",
+        illegalArgument(() -> DEFAULTS.withBucketBytes(0)));
+    assertEquals(
+        "firstBucketBytes is -1; it must be positive",
+        illegalArgument(() -> DEFAULTS.withFirstBucketBytes(-1)));
+  }
+
+  @Test
+  void parametersAreOneOrMoreWithNamesAndMemoryOfTheirOwn() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      assertEquals(
+          "parameters is empty; a reducer needs at least one", illegalArgument(() -> open(rank)));
+      Parameter w = parameter(rank, "w", 4);
+      assertEquals(
+          "there are two parameters 'w'; each needs a name of its own",
+          illegalArgument(() -> open(rank, w, parameter(rank, "w", 4))));
+      Buffer whole = rank.allocate(DataType.FLOAT32, 8);
+      assertEquals(
+          "the value of 'front' and the value of 'back' share memory; register shared parameters"
+              + " once",
+          illegalArgument(
+              () ->
+                  open(
+                      rank,
+                      Parameter.of("back", whole.slice(3, 5)),
+                      Parameter.of("front", whole.slice(0, 4)))));
+      assertEquals(
+          "the value of 'w' and the gradient of 'v' share memory; register shared parameters once",
+          illegalArgument(
+              () ->
+                  open(
+                      rank,
+                      Parameter.of("w", whole.slice(0, 4)),
+                      Parameter.of("v", rank.allocate(DataType.FLOAT32, 4), whole.slice(1, 4)))));
+    }
+  }
+
+  @Test
+  void float8IsAveragedWhereItCanBeAndElseRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+      ranks.each(
+          rank -> {
+            Parameter w = Parameter.of("w", rank.allocate(DataType.FLOAT8E4M3, 4));
+            if (!underTest().reducesFloat8()) {
+              assertEquals(
+                  "parameter 'w' has type FLOAT8E4M3; the library or a device at hand cannot reduce"
+                      + " float8",
+                  illegalArgument(() -> open(rank, w)));
+              return;
+            }
+            try (GradientReducer reducer = open(rank, w)) {
+              MemorySegment contents = MemorySegment.ofArray(new byte[4]);
+              DataType.FLOAT8E4M3.set(contents, 3, 2 + 4 * rank.rank());
+              reducer.gradient(w).copyFrom(contents, rank.stream());
+              reducer.allReady(rank.stream());
+              reducer.finish(rank.stream());
+              assertEquals(
+                  2 * rank.size(), DataType.FLOAT8E4M3.get(rank.download(reducer.gradient(w)), 3));
+            }
+          });
+    }
+  }
+
+  @Test
+  void aBufferThatIsClosedIsRefusedByTheNameOfItsParameter() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Buffer gone = rank.comm().allocate(DataType.FLOAT32, 4);
+      gone.close();
+      Buffer there = rank.allocate(DataType.FLOAT32, 4);
+      assertEquals(
+          "the value of 'w' is closed: " + gone,
+          illegalState(() -> open(rank, Parameter.of("w", gone))));
+      assertEquals(
+          "the gradient of 'w' is closed: " + gone,
+          illegalState(() -> open(rank, Parameter.of("w", there, gone))));
+    }
+  }
+
+  @Test
+  void aBufferOrStreamOfAnotherDeviceIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
+      int devices = ranks.backend().devices().size();
+      assumeTrue(devices > 1, "needs two devices");
+      // Before any rank communicates: allocating can wait for what the device has to do.
+      Map<Integer, Buffer> memory = new ConcurrentHashMap<>();
+      ranks.each(
+          rank -> {
+            int next = (rank.comm().device() + 1) % devices;
+            memory.put(rank.comm().rank(), ranks.backend().allocate(next, DataType.FLOAT32, 4));
+          });
+      ranks.each(
+          rank -> {
+            int here = rank.comm().device();
+            Parameter w = parameter(rank, "w", 4);
+            try (Buffer elsewhere = memory.get(rank.comm().rank());
+                Stream stream = ranks.backend().newStream((here + 1) % devices);
+                GradientReducer reducer = open(rank, w)) {
+              String rule =
+                  "on this rank's device, %s device %d".formatted(ranks.backend().platform(), here);
+              assertEquals(
+                  "the value of 'v' is " + elsewhere + "; it must be usable " + rule,
+                  illegalArgument(() -> open(rank, Parameter.of("v", elsewhere))));
+              rule = rule.replace("on this", "of this");
+              assertEquals(
+                  "stream of a reducer is " + stream + "; it must be " + rule,
+                  illegalArgument(
+                      () -> GradientReducer.open(rank.comm(), List.of(w), DEFAULTS, stream)));
+              assertEquals(
+                  "stream of ready is " + stream + "; it must be " + rule,
+                  illegalArgument(() -> reducer.ready(w, stream)));
+              assertEquals(
+                  "stream of finish is " + stream + "; it must be " + rule,
+                  illegalArgument(() -> reducer.finish(stream)));
+            }
+          });
+    }
+  }
+
+  @Test
+  void aClosedStreamOrAMissingOneIsRefused() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          Stream gone = rank.comm().newStream();
+          gone.close();
+          assertEquals(
+              "stream of ready is closed: " + gone, illegalState(() -> reducer.ready(a, gone)));
+          assertEquals(
+              "stream of finish is closed: " + gone, illegalState(() -> reducer.finish(gone)));
+          assertThrows(NullPointerException.class, () -> reducer.ready(a, null));
+          assertThrows(NullPointerException.class, () -> reducer.ready(null, rank.stream()));
+          reducer.allReady(rank.stream());
+          reducer.finish(rank.stream());
+        });
+  }
+
+  @Test
+  void aParameterIsMarkedOnceInAStep() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          reducer.allReady(rank.stream());
+          reducer.finish(rank.stream());
+          reducer.ready(a, rank.stream());
+          assertEquals(
+              "parameter 'a' is marked ready twice in step 2; it may be once between two calls of"
+                  + " finish",
+              illegalState(() -> reducer.ready(a, rank.stream())));
+          reducer.ready(b, rank.stream());
+          reducer.finish(rank.stream());
+        });
+  }
+
+  @Test
+  void aParameterOfNobodyIsRefused() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          Parameter foreign = parameter(rank, "c", 4);
+          String expected =
+              "parameter 'c', FLOAT32 x 4 is not one of this reducer's; pass what it was made"
+                  + " with: "
+                  + reducer;
+          assertEquals(expected, illegalArgument(() -> reducer.ready(foreign, rank.stream())));
+          assertEquals(expected, illegalArgument(() -> reducer.gradient(foreign)));
+        });
+  }
+
+  @Test
+  void unmarkedParametersAreNamedUnlessThereAreTooMany() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      ranks.each(
+          rank -> {
+            List<Parameter> many = new ArrayList<>();
+            for (int i = 0; i < 20; i++) {
+              many.add(parameter(rank, "w" + i, 1));
+            }
+            try (GradientReducer reducer = open(rank, many.toArray(Parameter[]::new))) {
+              reducer.ready(many.getFirst(), rank.stream());
+              assertTrue(
+                  illegalState(() -> reducer.finish(rank.stream()))
+                      .startsWith(
+                          "in step 1 19 of 20 parameters are not marked ready: 'w1', 'w2', 'w3',"
+                              + " 'w4', 'w5', 'w6', 'w7', 'w8' and 11 more; "));
+            }
+          });
+    }
+  }
+
+  @Test
+  void aPauseComesBeforeTheMarksAndHasNoFinishInIt() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          assertEquals(
+              "finish was called within withoutSynchronising; a step is finished outside of it",
+              illegalState(
+                  () -> reducer.withoutSynchronising(() -> reducer.finish(rank.stream()))));
+          reducer.ready(a, rank.stream());
+          assertEquals(
+              "withoutSynchronising comes before the marks of a step; in step 1 1 parameters are"
+                  + " marked already",
+              illegalState(() -> reducer.withoutSynchronising(() -> {})));
+          reducer.ready(b, rank.stream());
+          reducer.finish(rank.stream());
+        });
+  }
+
+  @Test
+  void aClosedReducerIsRefusedAndClosingItAgainDoesNothing() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          reducer.close();
+          reducer.close();
+          String expected = "reducer is closed: " + reducer;
+          assertEquals(expected, illegalState(() -> reducer.ready(a, rank.stream())));
+          assertEquals(expected, illegalState(() -> reducer.allReady(rank.stream())));
+          assertEquals(expected, illegalState(() -> reducer.finish(rank.stream())));
+          assertEquals(expected, illegalState(() -> reducer.withoutSynchronising(() -> {})));
+          assertThrows(
+              IllegalStateException.class,
+              () -> reducer.gradient(a).address(),
+              "its memory is gone");
+          assertTrue(rank.comm().open(), "the communicator is the caller's");
+        });
+  }
+
+  @Test
+  void aReducerIsNotUsedWithinAGroup() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          String rule = " is not possible within Group.run, which would keep its operations";
+          assertEquals(
+              "ready" + rule, illegalState(() -> Group.run(() -> reducer.ready(a, rank.stream()))));
+          assertEquals(
+              "finish" + rule, illegalState(() -> Group.run(() -> reducer.finish(rank.stream()))));
+          assertEquals(
+              "making a reducer" + rule, illegalState(() -> Group.run(() -> open(rank, a))));
+        });
+  }
+
+  @Test
+  void whatIsMissingIsNamed() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Communicator comm = rank.comm();
+      List<Parameter> one = List.of(parameter(rank, "w", 4));
+      List<Parameter> hole = Arrays.asList(one.getFirst(), null);
+      Stream stream = rank.stream();
+      String element = "parameters has a null element, at index 1";
+      assertEquals(
+          "communicator", missing(() -> GradientReducer.open(null, one, DEFAULTS, stream)));
+      assertEquals("parameters", missing(() -> GradientReducer.open(comm, null, DEFAULTS, stream)));
+      assertEquals(element, missing(() -> GradientReducer.open(comm, hole, DEFAULTS, stream)));
+      assertEquals("config", missing(() -> GradientReducer.open(comm, one, null, stream)));
+      assertEquals("stream", missing(() -> GradientReducer.open(comm, one, DEFAULTS, null)));
+      assertEquals("communicator", missing(() -> ShardedReducer.open(null, one, DEFAULTS, stream)));
+      assertEquals("parameters", missing(() -> ShardedReducer.open(comm, null, DEFAULTS, stream)));
+      assertEquals(element, missing(() -> ShardedReducer.open(comm, hole, DEFAULTS, stream)));
+      assertEquals("config", missing(() -> ShardedReducer.open(comm, one, null, stream)));
+      assertEquals("stream", missing(() -> ShardedReducer.open(comm, one, DEFAULTS, null)));
+    }
+  }
+
+  private static String missing(Executable call) {
+    return assertThrows(NullPointerException.class, call).getMessage();
+  }
+
+  @Test
+  void aSecondThreadThatMeetsTheFirstIsRefused() {
+    onOneRank(
+        (rank, reducer, a, b) -> {
+          Parameter foreign = parameter(rank, "c", 4);
+          AtomicReference<String> told = new AtomicReference<>();
+          FutureTask<Void> other =
+              new FutureTask<>(() -> markUntilRefused(reducer, foreign, rank.stream(), told), null);
+          Thread.ofPlatform().daemon().name("other").start(other);
+          markUntilRefused(reducer, foreign, rank.stream(), told);
+          other.get(20, TimeUnit.SECONDS);
+          assertNotNull(told.get(), "the two never met");
+          assertTrue(told.get().startsWith("ready was called by Thread["), told.get());
+          assertTrue(
+              told.get().endsWith("uses the reducer; one thread at a time may: " + reducer),
+              told.get());
+        });
+  }
+
+  /** Calls again and again, until this thread or another is told that the reducer is in use. */
+  private static void markUntilRefused(
+      GradientReducer reducer, Parameter foreign, Stream stream, AtomicReference<String> told) {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+    while (told.get() == null && System.nanoTime() < end) {
+      try {
+        reducer.ready(foreign, stream);
+      } catch (IllegalArgumentException expected) {
+        // Nobody else was in it.
+      } catch (IllegalStateException refusal) {
+        told.set(refusal.getMessage());
+      }
+    }
+  }
+
+  @Test
+  void ranksThatRegisteredDifferentParametersAreAllToldWhichAndHow() {
+    int n = Math.min(3, underTest().maxRanks());
+    assumeTrue(n > 2, "needs three ranks");
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            boolean odd = rank.rank() == 1;
+            assertEquals(
+                "the ranks registered different parameters: rank 1 has parameter 1 'b', FLOAT32 x"
+                    + " 5, rank 0 has parameter 1 'b', FLOAT32 x 2",
+                illegalArgument(
+                    () -> open(rank, parameter(rank, "a", 4), parameter(rank, "b", odd ? 5 : 2))));
+            assertEquals(
+                "the ranks registered different parameters: rank 1 has no more than 1 parameters,"
+                    + " rank 0 has parameter 1 'b', FLOAT32 x 2",
+                illegalArgument(
+                    () ->
+                        open(
+                            rank,
+                            odd
+                                ? new Parameter[] {parameter(rank, "a", 4)}
+                                : new Parameter[] {
+                                  parameter(rank, "a", 4), parameter(rank, "b", 2)
+                                })));
+          });
+    }
+  }
+
+  @Test
+  void aNameThatIsNoWholeTextIsNotTakenForADifference() {
+    assumeTrue(underTest().maxRanks() >= 2, "needs two ranks");
+    String half = "half a character, \uD800";
+    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+      ranks.each(
+          rank ->
+              assertEquals(
+                  "the ranks registered different parameters: rank 1 has parameter 1 'b', FLOAT32 x"
+                      + " 3, rank 0 has parameter 1 'b', FLOAT32 x 2",
+                  illegalArgument(
+                      () ->
+                          open(
+                              rank,
+                              parameter(rank, half, 4),
+                              parameter(rank, "b", 2 + rank.rank())))));
+    }
+  }
+
+  @Test
+  void whereSeveralDifferTheFirstFourAreToldAndTheOthersCounted() {
+    assumeTrue(underTest().maxRanks() >= 11, "needs eleven ranks");
+    try (Ranks ranks = Ranks.of(underTest(), 11)) {
+      ranks.each(
+          rank -> {
+            int count = rank.rank() % 2 == 0 ? 2 : 2 + rank.rank();
+            assertEquals(
+                "the ranks registered different parameters: "
+                    + IntStream.of(1, 3, 5, 7)
+                        .mapToObj(
+                            odd ->
+                                "rank %d has parameter 0 'a', FLOAT32 x %d, rank 0 has parameter 0 'a', FLOAT32 x 2; "
+                                    .formatted(odd, 2 + odd))
+                        .collect(Collectors.joining())
+                    + "1 more rank differs",
+                illegalArgument(() -> open(rank, parameter(rank, "a", count))));
+          });
+    }
+  }
+
+  @Test
+  void toTellADifferenceMovesNoMoreThanOneStatement() {
+    assumeTrue(underTest().maxRanks() >= 4, "needs four ranks");
+    String longName = "n".repeat(3000);
+    int statement = 40 * 3000;
+    try (Ranks ranks = Ranks.of(underTest(), 4);
+        Recorded recorded = new Recorded()) {
+      ranks.each(
+          rank -> {
+            Parameter[] many = new Parameter[40];
+            for (int i = 0; i < many.length; i++) {
+              boolean odd = rank.rank() == 2 && i == 30;
+              many[i] = parameter(rank, i + longName, odd ? 5 : 2);
+            }
+            String told = illegalArgument(() -> open(rank, many));
+            assertTrue(
+                told.startsWith(
+                    "the ranks registered different parameters: rank 2 has parameter 30 '30nnn"),
+                told);
+            assertTrue(told.endsWith("nnn', FLOAT32 x 2") && told.length() < 600, told);
+          });
+      Map<Integer, Long> moved =
+          recorded.events("Collective", 4 * 3).stream()
+              .collect(
+                  Collectors.groupingBy(
+                      event -> event.getInt("rank"),
+                      Collectors.summingLong(event -> event.getLong("bytes"))));
+      assertEquals(Set.of(0, 1, 2, 3), moved.keySet());
+      for (long bytes : moved.values()) {
+        assertTrue(statement <= bytes && bytes < statement + 10_000, moved + " bytes");
+      }
+    }
+  }
+
+  @Test
+  void ranksThatAreConfiguredDifferentlyAreTold() {
+    int n = underTest().maxRanks();
+    assumeTrue(n > 1, "needs two ranks");
+    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+      ranks.each(
+          rank -> {
+            ReducerConfig config = DEFAULTS.withBucketBytes(rank.rank() == 0 ? 1000 : 2000);
+            List<Parameter> parameters = List.of(parameter(rank, "a", 4));
+            String told =
+                illegalArgument(
+                    () -> GradientReducer.open(rank.comm(), parameters, config, rank.stream()));
+            assertEquals(
+                "the ranks registered different parameters: rank 1 has a GradientReducer with "
+                    + DEFAULTS.withBucketBytes(2000)
+                    + ", rank 0 has a GradientReducer with "
+                    + DEFAULTS.withBucketBytes(1000),
+                told);
+          });
+    }
+  }
+
+  @Test
+  void aReducerWhoseCommunicatorWasAbortedSaysWhyItIsOfNoMoreUse() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Rank rank = ranks.rank(0);
+      Parameter a = parameter(rank, "a", 4);
+      Parameter b = parameter(rank, "b", 4);
+      GradientReducer reducer = open(rank, a, b);
+      rank.comm().abort();
+      reducer.ready(b, rank.stream());
+      assertEquals("aborted: " + rank.comm(), illegalState(() -> reducer.ready(a, rank.stream())));
+      IllegalStateException later =
+          assertThrows(IllegalStateException.class, () -> reducer.finish(rank.stream()));
+      assertEquals(
+          "reducer failed in step 1 and is no longer in step with the other ranks: " + reducer,
+          later.getMessage());
+      assertEquals("aborted: " + rank.comm(), later.getCause().getMessage());
+      reducer.close();
+    }
+  }
+
+  @Test
+  void closingWaitsForABucketOnlyAsLongAsTheCommunicatorSays() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig impatient =
+        underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
+    try (Ranks ranks = Ranks.of(underTest(), 2, impatient)) {
+      Buffer[] values = new Buffer[2];
+      GradientReducer[] reducers = new GradientReducer[2];
+      ranks.each(
+          rank -> {
+            values[rank.rank()] = rank.comm().allocate(DataType.FLOAT32, 4);
+            reducers[rank.rank()] = open(rank, Parameter.of("a", values[rank.rank()]));
+            reducers[rank.rank()].allReady(rank.stream());
+            reducers[rank.rank()].finish(rank.stream());
+          });
+      reducers[0].allReady(ranks.rank(0).stream());
+      assertEquals(1, reducers[0].launched());
+      assertThrows(NcclException.class, reducers[0]::close);
+      reducers[0].close();
+      ranks.abort();
+      reducers[1].close();
+      List.of(values).forEach(Buffer::close);
+    }
+  }
+
+  @Test
+  void aRankThatDoesNotComeIsWaitedForOnlyAsLongAsTheCommunicatorSays() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    CommunicatorConfig impatient =
+        underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
+    try (Ranks ranks = Ranks.of(underTest(), 2, impatient)) {
+      // So that connections are up, and enqueuing itself does not wait.
+      ranks.each(
+          rank ->
+              rank.comm().allGather(rank.ints(1), rank.allocate(DataType.INT32, 2), rank.stream()));
+      Rank rank = ranks.rank(0);
+      Parameter a = parameter(rank, "a", 4);
+      assertThrows(NcclException.class, () -> open(rank, a));
+      ranks.abort();
+    }
+  }
+}

@@ -1,0 +1,21 @@
+package io.nccl4j.contract;
+
+import io.nccl4j.Backend;
+
+/** The contract on the pure-Java reference, which runs everywhere. */
+class ReferenceContractTest extends ContractSuite {
+  @Override
+  protected BackendUnderTest underTest() {
+    return new BackendUnderTest() {
+      @Override
+      public Backend open(int ranks) {
+        return Backend.reference(Math.max(1, Math.min(ranks, 4)));
+      }
+
+      @Override
+      public int maxRanks() {
+        return 64;
+      }
+    };
+  }
+}

@@ -1,0 +1,27 @@
+package io.nccl4j.contract;
+
+import io.nccl4j.Backend;
+import io.nccl4j.reference.Links;
+import io.nccl4j.reference.ReferenceBackend;
+import io.nccl4j.reference.ReferenceOptions;
+
+/** The contract on the pure-Java reference over TCP, each rank as if in a process of its own. */
+class ReferenceOverTcpContractTest extends ContractSuite {
+  @Override
+  protected BackendUnderTest underTest() {
+    return new BackendUnderTest() {
+      @Override
+      public Backend open(int ranks) {
+        return ReferenceBackend.openAsProcesses(
+            Math.max(1, Math.min(ranks, 4)),
+            maxRanks(),
+            ReferenceOptions.defaults().withLinks(Links.TCP));
+      }
+
+      @Override
+      public int maxRanks() {
+        return 16;
+      }
+    };
+  }
+}

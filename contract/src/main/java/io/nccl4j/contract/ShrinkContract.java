@@ -1,0 +1,311 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTimeout;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Feature;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.fixtures.RankThreads;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Communicators that lose ranks, in order or not. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class ShrinkContract {
+  private static final Duration SOON = Duration.ofSeconds(15);
+
+  abstract BackendUnderTest underTest();
+
+  @BeforeEach
+  void onlyWhereTheLibraryCan() {
+    try (Backend backend = underTest().open(1)) {
+      assumeTrue(backend.supports(Feature.SHRINK), "needs a newer library");
+    }
+  }
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(2, 3, 4, 8);
+  }
+
+  @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
+  @MethodSource("rankCounts")
+  void theSurvivorsKeepTheirOrder(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            if (rank.rank() == n / 2) {
+              return;
+            }
+            try (Communicator rest = shrink(rank, Set.of(n / 2), ShrinkMode.FINISH_FIRST)) {
+              assertEquals(n - 1, rest.size());
+              assertEquals(rank.rank() < n / 2 ? rank.rank() : rank.rank() - 1, rest.rank());
+              assertEquals(rank.comm().device(), rest.device());
+              assertEquals(n * (n - 1) / 2 - n / 2, sum(rank, rest, rank.rank()));
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
+  @MethodSource("rankCounts")
+  void anOrderlyShrinkLeavesTheParentAsItWas(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            if (rank.rank() > 0) {
+              try (Communicator rest = shrink(rank, Set.of(0), ShrinkMode.FINISH_FIRST)) {
+                assertEquals(n - 1, rest.size());
+              }
+            }
+            assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on, with all ranks");
+            assertFalse(rank.comm().aborted());
+            try (Communicator all = rank.comm().split(0, 0)) {
+              assertEquals(n, all.size(), "and can be split by all");
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
+  @MethodSource("rankCounts")
+  void onlyOneRankMaySurvive(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      Rank last = ranks.rank(n - 1);
+      Set<Integer> others = ConcurrentHashMap.newKeySet();
+      for (int rank = 0; rank < n - 1; rank++) {
+        others.add(rank);
+      }
+      try (Communicator alone = shrink(last, others, ShrinkMode.FINISH_FIRST)) {
+        assertEquals(1, alone.size());
+        assertEquals(7, sum(last, alone, 7));
+      }
+    }
+  }
+
+  @Test
+  void anOrderlyShrinkFinishesWhatIsEnqueued() {
+    assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
+    try (Ranks ranks = Ranks.of(underTest(), 3)) {
+      ranks.each(
+          rank -> {
+            Buffer value = rank.ints(1);
+            for (int i = 0; i < 4; i++) {
+              rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+            }
+            if (rank.rank() > 0) {
+              shrink(rank, Set.of(0), ShrinkMode.FINISH_FIRST).close();
+              assertTrue(rank.stream().isComplete(), "the shrink waited");
+            }
+            assertEquals(81, rank.downloadInts(value)[0]);
+          });
+    }
+  }
+
+  @Test
+  void survivorsOfARankThatFellSilentGoOn() {
+    Ranks ranks = stuckWithoutRank(2, 3);
+    RankThreads.run(
+        2,
+        r -> {
+          Rank rank = ranks.rank(r);
+          try (Communicator rest =
+              assertTimeout(SOON, () -> shrink(rank, Set.of(2), ShrinkMode.ABORT_FIRST))) {
+            assertTrue(told(rank) > 0, "what was not finished is told");
+            assertEquals(2, rest.size());
+            assertEquals(2, sum(rank, rest, 1), "on the very stream that was stuck");
+            assertTrue(rank.comm().aborted());
+          }
+          rank.free();
+        },
+        ranks::abort);
+    ranks.close();
+  }
+
+  @Test
+  void survivorsOfARankThatAbortedGoOnWithoutTheNextOneToo() {
+    assumeTrue(underTest().maxRanks() > 3, "needs four ranks");
+    Ranks ranks = Ranks.of(underTest(), 4);
+    ranks.rank(1).comm().abort();
+    RankThreads.run(
+        3,
+        i -> {
+          Rank rank = ranks.rank(i == 0 ? 0 : i + 1);
+          try (Communicator three = shrink(rank, Set.of(1), ShrinkMode.ABORT_FIRST)) {
+            assertEquals(3, sum(rank, three, 1));
+          }
+          if (rank.rank() != 3) {
+            try (Communicator two = shrink(rank, Set.of(1, 3), ShrinkMode.ABORT_FIRST)) {
+              assertEquals(2, sum(rank, two, 1), "the same parent, shrunk again");
+            }
+          }
+        },
+        ranks::abort);
+    ranks.close();
+  }
+
+  @Test
+  void afterAShrinkThatAbortsTheParentCarriesNoOperations() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    Ranks ranks = Ranks.of(underTest(), 2);
+    Rank rank = ranks.rank(0);
+    Buffer value = rank.ints(1);
+    shrink(rank, Set.of(1), ShrinkMode.ABORT_FIRST).close();
+    IllegalStateException refused =
+        assertThrows(
+            IllegalStateException.class,
+            () -> rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream()));
+    assertTrue(refused.getMessage().startsWith("revoked: Communicator["), refused::toString);
+    assertThrows(IllegalStateException.class, () -> rank.comm().newGrowId());
+    assertTrue(rank.comm().open(), "it is still to be closed");
+    rank.comm().close();
+    assertFalse(rank.comm().open());
+    ranks.rank(1).comm().abort();
+    ranks.close();
+  }
+
+  @Test
+  void aSurvivorThatDoesNotComeIsATimeOut() {
+    assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
+    CommunicatorConfig config =
+        underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
+    Ranks ranks = Ranks.of(underTest(), 3, config);
+    NcclTimeoutException thrown =
+        assertTimeout(
+            SOON,
+            () ->
+                assertThrows(
+                    NcclTimeoutException.class,
+                    () -> shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST)));
+    assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
+    ranks.abort();
+    ranks.close();
+  }
+
+  @Test
+  void anInterruptEndsAShrinkAndIsKept() throws Exception {
+    assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
+    Ranks ranks = Ranks.of(underTest(), 3, underTest().config().withBlocking(false));
+    CompletableFuture<Boolean> kept = new CompletableFuture<>();
+    Thread thread =
+        Thread.ofPlatform()
+            .daemon()
+            .start(
+                () -> {
+                  try {
+                    shrink(ranks.rank(0), Set.of(1), ShrinkMode.FINISH_FIRST);
+                    kept.completeExceptionally(new AssertionError("rank 2 never came"));
+                  } catch (CancellationException interrupted) {
+                    kept.complete(Thread.interrupted());
+                  } catch (RuntimeException another) {
+                    kept.completeExceptionally(another);
+                  }
+                });
+    Thread.sleep(100);
+    thread.interrupt();
+    assertTrue(kept.get(SOON.toSeconds(), TimeUnit.SECONDS));
+    ranks.abort();
+    ranks.close();
+  }
+
+  @Test
+  void ranksThatCannotBeExcludedAreRefused() {
+    assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
+    try (Ranks ranks = Ranks.of(underTest(), 2)) {
+      Rank rank = ranks.rank(0);
+      refused("excludedRanks is empty; a shrink leaves out at least one", rank, Set.of());
+      refused("excluded rank is 2; it must be from 0 to 1", rank, Set.of(2));
+      refused("excluded rank is -1; it must be from 0 to 1", rank, Set.of(-1));
+      refused(
+          "excludedRanks has 0, this rank itself; only the ranks that stay shrink",
+          rank,
+          Set.of(0));
+      Communicator comm = rank.comm();
+      CommunicatorConfig config = underTest().config();
+      assertThrows(
+          NullPointerException.class, () -> comm.shrink(null, ShrinkMode.FINISH_FIRST, config));
+      assertThrows(NullPointerException.class, () -> comm.shrink(Set.of(1), null, config));
+      assertThrows(
+          NullPointerException.class, () -> comm.shrink(Set.of(1), ShrinkMode.FINISH_FIRST, null));
+      IllegalArgumentException device =
+          assertThrows(
+              IllegalArgumentException.class,
+              () ->
+                  comm.shrink(
+                      Set.of(1), ShrinkMode.FINISH_FIRST, config.withDevice(comm.device() + 1)));
+      assertTrue(device.getMessage().contains("a shrink keeps the parent's"), device::toString);
+    }
+  }
+
+  private void refused(String message, Rank rank, Set<Integer> excluded) {
+    assertEquals(
+        message,
+        assertThrows(
+                IllegalArgumentException.class,
+                () -> shrink(rank, excluded, ShrinkMode.FINISH_FIRST))
+            .getMessage());
+  }
+
+  /** Makes ranks that all but one wait in a collective for the one. */
+  private Ranks stuckWithoutRank(int absent, int n) {
+    assumeTrue(underTest().maxRanks() >= n, "needs " + n + " ranks");
+    Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(false));
+    ranks.each(
+        rank -> {
+          Buffer warm = rank.ints(1);
+          rank.comm().allReduce(warm, warm, ReduceOp.SUM, rank.stream());
+        });
+    for (int r = 0; r < n; r++) {
+      Rank rank = ranks.rank(r);
+      if (r != absent) {
+        Buffer value = rank.ints(1);
+        rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
+      }
+    }
+    return ranks;
+  }
+
+  /**
+   * Returns how often waiting for the stream tells of an end: a rank's own, or its peers' before.
+   */
+  private static int told(Rank rank) {
+    for (int times = 0; ; times++) {
+      try {
+        rank.stream().synchronize(SOON);
+        return times;
+      } catch (NcclException end) {
+        assertTrue(times < 2, end::toString);
+      }
+    }
+  }
+
+  private Communicator shrink(Rank rank, Set<Integer> excluded, ShrinkMode mode) {
+    return rank.comm().shrink(excluded, mode, rank.comm().config());
+  }
+
+  private static int sum(Rank rank, Communicator comm, int mine) {
+    Buffer value = rank.ints(mine);
+    comm.allReduce(value, value, ReduceOp.SUM, rank.stream());
+    return rank.downloadInts(value)[0];
+  }
+}

@@ -1,0 +1,204 @@
+package io.nccl4j.contract;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.fixtures.RankThreads;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestInstance;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** Communicators made of communicators. */
+@TestInstance(TestInstance.Lifecycle.PER_CLASS)
+abstract class SplitContract {
+  abstract BackendUnderTest underTest();
+
+  List<Integer> rankCounts() {
+    return underTest().rankCounts(1, 2, 3, 4, 7, 8);
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void ranksOfOneColorAreTogetherInTheirOldOrder(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            int color = rank.rank() % 2;
+            try (Communicator half = rank.comm().split(color, 0)) {
+              assertEquals((n + 1 - color) / 2, half.size());
+              assertEquals(rank.rank() / 2, half.rank());
+              assertEquals(rank.comm().device(), half.device());
+              assertEquals(sumOfColor(n, color), sum(rank, half, rank.rank()));
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void keysOrderTheNewRanks(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            try (Communicator reversed = rank.comm().split(7, -rank.rank())) {
+              assertEquals(n - 1 - rank.rank(), reversed.rank());
+              Buffer value = rank.ints(rank.rank());
+              reversed.broadcast(value, 0, rank.stream());
+              assertEquals(n - 1, rank.downloadInts(value)[0], "new rank 0 was the last");
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void aRankWithoutColorTakesPartAndGetsNothing(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            if (rank.rank() == n - 1) {
+              rank.comm().splitWithoutColor();
+            } else {
+              try (Communicator rest = rank.comm().split(0, 0)) {
+                assertEquals(n - 1, rest.size());
+                assertEquals(n - 1, sum(rank, rest, 1));
+              }
+            }
+            assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on");
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void parentAndChildrenWorkSideBySide(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            try (Communicator first = rank.comm().split(rank.rank() % 2, 0);
+                Communicator second = first.split(0, 0)) {
+              assertEquals(first.size(), second.size());
+              for (int i = 0; i < 3; i++) {
+                assertEquals(n, sum(rank, rank.comm(), 1));
+                assertEquals(first.size(), sum(rank, first, 1));
+                assertEquals(second.size(), sum(rank, second, 1));
+              }
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void oneThreadSplitsAllRanksInAGroup(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      List<Communicator> made = new ArrayList<>();
+      Group.run(
+          () ->
+              ranks.inOneThread(
+                  rank -> {
+                    if (rank.rank() == 0) {
+                      rank.comm().splitWithoutColor();
+                    } else {
+                      made.add(rank.comm().split(rank.rank() % 2, 0));
+                    }
+                  }));
+      for (int i = 0; i < made.size(); i++) {
+        assertEquals(i / 2, made.get(i).rank());
+        assertTrue(made.get(i).open());
+      }
+      RankThreads.run(made.size(), i -> made.get(i).close());
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void aChildSurvivesItsParent(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            Communicator parent = rank.comm().split(0, 0);
+            try (Communicator child = parent.split(0, 0)) {
+              parent.close();
+              assertEquals(n, sum(rank, child, 1));
+            }
+          });
+    }
+  }
+
+  @ParameterizedTest(name = "{0} ranks")
+  @MethodSource("rankCounts")
+  void aSplitThatItsGroupForgetsNeverHappened(int n) {
+    try (Ranks ranks = Ranks.of(underTest(), n)) {
+      ranks.each(
+          rank -> {
+            List<Communicator> children = new ArrayList<>();
+            Group.run(
+                () -> {
+                  if (rank.rank() == 0) {
+                    assertThrows(
+                        ArithmeticException.class, () -> Group.run(() -> splitAndFail(rank)));
+                  }
+                  children.add(rank.comm().split(0, 0));
+                });
+            try (Communicator child = children.getFirst()) {
+              assertEquals(n, sum(rank, child, 1));
+            }
+          });
+    }
+  }
+
+  private static void splitAndFail(Rank rank) {
+    Communicator forgotten = rank.comm().split(1, 0);
+    throw new ArithmeticException("after " + forgotten);
+  }
+
+  @Test
+  void aChildHasItsOwnConfiguration() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      CommunicatorConfig config = underTest().config().withName("child");
+      try (Communicator child = ranks.rank(0).comm().split(0, 0, config)) {
+        assertEquals(config, child.config());
+        assertTrue(child.toString().contains("child"), child::toString);
+      }
+    }
+  }
+
+  @Test
+  void aColorBelowZeroOrAnotherDeviceIsRefused() {
+    try (Ranks ranks = Ranks.of(underTest(), 1)) {
+      Communicator comm = ranks.rank(0).comm();
+      Throwable color = assertThrows(IllegalArgumentException.class, () -> comm.split(-1, 0));
+      assertEquals("color is -1; it must be 0 or more", color.getMessage());
+      Throwable device =
+          assertThrows(
+              IllegalArgumentException.class,
+              () -> comm.split(0, 0, underTest().config().withDevice(comm.device() + 1)));
+      assertTrue(device.getMessage().startsWith("childConfig has device"), device::toString);
+      assertThrows(NullPointerException.class, () -> comm.split(0, 0, null));
+    }
+  }
+
+  private static int sum(Rank rank, Communicator comm, int mine) {
+    Buffer value = rank.ints(mine);
+    comm.allReduce(value, value, ReduceOp.SUM, rank.stream());
+    return rank.downloadInts(value)[0];
+  }
+
+  private static int sumOfColor(int n, int color) {
+    int sum = 0;
+    for (int rank = color; rank < n; rank += 2) {
+      sum += rank;
+    }
+    return sum;
+  }
+}

@@ -1,0 +1,45 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.spi.Contract;
+import java.util.List;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** Ranks of one process that behave as if they were in several. */
+class OpenAsProcessesTest {
+  @Test
+  void ranksAreInProcessesInTurn() {
+    Ranks.run(
+        3,
+        ReferenceBackend.openAsProcesses(1, 2, ReferenceOptions.defaults()),
+        CommunicatorConfig.defaults(),
+        (comm, stream) -> {
+          World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+          List<Boolean> remote =
+              IntStream.range(0, 3).mapToObj(rank -> world.remote(rank) != null).toList();
+          boolean inSecond = comm.rank() == 1;
+          assertEquals(List.of(inSecond, !inSecond, inSecond), remote);
+        });
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "1, 0, processes is 0; it must be 1 or more",
+    "1, 32769, processes is 32769; the reference backend takes at most 32768",
+    "0, 1, devices is 0; it must be 1 or more",
+  })
+  void tooFewOrTooManyAreRefused(int devices, int processes, String message) {
+    ReferenceOptions options = ReferenceOptions.defaults();
+    IllegalArgumentException refused =
+        assertThrows(
+            IllegalArgumentException.class,
+            () -> ReferenceBackend.openAsProcesses(devices, processes, options));
+    assertEquals(message, refused.getMessage());
+  }
+}
