@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.stream.IntStream;

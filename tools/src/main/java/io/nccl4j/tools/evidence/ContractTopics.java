@@ -74,6 +74,10 @@ final class ContractTopics implements TestExecutionListener {
             .selectors(
                 DiscoverySelectors.selectNestedClass(
                     List.of(Class.forName(child.suite)), nested.get(topic)))
+            // A test that hangs fails, in a thread of its own: native code hears no interrupt.
+            .configurationParameter("junit.jupiter.execution.timeout.default", "60 s")
+            .configurationParameter(
+                "junit.jupiter.execution.timeout.thread.mode.default", "SEPARATE_THREAD")
             .build();
     long start = System.nanoTime();
     launcher.execute(request, this);
