@@ -19,7 +19,6 @@ import java.util.function.Supplier;
  * <p>Any thread may use a backend.
  */
 public final class Backend implements AutoCloseable {
-  private static final String LIBRARY_VERSION = findLibraryVersion();
 
   static {
     ContractAccess.register();
@@ -401,20 +400,12 @@ public final class Backend implements AutoCloseable {
 
   private void checkMakes(String call) {
     checkOpen();
-    Graph.checkNotCapturing(call);
+    ThreadScope.checkNotCapturing(call);
   }
 
   /** {@return nccl4j's own version, or {@code unpackaged} where its classes come from no jar} */
   public static String libraryVersion() {
-    return LIBRARY_VERSION;
-  }
-
-  private static String findLibraryVersion() {
-    Module module = Backend.class.getModule();
-    String fromModule = module.isNamed() ? module.getDescriptor().rawVersion().orElse(null) : null;
-    String fromManifest = Backend.class.getPackage().getImplementationVersion();
-    return Objects.requireNonNullElse(
-        fromModule, Objects.requireNonNullElse(fromManifest, "unpackaged"));
+    return LibraryVersion.current();
   }
 
   /** Throws unless there is such a device. */

@@ -3,7 +3,6 @@ package io.nccl4j;
 import io.nccl4j.spi.BackendOperation;
 import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.StreamDriver;
-import java.util.List;
 
 /**
  * A call of an operation that one backend alone has. Such operations write to other ranks' memory
@@ -12,7 +11,7 @@ import java.util.List;
  * @param reads the memory of this rank that it reads, or null
  */
 record BackendCall(
-    Communicator communicator, BackendOperation backendOperation, Buffer reads, Stream stream)
+    CommunicatorCore communicator, BackendOperation backendOperation, Buffer reads, Stream stream)
     implements GroupCall {
   @Override
   public CommunicatorDriver communicatorDriver() {
@@ -42,13 +41,13 @@ record BackendCall(
   @Override
   public void checkOperandsOpen() {
     if (reads != null) {
-      communicator.check(reads, "source");
+      communicator.checkUsable(reads, "source");
     }
     backendOperation.checkOpen();
   }
 
   @Override
-  public List<Buffer> operands() {
-    return reads == null ? List.of() : List.of(reads);
+  public void carry(Stream on) {
+    on.carries(reads, null, null);
   }
 }

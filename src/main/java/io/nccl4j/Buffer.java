@@ -392,7 +392,7 @@ public final class Buffer implements AutoCloseable {
   public void copyTo(MemorySegment target, Stream stream) {
     checkAccessible(target, "target");
     checkCopy(stream, target.byteSize(), "target");
-    Group.checkNothingKeptFor(stream, "copyTo");
+    ThreadScope.checkNothingKeptFor(stream, "copyTo");
     if (target.isReadOnly()) {
       throw new IllegalArgumentException("target is read-only");
     }
@@ -571,7 +571,7 @@ public final class Buffer implements AutoCloseable {
    */
   @Override
   public void close() {
-    Graph.checkNotCapturing("closing a buffer");
+    ThreadScope.checkNotCapturing("closing a buffer");
     if (view || !owner.end(this)) {
       return;
     }

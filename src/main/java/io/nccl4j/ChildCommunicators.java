@@ -17,10 +17,11 @@ import java.util.function.Function;
  * a grow. What it returns is not connected yet.
  */
 final class ChildCommunicators implements ChildMaker {
-  private final Communicator parent;
-  private volatile UniqueId growId;
+  private final Backend backend;
+  private final CommunicatorCore parent;
 
-  ChildCommunicators(Communicator parent) {
+  ChildCommunicators(Backend backend, CommunicatorCore parent) {
+    this.backend = backend;
     this.parent = parent;
   }
 
@@ -43,10 +44,10 @@ final class ChildCommunicators implements ChildMaker {
   }
 
   private void checkSplit(int color, CommunicatorConfig config) {
-    parent.life().checkDivisible();
+    parent.checkDivisible();
     Arguments.atLeast(color, "color", 0);
     checkChild(config, "split");
-    if (growId != null) {
+    if (parent.growId().waits()) {
       throw new IllegalStateException(
           "an id of newGrowId waits for its grow, and a split in between would spoil it: "
               + parent);
@@ -66,7 +67,7 @@ final class ChildCommunicators implements ChildMaker {
   /** Returns a copy of the excluded ranks. */
   private SortedSet<Integer> checkShrink(
       Set<Integer> excludedRanks, ShrinkMode mode, CommunicatorConfig config) {
-    parent.life().checkDivisible();
+    parent.checkDivisible();
     Objects.requireNonNull(mode, "mode");
     checkChild(config, "shrink");
     Objects.requireNonNull(excludedRanks, "excludedRanks");
@@ -90,12 +91,7 @@ final class ChildCommunicators implements ChildMaker {
 
   UniqueId newGrowId() {
     parent.checkConnected();
-    if (growId != null) {
-      throw new IllegalStateException(
-          "an id of newGrowId waits for its grow; there is only one at a time: " + parent);
-    }
-    growId = parent.driver().newGrowId();
-    return growId;
+    return parent.growId().make(parent.driver()::newGrowId);
   }
 
   @Override
@@ -105,7 +101,7 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     checkGrow(newSize, config);
-    checkGrowId(id);
+    parent.growId().check(id);
     return child(config, Origin.grow(parent, id), driver);
   }
 
@@ -115,7 +111,7 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     checkGrow(newSize, config);
-    if (growId != null) {
+    if (parent.growId().waits()) {
       throw new IllegalStateException(
           "this rank made the id of the grow and calls grow with it: " + parent);
     }
@@ -134,29 +130,8 @@ final class ChildCommunicators implements ChildMaker {
     }
   }
 
-  private void checkGrowId(UniqueId id) {
-    Objects.requireNonNull(id, "id");
-    UniqueId there = growId;
-    if (!id.equals(there)) {
-      throw new IllegalArgumentException(
-          "id is "
-              + id
-              + "; it must be the one that this communicator's newGrowId gave last, which is good"
-              + " for one grow: "
-              + (there == null ? "there is none" : there));
-    }
-  }
-
-  /** Uses up the one id that there is, just before the grow begins; null is no id. */
-  synchronized void useGrowId(UniqueId id) {
-    if (id != null) {
-      checkGrowId(id);
-      growId = null;
-    }
-  }
-
   private void checkChild(CommunicatorConfig config, String call) {
-    Graph.checkNotCapturing("making a communicator");
+    ThreadScope.checkNotCapturing("making a communicator");
     Objects.requireNonNull(config, "childConfig");
     if (config.device().isPresent() && config.device().getAsInt() != parent.device()) {
       throw new IllegalArgumentException(
@@ -173,6 +148,6 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       Origin origin,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
-    return new Communicator(parent.backend(), config, parent.device(), -1, -1, origin, driver);
+    return new Communicator(backend, config, parent.device(), -1, -1, origin, driver);
   }
 }

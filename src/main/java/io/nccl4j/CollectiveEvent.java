@@ -81,6 +81,6 @@ final class CollectiveEvent extends Event {
   String error;
 
   // Not recorded: what the error is worked out from when the operation has ended.
-  transient Communicator of;
+  transient CommunicatorCore of;
   transient boolean abortedThen;
 }

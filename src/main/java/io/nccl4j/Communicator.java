@@ -1,11 +1,13 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
+import java.util.concurrent.CompletionStage;
 import java.util.function.Function;
 
 /**
@@ -47,16 +49,8 @@ public final class Communicator implements AutoCloseable {
   public static final int NO_PEER = -1;
 
   private final Backend backend;
-  private final CommunicatorConfig config;
-  private final Platform platform;
-  private final int device;
-  private final int place;
-  private int rank;
-  private int size;
-  private final CommunicatorDriver driver;
-  private final CommunicatorLifecycle life;
-  private final ChildCommunicators children = new ChildCommunicators(this);
-  private final CallSequence calls;
+  private final CommunicatorCore core;
+  private final ChildCommunicators children;
 
   /**
    * Makes a communicator that is to be connected.
@@ -75,15 +69,9 @@ public final class Communicator implements AutoCloseable {
       Origin origin,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
-    this.config = config;
-    this.platform = backend.platform();
-    this.device = device;
-    this.place = platform.place(device);
-    this.rank = rank;
-    this.size = size;
-    this.life = new CommunicatorLifecycle(this, origin);
-    this.driver = driver.apply(life);
-    this.calls = new CallSequence(this, this.driver);
+    this.core = new CommunicatorCore(backend.driver(), config, device, rank, size, origin, driver);
+    this.children = new ChildCommunicators(backend, core);
+    core.owner(this);
   }
 
   /** {@return the backend that made this communicator} */
@@ -93,12 +81,12 @@ public final class Communicator implements AutoCloseable {
 
   /** {@return the configuration that this communicator was made with} */
   public CommunicatorConfig config() {
-    return config;
+    return core.config();
   }
 
   /** {@return the device that this rank uses} C: {@code ncclCommCuDevice}. */
   public int device() {
-    return device;
+    return core.device();
   }
 
   /**
@@ -108,8 +96,8 @@ public final class Communicator implements AutoCloseable {
    *     failed
    */
   public int rank() {
-    checkConnectedOnce();
-    return rank;
+    core.checkConnectedOnce();
+    return core.rank();
   }
 
   /**
@@ -119,8 +107,8 @@ public final class Communicator implements AutoCloseable {
    *     failed
    */
   public int size() {
-    checkConnectedOnce();
-    return size;
+    core.checkConnectedOnce();
+    return core.size();
   }
 
   /**
@@ -131,7 +119,7 @@ public final class Communicator implements AutoCloseable {
    * @throws CudaException if the runtime refuses
    */
   public Stream newStream() {
-    return backend.newStream(device);
+    return backend.newStream(device());
   }
 
   /**
@@ -142,7 +130,7 @@ public final class Communicator implements AutoCloseable {
    * @throws CudaException if the runtime refuses
    */
   public Event newEvent() {
-    return backend.newEvent(device);
+    return backend.newEvent(device());
   }
 
   /**
@@ -157,7 +145,7 @@ public final class Communicator implements AutoCloseable {
    * @throws CudaException if there is not enough memory on the device
    */
   public Buffer allocate(DataType type, long count) {
-    return backend.allocate(device, type, count);
+    return backend.allocate(device(), type, count);
   }
 
   /**
@@ -170,15 +158,15 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void allReduce(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
-    check(send, "send");
-    checkUsable(recv, "recv");
+    core.checkUsable(send, "send");
+    core.checkBuffer(recv, "recv");
     checkSameCount(send, recv);
     checkOperator(op, send.type());
     if (send != recv) {
       checkTypes(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    calls.submit(Operation.ALL_REDUCE, send, recv, send.count(), op, NO_PEER, stream);
+    CallLauncher.submit(Operation.ALL_REDUCE, core, send, recv, send.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -192,16 +180,16 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void broadcast(Buffer send, Buffer recv, int root, Stream stream) {
-    checkConnected();
-    Arguments.inRange(root, "root", 0, size - 1);
-    checkUsable(recv, "recv");
-    if (send != null || rank == root) {
-      checkUsable(send, "send");
+    core.checkConnected();
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    core.checkBuffer(recv, "recv");
+    if (send != null || core.rank() == root) {
+      core.checkBuffer(send, "send");
       checkTypes(send, recv);
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    calls.submit(Operation.BROADCAST, send, recv, recv.count(), null, root, stream);
+    CallLauncher.submit(Operation.BROADCAST, core, send, recv, recv.count(), null, root, stream);
   }
 
   /**
@@ -213,10 +201,11 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void broadcast(Buffer buffer, int root, Stream stream) {
-    checkConnected();
-    Arguments.inRange(root, "root", 0, size - 1);
-    checkUsable(buffer, "buffer");
-    calls.submit(Operation.BROADCAST, buffer, buffer, buffer.count(), null, root, stream);
+    core.checkConnected();
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    core.checkBuffer(buffer, "buffer");
+    CallLauncher.submit(
+        Operation.BROADCAST, core, buffer, buffer, buffer.count(), null, root, stream);
   }
 
   /**
@@ -230,17 +219,17 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void reduce(Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) {
-    checkConnected();
-    Arguments.inRange(root, "root", 0, size - 1);
-    checkUsable(send, "send");
+    core.checkConnected();
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    core.checkBuffer(send, "send");
     checkOperator(op, send.type());
-    if (recv != null || rank == root) {
-      checkUsable(recv, "recv");
+    if (recv != null || core.rank() == root) {
+      core.checkBuffer(recv, "recv");
       checkTypes(send, recv);
       checkSameCount(send, recv);
       checkOverlap(send, recv, 0, "the same memory");
     }
-    calls.submit(Operation.REDUCE, send, recv, send.count(), op, root, stream);
+    CallLauncher.submit(Operation.REDUCE, core, send, recv, send.count(), op, root, stream);
   }
 
   /**
@@ -252,13 +241,14 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void allGather(Buffer send, Buffer recv, Stream stream) {
-    checkConnected();
-    checkUsable(send, "send");
-    checkUsable(recv, "recv");
+    core.checkConnected();
+    core.checkBuffer(send, "send");
+    core.checkBuffer(recv, "recv");
     checkTypes(send, recv);
     checkWhole(recv, "recv", send, "send");
-    checkOverlap(send, recv, rank * send.byteSize(), "send == recv + rank * count");
-    calls.submit(Operation.ALL_GATHER, send, recv, send.count(), null, NO_PEER, stream);
+    checkOverlap(send, recv, core.rank() * send.byteSize(), "send == recv + rank * count");
+    CallLauncher.submit(
+        Operation.ALL_GATHER, core, send, recv, send.count(), null, NO_PEER, stream);
   }
 
   /**
@@ -272,14 +262,15 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void reduceScatter(Buffer send, Buffer recv, ReduceOp op, Stream stream) {
-    checkConnected();
-    checkUsable(send, "send");
-    checkUsable(recv, "recv");
+    core.checkConnected();
+    core.checkBuffer(send, "send");
+    core.checkBuffer(recv, "recv");
     checkOperator(op, send.type());
     checkTypes(send, recv);
     checkWhole(send, "send", recv, "recv");
-    checkOverlap(recv, send, rank * recv.byteSize(), "recv == send + rank * count");
-    calls.submit(Operation.REDUCE_SCATTER, send, recv, recv.count(), op, NO_PEER, stream);
+    checkOverlap(recv, send, core.rank() * recv.byteSize(), "recv == send + rank * count");
+    CallLauncher.submit(
+        Operation.REDUCE_SCATTER, core, send, recv, recv.count(), op, NO_PEER, stream);
   }
 
   /**
@@ -292,22 +283,23 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void allToAll(Buffer send, Buffer recv, Stream stream) {
-    checkConnected();
-    checkUsable(send, "send");
-    checkUsable(recv, "recv");
+    core.checkConnected();
+    core.checkBuffer(send, "send");
+    core.checkBuffer(recv, "recv");
     checkTypes(send, recv);
     checkSameCount(send, recv);
-    if (send.count() % size != 0) {
+    if (send.count() % core.size() != 0) {
       throw new IllegalArgumentException(
           "send has count "
               + send.count()
               + "; it must be a multiple of the communicator's size, "
-              + size);
+              + core.size());
     }
     if (send.overlaps(send.byteSize(), recv, recv.byteSize())) {
       throw new IllegalArgumentException("send and recv overlap; allToAll has no in-place form");
     }
-    calls.submit(Operation.ALL_TO_ALL, send, recv, send.count() / size, null, NO_PEER, stream);
+    CallLauncher.submit(
+        Operation.ALL_TO_ALL, core, send, recv, send.count() / core.size(), null, NO_PEER, stream);
   }
 
   /**
@@ -322,17 +314,24 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void gather(Buffer send, Buffer recv, int root, Stream stream) {
-    checkConnected();
-    Arguments.inRange(root, "root", 0, size - 1);
-    checkUsable(send, "send");
-    if (rank == root) {
-      checkUsable(recv, "recv");
+    core.checkConnected();
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    core.checkBuffer(send, "send");
+    if (core.rank() == root) {
+      core.checkBuffer(recv, "recv");
       checkTypes(send, recv);
       checkWhole(recv, "recv", send, "send");
       checkOverlap(send, recv, root * send.byteSize(), "send == recv + root * count");
     }
-    calls.submit(
-        Operation.GATHER, send, rank == root ? recv : null, send.count(), null, root, stream);
+    CallLauncher.submit(
+        Operation.GATHER,
+        core,
+        send,
+        core.rank() == root ? recv : null,
+        send.count(),
+        null,
+        root,
+        stream);
   }
 
   /**
@@ -347,17 +346,24 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void scatter(Buffer send, Buffer recv, int root, Stream stream) {
-    checkConnected();
-    Arguments.inRange(root, "root", 0, size - 1);
-    checkUsable(recv, "recv");
-    if (rank == root) {
-      checkUsable(send, "send");
+    core.checkConnected();
+    Arguments.inRange(root, "root", 0, core.size() - 1);
+    core.checkBuffer(recv, "recv");
+    if (core.rank() == root) {
+      core.checkBuffer(send, "send");
       checkTypes(send, recv);
       checkWhole(send, "send", recv, "recv");
       checkOverlap(recv, send, root * recv.byteSize(), "recv == send + root * count");
     }
-    calls.submit(
-        Operation.SCATTER, rank == root ? send : null, recv, recv.count(), null, root, stream);
+    CallLauncher.submit(
+        Operation.SCATTER,
+        core,
+        core.rank() == root ? send : null,
+        recv,
+        recv.count(),
+        null,
+        root,
+        stream);
   }
 
   /**
@@ -370,10 +376,10 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void send(Buffer buffer, int peer, Stream stream) {
-    checkConnected();
+    core.checkConnected();
     checkPeer(peer);
-    checkUsable(buffer, "buffer");
-    calls.submit(Operation.SEND, buffer, null, buffer.count(), null, peer, stream);
+    core.checkBuffer(buffer, "buffer");
+    CallLauncher.submit(Operation.SEND, core, buffer, null, buffer.count(), null, peer, stream);
   }
 
   /**
@@ -385,10 +391,10 @@ public final class Communicator implements AutoCloseable {
    * @param stream the stream that orders the operation, of this rank's device
    */
   public void recv(Buffer buffer, int peer, Stream stream) {
-    checkConnected();
+    core.checkConnected();
     checkPeer(peer);
-    checkUsable(buffer, "buffer");
-    calls.submit(Operation.RECV, null, buffer, buffer.count(), null, peer, stream);
+    core.checkBuffer(buffer, "buffer");
+    CallLauncher.submit(Operation.RECV, core, null, buffer, buffer.count(), null, peer, stream);
   }
 
   /**
@@ -401,8 +407,8 @@ public final class Communicator implements AutoCloseable {
    */
   public ReduceOp.PreMulSum preMulSum(DataType type, double scalar) {
     Objects.requireNonNull(type, "type");
-    checkConnected();
-    return new ReduceOp.PreMulSum(this, type, driver.createOperator(type, scalar), null);
+    core.checkConnected();
+    return new ReduceOp.PreMulSum(core, type, core.driver().createOperator(type, scalar), null);
   }
 
   /**
@@ -414,12 +420,12 @@ public final class Communicator implements AutoCloseable {
    * @return the operator, for the caller to close before the communicator
    */
   public ReduceOp.PreMulSum preMulSum(Buffer scalar) {
-    check(scalar, "scalar");
+    core.checkUsable(scalar, "scalar");
     if (scalar.count() != 1) {
       throw new IllegalArgumentException("scalar has count " + scalar.count() + "; it must be 1");
     }
     return new ReduceOp.PreMulSum(
-        this, scalar.type(), driver.createOperator(scalar.memory()), scalar);
+        core, scalar.type(), core.driver().createOperator(scalar.memory()), scalar);
   }
 
   /**
@@ -442,7 +448,7 @@ public final class Communicator implements AutoCloseable {
    */
   public Communicator split(int color, int key, CommunicatorConfig childConfig) {
     return children
-        .split(color, childConfig, child -> driver.split(color, key, child))
+        .split(color, childConfig, child -> core.driver().split(color, key, child))
         .connectedNowOrWithGroup(this);
   }
 
@@ -456,7 +462,7 @@ public final class Communicator implements AutoCloseable {
    *     group has ended
    */
   public Communicator split(int color, int key) {
-    return split(color, key, config);
+    return split(color, key, config());
   }
 
   /**
@@ -476,6 +482,9 @@ public final class Communicator implements AutoCloseable {
    * how a program goes on after it has lost ranks: see {@link ShrinkMode#ABORT_FIRST}, and {@link
    * NcclException#failedRanks} for which ranks those are. C: {@code ncclCommShrink}, from NCCL 2.27
    * on.
+   *
+   * <p>It waits for the other survivors for the timeout of {@code childConfig}. A rank that learns
+   * of a loss only by a time-out of its own calls it that much later, so give it a longer one.
    *
    * <p>On the reference, the call fails on every survivor if one of them dies or fails before all
    * have connected. They then call it again on this communicator, and exclude the lost ranks too.
@@ -504,7 +513,7 @@ public final class Communicator implements AutoCloseable {
             excludedRanks,
             mode,
             childConfig,
-            (excluded, child) -> driver.shrink(excluded, mode, child))
+            (excluded, child) -> core.driver().shrink(excluded, mode, child))
         .connectedNowOrWithGroup(this);
   }
 
@@ -552,7 +561,7 @@ public final class Communicator implements AutoCloseable {
    */
   public Communicator grow(int newSize, UniqueId id, CommunicatorConfig childConfig) {
     return children
-        .growWithId(newSize, id, childConfig, child -> driver.grow(newSize, id, child))
+        .growWithId(newSize, id, childConfig, child -> core.driver().grow(newSize, id, child))
         .connectedNowOrWithGroup(this);
   }
 
@@ -569,7 +578,7 @@ public final class Communicator implements AutoCloseable {
    */
   public Communicator grow(int newSize, CommunicatorConfig childConfig) {
     return children
-        .grow(newSize, childConfig, child -> driver.grow(newSize, null, child))
+        .grow(newSize, childConfig, child -> core.driver().grow(newSize, null, child))
         .connectedNowOrWithGroup(this);
   }
 
@@ -582,9 +591,9 @@ public final class Communicator implements AutoCloseable {
    */
   public Optional<NcclException> asyncError() {
     if (!open()) {
-      checkConnected();
+      core.checkConnected();
     }
-    return life.failure();
+    return core.failure();
   }
 
   /**
@@ -597,7 +606,7 @@ public final class Communicator implements AutoCloseable {
    * @throws CudaException if a graph could not be destroyed, after having aborted
    */
   public void abort() {
-    life.abort();
+    core.abort();
   }
 
   /**
@@ -615,12 +624,12 @@ public final class Communicator implements AutoCloseable {
    */
   @Override
   public void close() {
-    life.close();
+    core.close();
   }
 
   /** {@return whether the communicator is connected and neither closed nor aborted} */
   public boolean open() {
-    return life.open();
+    return core.open();
   }
 
   /**
@@ -629,54 +638,12 @@ public final class Communicator implements AutoCloseable {
    * because it was revoked or closing it failed}
    */
   public boolean aborted() {
-    return life.aborted();
-  }
-
-  void checkStream(Stream stream) {
-    Objects.requireNonNull(stream, "stream");
-    if (!stream.isAt(place)) {
-      stream.checkOpen();
-      throw new IllegalArgumentException(
-          "stream is "
-              + stream
-              + "; it must be of this rank's device, "
-              + platform
-              + " device "
-              + device);
-    }
-  }
-
-  /** Throws unless the buffer is one that this communicator can use now. */
-  void check(Buffer buffer, String argument) {
-    checkConnected();
-    checkUsable(buffer, argument);
-  }
-
-  private void checkUsable(Buffer buffer, String argument) {
-    Objects.requireNonNull(buffer, argument);
-    if (!buffer.isAt(place)) {
-      checkElsewhere(buffer, argument);
-    }
-  }
-
-  /** Tells a buffer that is closed from one of any device, which is all right, and of another. */
-  private void checkElsewhere(Buffer buffer, String argument) {
-    buffer.checkOpen(argument);
-    if (!buffer.usableOn(platform, device)) {
-      throw new IllegalArgumentException(
-          argument
-              + " is "
-              + buffer
-              + "; it must be usable on this rank's device, "
-              + platform
-              + " device "
-              + device);
-    }
+    return core.aborted();
   }
 
   private void checkPeer(int peer) {
-    Arguments.inRange(peer, "peer", 0, size - 1);
-    if (peer == rank && Group.current() == null) {
+    Arguments.inRange(peer, "peer", 0, core.size() - 1);
+    if (peer == core.rank() && Group.current() == null) {
       throw new IllegalArgumentException(
           "peer is " + peer + ", this rank itself; that needs a send and a receive in one group");
     }
@@ -684,7 +651,7 @@ public final class Communicator implements AutoCloseable {
 
   private void checkOperator(ReduceOp op, DataType type) {
     Objects.requireNonNull(op, "op");
-    op.check(this, type);
+    op.check(core, type);
   }
 
   private static void checkTypes(Buffer send, Buffer recv) {
@@ -699,6 +666,7 @@ public final class Communicator implements AutoCloseable {
   }
 
   private void checkWhole(Buffer whole, String wholeName, Buffer part, String partName) {
+    int size = core.size();
     if (whole.count() / size != part.count() || whole.count() % size != 0) {
       throw new IllegalArgumentException(
           "%s has count %d; it must be size * %s's count, %d * %d"
@@ -714,64 +682,46 @@ public final class Communicator implements AutoCloseable {
     }
   }
 
-  private void checkConnectedOnce() {
-    if (size < 0) {
-      throw life.unconnected();
-    }
-  }
-
-  /** Throws unless this communicator can be used now. */
-  void checkConnected() {
-    life.checkConnected();
-  }
-
-  /** Notes rank and size once connecting has found them. */
-  void place(int newRank, int newSize) {
-    rank = newRank;
-    size = newSize;
-  }
-
-  /** Returns this rank, or -1 if it is not known yet. */
-  int rankIfKnown() {
-    return rank;
-  }
-
-  /** Returns the number of ranks, or -1 if it is not known yet. */
-  int sizeIfKnown() {
-    return size;
-  }
-
   /** Returns this communicator, connected now or when this thread's group ends. */
   Communicator connectedNowOrWithGroup(Communicator parent) {
     Group group = Group.current();
     if (group != null) {
-      group.add(this, parent);
+      group.add(core, parent == null ? null : parent.core);
     } else {
-      life.connect();
+      core.connect();
     }
     return this;
   }
 
-  CommunicatorDriver driver() {
-    return driver;
+  /**
+   * Connects in a thread of its own.
+   *
+   * @return a stage that nothing else can complete, and that fails with why there is no connection
+   * @throws IllegalStateException if this thread has a group open
+   */
+  CompletionStage<Communicator> connectInBackground() {
+    if (Group.running()) {
+      throw new IllegalStateException(
+          "a communicator that connects in the background belongs to no group; end the group first");
+    }
+    return Background.start(
+        "nccl4j-connect",
+        () -> {
+          core.connect();
+          return this;
+        });
   }
 
-  CommunicatorLifecycle life() {
-    return life;
+  CommunicatorCore core() {
+    return core;
   }
 
   ChildCommunicators children() {
     return children;
   }
 
-  CallSequence calls() {
-    return calls;
-  }
-
   @Override
   public String toString() {
-    String label = config.name().isEmpty() ? "" : config.name() + ": ";
-    String place = size < 0 ? "rank unknown yet" : "rank " + rank + " of " + size;
-    return "Communicator[" + label + place + ", " + platform + " device " + device + "]";
+    return core.toString();
   }
 }

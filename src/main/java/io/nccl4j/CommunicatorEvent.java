@@ -58,19 +58,18 @@ final class CommunicatorEvent extends Event {
   @Description("Why the step failed, or what has failed; nothing if nothing has")
   String error;
 
-  void tell(Communicator of, String what) {
+  void tell(CommunicatorCore of, String what) {
     if (shouldCommit()) {
-      CommunicatorLifecycle life = of.life();
-      Origin origin = life.origin();
+      Origin origin = of.origin();
       step = what;
-      communicator = life.identity();
+      communicator = of.identity();
       name = of.config().name();
-      parent = origin == null || origin.parent() == null ? null : origin.parent().life().identity();
+      parent = origin == null || origin.parent() == null ? null : origin.parent().identity();
       uniqueId = origin == null ? null : origin.fingerprint();
       backend = of.backend().name();
-      rank = of.rankIfKnown();
-      ranks = of.sizeIfKnown();
-      firstRank = life.firstRank();
+      rank = of.rank();
+      ranks = of.size();
+      firstRank = of.firstRank();
       device = of.device();
       commit();
     }

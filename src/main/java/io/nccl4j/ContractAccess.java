@@ -78,7 +78,7 @@ final class ContractAccess extends Contract {
 
   @Override
   public CommunicatorDriver driver(Communicator communicator) {
-    return communicator.driver();
+    return communicator.core().driver();
   }
 
   @Override
@@ -115,18 +115,18 @@ final class ContractAccess extends Contract {
 
   @Override
   public CompletionStage<Communicator> connectedAsync(Communicator unconnected) {
-    return unconnected.life().connectInBackground();
+    return unconnected.connectInBackground();
   }
 
   @Override
   public CompletionStage<Void> closeAsync(Communicator communicator) {
-    return communicator.life().closeInBackground();
+    return communicator.core().closeInBackground();
   }
 
   @Override
   public void submit(
       Communicator communicator, BackendOperation operation, Buffer source, Stream stream) {
-    communicator.calls().submit(new BackendCall(communicator, operation, source, stream));
+    CallLauncher.submit(new BackendCall(communicator.core(), operation, source, stream));
   }
 
   @Override

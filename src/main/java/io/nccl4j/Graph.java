@@ -31,7 +31,6 @@ import java.util.concurrent.atomic.AtomicLong;
  *     NCCL with CUDA graphs</a>
  */
 public final class Graph implements AutoCloseable {
-  private static final ThreadLocal<Boolean> CAPTURING = ThreadLocal.withInitial(() -> false);
   private static final AtomicLong GRAPHS = new AtomicLong();
 
   private final long number = GRAPHS.incrementAndGet();
@@ -40,6 +39,8 @@ public final class Graph implements AutoCloseable {
   private final List<List<GroupCall>> launches;
   // Null where the operations are enqueued anew.
   private final GraphDriver driver;
+  // One object, by which communicators know this graph.
+  private final Runnable ending = this::end;
   private volatile boolean closed;
   // Guarded by this. What a launch uses is released by its thread, when it is through.
   private int launching;
@@ -80,7 +81,7 @@ public final class Graph implements AutoCloseable {
     List<Stream> begun = new ArrayList<>();
     List<Graph> graphs = new ArrayList<>();
     List<GraphEvent> events = new ArrayList<>();
-    CAPTURING.set(true);
+    Capture capture = Capture.begin();
     try {
       for (Stream stream : streams) {
         events.add(new GraphEvent("capture", stream));
@@ -90,7 +91,8 @@ public final class Graph implements AutoCloseable {
       body.run();
       for (Stream stream : streams) {
         begun.remove(stream);
-        graphs.add(stream.finishCapture());
+        List<List<GroupCall>> launches = capture.launches(stream);
+        graphs.add(new Graph(stream.platform(), stream.device(), launches, stream.finishCapture()));
       }
       graphs.forEach(Graph::endWithCommunicators);
       for (int i = 0; i < graphs.size(); i++) {
@@ -101,7 +103,7 @@ public final class Graph implements AutoCloseable {
       undo(begun, graphs, failure);
       throw failure;
     } finally {
-      CAPTURING.remove();
+      Capture.end();
     }
     return List.copyOf(graphs);
   }
@@ -114,20 +116,12 @@ public final class Graph implements AutoCloseable {
     steps.forEach(step -> Steps.after(cause, step));
   }
 
-  /** Throws if this thread is capturing, which CUDA allows little beside. */
-  static void checkNotCapturing(String call) {
-    if (CAPTURING.get()) {
-      throw new IllegalStateException(
-          call + " is not possible in Graph.capture; only operations are");
-    }
-  }
-
   private static void check(List<? extends Stream> streams) {
     Arguments.noNulls(streams, "streams");
     if (streams.isEmpty()) {
       throw new IllegalArgumentException("streams is empty; there must be one to capture");
     }
-    checkNotCapturing("a capture");
+    ThreadScope.checkNotCapturing("a capture");
     if (Group.current() != null) {
       throw new IllegalStateException(
           "a capture cannot begin in a group; make the group in the capture");
@@ -171,14 +165,14 @@ public final class Graph implements AutoCloseable {
       for (GroupCall call : together) {
         call.communicator().checkConnected();
         call.checkOperandsOpen();
-        stream.usedBy(call.communicator());
+        call.communicator().use(stream);
       }
     }
     beginLaunch();
     try {
       replayAndCount(stream);
     } finally {
-      launches.forEach(together -> together.forEach(stream::carries));
+      launches.forEach(together -> together.forEach(call -> call.carry(stream)));
       endLaunch();
     }
   }
@@ -219,11 +213,11 @@ public final class Graph implements AutoCloseable {
 
   /** Lets the end of any of its communicators end this graph, from now on or at once. */
   private void endWithCommunicators() {
-    communicators().forEach(communicator -> communicator.life().capturedBy(this));
+    communicators().forEach(communicator -> communicator.captured(ending));
   }
 
-  private Set<Communicator> communicators() {
-    Set<Communicator> found = new HashSet<>();
+  private Set<CommunicatorCore> communicators() {
+    Set<CommunicatorCore> found = new HashSet<>();
     launches.forEach(together -> together.forEach(call -> found.add(call.communicator())));
     return found;
   }
@@ -252,13 +246,9 @@ public final class Graph implements AutoCloseable {
     }
   }
 
-  long number() {
-    return number;
-  }
-
   private void fill(GraphEvent event) {
     List<GroupCall> calls = launches.stream().flatMap(List::stream).toList();
-    event.of(this, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
+    event.of(number, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
   }
 
   /** Returns what launches all operations in one call, or null where they are enqueued anew. */
@@ -275,7 +265,7 @@ public final class Graph implements AutoCloseable {
   @Override
   public void close() {
     closed = true;
-    communicators().forEach(communicator -> communicator.life().forget(this));
+    communicators().forEach(communicator -> communicator.forget(ending));
     end();
   }
 

@@ -52,10 +52,10 @@ final class GraphEvent extends Event {
     begin();
   }
 
-  void of(Graph launched, int size, Communicator first) {
-    graph = launched.number();
+  void of(long launched, int size, CommunicatorCore first) {
+    graph = launched;
     operations = size;
-    communicator = first == null ? null : first.life().identity();
-    firstRank = first == null ? -1 : first.life().firstRank();
+    communicator = first == null ? null : first.identity();
+    firstRank = first == null ? -1 : first.firstRank();
   }
 }

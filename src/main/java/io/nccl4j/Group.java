@@ -1,5 +1,6 @@
 package io.nccl4j;
 
+import io.nccl4j.spi.BackendDriver;
 import java.util.AbstractList;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -44,10 +45,11 @@ public final class Group {
   private static final ThreadLocal<Group> OF_THREAD = new ThreadLocal<>();
 
   /** A communicator and a stream that orders calls of it. */
-  private record Way(Communicator communicator, Stream stream) {}
+  private record Way(CommunicatorCore communicator, Stream stream) {}
 
   /** The calls, without a copy. */
-  private final class Calls extends AbstractList<GroupCall> implements RandomAccess {
+  private final class Calls extends AbstractList<GroupCall>
+      implements RandomAccess, ThreadScope.KeptCalls {
     @Override
     public GroupCall get(int index) {
       return slots[Objects.checkIndex(index, count)];
@@ -56,6 +58,11 @@ public final class Group {
     @Override
     public int size() {
       return count;
+    }
+
+    @Override
+    public boolean anyOf(Stream stream) {
+      return stream().anyMatch(kept -> kept.stream() == stream);
     }
   }
 
@@ -69,13 +76,13 @@ public final class Group {
   private boolean launching;
 
   // Whose calls they are: the first one's, of which there is often no other.
-  private Communicator firstCommunicator;
+  private CommunicatorCore firstCommunicator;
   private Stream firstStream;
   private final List<Way> otherWays = new ArrayList<>();
 
-  private final List<Communicator> unconnected = new ArrayList<>();
+  private final List<CommunicatorCore> unconnected = new ArrayList<>();
   // For each unconnected one the communicator that it is split from, or null.
-  private final List<Communicator> parents = new ArrayList<>();
+  private final List<CommunicatorCore> parents = new ArrayList<>();
 
   private Group() {}
 
@@ -120,12 +127,18 @@ public final class Group {
     int callsBefore = count;
     int unconnectedBefore = unconnected.size();
     boolean returned = false;
+    if (depth == 0) {
+      ThreadScope.beginGroup(calls);
+    }
     depth++;
     try {
       body.run();
       returned = true;
     } finally {
       depth--;
+      if (depth == 0) {
+        ThreadScope.endGroup();
+      }
       if (!returned) {
         forget(callsBefore, unconnectedBefore);
       }
@@ -143,21 +156,10 @@ public final class Group {
     return group == null || group.depth == 0 ? null : group;
   }
 
-  /** Throws if this thread's group keeps calls of a stream, which another call means to follow. */
-  static void checkNothingKeptFor(Stream stream, String call) {
-    Group group = current();
-    if (group != null && group.calls.stream().anyMatch(kept -> kept.stream() == stream)) {
-      throw new IllegalStateException(
-          call
-              + " would come before the group's operations, which are launched when it ends; end the group first: "
-              + stream);
-    }
-  }
-
   /** Keeps a checked operation. */
   void add(
       Operation operation,
-      Communicator communicator,
+      CommunicatorCore communicator,
       Buffer send,
       Buffer recv,
       long elements,
@@ -201,7 +203,7 @@ public final class Group {
     }
   }
 
-  void add(Communicator communicator, Communicator parent) {
+  void add(CommunicatorCore communicator, CommunicatorCore parent) {
     if (count > 0) {
       throw mixed();
     }
@@ -223,11 +225,11 @@ public final class Group {
   private void checkParents() {
     boolean open = false;
     try {
-      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.life().checkDivisible());
+      parents.stream().filter(Objects::nonNull).forEach(parent -> parent.checkDivisible());
       open = true;
     } finally {
       if (!open) {
-        unconnected.forEach(Communicator::abort);
+        unconnected.forEach(CommunicatorCore::abort);
       }
     }
   }
@@ -240,8 +242,8 @@ public final class Group {
           .filter(kept -> kept.stream() != firstStream || kept.communicator() != firstCommunicator)
           .forEach(this::addWay);
     }
-    List<Communicator> dropped = unconnected.subList(keptUnconnected, unconnected.size());
-    dropped.forEach(Communicator::abort);
+    List<CommunicatorCore> dropped = unconnected.subList(keptUnconnected, unconnected.size());
+    dropped.forEach(CommunicatorCore::abort);
     dropped.clear();
     parents.subList(keptUnconnected, parents.size()).clear();
   }
@@ -298,7 +300,7 @@ public final class Group {
     try {
       if (!unconnected.isEmpty()) {
         checkParents();
-        CommunicatorLifecycle.connectTogether(List.copyOf(unconnected));
+        CommunicatorCore.connectTogether(List.copyOf(unconnected));
       } else if (count > 0) {
         launchCalls();
       }
@@ -359,8 +361,8 @@ public final class Group {
   }
 
   /** Notes on a stream which communicator calls on it; returns whether it is being captured. */
-  private static boolean prepare(Communicator communicator, Stream stream) {
-    stream.usedBy(communicator);
+  private static boolean prepare(CommunicatorCore communicator, Stream stream) {
+    communicator.use(stream);
     if (stream.captured()) {
       stream.checkCapturedHere();
     }
@@ -380,7 +382,7 @@ public final class Group {
       }
     }
     launchAndCount(launched, null, true);
-    captured.forEach(Stream::keep);
+    captured.forEach(Capture::keep);
   }
 
   /**
@@ -390,7 +392,7 @@ public final class Group {
    * @param only the communicator of all calls, or null if there may be several
    * @param carried whether the streams carry the calls until they have passed them
    */
-  static void launchAndCount(List<GroupCall> calls, Communicator only, boolean carried) {
+  static void launchAndCount(List<GroupCall> calls, CommunicatorCore only, boolean carried) {
     boolean refused = false;
     boolean traced = Tracing.on();
     try {
@@ -400,7 +402,7 @@ public final class Group {
         launchTogether(calls, only);
       }
     } catch (Throwable failure) {
-      refused = refuses(failure) && ofOneBackend(calls);
+      refused = GroupCall.refuses(failure) && GroupCall.ofOneBackend(calls);
       describe(failure, calls, refused, traced);
       throw failure;
     } finally {
@@ -421,7 +423,7 @@ public final class Group {
    */
   private static void describe(
       Throwable failure, List<GroupCall> calls, boolean refused, boolean counted) {
-    Communicator only = calls.getFirst().communicator();
+    CommunicatorCore only = calls.getFirst().communicator();
     if (calls.stream().anyMatch(call -> call.communicator() != only)) {
       return;
     }
@@ -429,20 +431,12 @@ public final class Group {
         calls.stream()
             .filter(call -> call instanceof OperationCall one && !one.operation().pointToPoint())
             .count();
-    long first = only.calls().collectives() + 1 - (counted ? collectives : 0);
+    long first = only.numbers().collectives() + 1 - (counted ? collectives : 0);
     boolean single = calls.size() == 1 && calls.getFirst() instanceof OperationCall;
-    only.calls()
-        .describe(
-            failure,
-            single ? ((OperationCall) calls.getFirst()).operation() : null,
-            refused || collectives == 0 ? 0 : first);
-  }
-
-  /** Returns whether a failure says that nothing was launched. */
-  static boolean refuses(Throwable failure) {
-    return failure instanceof NcclInvalidUsageException
-        || failure instanceof IllegalArgumentException
-        || failure instanceof IllegalStateException;
+    only.describe(
+        failure,
+        single ? ((OperationCall) calls.getFirst()).operation() : null,
+        refused || collectives == 0 ? 0 : first);
   }
 
   /** Counts calls that run now; what is captured counts when its graph is launched. */
@@ -459,34 +453,25 @@ public final class Group {
     for (int i = 0; i < calls.size(); i++) {
       GroupCall call = calls.get(i);
       if (!call.stream().captured()) {
-        call.stream().carries(call);
+        call.carry();
       }
     }
   }
 
   /** Does what {@link #launchAndCount} promises, without counting. */
-  private static void launchTogether(List<GroupCall> calls, Communicator only) {
+  private static void launchTogether(List<GroupCall> calls, CommunicatorCore only) {
     if (only != null) {
-      only.backend().driver().launchGroup(calls, only.driver());
+      only.backend().launchGroup(calls, only.driver());
       return;
     }
-    if (ofOneBackend(calls)) {
-      calls.getFirst().communicator().backend().driver().launchGroup(calls, null);
+    if (GroupCall.ofOneBackend(calls)) {
+      calls.getFirst().communicator().backend().launchGroup(calls, null);
       return;
     }
-    Map<Backend, List<GroupCall>> perBackend = new LinkedHashMap<>();
+    Map<BackendDriver, List<GroupCall>> perBackend = new LinkedHashMap<>();
     for (GroupCall call : calls) {
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
-    perBackend.forEach((backend, together) -> backend.driver().launchGroup(together, null));
-  }
-
-  static boolean ofOneBackend(List<GroupCall> calls) {
-    for (GroupCall call : calls) {
-      if (call.communicator().backend() != calls.getFirst().communicator().backend()) {
-        return false;
-      }
-    }
-    return !calls.isEmpty();
+    perBackend.forEach((backend, together) -> backend.launchGroup(together, null));
   }
 }

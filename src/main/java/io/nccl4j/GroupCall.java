@@ -9,7 +9,7 @@ import java.util.List;
  */
 sealed interface GroupCall extends EnqueuedCall permits OperationCall, BackendCall {
   /** {@return whose call it is} */
-  Communicator communicator();
+  CommunicatorCore communicator();
 
   /** {@return the stream that orders it} */
   Stream stream();
@@ -42,9 +42,29 @@ sealed interface GroupCall extends EnqueuedCall permits OperationCall, BackendCa
    */
   void checkOperandsOpen();
 
-  /**
-   * {@return the buffers that the call uses until its stream has passed it, none of them null}
-   * Buffers that are held for longer need not be among them.
-   */
-  List<Buffer> operands();
+  /** Has the stream remember what the call uses, which has been enqueued. */
+  default void carry() {
+    carry(stream());
+  }
+
+  /** Has another stream of the same device remember what the call uses. */
+  void carry(Stream on);
+
+  /** Returns whether all calls, of which there is at least one, are of one backend. */
+  static boolean ofOneBackend(List<GroupCall> calls) {
+    // By index: an iterator would be an object.
+    for (int i = 0; i < calls.size(); i++) {
+      if (calls.get(i).communicator().backend() != calls.getFirst().communicator().backend()) {
+        return false;
+      }
+    }
+    return !calls.isEmpty();
+  }
+
+  /** Returns whether a failure says that nothing was launched. */
+  static boolean refuses(Throwable failure) {
+    return failure instanceof NcclInvalidUsageException
+        || failure instanceof IllegalArgumentException
+        || failure instanceof IllegalStateException;
+  }
 }

@@ -89,7 +89,7 @@ final class GroupMemory {
    */
   private static Buffer written(List<GroupCall> calls, int index) {
     Buffer written = calls.get(index).writes();
-    Communicator communicator = calls.get(index).communicator();
+    CommunicatorCore communicator = calls.get(index).communicator();
     if (!isWithItself(calls.get(index), Operation.RECV, communicator)) {
       return written;
     }
@@ -106,7 +106,8 @@ final class GroupMemory {
     return written;
   }
 
-  private static boolean isWithItself(GroupCall call, Operation what, Communicator communicator) {
+  private static boolean isWithItself(
+      GroupCall call, Operation what, CommunicatorCore communicator) {
     return call instanceof OperationCall operation && operation.isWithItself(what, communicator);
   }
 

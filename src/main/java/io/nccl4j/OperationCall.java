@@ -4,13 +4,11 @@ import io.nccl4j.spi.CommunicatorDriver;
 import io.nccl4j.spi.EnqueuedOperation;
 import io.nccl4j.spi.Memory;
 import io.nccl4j.spi.StreamDriver;
-import java.util.List;
-import java.util.Objects;
 
 /** One operation of the contract, for its backend to launch. */
 final class OperationCall implements GroupCall, EnqueuedOperation {
   private final Operation operation;
-  private final Communicator communicator;
+  private final CommunicatorCore communicator;
   private final Buffer send;
   private final Buffer recv;
   private final long count;
@@ -20,7 +18,7 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
 
   OperationCall(
       Operation operation,
-      Communicator communicator,
+      CommunicatorCore communicator,
       Buffer send,
       Buffer recv,
       long count,
@@ -43,7 +41,7 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
   }
 
   @Override
-  public Communicator communicator() {
+  public CommunicatorCore communicator() {
     return communicator;
   }
 
@@ -136,7 +134,7 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
 
   @Override
   public Buffer scalar() {
-    return op instanceof ReduceOp.PreMulSum created ? created.scalar() : null;
+    return op == null ? null : op.scalar();
   }
 
   private boolean ofRoot() {
@@ -144,7 +142,7 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
   }
 
   /** Returns whether it is this operation of the communicator's rank with itself as the peer. */
-  boolean isWithItself(Operation what, Communicator caller) {
+  boolean isWithItself(Operation what, CommunicatorCore caller) {
     return operation == what && communicator == caller && ofRoot();
   }
 
@@ -156,7 +154,7 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
   /** Returns whether it is the call with these arguments. */
   boolean is(
       Operation what,
-      Communicator caller,
+      CommunicatorCore caller,
       Buffer from,
       Buffer to,
       long elements,
@@ -175,12 +173,12 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
 
   /** Counts the call on its communicator, and returns its number there. */
   long takeNumber() {
-    return communicator.calls().count(operation, peer);
+    return communicator.numbers().count(operation, peer);
   }
 
   /** Takes back what {@link #takeNumber} has counted, since the call was refused. */
   void giveNumberBack() {
-    communicator.calls().uncount(operation, peer);
+    communicator.numbers().uncount(operation, peer);
   }
 
   @Override
@@ -204,7 +202,7 @@ final class OperationCall implements GroupCall, EnqueuedOperation {
   }
 
   @Override
-  public List<Buffer> operands() {
-    return java.util.stream.Stream.of(send, recv, scalar()).filter(Objects::nonNull).toList();
+  public void carry(Stream on) {
+    on.carries(send, recv, scalar());
   }
 }

@@ -15,7 +15,7 @@ import java.util.SortedSet;
  * @param fingerprint that of its unique id, or null where this rank does not have the id
  * @param choice what tells it from what else the parent's ranks make at the same time
  */
-record Origin(String step, Communicator parent, String fingerprint, String choice) {
+record Origin(String step, CommunicatorCore parent, String fingerprint, String choice) {
   /** For shrinks: so many ranks are told by their numbers, more by a fingerprint. */
   private static final int FEW = 8;
 
@@ -44,7 +44,7 @@ record Origin(String step, Communicator parent, String fingerprint, String choic
    * @param parent the communicator that is split
    * @param color the part, or a negative number for none
    */
-  static Origin split(Communicator parent, int color) {
+  static Origin split(CommunicatorCore parent, int color) {
     return new Origin("split", parent, null, color < 0 ? "" : "." + color);
   }
 
@@ -54,7 +54,7 @@ record Origin(String step, Communicator parent, String fingerprint, String choic
    * @param parent the communicator that shrinks
    * @param excluded the ranks that are left out
    */
-  static Origin shrink(Communicator parent, SortedSet<Integer> excluded) {
+  static Origin shrink(CommunicatorCore parent, SortedSet<Integer> excluded) {
     String ranks =
         excluded.size() > FEW
             ? hex(excluded.hashCode())
@@ -68,7 +68,7 @@ record Origin(String step, Communicator parent, String fingerprint, String choic
    * @param parent the communicator that grows
    * @param id the id, or null on the ranks that did not make it
    */
-  static Origin grow(Communicator parent, UniqueId id) {
+  static Origin grow(CommunicatorCore parent, UniqueId id) {
     return new Origin("grow", parent, id == null ? null : hex(id.hashCode()), "");
   }
 
@@ -76,7 +76,7 @@ record Origin(String step, Communicator parent, String fingerprint, String choic
   String identity() {
     return parent == null
         ? Objects.requireNonNull(fingerprint)
-        : parent.life().identity() + "/" + step + parent.life().countChild(this) + choice;
+        : parent.identity() + "/" + step + parent.countChild(this) + choice;
   }
 
   /** Returns what the parent counts together: a shrink is known only to the ranks that stay. */

@@ -41,8 +41,13 @@ public abstract sealed class ReduceOp {
     return label;
   }
 
+  /** Returns the memory that a scalar is read from when a reduction runs, or null. */
+  Buffer scalar() {
+    return null;
+  }
+
   /** Throws unless the operator may reduce this type in this communicator. */
-  abstract void check(Communicator communicator, DataType type);
+  abstract void check(CommunicatorCore communicator, DataType type);
 
   private static final class Standard extends ReduceOp {
     private final int code;
@@ -58,7 +63,7 @@ public abstract sealed class ReduceOp {
     }
 
     @Override
-    void check(Communicator communicator, DataType type) {
+    void check(CommunicatorCore communicator, DataType type) {
       // Every communicator has the five standard operators, for every type.
     }
   }
@@ -72,14 +77,14 @@ public abstract sealed class ReduceOp {
    * need. Closing is idempotent; any thread may close it that may use the communicator.
    */
   public static final class PreMulSum extends ReduceOp implements AutoCloseable {
-    private final Communicator communicator;
+    private final CommunicatorCore communicator;
     private final DataType type;
     private final int code;
     // Where the scalar is read when a reduction runs, or null.
     private final Buffer scalar;
     private volatile boolean closed;
 
-    PreMulSum(Communicator communicator, DataType type, int code, Buffer scalar) {
+    PreMulSum(CommunicatorCore communicator, DataType type, int code, Buffer scalar) {
       super("mulsum");
       this.communicator = communicator;
       this.type = type;
@@ -87,7 +92,7 @@ public abstract sealed class ReduceOp {
       this.scalar = scalar;
     }
 
-    /** Returns the memory that the scalar is read from when a reduction runs, or null. */
+    @Override
     Buffer scalar() {
       return scalar;
     }
@@ -103,7 +108,7 @@ public abstract sealed class ReduceOp {
     }
 
     @Override
-    void check(Communicator user, DataType dataType) {
+    void check(CommunicatorCore user, DataType dataType) {
       if (closed) {
         throw new IllegalStateException("op is closed: " + this);
       }

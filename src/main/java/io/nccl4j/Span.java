@@ -43,7 +43,7 @@ final class Span implements OperationTrace {
   /** Launches operations together, and has the stream of each tell of it. */
   static void enclose(List<GroupCall> calls, Runnable launch) {
     long group = GROUPS.incrementAndGet();
-    boolean together = Group.ofOneBackend(calls);
+    boolean together = GroupCall.ofOneBackend(calls);
     // In one order for all threads, since a stream may be locked meanwhile.
     SortedMap<Stream, Span> spans = new TreeMap<>(Comparator.comparing(Stream::number));
     for (GroupCall call : calls) {
@@ -67,17 +67,17 @@ final class Span implements OperationTrace {
   }
 
   private void add(OperationCall call, long group) {
-    Communicator communicator = call.communicator();
+    CommunicatorCore communicator = call.communicator();
     Operation operation = call.operation();
     DataType type = (call.send() == null ? call.recv() : call.send()).type();
     CollectiveEvent event = new CollectiveEvent();
     event.of = communicator;
     event.operation = operation.method();
-    event.communicator = communicator.life().identity();
+    event.communicator = communicator.identity();
     event.sequence = call.takeNumber();
     event.rank = communicator.rank();
     event.ranks = communicator.size();
-    event.firstRank = communicator.life().firstRank();
+    event.firstRank = communicator.firstRank();
     event.peer = call.peer();
     event.device = communicator.device();
     event.stream = stream.number();
@@ -101,7 +101,7 @@ final class Span implements OperationTrace {
     try {
       stream.driver().enclose(this, launch);
     } catch (Throwable failure) {
-      if (together && Group.refuses(failure)) {
+      if (together && GroupCall.refuses(failure)) {
         giveNumbersBack();
       }
       ended(failure);

@@ -1,12 +1,11 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
+import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -37,24 +36,16 @@ public final class Stream implements AutoCloseable {
   private final long number = STREAMS.incrementAndGet();
   private final Platform platform;
   private final int device;
-  private final StreamUsers users = new StreamUsers(this);
   private final StreamDriver driver;
 
-  /**
-   * A capture that is going on.
-   *
-   * @param by the thread whose operations it takes
-   * @param launches what it has taken so far, each entry launched together
-   */
-  private record Capture(Thread by, List<List<GroupCall>> launches) {}
-
-  // Null where there is none.
-  private Capture capture;
+  // The thread whose operations are captured rather than run, or null.
+  private Thread capturedBy;
 
   // The work of an aborted communicator, which a wait has told, may not have left the device yet.
   private volatile boolean leaving;
 
   private final Progress progress = new Progress(this);
+  private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
   // Where its work runs, or nowhere once it is closed. Read plainly on the hot path; written once
   // more.
@@ -131,7 +122,7 @@ public final class Stream implements AutoCloseable {
     Arguments.positive(timeout, "timeout");
     checkOpen();
     checkNotCaptured("synchronize");
-    Group.checkNothingKeptFor(this, "synchronize");
+    ThreadScope.checkNothingKeptFor(this, "synchronize");
     long enqueued = progress.enqueued();
     telling(() -> driver.await(timeout));
     progress.passed(enqueued);
@@ -162,7 +153,7 @@ public final class Stream implements AutoCloseable {
   public boolean isComplete() {
     checkOpen();
     checkNotCaptured("isComplete");
-    Group.checkNothingKeptFor(this, "isComplete");
+    ThreadScope.checkNothingKeptFor(this, "isComplete");
     long enqueued = progress.enqueued();
     boolean complete = driver.isComplete();
     if (complete) {
@@ -182,7 +173,7 @@ public final class Stream implements AutoCloseable {
   public CompletionStage<Void> completion() {
     checkOpen();
     checkNotCaptured("completion");
-    Group.checkNothingKeptFor(this, "completion");
+    ThreadScope.checkNothingKeptFor(this, "completion");
     long enqueued = progress.enqueued();
     return driver.completion().thenRun(new Passing(progress, enqueued));
   }
@@ -255,11 +246,11 @@ public final class Stream implements AutoCloseable {
 
   /** Returns whether operations are captured rather than run. */
   boolean captured() {
-    return capture != null;
+    return capturedBy != null;
   }
 
   void checkNotCaptured(String call) {
-    if (capture != null) {
+    if (capturedBy != null) {
       throw new IllegalStateException(
           call
               + " is not possible on a stream that is being captured; only operations are: "
@@ -269,11 +260,11 @@ public final class Stream implements AutoCloseable {
 
   /** Throws unless it is this thread that captures. */
   void checkCapturedHere() {
-    Capture there = capture;
-    if (there == null || there.by() != Thread.currentThread()) {
+    Thread by = capturedBy;
+    if (by != Thread.currentThread()) {
       throw new IllegalStateException(
           // Nobody does where the capture has ended this moment.
-          (there == null ? "another thread" : there.by())
+          (by == null ? "another thread" : by)
               + " captures this stream; another thread's operations cannot join: "
               + this);
     }
@@ -283,7 +274,7 @@ public final class Stream implements AutoCloseable {
   void startCapture() {
     synchronized (this) {
       checkNotCaptured("capture");
-      capture = new Capture(Thread.currentThread(), new ArrayList<>());
+      capturedBy = Thread.currentThread();
     }
     boolean begun = false;
     try {
@@ -291,22 +282,17 @@ public final class Stream implements AutoCloseable {
       begun = true;
     } finally {
       if (!begun) {
-        capture = null;
+        capturedBy = null;
       }
     }
   }
 
-  /** Keeps operations that were launched together for the graph. */
-  void keep(List<GroupCall> together) {
-    capture.launches().add(List.copyOf(together));
-  }
-
-  Graph finishCapture() {
+  /** Ends the capture; returns its graph, or null for one that enqueues the operations anew. */
+  GraphDriver finishCapture() {
     try {
-      List<List<GroupCall>> launches = List.copyOf(capture.launches());
-      return new Graph(platform, device, launches, driver.endCapture());
+      return driver.endCapture();
     } finally {
-      capture = null;
+      capturedBy = null;
     }
   }
 
@@ -314,7 +300,7 @@ public final class Stream implements AutoCloseable {
     try {
       driver.dropCapture();
     } finally {
-      capture = null;
+      capturedBy = null;
     }
   }
 
@@ -362,24 +348,11 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Remembers what a call uses that has been enqueued. */
-  void carries(GroupCall call) {
-    if (call instanceof OperationCall one) {
-      carries(one.send(), one.recv(), one.op());
-      return;
-    }
-    long ticket = progress.ticket();
-    call.operands().forEach(operand -> operand.usedBy(progress, ticket));
-    progress.collective(ticket);
-  }
-
-  /** Remembers what an operation uses that has been enqueued. */
-  void carries(Buffer send, Buffer recv, ReduceOp op) {
+  /** Remembers what an operation uses that has been enqueued; each buffer may be null. */
+  void carries(Buffer send, Buffer recv, Buffer scalar) {
     long ticket = progress.ticket();
     uses(send, recv, ticket);
-    if (op instanceof ReduceOp.PreMulSum created && created.scalar() != null) {
-      uses(created.scalar(), null, ticket);
-    }
+    uses(scalar, null, ticket);
     progress.collective(ticket);
   }
 
@@ -426,9 +399,9 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Remembers whose operations this stream carries, and lets the communicator know. */
-  void usedBy(Communicator communicator) {
-    users.add(communicator);
+  /** Remembers whose operations this stream carries; returns whether that is new. */
+  boolean usedBy(StreamUser communicator) {
+    return users.add(communicator);
   }
 
   /** Returns what a wait for this stream throws whose time has passed. */

@@ -11,78 +11,90 @@ import java.util.stream.Collectors;
  * must throw.
  */
 final class StreamUsers implements StreamContext {
-  private final Stream stream;
-  // Checked on the hot path by one comparison; the list changes rarely.
-  private Communicator last;
-  private final CopyOnWriteArrayList<Communicator> users = new CopyOnWriteArrayList<>();
+  private final long number;
 
-  StreamUsers(Stream stream) {
+  // Pending work keeps the stream's driver and that this object, which keeps the stream.
+  @SuppressWarnings("UnusedVariable")
+  private final Object stream;
+
+  // Checked on the hot path by one comparison; the list changes rarely.
+  private StreamUser last;
+  private final CopyOnWriteArrayList<StreamUser> users = new CopyOnWriteArrayList<>();
+
+  /**
+   * Makes one without users.
+   *
+   * @param stream the stream, which is kept
+   * @param number the stream's number in its process
+   */
+  StreamUsers(Object stream, long number) {
     this.stream = stream;
+    this.number = number;
   }
 
-  /** Remembers a communicator whose operations the stream carries, and lets it know. */
-  void add(Communicator communicator) {
-    if (last != communicator) {
-      last = communicator;
-      if (!users.contains(communicator)) {
-        users.removeIf(user -> !user.open() && !user.aborted());
-        users.addIfAbsent(communicator);
-        communicator.life().carriedBy(stream);
-      }
+  /** Remembers a communicator whose operations the stream carries; returns whether it is new. */
+  boolean add(StreamUser communicator) {
+    if (last == communicator) {
+      return false;
     }
+    last = communicator;
+    if (users.contains(communicator)) {
+      return false;
+    }
+    users.removeIf(user -> !user.open() && !user.aborted());
+    return users.addIfAbsent(communicator);
   }
 
   /** Forgets those that were aborted. */
   void removeAborted() {
-    users.removeIf(Communicator::aborted);
+    users.removeIf(StreamUser::aborted);
     last = null;
   }
 
   /** Returns whose operation was enqueued last, for messages. */
-  Communicator last() {
+  StreamUser last() {
     return last;
   }
 
   boolean anyOpen() {
-    return users.stream().anyMatch(Communicator::open);
+    return users.stream().anyMatch(StreamUser::open);
   }
 
   boolean anyAborted() {
-    return users.stream().anyMatch(Communicator::aborted);
+    return users.stream().anyMatch(StreamUser::aborted);
   }
 
   /** Returns whether a library may still enqueue what a launch that was given up has left. */
   boolean anyLaunching() {
-    return users.stream().anyMatch(user -> user.open() && user.driver().launching());
+    return users.stream().anyMatch(user -> user.open() && user.launching());
   }
 
   @Override
   public long number() {
-    return stream.number();
+    return number;
   }
 
   @Override
   public Duration longestTimeout() {
     return users.stream()
-        .map(user -> user.config().timeout())
+        .map(StreamUser::timeout)
         .max(Duration::compareTo)
         .orElse(CommunicatorConfig.defaults().timeout());
   }
 
   @Override
   public void leftStuck() {
-    users.forEach(user -> user.life().leftStuck());
+    users.forEach(StreamUser::leftStuck);
   }
 
   @Override
   public void throwFailure(String function) {
-    for (Communicator user : users) {
+    for (StreamUser user : users) {
       if (user.aborted()) {
         throw new CommunicatorAbortedException(function, user.toString());
       }
       if (user.open()) {
-        user.life()
-            .failure()
+        user.failure()
             .ifPresent(
                 failure -> {
                   throw failure;
@@ -95,7 +107,7 @@ final class StreamUsers implements StreamContext {
   @Override
   public NcclException timedOut(String function, Duration timeout, String waitedFor) {
     List<FailureDetails> lastOfEach =
-        users.stream().filter(Communicator::open).map(user -> user.life().lastEnqueued()).toList();
+        users.stream().filter(StreamUser::open).map(StreamUser::lastEnqueued).toList();
     String where =
         lastOfEach.isEmpty()
             ? ""

@@ -43,7 +43,7 @@ final class Tracing {
   }
 
   /** Does a step of a communicator's life and, where that is recorded, tells of it. */
-  static void step(Communicator communicator, String step, Runnable work) {
+  static void step(CommunicatorCore communicator, String step, Runnable work) {
     if (!on) {
       work.run();
       return;
@@ -61,7 +61,7 @@ final class Tracing {
   }
 
   /** Tells of what has happened to a communicator. */
-  static void tell(Communicator communicator, String step, Throwable failure) {
+  static void tell(CommunicatorCore communicator, String step, Throwable failure) {
     if (on) {
       CommunicatorEvent event = new CommunicatorEvent();
       event.error = failure == null ? null : failure.toString();
@@ -74,7 +74,7 @@ final class Tracing {
     event.pid = ProcessHandle.current().pid();
     event.host = line("/proc/sys/kernel/hostname");
     event.clock = line("/proc/sys/kernel/random/boot_id");
-    event.library = Backend.libraryVersion();
+    event.library = LibraryVersion.current();
     event.commit();
   }
 

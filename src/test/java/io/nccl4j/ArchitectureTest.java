@@ -101,6 +101,10 @@ class ArchitectureTest {
     onlyDepends(collective, CONTRACT, SPI, collective, transport, reduce, SCHEDULE);
     String bootstrap = REFERENCE_PART + "bootstrap";
     onlyDepends(bootstrap, CONTRACT, SPI, bootstrap, transport, AUTH);
+    String rank = REFERENCE_PART + "rank";
+    onlyDepends(rank, CONTRACT, SPI, rank, bootstrap, collective, transport, SCHEDULE);
+    String stream = REFERENCE_PART + "stream";
+    onlyDepends(stream, CONTRACT, SPI, stream, rank, collective, reduce);
   }
 
   @Test

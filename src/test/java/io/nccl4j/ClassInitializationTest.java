@@ -41,9 +41,12 @@ class ClassInitializationTest {
             "io.nccl4j.reference",
             "io.nccl4j.schedule",
             "io.nccl4j.internal.auth",
+            "io.nccl4j.internal.reference",
             "io.nccl4j.internal.reference.bootstrap",
             "io.nccl4j.internal.reference.collective",
+            "io.nccl4j.internal.reference.rank",
             "io.nccl4j.internal.reference.reduce",
+            "io.nccl4j.internal.reference.stream",
             "io.nccl4j.internal.reference.transport"),
         listed(ReferenceBackend.class));
   }

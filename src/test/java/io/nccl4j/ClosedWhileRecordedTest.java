@@ -24,7 +24,7 @@ class ClosedWhileRecordedTest {
       OperationCall call =
           new OperationCall(
               Operation.ALL_REDUCE,
-              comm,
+              comm.core(),
               value,
               value,
               1,

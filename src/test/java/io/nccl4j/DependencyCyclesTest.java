@@ -28,9 +28,6 @@ class DependencyCyclesTest {
   private static final String CONTRACT = "io.nccl4j";
   private static final int LARGEST_COMPONENT = 6;
 
-  /** Packages with a larger component, and its size; lower it when it becomes smaller. */
-  private static final Map<String, Integer> LARGER = Map.of(CONTRACT, 26, "io.nccl4j.nccl", 16);
-
   private static final Map<String, Set<String>> CLASSES = dependencies();
 
   /** Finds the sets of nodes that reach each other, by Tarjan's algorithm. */
@@ -178,13 +175,9 @@ class DependencyCyclesTest {
     assertTrue(packages.contains("io.nccl4j.reference"), () -> "only found " + packages);
     for (String name : packages) {
       Set<String> largest = new Components(within(name)).largest();
-      int limit = LARGER.getOrDefault(name, LARGEST_COMPONENT);
       assertTrue(
-          largest.size() <= limit,
+          largest.size() <= LARGEST_COMPONENT,
           () -> name + ": " + largest.size() + " classes depend on each other: " + largest);
-      assertTrue(
-          limit == LARGEST_COMPONENT || largest.size() > LARGEST_COMPONENT,
-          () -> name + " needs no exception any more; remove it");
     }
   }
 

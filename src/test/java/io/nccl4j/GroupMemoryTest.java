@@ -42,7 +42,7 @@ class GroupMemoryTest {
 
   private OperationCall call(Operation operation, Buffer send, Buffer recv) {
     // Of another rank: a receive from the rank itself may be in place.
-    return new OperationCall(operation, comm, send, recv, 1, ReduceOp.SUM, 1, stream);
+    return new OperationCall(operation, comm.core(), send, recv, 1, ReduceOp.SUM, 1, stream);
   }
 
   private Buffer randomSlice(SplittableRandom random) {

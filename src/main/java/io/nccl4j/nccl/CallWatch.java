@@ -17,8 +17,7 @@ final class CallWatch {
   private static final long PERIOD_MILLIS = 100;
   private static final Seen NO_CALL = new Seen(0, 0, false);
   // Weakly: one that was forgotten is reported, not kept, and has no thread in a call.
-  private static final Map<WeakReference<NcclCommunicatorDriver>, Seen> OPEN =
-      new ConcurrentHashMap<>();
+  private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
   private static final Watcher WATCHER =
       new Watcher(
           Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
@@ -38,8 +37,8 @@ final class CallWatch {
   private record Seen(int call, long since, boolean overdue) {}
 
   /** Watches a communicator until it has ended. */
-  static void add(NcclCommunicatorDriver communicator) {
-    OPEN.put(new WeakReference<>(communicator), NO_CALL);
+  static void add(CommunicatorEnd end) {
+    OPEN.put(new WeakReference<>(end), NO_CALL);
     WATCHER.watch();
   }
 
@@ -48,15 +47,15 @@ final class CallWatch {
     OPEN.replaceAll(CallWatch::look);
   }
 
-  private static boolean over(WeakReference<NcclCommunicatorDriver> watched) {
-    NcclCommunicatorDriver communicator = watched.get();
-    return communicator == null || communicator.handle().ended();
+  private static boolean over(WeakReference<CommunicatorEnd> watched) {
+    CommunicatorEnd end = watched.get();
+    return end == null || end.communicator().handle().ended();
   }
 
   /** Returns what is seen of a communicator now, and acts where a call is overdue. */
-  private static Seen look(WeakReference<NcclCommunicatorDriver> watched, Seen last) {
-    NcclCommunicatorDriver communicator = watched.get();
-    int call = communicator == null ? 0 : communicator.handle().enqueuing();
+  private static Seen look(WeakReference<CommunicatorEnd> watched, Seen last) {
+    CommunicatorEnd end = watched.get();
+    int call = end == null ? 0 : end.communicator().handle().enqueuing();
     if (call == 0) {
       return NO_CALL;
     }
@@ -64,10 +63,10 @@ final class CallWatch {
       return new Seen(call, System.nanoTime(), false);
     }
     long lasts = System.nanoTime() - last.since();
-    if (last.overdue() || lasts < communicator.timeout().toNanos()) {
+    if (last.overdue() || lasts < end.communicator().timeout().toNanos()) {
       return last;
     }
-    communicator.endOverdueCall(call);
+    end.endOverdueCall(call);
     return new Seen(call, last.since(), true);
   }
 }

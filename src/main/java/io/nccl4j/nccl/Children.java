@@ -5,7 +5,6 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NcclResults;
-import io.nccl4j.spi.CommunicatorContext;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -17,23 +16,40 @@ import java.util.function.Function;
 import java.util.function.Supplier;
 
 /**
- * The communicators that are made of one, by a split, a shrink or a grow: with whose settings, in
- * which order, and what becomes of those that were given up. {@code ChildCommunicators} of the
- * contract checks the arguments before, and {@link Making} has the native calls.
+ * What a communicator knows of those that are made of it, by a split, a shrink or a grow: in which
+ * order, and which of them were given up. {@code ChildCommunicators} of the contract checks the
+ * arguments before, and {@link Making} has the native calls.
  */
 final class Children {
-  private final NcclCommunicatorDriver parent;
-  private final NcclBackendDriver backend;
+  private final NativeCommunicator parent;
+  private final Object world;
+  private final Object cohort;
   private final AtomicBoolean connecting = new AtomicBoolean();
   // Those that were given up while NCCL was still making them.
-  private final List<NcclCommunicatorDriver> late = new CopyOnWriteArrayList<>();
+  private final List<CommunicatorHandle> late = new CopyOnWriteArrayList<>();
   // NCCL makes only one at a time: one whose caller was interrupted is for the next.
   private volatile UniqueId growId;
   private int count;
 
-  Children(NcclCommunicatorDriver parent, NcclBackendDriver backend) {
+  /**
+   * Begins without any.
+   *
+   * @param world what the ranks of the parent that were made together have in common
+   * @param cohort equal for those ranks of this process that may wait for each other
+   */
+  Children(NativeCommunicator parent, Object world, Object cohort) {
     this.parent = parent;
-    this.backend = backend;
+    this.world = world;
+    this.cohort = cohort;
+  }
+
+  NativeCommunicator parent() {
+    return parent;
+  }
+
+  /** Returns what is equal for those ranks of this process that may wait for the parent. */
+  Object cohort() {
+    return cohort;
   }
 
   /**
@@ -63,29 +79,15 @@ final class Children {
     }
   }
 
-  /**
-   * Returns a child as the contract makes it, which keeps what only NCCL was told of its parent.
-   */
-  NcclCommunicatorDriver inheriting(Making making, CommunicatorContext child) {
-    NcclConfig settings = parent.settings().withCommon(child.config());
-    return new NcclCommunicatorDriver(backend, settings, making, child);
-  }
-
-  /** Returns a child with settings of its own. */
-  NcclCommunicatorDriver named(NcclConfig settings, Making making, CommunicatorContext child) {
-    NativeConfig.checkName(settings, backend.version());
-    return new NcclCommunicatorDriver(backend, settings, making, child);
-  }
-
   /** Returns what the ranks of the next child have in common. */
   Object nextWorld(int color) {
-    return List.of(parent.world(), ++count, color);
+    return List.of(world, ++count, color);
   }
 
   /** Makes the id of a grow, when this rank's streams have passed the parent's operations. */
   UniqueId newGrowId() {
     String function = "ncclCommGetUniqueId";
-    backend.version().require(function);
+    parent.library().require(function);
     parent.context().awaitStreams(function);
     parent.inside(function, parent.peers(), this::makeGrowId);
     UniqueId id = growId;
@@ -99,19 +101,31 @@ final class Children {
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment id = ncclUniqueId.allocate(arena);
         NcclResults.check(
-            parent.guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)), "ncclCommGetUniqueId");
+            parent.handle().guarded(() -> nccl_h.ncclCommGetUniqueId(comm, id)),
+            "ncclCommGetUniqueId");
         growId = UniqueId.of(id.toArray(ValueLayout.JAVA_BYTE));
       }
     }
   }
 
-  /** Takes a child that was given up: NCCL may write its pointer yet, for this end to free. */
-  void adopt(NcclCommunicatorDriver child) {
-    late.add(child);
+  /**
+   * Waits for a child that is made when its parent is done. A child that is given up is kept: NCCL
+   * may write its pointer yet, for the end of the parent to free.
+   *
+   * @param result what the call that makes the child has answered
+   */
+  void settle(NativeCommunicator child, int result, String function) {
+    try {
+      // A pending call answers success too, and writes the new pointer when the parent is done.
+      parent.settle(result, function);
+    } catch (RuntimeException failure) {
+      late.add(child.handle());
+      throw failure;
+    }
   }
 
-  /** Frees them when NCCL, with the parent freed, writes no pointer any more. */
+  /** Frees those given up when NCCL, with the parent freed, writes no pointer any more. */
   void freeLate() {
-    late.forEach(NcclCommunicatorDriver::freeIfNobodyInside);
+    late.forEach(CommunicatorHandle::freeIfNobodyInside);
   }
 }

@@ -3,29 +3,48 @@ package io.nccl4j.nccl;
 import io.nccl4j.Operation;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.cuda.CurrentDevice;
+import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.EnqueuedOperation;
 import io.nccl4j.spi.Memory;
 
-/** The calls of NCCL that enqueue one operation of a communicator. */
+/**
+ * The calls of NCCL that enqueue one operation, by the thread inside a communicator. Addresses are
+ * plain numbers, so a call acquires no session and allocates nothing.
+ */
 final class CollectiveCalls {
   // From this code on an operator multiplies.
   private static final int FIRST_SCALING = ReduceOp.AVG.code();
 
-  private final NcclCommunicatorDriver communicator;
   private final CommunicatorHandle handle;
-  private final NcclVersion library;
 
-  CollectiveCalls(
-      NcclCommunicatorDriver communicator, CommunicatorHandle handle, NcclVersion library) {
-    this.communicator = communicator;
+  CollectiveCalls(CommunicatorHandle handle) {
     this.handle = handle;
-    this.library = library;
   }
 
-  /** Makes a call by the thread inside, and returns what NCCL answers. */
+  /** Makes one call of a group; it answers success or a refusal. */
+  void enqueue(EnqueuedOperation call) {
+    long stream = ((CudaStreamDriver) call.streamDriver()).address();
+    int result =
+        call(
+            call.operation(),
+            call.sendMemory(),
+            call.recvMemory(),
+            call.count(),
+            call.operator(),
+            call.peer(),
+            stream);
+    if (result != nccl_h.ncclInProgress()) {
+      NcclResults.check(result, call.operation().function());
+    }
+  }
+
+  /** Makes a call, and returns what NCCL answers. */
   int call(
       Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
-    return communicator.direct()
+    return handle.direct()
         ? makeCall(operation, send, recv, count, op, peer, stream)
         : callSafely(operation, send, recv, count, op, peer, stream);
   }
@@ -37,11 +56,12 @@ final class CollectiveCalls {
    */
   private int callSafely(
       Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
-    if (communicator.size() == 1 && op >= FIRST_SCALING) {
+    if (handle.context().size() == 1 && op >= FIRST_SCALING) {
       return CurrentDevice.call(
-          communicator.device(), () -> lockedCall(operation, send, recv, count, op, peer, stream));
+          handle.context().device(),
+          () -> lockedCall(operation, send, recv, count, op, peer, stream));
     }
-    return communicator.blocking()
+    return handle.blocking()
         ? makeCall(operation, send, recv, count, op, peer, stream)
         : lockedCall(operation, send, recv, count, op, peer, stream);
   }
@@ -83,7 +103,7 @@ final class CollectiveCalls {
       case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
       case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
-          library.has(FirstRelease.EXCHANGES)
+          handle.library().has(FirstRelease.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
               : exchangeByPeers(operation, send, recv, count, type, peer, stream);
     };
@@ -111,18 +131,19 @@ final class CollectiveCalls {
    */
   private int exchangeByPeers(
       Operation operation, Memory send, Memory recv, long count, int type, int root, long stream) {
+    CommunicatorContext context = handle.context();
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL
-            || (operation == Operation.SCATTER && communicator.rank() == root);
+            || (operation == Operation.SCATTER && context.rank() == root);
     boolean receivesAll =
         operation == Operation.ALL_TO_ALL
-            || (operation == Operation.GATHER && communicator.rank() == root);
+            || (operation == Operation.GATHER && context.rank() == root);
     long comm = handle.address();
     int result = nccl_h.ncclGroupStart();
     if (result != 0) {
       return result;
     }
-    for (int peer = 0; peer < communicator.size() && result == 0; peer++) {
+    for (int peer = 0; peer < context.size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
         long from = slice(send, sendsAll ? peer * count : 0);
         result = EnqueueCalls.send(from, count, type, peer, comm, stream);

@@ -17,38 +17,73 @@ import org.apache.logging.log4j.Logger;
 
 /**
  * How an {@code ncclComm_t} ends: in order, by an abort, or by an abort of a call that lasts for
- * too long.
+ * too long. A revoke ends its operations alone.
  */
 final class CommunicatorEnd {
-  private static final Logger LOG = LogManager.getLogger(NcclCommunicator.class);
+  // The name of the public class, which stands above this one.
+  private static final Logger LOG = LogManager.getLogger("io.nccl4j.nccl.NcclCommunicator");
 
   // How long a close waits for a call in flight before it refuses, and an abort before it ends that
   // call, and after that before it leaves the freeing to the call's thread.
   private static final Duration PATIENCE = Duration.ofMillis(200);
   private static final double MILLIS_PER_SECOND = 1000;
 
-  private final NcclCommunicatorDriver communicator;
+  private final NativeCommunicator communicator;
   private final CommunicatorContext context;
   private final CommunicatorHandle handle;
   private final NcclVersion library;
-  private volatile boolean overdue;
+  private final Registrations registrations;
+  private final Suspension suspension;
+  private final Children children;
+  private final Runnable gone;
+  private volatile boolean revoked;
   // Whether ncclCommDestroy has freed the communicator.
   private volatile boolean freed;
 
+  /**
+   * Takes what ends together with the communicator.
+   *
+   * @param gone reports that no kernel of the communicator can run here any more; idempotent
+   */
   CommunicatorEnd(
-      NcclCommunicatorDriver communicator,
-      CommunicatorContext context,
-      CommunicatorHandle handle,
-      NcclVersion library) {
+      NativeCommunicator communicator,
+      Registrations registrations,
+      Suspension suspension,
+      Children children,
+      Runnable gone) {
     this.communicator = communicator;
-    this.context = context;
-    this.handle = handle;
-    this.library = library;
+    this.context = communicator.context();
+    this.handle = communicator.handle();
+    this.library = communicator.library();
+    this.registrations = registrations;
+    this.suspension = suspension;
+    this.children = children;
+    this.gone = gone;
   }
 
-  /** Returns whether a call has lasted for too long, which ends the communicator. */
-  boolean overdue() {
-    return overdue;
+  NativeCommunicator communicator() {
+    return communicator;
+  }
+
+  /** Does what {@link NcclCommunicator#revoke} promises. */
+  void revoke() {
+    String function = "ncclCommRevoke";
+    library.require(function);
+    if (revoked) {
+      return;
+    }
+    if (!context.revoked()) {
+      context.checkConnected();
+    }
+    communicator.inside(
+        function,
+        communicator.peers(),
+        comm -> {
+          communicator.endOperations();
+          communicator.callAndSettle(
+              function, () -> nccl_h.ncclCommRevoke(comm, nccl_h.NCCL_REVOKE_DEFAULT()));
+          revoked = true;
+        });
   }
 
   /**
@@ -57,7 +92,7 @@ final class CommunicatorEnd {
    * @param call the handle's number of it
    */
   void endOverdueCall(int call) {
-    if (!communicator.abortEndsCalls()) {
+    if (!handle.abortEndsCalls()) {
       LOG.warn(
           "{}: {} has been inside NCCL for {} s; NCCL {} has no function that ends such a call, while {} has one and non-blocking communicators need none",
           communicator,
@@ -75,7 +110,7 @@ final class CommunicatorEnd {
     boolean said = false;
     // The call may return after all.
     while (handle.enqueuing() == call) {
-      overdue = true;
+      communicator.markOverdue(true);
       try {
         if (!said) {
           LOG.warn(
@@ -95,7 +130,7 @@ final class CommunicatorEnd {
         MemoryShortage.pause();
       }
     }
-    overdue = false;
+    communicator.markOverdue(false);
   }
 
   /** Does what {@link CommunicatorDriver#abort} promises. */
@@ -112,10 +147,10 @@ final class CommunicatorEnd {
    */
   private void endBlockedCall() {
     String function = handle.enqueuingFunction();
-    if (function == null || !communicator.blocking()) {
+    if (function == null || !handle.blocking()) {
       return;
     }
-    if (!communicator.abortEndsCalls()) {
+    if (!handle.abortEndsCalls()) {
       LOG.warn(
           "{}: a thread is inside {}, which NCCL {} cannot end; it frees the communicator when it returns",
           communicator,
@@ -132,7 +167,7 @@ final class CommunicatorEnd {
           "ncclCommRevoke",
           communicator.timeout(),
           "NCCL to end " + function + " of " + communicator,
-          () -> revoke(comm));
+          () -> endCall(comm));
     } catch (NcclException failure) {
       LOG.warn(
           "{}: NCCL did not end {}; its thread frees the communicator when it returns",
@@ -142,7 +177,7 @@ final class CommunicatorEnd {
     }
   }
 
-  private void revoke(MemorySegment comm) {
+  private void endCall(MemorySegment comm) {
     try {
       communicator.useDevice();
       NcclResults.check(
@@ -175,12 +210,10 @@ final class CommunicatorEnd {
             }
             communicator.useDevice();
             int result = nccl_h.ncclCommAbort(comm);
-            communicator.registrations().forgetAll();
+            registrations.forgetAll();
             Steps.all(
                 List.of(
-                    communicator::gone,
-                    () -> NcclResults.check(result, "ncclCommAbort"),
-                    communicator.children()::freeLate));
+                    gone, () -> NcclResults.check(result, "ncclCommAbort"), children::freeLate));
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", communicator, e);
@@ -195,20 +228,20 @@ final class CommunicatorEnd {
     if (!handle.made()) {
       return;
     }
-    if (context.aborted() && !communicator.revokedByNccl()) {
+    if (context.aborted() && !revoked) {
       // Its operations were ended by a shrink, or by a revoke that failed: there is nothing to
       // finish.
       abort();
       return;
     }
     try {
-      if (!communicator.revokedByNccl()) {
+      if (!revoked) {
         finishBeforeClose();
       }
       context.endGraphs();
       BlockingCalls.runUninterrupted(
           "ncclCommDestroy",
-          communicator.timeout().plus(NcclCommunicatorDriver.GRACE),
+          communicator.timeout().plus(NativeCommunicator.GRACE),
           communicator.peers()
               + ", or the end of a CUDA graph that other code has captured operations in",
           this::finalizeAndDestroy);
@@ -217,7 +250,7 @@ final class CommunicatorEnd {
       throw failure;
     } finally {
       if (freed) {
-        communicator.gone();
+        gone.run();
       }
     }
   }
@@ -247,11 +280,11 @@ final class CommunicatorEnd {
     MemorySegment comm = handle.enterToEnd("ncclCommFinalize", PATIENCE);
     int result;
     try {
-      communicator.registrations().closeAll(comm);
-      if (communicator.suspension().lasts()) {
-        communicator.suspension().endInside(comm);
+      registrations.closeAll(comm);
+      if (suspension.lasts()) {
+        suspension.endInside(comm);
       }
-      if (!communicator.revokedByNccl()) {
+      if (!revoked) {
         communicator.callAndSettle("ncclCommFinalize", () -> nccl_h.ncclCommFinalize(comm));
       }
       result = nccl_h.ncclCommDestroy(handle.takeInside());
@@ -267,16 +300,16 @@ final class CommunicatorEnd {
     freed = true;
     if (context.aborted()) {
       // The caller has given up waiting, or will not look.
-      communicator.gone();
+      gone.run();
     }
-    communicator.registrations().forgetAll();
-    communicator.children().freeLate();
+    registrations.forgetAll();
+    children.freeLate();
     NcclResults.check(result, "ncclCommDestroy");
   }
 
   /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
-    handle.giveBack();
+    handle.giveBackUnlessFreeing();
     Steps.after(refusal, this::freeIfNobodyInside);
     return refusal;
   }

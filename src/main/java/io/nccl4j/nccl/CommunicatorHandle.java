@@ -8,6 +8,7 @@ import io.nccl4j.internal.PrimaryContexts;
 import io.nccl4j.internal.ProcessBarrier;
 import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.CommunicatorContext;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -15,6 +16,8 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import java.util.function.IntSupplier;
 
 /**
  * An {@code ncclComm_t} and who may touch it when.
@@ -47,8 +50,13 @@ final class CommunicatorHandle {
   // NCCL may write the pointer late, after a call that answered "in progress" or was given up:
   // eight bytes that stay.
   private final MemorySegment cell = Arena.global().allocate(ValueLayout.ADDRESS);
-  private final NcclCommunicatorDriver owner;
+  private final CommunicatorContext context;
+  private final NcclVersion library;
+  private final Runnable free;
 
+  // As NCCL has it; what the configuration says may not be what it is.
+  private boolean blocking;
+  private boolean direct;
   private MemorySegment pointer = MemorySegment.NULL;
   private long address;
   private volatile boolean ended;
@@ -65,8 +73,26 @@ final class CommunicatorHandle {
   // Read and written without order: what it decides may be decided again.
   private Thread lastThread;
 
-  CommunicatorHandle(NcclCommunicatorDriver owner) {
-    this.owner = owner;
+  /**
+   * Makes room for a pointer.
+   *
+   * @param blocking whether the communicator will be a blocking one, as far as is known
+   * @param free aborts the ended communicator, unless a thread is inside it
+   */
+  CommunicatorHandle(
+      CommunicatorContext context, NcclVersion library, boolean blocking, Runnable free) {
+    this.context = context;
+    this.library = library;
+    this.blocking = blocking;
+    this.free = free;
+  }
+
+  CommunicatorContext context() {
+    return context;
+  }
+
+  NcclVersion library() {
+    return library;
   }
 
   /** Returns where NCCL is to write the pointer. */
@@ -76,7 +102,41 @@ final class CommunicatorHandle {
 
   /** Returns whether NCCL has written a pointer. */
   boolean made() {
-    return ((MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L)).address() != 0;
+    return written().address() != 0;
+  }
+
+  private MemorySegment written() {
+    return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+  }
+
+  /** Returns whether NCCL has made, or will make, a blocking communicator. */
+  boolean blocking() {
+    return blocking;
+  }
+
+  /** Returns whether operations need no condition beyond one thread at a time. */
+  boolean direct() {
+    return direct;
+  }
+
+  /** Notes that NCCL has made a blocking communicator of several ranks. */
+  void markDirect() {
+    direct = true;
+  }
+
+  /** Returns whether an abort ends a call that another thread makes to enqueue something. */
+  boolean abortEndsCalls() {
+    return !blocking || library.has(FirstRelease.REVOKE);
+  }
+
+  /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
+  int guarded(IntSupplier call) {
+    if (blocking) {
+      return call.getAsInt();
+    }
+    synchronized (this) {
+      return call.getAsInt();
+    }
   }
 
   /**
@@ -86,12 +146,22 @@ final class CommunicatorHandle {
    * @throws IllegalStateException if another thread is inside
    */
   MemorySegment enter(String function) {
-    return enter(function, ENQUEUING);
+    if (!tryEnter(function)) {
+      throw refusal(function);
+    }
+    return pointer;
   }
 
-  /** Lets this thread in for a call that can last, and that others are told of meanwhile. */
-  MemorySegment enterForLong(String function) {
-    return enter(function, LASTING);
+  /** Lets this thread in for calls that can last, which a message to other threads says. */
+  void insideForLong(String function, Consumer<MemorySegment> calls) {
+    if (!tryEnter(function, LASTING)) {
+      throw refusal(function);
+    }
+    try {
+      calls.accept(pointer);
+    } finally {
+      leave();
+    }
   }
 
   /**
@@ -105,16 +175,6 @@ final class CommunicatorHandle {
         throw refusal(function);
       }
       LockSupport.parkNanos(LOOK_NANOS);
-    }
-    return pointer;
-  }
-
-  private MemorySegment enter(String called, int what) {
-    if (what == ENQUEUING) {
-      admit(called);
-    }
-    if (!tryEnter(called, what)) {
-      throw refusal(called);
     }
     return pointer;
   }
@@ -137,18 +197,22 @@ final class CommunicatorHandle {
     }
     PlatformThreads.require(called);
     if (!PrimaryContexts.active(CurrentDevice.get())) {
-      CurrentDevice.set(owner.device());
+      CurrentDevice.set(context.device());
     }
     lastThread = thread;
   }
 
+  @SuppressWarnings("ReferenceEquality") // Names of functions are literals.
   private boolean tryEnter(String called, int what) {
     int now = (int) INSIDE.getOpaque(this);
     if ((now & WHAT) != NOBODY) {
       return false;
     }
     INSIDE.setOpaque(this, now + ENTRY + what);
-    function = called;
+    // Mostly it is the same one, and storing a reference costs more than comparing it.
+    if (function != called) {
+      function = called;
+    }
     // An abort sets 'ended', then fences every thread, then looks at 'inside': one of the two sees
     // the other.
     if (ended) {
@@ -162,9 +226,9 @@ final class CommunicatorHandle {
     if (!ended) {
       return occupied((int) INSIDE.getOpaque(this) & WHAT);
     }
-    return owner.context().aborted()
-        ? new CommunicatorAbortedException(called, owner.toString())
-        : new IllegalStateException("closed: " + owner);
+    return context.aborted()
+        ? new CommunicatorAbortedException(called, context.toString())
+        : new IllegalStateException("closed: " + context);
   }
 
   private IllegalStateException occupied(int what) {
@@ -172,9 +236,9 @@ final class CommunicatorHandle {
         what == LASTING
             ? " is in use by another thread, or by one that a time-out has left in " + function
             : " is in use by another thread, in " + function;
-    boolean ends = owner.abortEndsCalls() && (what != LASTING || !owner.blocking());
+    boolean ends = abortEndsCalls() && (what != LASTING || !blocking);
     return new IllegalStateException(
-        owner
+        context
             + by
             + "; one thread at a time may use a communicator"
             + (ends ? ", and abort ends its call" : ""));
@@ -195,17 +259,25 @@ final class CommunicatorHandle {
   void leave() {
     INSIDE.setRelease(this, (int) INSIDE.getOpaque(this) & ~WHAT);
     if (ended) {
-      owner.freeIfNobodyInside();
+      free.run();
     }
+  }
+
+  /** Has the ended communicator aborted unless a thread is inside, which then does so itself. */
+  void freeIfNobodyInside() {
+    free.run();
   }
 
   /**
    * Makes the pointer that NCCL has written the one that {@link #enter} returns; by the thread
    * inside.
+   *
+   * @param made whether NCCL has made a blocking communicator
    */
-  void publish() {
+  void publish(boolean made) {
     synchronized (this) {
-      pointer = (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+      blocking = made;
+      pointer = written();
       address = pointer.address();
     }
   }
@@ -262,7 +334,7 @@ final class CommunicatorHandle {
     synchronized (this) {
       held = false;
     }
-    owner.freeIfNobodyInside();
+    free.run();
   }
 
   /**
@@ -275,7 +347,7 @@ final class CommunicatorHandle {
         return null;
       }
       taken = true;
-      return (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
+      return written();
     }
   }
 
@@ -285,13 +357,6 @@ final class CommunicatorHandle {
       taken = true;
       ended = true;
       return pointer;
-    }
-  }
-
-  /** Takes back that the thread inside has freed the pointer, which NCCL has refused. */
-  void giveBack() {
-    synchronized (this) {
-      taken = false;
     }
   }
 
@@ -308,7 +373,7 @@ final class CommunicatorHandle {
 
   /**
    * Lets the pointer be taken again, unless a thread frees it: the one that was to may not have
-   * started.
+   * started, and NCCL can refuse to destroy it.
    */
   void giveBackUnlessFreeing() {
     synchronized (this) {
@@ -327,10 +392,7 @@ final class CommunicatorHandle {
       }
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment state = arena.allocate(ValueLayout.JAVA_INT);
-        MemorySegment communicator =
-            (MemorySegment) ValueLayout.ADDRESS.varHandle().getVolatile(cell, 0L);
-        NcclResults.check(
-            nccl_h.ncclCommGetAsyncError(communicator, state), "ncclCommGetAsyncError");
+        NcclResults.check(nccl_h.ncclCommGetAsyncError(written(), state), "ncclCommGetAsyncError");
         return state.get(ValueLayout.JAVA_INT, 0);
       }
     }

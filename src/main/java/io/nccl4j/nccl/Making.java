@@ -30,8 +30,8 @@ sealed interface Making {
   /** Returns what the ranks that are made together have in common; called once. */
   Object world();
 
-  /** Returns the communicator that this one is made of, or null. */
-  default NcclCommunicatorDriver parent() {
+  /** Returns the children of the communicator that this one is made of, or null. */
+  default Children children() {
     return null;
   }
 
@@ -40,7 +40,7 @@ sealed interface Making {
    * ranks of a grow do not know each other's world, so all of them count together.
    */
   default Object cohort(Object world) {
-    return parent() != null && parent().cohort() == GROWN ? GROWN : world;
+    return children() != null && children().cohort() == GROWN ? GROWN : world;
   }
 
   /** Waits for what must be over before the call. */
@@ -49,19 +49,7 @@ sealed interface Making {
   }
 
   /** Makes the call, and waits for it; by the thread that is inside the new handle. */
-  void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena);
-
-  /** Waits for a child that is made when its parent is done, and leaves what comes late to it. */
-  private static void settle(
-      NcclCommunicatorDriver parent, NcclCommunicatorDriver made, int result, String function) {
-    try {
-      // A pending call answers success too, and writes the new pointer when the parent is done.
-      parent.settle(result, function);
-    } catch (RuntimeException failure) {
-      parent.children().adopt(made);
-      throw failure;
-    }
-  }
+  void make(NativeCommunicator made, MemorySegment config, Arena arena);
 
   private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
     MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
@@ -89,7 +77,7 @@ sealed interface Making {
     }
 
     @Override
-    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment cell = made.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);
       made.settle(nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config), function());
@@ -109,7 +97,7 @@ sealed interface Making {
     }
 
     @Override
-    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment cell = made.handle().cell();
       MemorySegment bytes = bytes(ids, arena);
       int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
@@ -118,10 +106,10 @@ sealed interface Making {
   }
 
   /** A child of a split. */
-  record Split(NcclCommunicatorDriver parent, int color, int key) implements Making {
+  record Split(Children children, int color, int key) implements Making {
     @Override
     public Object world() {
-      return parent.children().nextWorld(color);
+      return children.nextWorld(color);
     }
 
     @Override
@@ -130,24 +118,23 @@ sealed interface Making {
     }
 
     @Override
-    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
-      MemorySegment handle = parent.handle().enterForLong(function());
-      try {
-        MemorySegment cell = made.handle().cell();
-        int result = parent.guarded(() -> nccl_h.ncclCommSplit(handle, color, key, cell, config));
-        settle(parent, made, result, function());
-      } finally {
-        parent.handle().leave();
-      }
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment cell = made.handle().cell();
+      CommunicatorHandle handle = children.parent().handle();
+      handle.insideForLong(
+          function(),
+          comm -> {
+            int result = handle.guarded(() -> nccl_h.ncclCommSplit(comm, color, key, cell, config));
+            children.settle(made, result, function());
+          });
     }
   }
 
   /** A child of a shrink. */
-  record Shrink(NcclCommunicatorDriver parent, SortedSet<Integer> excluded, ShrinkMode mode)
-      implements Making {
+  record Shrink(Children children, SortedSet<Integer> excluded, ShrinkMode mode) implements Making {
     @Override
     public Object world() {
-      return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+      return children.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
 
     @Override
@@ -158,12 +145,12 @@ sealed interface Making {
     @Override
     public void prepare() {
       if (mode != ShrinkMode.ABORT_FIRST) {
-        parent.context().awaitStreams(function());
+        children.parent().context().awaitStreams(function());
       }
     }
 
     @Override
-    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
       int flags =
           mode == ShrinkMode.ABORT_FIRST
               ? nccl_h.NCCL_SHRINK_ABORT()
@@ -172,23 +159,23 @@ sealed interface Making {
       int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
       MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
       MemorySegment cell = made.handle().cell();
-      MemorySegment handle = parent.handle().enterForLong(function());
-      try {
-        if (mode == ShrinkMode.ABORT_FIRST) {
-          parent.endOperations();
-        }
-        int result =
-            parent.guarded(
-                () -> nccl_h.ncclCommShrink(handle, array, ranks.length, cell, config, flags));
-        settle(parent, made, result, function());
-      } finally {
-        parent.handle().leave();
-      }
+      CommunicatorHandle handle = children.parent().handle();
+      handle.insideForLong(
+          function(),
+          comm -> {
+            if (mode == ShrinkMode.ABORT_FIRST) {
+              children.parent().endOperations();
+            }
+            int result =
+                handle.guarded(
+                    () -> nccl_h.ncclCommShrink(comm, array, ranks.length, cell, config, flags));
+            children.settle(made, result, function());
+          });
     }
   }
 
   /** The end of a rank that a growing communicator has already; the id is null but on one rank. */
-  record Grow(NcclCommunicatorDriver parent, int newSize, UniqueId id) implements Making {
+  record Grow(Children children, int newSize, UniqueId id) implements Making {
     private static final int KEEPS_ITS_RANK = -1;
 
     @Override
@@ -198,7 +185,7 @@ sealed interface Making {
 
     @Override
     public Object world() {
-      return parent.children().nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+      return children.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
 
     @Override
@@ -208,24 +195,25 @@ sealed interface Making {
 
     @Override
     public void prepare() {
-      parent.context().awaitStreams(function());
+      children.parent().context().awaitStreams(function());
     }
 
     @Override
-    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
       MemorySegment cell = made.handle().cell();
-      MemorySegment handle = parent.handle().enterForLong(function());
-      try {
-        parent.context().useGrowId(id);
-        int result =
-            parent.guarded(
-                () -> nccl_h.ncclCommGrow(handle, newSize, bytes, KEEPS_ITS_RANK, cell, config));
-        // Here it is the new communicator that says when it is done; the old one is used till then.
-        made.settle(result, function());
-      } finally {
-        parent.handle().leave();
-      }
+      CommunicatorHandle handle = children.parent().handle();
+      handle.insideForLong(
+          function(),
+          comm -> {
+            children.parent().context().useGrowId(id);
+            int result =
+                handle.guarded(
+                    () -> nccl_h.ncclCommGrow(comm, newSize, bytes, KEEPS_ITS_RANK, cell, config));
+            // Here it is the new communicator that says when it is done; the old one is used till
+            // then.
+            made.settle(result, function());
+          });
     }
   }
 
@@ -248,7 +236,7 @@ sealed interface Making {
     }
 
     @Override
-    public void make(NcclCommunicatorDriver made, MemorySegment config, Arena arena) {
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
       MemorySegment none = MemorySegment.NULL;
       MemorySegment cell = made.handle().cell();
       MemorySegment bytes = bytes(List.of(id), arena);

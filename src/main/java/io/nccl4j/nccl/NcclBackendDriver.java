@@ -70,10 +70,6 @@ final class NcclBackendDriver implements BackendDriver {
     return version;
   }
 
-  int computeCapability(int device) {
-    return computeCapabilities[device];
-  }
-
   @Override
   public UniqueId newUniqueId() {
     try (Arena arena = Arena.ofConfined()) {
@@ -91,19 +87,24 @@ final class NcclBackendDriver implements BackendDriver {
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
     Making making = new Making.Init(id, made.size(), made.rank());
-    return new NcclCommunicatorDriver(this, NcclConfig.of(made.config()), making, made);
+    return driver(NcclConfig.of(made.config()), making, made);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
     Making making = new Making.Join(growId, made.size(), made.rank());
-    return new NcclCommunicatorDriver(this, NcclConfig.of(made.config()), making, made);
+    return driver(NcclConfig.of(made.config()), making, made);
   }
 
   /** Returns a rank of a new communicator with settings of its own. */
   CommunicatorDriver named(NcclConfig config, Making making, CommunicatorContext made) {
     NativeConfig.checkName(config, version);
-    return new NcclCommunicatorDriver(this, config, making, made);
+    return driver(config, making, made);
+  }
+
+  private CommunicatorDriver driver(NcclConfig config, Making making, CommunicatorContext made) {
+    int capability = computeCapabilities[made.device()];
+    return new NcclCommunicatorDriver(version, capability, config, making, made);
   }
 
   @Override
@@ -131,7 +132,7 @@ final class NcclBackendDriver implements BackendDriver {
     if (only == null) {
       NcclGroup.launch(calls);
     } else {
-      NcclGroup.launch(calls, (NcclCommunicatorDriver) only);
+      NcclGroup.launch(calls, ((NcclCommunicatorDriver) only).communicator());
     }
   }
 }

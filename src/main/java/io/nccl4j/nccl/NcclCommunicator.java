@@ -227,7 +227,7 @@ public final class NcclCommunicator {
    *     this can be called again
    */
   public void revoke() {
-    driver.revoke();
+    driver.end().revoke();
   }
 
   /**
@@ -242,7 +242,7 @@ public final class NcclCommunicator {
    * @throws NcclException if the library failed
    */
   public void suspend() {
-    driver.suspend();
+    driver.suspension().begin();
   }
 
   /**
@@ -255,12 +255,12 @@ public final class NcclCommunicator {
    * @throws NcclException if the library failed, for want of memory for example
    */
   public void resume() {
-    driver.resume();
+    driver.suspension().end();
   }
 
   /** {@return whether {@link #suspend} has given memory back that {@link #resume} has not taken} */
   public boolean suspended() {
-    return driver.suspended();
+    return driver.suspension().suspended();
   }
 
   /**
@@ -272,7 +272,7 @@ public final class NcclCommunicator {
    * @throws NcclException if the library failed
    */
   public MemoryStatistics memoryStatistics() {
-    return driver.memoryStatistics();
+    return driver.suspension().statistics();
   }
 
   /**
@@ -293,7 +293,7 @@ public final class NcclCommunicator {
    *     it stays
    */
   public Registration register(Buffer buffer) {
-    return new Registration(this, driver.registrations(), driver.register(buffer));
+    return Registration.make(communicator, driver.registrations(), buffer);
   }
 
   /**
@@ -344,7 +344,7 @@ public final class NcclCommunicator {
   }
 
   private Window made(Buffer buffer, Set<WindowOption> options) {
-    return driver.windows().make(this, buffer, options);
+    return driver.windows().make(communicator, buffer, options);
   }
 
   /**
@@ -371,8 +371,7 @@ public final class NcclCommunicator {
    *     memory
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
-    driver.require("ncclPutSignal");
-    submit(OneSided.Put.checked(driver, source, peer, window, offset), source, stream);
+    submit(OneSided.Put.checked(driver.windows(), source, peer, window, offset), source, stream);
   }
 
   /**
@@ -389,8 +388,7 @@ public final class NcclCommunicator {
    *     memory
    */
   public void signal(int peer, Stream stream) {
-    driver.require("ncclSignal");
-    submit(OneSided.Signal.checked(driver, peer), null, stream);
+    submit(OneSided.Signal.checked(driver.communicator(), peer), null, stream);
   }
 
   /**
@@ -408,8 +406,7 @@ public final class NcclCommunicator {
    *     memory
    */
   public void waitSignal(List<ExpectedSignals> signals, Stream stream) {
-    driver.require("ncclWaitSignal");
-    submit(OneSided.Wait.checked(driver, signals), null, stream);
+    submit(OneSided.Wait.checked(driver.communicator(), signals), null, stream);
   }
 
   private void submit(BackendOperation operation, Buffer source, Stream stream) {
@@ -417,7 +414,7 @@ public final class NcclCommunicator {
   }
 
   private Communicator unconnectedSplit(int color, int key, NcclConfig settings) {
-    Making making = new Making.Split(driver, color, key);
+    Making making = new Making.Split(driver.children(), color, key);
     return children().split(color, settings.common(), child -> named(settings, making, child));
   }
 
@@ -428,17 +425,18 @@ public final class NcclCommunicator {
             excludedRanks,
             mode,
             settings.common(),
-            (excluded, child) -> named(settings, new Making.Shrink(driver, excluded, mode), child));
+            (excluded, child) ->
+                named(settings, new Making.Shrink(driver.children(), excluded, mode), child));
   }
 
   private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {
-    Making making = new Making.Grow(driver, newSize, id);
+    Making making = new Making.Grow(driver.children(), newSize, id);
     return children()
         .growWithId(newSize, id, settings.common(), child -> named(settings, making, child));
   }
 
   private Communicator unconnectedGrow(int newSize, NcclConfig settings) {
-    Making making = new Making.Grow(driver, newSize, null);
+    Making making = new Making.Grow(driver.children(), newSize, null);
     return children().grow(newSize, settings.common(), child -> named(settings, making, child));
   }
 
@@ -447,7 +445,7 @@ public final class NcclCommunicator {
   }
 
   private CommunicatorDriver named(NcclConfig settings, Making making, CommunicatorContext child) {
-    return driver.children().named(settings, making, child);
+    return driver.named(settings, making, child);
   }
 
   private Communicator connected(Communicator child) {

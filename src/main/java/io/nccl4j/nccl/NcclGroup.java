@@ -5,9 +5,7 @@ import io.nccl4j.Operation;
 import io.nccl4j.bindings.nccl.ncclSimInfo_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.BlockingCalls;
-import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.NcclResults;
-import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Steps;
 import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EnqueuedOperation;
@@ -51,11 +49,11 @@ final class NcclGroup {
    */
   static void launch(List<? extends EnqueuedCall> calls) {
     checkOneKind(calls);
-    Set<NcclCommunicatorDriver> communicators = new LinkedHashSet<>();
-    NcclCommunicatorDriver ended;
+    Set<NativeCommunicator> communicators = new LinkedHashSet<>();
+    NativeCommunicator ended;
     try {
       enter(calls, communicators);
-      boolean blocking = communicator(calls.getFirst()).blocking();
+      boolean blocking = communicator(calls.getFirst()).handle().blocking();
       IntSupplier end = blocking ? GROUP_END : () -> endUnasked(communicators.iterator());
       int result = callTogether(calls, end);
       ended = blocking && result != nccl_h.ncclSuccess() ? ended(communicators) : null;
@@ -63,7 +61,7 @@ final class NcclGroup {
         settle(communicators, result);
       }
     } catch (Throwable failure) {
-      communicators.forEach(communicator -> Steps.after(failure, communicator::leave));
+      communicators.forEach(communicator -> Steps.after(failure, communicator.handle()::leave));
       throw failure;
     }
     leaveAll(communicators);
@@ -73,11 +71,14 @@ final class NcclGroup {
   }
 
   /** Leaves every communicator: leaving one that has ended frees it, which can fail. */
-  private static void leaveAll(Set<NcclCommunicatorDriver> communicators) {
-    Steps.all(communicators.stream().<Runnable>map(communicator -> communicator::leave).toList());
+  private static void leaveAll(Set<NativeCommunicator> communicators) {
+    Steps.all(
+        communicators.stream()
+            .<Runnable>map(communicator -> communicator.handle()::leave)
+            .toList());
   }
 
-  private static NcclCommunicatorDriver ended(Set<NcclCommunicatorDriver> communicators) {
+  private static NativeCommunicator ended(Set<NativeCommunicator> communicators) {
     return communicators.stream()
         .filter(communicator -> communicator.handle().ended())
         .findFirst()
@@ -89,22 +90,23 @@ final class NcclGroup {
    * connecting of all, which leaves them unusable.
    */
   private static NcclException abortedTogether(
-      Set<NcclCommunicatorDriver> communicators, NcclException failure) {
+      Set<NativeCommunicator> communicators, NcclException failure) {
     communicators.forEach(communicator -> Steps.after(failure, communicator.context()::abort));
     return failure;
   }
 
   /** Launches calls of one communicator together, in the same way. */
-  static void launch(List<? extends EnqueuedCall> calls, NcclCommunicatorDriver communicator) {
-    communicator.enter("ncclGroupEnd"); // Where the time goes.
+  static void launch(List<? extends EnqueuedCall> calls, NativeCommunicator communicator) {
+    CommunicatorHandle handle = communicator.handle();
+    handle.enter("ncclGroupEnd"); // Where the time goes.
     try {
-      IntSupplier end = communicator.blocking() ? GROUP_END : () -> communicator.guarded(GROUP_END);
+      IntSupplier end = handle.blocking() ? GROUP_END : () -> handle.guarded(GROUP_END);
       int result = callTogether(calls, end);
       if (result != 0) {
         communicator.settle(result, "ncclGroupEnd");
       }
     } finally {
-      communicator.leave();
+      handle.leave();
     }
   }
 
@@ -112,9 +114,9 @@ final class NcclGroup {
    * Ends the group while nobody asks its communicators for their state: NCCL notes in each, without
    * a lock, the work that goes on in the background, and whoever asks takes that note.
    */
-  private static int endUnasked(Iterator<NcclCommunicatorDriver> communicators) {
+  private static int endUnasked(Iterator<NativeCommunicator> communicators) {
     return communicators.hasNext()
-        ? communicators.next().guarded(() -> endUnasked(communicators))
+        ? communicators.next().handle().guarded(() -> endUnasked(communicators))
         : nccl_h.ncclGroupEnd();
   }
 
@@ -142,9 +144,8 @@ final class NcclGroup {
   }
 
   private static float simulate(List<? extends EnqueuedCall> calls) {
-    CurrentDevice.set(communicator(calls.getFirst()).device());
-    CaptureMode.relax();
-    Set<NcclCommunicatorDriver> communicators = new LinkedHashSet<>();
+    communicator(calls.getFirst()).useDevice();
+    Set<NativeCommunicator> communicators = new LinkedHashSet<>();
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment info = ncclSimInfo_t.allocate(arena);
       ncclSimInfo_t.size(info, ncclSimInfo_t.sizeof());
@@ -156,7 +157,7 @@ final class NcclGroup {
       NcclResults.check(result, "ncclGroupSimulateEnd");
       return ncclSimInfo_t.estimatedTime(info);
     } finally {
-      communicators.forEach(NcclCommunicatorDriver::leave);
+      communicators.forEach(communicator -> communicator.handle().leave());
     }
   }
 
@@ -170,12 +171,12 @@ final class NcclGroup {
         throw new IllegalArgumentException(
             "the group has a call that NCCL cannot estimate; it can only estimate " + ESTIMABLE);
       }
-      if (!communicator(one).blocking()) {
+      if (!communicator(one).handle().blocking()) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of non-blocking "
                 + communicator(one));
       }
-      if (communicator(one).size() == 1) {
+      if (communicator(one).context().size() == 1) {
         throw new IllegalArgumentException(
             "NCCL would launch the group instead of estimating it, because it is of one rank: "
                 + communicator(one));
@@ -184,13 +185,12 @@ final class NcclGroup {
   }
 
   /** Enters each communicator of the calls once, noting it in the set for the caller to leave. */
-  private static void enter(
-      List<? extends EnqueuedCall> calls, Set<NcclCommunicatorDriver> entered) {
-    NcclCommunicatorDriver last = null;
+  private static void enter(List<? extends EnqueuedCall> calls, Set<NativeCommunicator> entered) {
+    NativeCommunicator last = null;
     for (EnqueuedCall call : calls) {
       // Mostly it is that of the call before.
       if (communicator(call) != last && !entered.contains(communicator(call))) {
-        communicator(call).enter("ncclGroupEnd");
+        communicator(call).handle().enter("ncclGroupEnd");
         entered.add(communicator(call));
       }
       last = communicator(call);
@@ -218,10 +218,10 @@ final class NcclGroup {
 
   private static void enqueue(EnqueuedCall call) {
     if (call instanceof EnqueuedOperation operation) {
-      communicator(call).enqueue(operation);
+      driver(call).collectives().enqueue(operation);
     } else {
       // The only calls of its own that this backend submits.
-      communicator(call).enqueue((OneSided) call.backendOperation(), call.streamDriver());
+      ((OneSided) call.backendOperation()).enqueue(call.streamDriver());
     }
   }
 
@@ -232,7 +232,7 @@ final class NcclGroup {
   }
 
   /** Waits for all communicators, then throws the first failure. */
-  private static void settle(Set<NcclCommunicatorDriver> communicators, int result) {
+  private static void settle(Set<NativeCommunicator> communicators, int result) {
     if (result != nccl_h.ncclInProgress()) {
       NcclResults.check(result, "ncclGroupEnd");
       return;
@@ -244,9 +244,9 @@ final class NcclGroup {
   }
 
   private static void checkOneKind(List<? extends EnqueuedCall> calls) {
-    boolean blocking = communicator(calls.getFirst()).blocking();
+    boolean blocking = communicator(calls.getFirst()).handle().blocking();
     for (EnqueuedCall call : calls) {
-      if (communicator(call).blocking() != blocking) {
+      if (communicator(call).handle().blocking() != blocking) {
         throw new IllegalArgumentException(
             "the group mixes blocking and non-blocking communicators, which NCCL cannot launch together: "
                 + communicator(calls.getFirst())
@@ -256,7 +256,11 @@ final class NcclGroup {
     }
   }
 
-  private static NcclCommunicatorDriver communicator(EnqueuedCall call) {
+  private static NativeCommunicator communicator(EnqueuedCall call) {
+    return driver(call).communicator();
+  }
+
+  private static NcclCommunicatorDriver driver(EnqueuedCall call) {
     return (NcclCommunicatorDriver) call.communicatorDriver();
   }
 }

@@ -3,6 +3,8 @@ package io.nccl4j.nccl;
 import io.nccl4j.Buffer;
 import io.nccl4j.bindings.nccl.ncclWaitSignalDesc_t;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.BackendOperation;
 import io.nccl4j.spi.StreamDriver;
@@ -18,7 +20,7 @@ import java.util.Set;
  */
 sealed interface OneSided extends BackendOperation {
   /** Returns whose operation it is. */
-  NcclCommunicatorDriver communicator();
+  NativeCommunicator communicator();
 
   /** Returns the name of NCCL's function. */
   String function();
@@ -27,8 +29,35 @@ sealed interface OneSided extends BackendOperation {
   int call(MemorySegment comm, MemorySegment onStream);
 
   @Override
+  default void checkOpen() {
+    // A signal uses nothing but its communicator.
+  }
+
+  @Override
   default void launch(StreamDriver stream) {
-    communicator().launch(this, stream);
+    CommunicatorHandle handle = communicator().handle();
+    handle.enter(function());
+    try {
+      int result = make(stream);
+      if (result != 0) {
+        communicator().settle(result, function());
+      }
+    } finally {
+      handle.leave();
+    }
+  }
+
+  /** Makes the call in a group, by the thread inside; it answers success or a refusal. */
+  default void enqueue(StreamDriver stream) {
+    int result = make(stream);
+    if (result != nccl_h.ncclInProgress()) {
+      NcclResults.check(result, function());
+    }
+  }
+
+  private int make(StreamDriver stream) {
+    CommunicatorHandle handle = communicator().handle();
+    return handle.guarded(() -> call(handle.pointer(), ((CudaStreamDriver) stream).pointer()));
   }
 
   /**
@@ -36,16 +65,16 @@ sealed interface OneSided extends BackendOperation {
    *
    * @param offset where in the peer's window, in bytes
    */
-  record Put(
-      NcclCommunicatorDriver communicator, Buffer source, int peer, Window window, long offset)
+  record Put(Windows windows, Buffer source, int peer, Window window, long offset)
       implements OneSided {
 
     /** Checks the arguments of {@link NcclCommunicator#putSignal}. */
-    static Put checked(
-        NcclCommunicatorDriver communicator, Buffer source, int peer, Window window, long offset) {
+    static Put checked(Windows windows, Buffer source, int peer, Window window, long offset) {
+      NativeCommunicator communicator = windows.communicator();
+      communicator.library().require("ncclPutSignal");
       communicator.context().checkUsable(source, "source");
       checkPeer(communicator, peer);
-      communicator.windows().checkPut(source, window);
+      windows.checkPut(source, window);
       if (source.count() == 0) {
         throw new IllegalArgumentException(
             "source has count 0; a put needs data, and signal() tells a peer without any");
@@ -58,7 +87,12 @@ sealed interface OneSided extends BackendOperation {
             "offset is %d; %d elements of %s from there on do not lie within the window's %d bytes"
                 .formatted(offset, source.count(), source.type(), target.byteSize()));
       }
-      return new Put(communicator, source, peer, window, offset * bytes);
+      return new Put(windows, source, peer, window, offset * bytes);
+    }
+
+    @Override
+    public NativeCommunicator communicator() {
+      return windows.communicator();
     }
 
     @Override
@@ -89,14 +123,15 @@ sealed interface OneSided extends BackendOperation {
 
     @Override
     public void checkOpen() {
-      communicator.windows().checkPut(source, window);
+      windows.checkPut(source, window);
     }
   }
 
   /** A signal alone. */
-  record Signal(NcclCommunicatorDriver communicator, int peer) implements OneSided {
+  record Signal(NativeCommunicator communicator, int peer) implements OneSided {
     /** Checks the arguments of {@link NcclCommunicator#signal}. */
-    static Signal checked(NcclCommunicatorDriver communicator, int peer) {
+    static Signal checked(NativeCommunicator communicator, int peer) {
+      communicator.library().require("ncclSignal");
       communicator.context().checkConnected();
       checkPeer(communicator, peer);
       return new Signal(communicator, peer);
@@ -116,19 +151,14 @@ sealed interface OneSided extends BackendOperation {
     public int call(MemorySegment comm, MemorySegment onStream) {
       return nccl_h.ncclSignal(peer, 0, 0, 0, comm, onStream);
     }
-
-    @Override
-    public void checkOpen() {
-      // It uses nothing but its communicator.
-    }
   }
 
   /** A wait for peers' signals. */
-  record Wait(NcclCommunicatorDriver communicator, List<ExpectedSignals> signals)
-      implements OneSided {
+  record Wait(NativeCommunicator communicator, List<ExpectedSignals> signals) implements OneSided {
 
     /** Checks the arguments of {@link NcclCommunicator#waitSignal}. */
-    static Wait checked(NcclCommunicatorDriver communicator, List<ExpectedSignals> signals) {
+    static Wait checked(NativeCommunicator communicator, List<ExpectedSignals> signals) {
+      communicator.library().require("ncclWaitSignal");
       communicator.context().checkConnected();
       List<ExpectedSignals> kept = Arguments.copyOf(signals, "signals");
       if (kept.isEmpty()) {
@@ -170,14 +200,9 @@ sealed interface OneSided extends BackendOperation {
         return nccl_h.ncclWaitSignal(signals.size(), descriptors, comm, onStream);
       }
     }
-
-    @Override
-    public void checkOpen() {
-      // It uses nothing but its communicator.
-    }
   }
 
-  private static void checkPeer(NcclCommunicatorDriver communicator, int peer) {
-    Arguments.inRange(peer, "peer", 0, communicator.size() - 1);
+  private static void checkPeer(NativeCommunicator communicator, int peer) {
+    Arguments.inRange(peer, "peer", 0, communicator.context().size() - 1);
   }
 }

@@ -21,21 +21,30 @@ public final class Registration implements AutoCloseable {
           "ncclCommDeregister",
           nccl_h::ncclCommDeregister);
 
-  private final NcclCommunicator communicator;
+  private final Communicator communicator;
   private final Registrations registrations;
   private final Registered registered;
   private final boolean effective;
 
-  Registration(NcclCommunicator communicator, Registrations registrations, Registered registered) {
+  private Registration(
+      Communicator communicator, Registrations registrations, Registered registered) {
     this.communicator = communicator;
     this.registrations = registrations;
     this.registered = registered;
     this.effective = registered.handle().address() != 0;
   }
 
+  /** Does what {@link NcclCommunicator#register} promises. */
+  static Registration make(Communicator of, Registrations registrations, Buffer buffer) {
+    registrations.communicator().library().require(KIND.registering());
+    registrations.check(buffer);
+    return new Registration(
+        of, registrations, registrations.make(KIND, buffer, "NCCL to register " + buffer));
+  }
+
   /** {@return the communicator that knows the memory} */
   public Communicator communicator() {
-    return communicator.communicator();
+    return communicator;
   }
 
   /** {@return the registered elements, as a view that ends with its owner} */

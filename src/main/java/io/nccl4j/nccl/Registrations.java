@@ -15,15 +15,15 @@ import java.util.concurrent.CancellationException;
 
 /** The memory that one communicator knows, until it is given back or the communicator ends. */
 final class Registrations {
-  private final NcclCommunicatorDriver communicator;
+  private final NativeCommunicator communicator;
   private final List<Registered> known = new ArrayList<>();
   private boolean over;
 
-  Registrations(NcclCommunicatorDriver communicator) {
+  Registrations(NativeCommunicator communicator) {
     this.communicator = communicator;
   }
 
-  NcclCommunicatorDriver communicator() {
+  NativeCommunicator communicator() {
     return communicator;
   }
 
@@ -71,17 +71,22 @@ final class Registrations {
 
   private void awaitClosing(Registered registered, String function, Deadline limit) {
     Backoff backoff = Backoff.betweenQueries(limit);
-    while (communicator.closing() && knows(registered)) {
+    while (closing() && knows(registered)) {
       if (!BlockingCalls.pause(backoff, function)) {
         throw new NcclTimeoutException(function, limit.timeout(), "the end of " + communicator);
       }
     }
   }
 
+  /** Returns whether nobody may use the communicator any more, and it is not freed yet. */
+  private boolean closing() {
+    return !communicator.context().open() && !communicator.handle().ended();
+  }
+
   private void deregister(Registered registered, MemorySegment comm) {
     if (knows(registered)) {
       NcclResults.check(
-          communicator.guarded(() -> registered.deregister(comm)),
+          communicator.handle().guarded(() -> registered.deregister(comm)),
           registered.kind().deregistering());
       drop(registered);
     }

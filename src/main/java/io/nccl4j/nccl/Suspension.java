@@ -11,10 +11,10 @@ import java.lang.foreign.ValueLayout;
  * communicator is suspended.
  */
 final class Suspension {
-  private final NcclCommunicatorDriver communicator;
+  private final NativeCommunicator communicator;
   private volatile boolean lasts;
 
-  Suspension(NcclCommunicatorDriver communicator) {
+  Suspension(NativeCommunicator communicator) {
     this.communicator = communicator;
   }
 
@@ -23,9 +23,16 @@ final class Suspension {
     return lasts;
   }
 
+  /** Returns whether the communicator is open and suspended. */
+  boolean suspended() {
+    return lasts && communicator.context().open();
+  }
+
   /** Gives the memory back, when this rank's streams have passed the operations that need it. */
   void begin() {
     String function = "ncclCommSuspend";
+    communicator.library().require(function);
+    communicator.context().checkConnected();
     communicator.context().awaitStreams(function);
     communicator.inside(
         function,
@@ -39,7 +46,13 @@ final class Suspension {
 
   /** Takes the memory back. */
   void end() {
-    communicator.inside("ncclCommResume", communicator.peers(), this::endInside);
+    String function = "ncclCommResume";
+    communicator.library().require(function);
+    if (!suspended()) {
+      communicator.context().checkConnected();
+      throw new IllegalStateException("not suspended: " + communicator);
+    }
+    communicator.inside(function, communicator.peers(), this::endInside);
   }
 
   /** Takes it back, also where the caller waits no more; by the thread inside. */
@@ -55,6 +68,10 @@ final class Suspension {
 
   /** Returns how much memory there is, and how much of it is away. */
   MemoryStatistics statistics() {
+    communicator.library().require("ncclCommMemStats");
+    if (!suspended()) {
+      communicator.context().checkConnected();
+    }
     MemorySegment comm = communicator.handle().enter("ncclCommMemStats");
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
@@ -64,13 +81,14 @@ final class Suspension {
           statistic(comm, nccl_h.ncclStatGpuMemPersist(), value),
           statistic(comm, nccl_h.ncclStatGpuMemSuspended(), value) != 0);
     } finally {
-      communicator.leave();
+      communicator.handle().leave();
     }
   }
 
   private long statistic(MemorySegment comm, int kind, MemorySegment value) {
     NcclResults.check(
-        communicator.guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)), "ncclCommMemStats");
+        communicator.handle().guarded(() -> nccl_h.ncclCommMemStats(comm, kind, value)),
+        "ncclCommMemStats");
     return value.get(ValueLayout.JAVA_LONG, 0);
   }
 }

@@ -5,6 +5,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.NcclException;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.Set;
 
 /**
@@ -19,13 +22,13 @@ import java.util.Set;
 public final class Window implements AutoCloseable {
   static final int ALIGNMENT = nccl_h.NCCL_WIN_REQUIRED_ALIGNMENT();
 
-  private final NcclCommunicator communicator;
+  private final Communicator communicator;
   private final Registrations registrations;
   private final Registered registered;
   private final Set<WindowOption> options;
 
   Window(
-      NcclCommunicator communicator,
+      Communicator communicator,
       Registrations registrations,
       Registered registered,
       Set<WindowOption> options) {
@@ -48,7 +51,7 @@ public final class Window implements AutoCloseable {
 
   /** {@return the communicator whose ranks registered the window} */
   public Communicator communicator() {
-    return communicator.communicator();
+    return communicator;
   }
 
   /** {@return how it was registered} */
@@ -77,11 +80,24 @@ public final class Window implements AutoCloseable {
    */
   public Buffer userBuffer() {
     checkOpen("window");
-    long address = registrations.communicator().windows().userPointer(registered.handle());
+    long address = userPointer(registered.handle());
     if (address != buffer().address()) {
       throw new IllegalStateException("NCCL has this window at 0x%x: %s".formatted(address, this));
     }
     return buffer();
+  }
+
+  /** Asks NCCL where this rank's memory lies. */
+  private long userPointer(MemorySegment handle) {
+    String function = "ncclWinGetUserPtr";
+    NativeCommunicator of = registrations.communicator();
+    of.library().require(function);
+    of.context().checkConnected();
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
+      of.call(function, comm -> nccl_h.ncclWinGetUserPtr(comm, handle, pointer));
+      return pointer.get(ValueLayout.ADDRESS, 0).address();
+    }
   }
 
   /**

@@ -1,13 +1,9 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.Buffer;
-import io.nccl4j.bindings.nccl.nccl_h;
-import io.nccl4j.internal.NcclResults;
+import io.nccl4j.Communicator;
 import io.nccl4j.internal.cuda.DeviceMemory;
 import io.nccl4j.internal.util.Arguments;
-import java.lang.foreign.Arena;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.ValueLayout;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.EnumSet;
@@ -22,25 +18,28 @@ import java.util.stream.Stream;
  * can be put into those of the peers.
  */
 final class Windows {
-  private final NcclCommunicatorDriver communicator;
+  private final NativeCommunicator communicator;
   private final Registrations registrations;
-  private final NcclVersion version;
   // Closed ones included, until somebody looks.
   private final List<Window> known = new CopyOnWriteArrayList<>();
 
-  Windows(NcclCommunicatorDriver communicator, Registrations registrations, NcclVersion version) {
-    this.communicator = communicator;
+  Windows(Registrations registrations) {
     this.registrations = registrations;
-    this.version = version;
+    this.communicator = registrations.communicator();
+  }
+
+  NativeCommunicator communicator() {
+    return communicator;
   }
 
   /** Returns the options as a set, if they and the memory suit a window. */
   Set<WindowOption> checkedOptions(Buffer buffer, WindowOption... options) {
-    version.require("ncclCommWindowRegister");
+    NcclVersion library = communicator.library();
+    library.require("ncclCommWindowRegister");
     Objects.requireNonNull(options, "options");
     Set<WindowOption> set = EnumSet.noneOf(WindowOption.class);
     set.addAll(Arguments.copyOf(Arrays.asList(options), "options"));
-    set.forEach(option -> option.require(version));
+    set.forEach(option -> option.require(library));
     registrations.check(buffer);
     if (buffer.space() != Buffer.Space.DEVICE || DeviceMemory.allocated(buffer.address())) {
       throw new IllegalArgumentException(
@@ -72,7 +71,7 @@ final class Windows {
   }
 
   /** Registers checked memory, and waits for the other ranks. */
-  Window make(NcclCommunicator of, Buffer buffer, Set<WindowOption> options) {
+  Window make(Communicator of, Buffer buffer, Set<WindowOption> options) {
     Registered made =
         registrations.make(
             Window.kind(options), buffer, "all ranks to register a window with " + communicator);
@@ -108,21 +107,5 @@ final class Windows {
   private Stream<Window> symmetric() {
     known.removeIf(window -> !window.open());
     return known.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
-  }
-
-  /** Asks NCCL where this rank's memory of a window lies. */
-  long userPointer(MemorySegment window) {
-    version.require("ncclWinGetUserPtr");
-    communicator.context().checkConnected();
-    MemorySegment comm = communicator.handle().enter("ncclWinGetUserPtr");
-    try (Arena arena = Arena.ofConfined()) {
-      MemorySegment pointer = arena.allocate(ValueLayout.ADDRESS);
-      NcclResults.check(
-          communicator.guarded(() -> nccl_h.ncclWinGetUserPtr(comm, window, pointer)),
-          "ncclWinGetUserPtr");
-      return pointer.get(ValueLayout.ADDRESS, 0).address();
-    } finally {
-      communicator.leave();
-    }
   }
 }

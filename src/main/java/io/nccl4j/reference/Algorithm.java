@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
+import java.util.Arrays;
 
 /** How the reference backend carries out an all-reduce. */
 public enum Algorithm {
@@ -35,6 +36,11 @@ public enum Algorithm {
 
   Algorithm(AllReduceAlgorithm fixed) {
     this.fixed = fixed;
+  }
+
+  /** Returns the algorithm that is carried out in a way; null is {@link #AUTO}. */
+  static Algorithm of(AllReduceAlgorithm fixed) {
+    return Arrays.stream(values()).filter(value -> value.fixed == fixed).findFirst().orElseThrow();
   }
 
   /** Returns how every all-reduce is carried out; null where that is chosen for each. */

@@ -4,6 +4,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.ReferenceBackendDriver;
 import io.nccl4j.internal.reference.bootstrap.Plan;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.reference.bootstrap.Site;
@@ -47,6 +48,8 @@ public final class ReferenceBackend {
       List.of(
           "internal.auth.PendingConnections",
           "internal.auth.SessionKeys",
+          "internal.reference.ReferenceBackendDriver",
+          "internal.reference.ReferenceCommunicator",
           "internal.reference.bootstrap.Connection",
           "internal.reference.bootstrap.EventLoop",
           "internal.reference.bootstrap.Gathering",
@@ -65,6 +68,12 @@ public final class ReferenceBackend {
           "internal.reference.collective.Call",
           "internal.reference.collective.Collective",
           "internal.reference.collective.DirectTransfer",
+          "internal.reference.rank.Fault",
+          "internal.reference.rank.Member",
+          "internal.reference.rank.Patience",
+          "internal.reference.rank.Peer",
+          "internal.reference.rank.Remote",
+          "internal.reference.rank.World",
           "internal.reference.reduce.ArrayKernel",
           "internal.reference.reduce.FloatExtremesKernel",
           "internal.reference.reduce.Int8Kernel",
@@ -79,17 +88,9 @@ public final class ReferenceBackend {
           "internal.reference.transport.SharedMemoryFiles",
           "internal.reference.transport.TcpBreak",
           "reference.Algorithm",
-          "reference.Fault",
           "reference.Links",
-          "reference.Member",
-          "reference.Patience",
-          "reference.Peer",
           "reference.ReferenceBackend",
-          "reference.ReferenceBackendDriver",
-          "reference.ReferenceCommunicator",
           "reference.ReferenceOptions",
-          "reference.Remote",
-          "reference.World",
           "schedule.Action",
           "schedule.Layout",
           "schedule.NodePattern",
@@ -124,7 +125,7 @@ public final class ReferenceBackend {
    */
   public static Backend open(int devices, ReferenceOptions options) {
     Arguments.atLeast(devices, "devices", 1);
-    checkMost(devices, "devices");
+    Plan.checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
     if (!initialized) {
       Contract.get().initialize(INITIALIZED, type -> true);
@@ -135,14 +136,7 @@ public final class ReferenceBackend {
 
   /** Opens a backend whose ranks behave as if they were in several processes; for tests. */
   static Backend open(int devices, ReferenceOptions options, IntFunction<Site> sites) {
-    return Contract.get().backend(new ReferenceBackendDriver(devices, options, sites));
-  }
-
-  static void checkMost(int value, String argument) {
-    if (value > Plan.MOST_RANKS) {
-      throw new IllegalArgumentException(
-          argument + " is " + value + "; the reference backend takes at most " + Plan.MOST_RANKS);
-    }
+    return Contract.get().backend(new ReferenceBackendDriver(devices, options.forRanks(), sites));
   }
 
   /**
@@ -175,6 +169,6 @@ public final class ReferenceBackend {
 
   /** {@return the options of the backend's communicators} */
   public ReferenceOptions options() {
-    return driver.options();
+    return ReferenceOptions.of(driver.options());
   }
 }

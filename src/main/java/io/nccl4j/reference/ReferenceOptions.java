@@ -1,5 +1,6 @@
 package io.nccl4j.reference;
 
+import io.nccl4j.internal.reference.rank.RankOptions;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Protocol;
 import java.util.Objects;
@@ -31,6 +32,15 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Links links) 
    */
   public static ReferenceOptions defaults() {
     return DEFAULTS;
+  }
+
+  static ReferenceOptions of(RankOptions options) {
+    Links links = options.sharesMemory() ? Links.AUTO : Links.TCP;
+    return new ReferenceOptions(Algorithm.of(options.algorithm()), options.layout(), links);
+  }
+
+  RankOptions forRanks() {
+    return new RankOptions(algorithm.fixed(), layout, links == Links.AUTO, toString());
   }
 
   /** {@return into how many contiguous parts an all-reduce divides its data at most} */

@@ -22,6 +22,7 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Result;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.stream.Task;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayList;

@@ -6,6 +6,8 @@ import io.nccl4j.Buffer;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.spi.Contract;

@@ -16,12 +16,15 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.bootstrap.Doorway;
 import io.nccl4j.internal.reference.bootstrap.Gathering;
 import io.nccl4j.internal.reference.bootstrap.Meeting;
 import io.nccl4j.internal.reference.bootstrap.Occasion;
 import io.nccl4j.internal.reference.bootstrap.Participant;
 import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Contract;
 import java.time.Duration;
@@ -357,7 +360,8 @@ class DeathWhileJoiningTest {
       switch (until) {
         case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
         case BEFORE_CONFIRMING ->
-            World.form(seat.plan(), sites.get(rank), options, participant(meeting, rank));
+            World.form(
+                seat.plan(), sites.get(rank), options.forRanks(), participant(meeting, rank));
         default -> {}
       }
     }
@@ -404,7 +408,7 @@ class DeathWhileJoiningTest {
     /** Connects with one other process, and with no more. */
     private void connectOne(Meeting meeting, Meeting.Seat seat) throws InterruptedException {
       Site site = sites.get(seat.rank());
-      World world = new World(site, seat.plan(), options);
+      World world = new World(site, seat.plan(), options.forRanks());
       site.hold(seat.plan().secret(), meeting.function());
       site.enroll(world);
       if (seat.rank() > 0) {

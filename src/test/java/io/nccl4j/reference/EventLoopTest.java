@@ -14,6 +14,7 @@ import io.nccl4j.NcclRemoteException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.bootstrap.Doorway;
 import io.nccl4j.internal.reference.bootstrap.Gathering;
 import io.nccl4j.internal.reference.bootstrap.Meeting;

@@ -1,6 +1,7 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.contract.Seed;
+import io.nccl4j.internal.reference.rank.Fault;
 import io.nccl4j.internal.reference.transport.SharedMemoryFiles;
 import java.io.IOException;
 import java.nio.file.Path;

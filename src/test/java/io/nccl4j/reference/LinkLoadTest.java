@@ -7,6 +7,8 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.NodePattern;
@@ -151,7 +153,7 @@ class LinkLoadTest {
   private static long carried(Communicator comm) {
     World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     long slices = 0;
-    for (int channel = 0; channel < world.options().channels(); channel++) {
+    for (int channel = 0; channel < world.options().layout().channels(); channel++) {
       for (int to = 0; to < comm.size(); to++) {
         slices += sent(world, Route.RING, channel, comm.rank(), to);
         slices += sent(world, Route.UP, channel, comm.rank(), to);

@@ -10,6 +10,8 @@ import io.nccl4j.internal.reference.bootstrap.Message;
 import io.nccl4j.internal.reference.bootstrap.Occasion;
 import io.nccl4j.internal.reference.bootstrap.Plan;
 import io.nccl4j.internal.reference.bootstrap.Secret;
+import io.nccl4j.internal.reference.rank.Fault;
+import io.nccl4j.internal.reference.rank.Peer;
 import java.io.ByteArrayInputStream;
 import java.io.DataInput;
 import java.io.DataInputStream;

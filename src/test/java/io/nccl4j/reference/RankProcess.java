@@ -11,12 +11,15 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.bootstrap.Doorway;
 import io.nccl4j.internal.reference.bootstrap.Gathering;
 import io.nccl4j.internal.reference.bootstrap.Meeting;
 import io.nccl4j.internal.reference.bootstrap.Occasion;
 import io.nccl4j.internal.reference.bootstrap.Participant;
 import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.transport.SharedMemoryLink;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.internal.util.Deadline;
@@ -398,7 +401,7 @@ public final class RankProcess {
       failAtOnce(
           comm,
           "split",
-          () -> World.join(participant, site, ReferenceBackend.of(backend).options()));
+          () -> World.join(participant, site, ReferenceBackend.of(backend).options().forRanks()));
     }
     goOnWithout(comm, Set.of(Integer.valueOf(argument)));
   }

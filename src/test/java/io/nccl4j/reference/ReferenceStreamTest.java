@@ -13,6 +13,8 @@ import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
+import io.nccl4j.internal.reference.stream.Mark;
+import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.Contract;
 import java.time.Duration;
 import java.util.concurrent.CancellationException;

@@ -3,6 +3,7 @@ package io.nccl4j.reference;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.bootstrap.Location;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
+import io.nccl4j.internal.reference.rank.Work;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;

@@ -13,6 +13,8 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.contract.Seed;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.transport.NonsenseException;
 import io.nccl4j.internal.reference.transport.SharedBoard;
 import io.nccl4j.spi.Contract;

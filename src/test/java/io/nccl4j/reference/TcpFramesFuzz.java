@@ -5,6 +5,7 @@ import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.bootstrap.Plan;
 import io.nccl4j.internal.reference.bootstrap.Secret;
 import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.TcpBreak;
@@ -48,7 +49,7 @@ final class TcpFramesFuzz implements FuzzTarget {
   public void read(byte[] input) throws IOException {
     Site here = new Site();
     Plan plan = Plan.of(Secret.random(), List.of(here.location(), new Site().location()));
-    World world = new World(here, plan, OPTIONS);
+    World world = new World(here, plan, OPTIONS.forRanks());
     TcpReceiveLink link = world.links().arriving(new LinkKey(Route.EXCHANGE, 0, 1, 0));
     try (SocketChannel sender = SocketChannel.open(listener.getLocalAddress());
         SocketChannel receiver = listener.accept()) {

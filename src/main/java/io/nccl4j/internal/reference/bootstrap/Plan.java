@@ -42,6 +42,14 @@ public final class Plan {
     this.processOf = processOf;
   }
 
+  /** Throws if there are to be more ranks, or devices, than there can be. */
+  public static void checkMost(int value, String argument) {
+    if (value > MOST_RANKS) {
+      throw new IllegalArgumentException(
+          argument + " is " + value + "; the reference backend takes at most " + MOST_RANKS);
+    }
+  }
+
   /** Makes a plan of a new world, given where each rank is. */
   public static Plan of(Secret secret, List<Location> ranks) {
     Map<UUID, Integer> numbers = new LinkedHashMap<>();

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.Platform;
 import io.nccl4j.internal.util.Interrupts;
@@ -12,12 +12,12 @@ import java.time.Duration;
  * <p>If work before the mark had failed and nobody had been told by {@code synchronize}, the event
  * reports that failure, and so does every stream that waits for it.
  */
-final class ReferenceEvent implements EventDriver {
+public final class ReferenceEvent implements EventDriver {
   private final int device;
   private volatile Mark last;
   private volatile boolean closed;
 
-  ReferenceEvent(int device) {
+  public ReferenceEvent(int device) {
     this.device = device;
   }
 

@@ -1,15 +1,15 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.internal.util.Deadline;
 import java.time.Duration;
 
 /** One recording of an event: when its stream came to it, and what had failed there by then. */
-final class Mark {
+public final class Mark {
   private volatile boolean reached;
   private long nanos;
   private Throwable failure;
 
-  synchronized void reach(Throwable failureSoFar) {
+  public synchronized void reach(Throwable failureSoFar) {
     nanos = System.nanoTime();
     failure = failureSoFar;
     reached = true;

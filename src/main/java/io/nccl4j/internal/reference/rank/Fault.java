@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
@@ -27,7 +27,7 @@ import java.util.List;
  * @param operation the operation in which it was found, or null
  * @param sequenceNumber which collective of the communicator that was, or 0
  */
-record Fault(
+public record Fault(
     int rank,
     Kind kind,
     String text,
@@ -35,7 +35,7 @@ record Fault(
     BitSet missing,
     Operation operation,
     long sequenceNumber) {
-  enum Kind {
+  public enum Kind {
     /** One rank failed for a reason of its own. */
     RANK_FAILED,
     /** Ranks called different things; every rank is told the same. */
@@ -51,7 +51,7 @@ record Fault(
   private static final List<Operation> OPERATIONS = List.of(Operation.values());
 
   /** Returns the fault that a rank's exception is to the others. */
-  static Fault of(int rank, Kind kind, String text, FailureDetails details) {
+  public static Fault of(int rank, Kind kind, String text, FailureDetails details) {
     return new Fault(
         rank,
         kind,
@@ -63,11 +63,11 @@ record Fault(
   }
 
   /** Returns the fault of another process, whose ranks are lost. */
-  static Fault nonsense(String text, BitSet failed) {
+  public static Fault nonsense(String text, BitSet failed) {
     return new Fault(0, Kind.NONSENSE, text, failed, new BitSet(), null, 0);
   }
 
-  static Fault read(DataInput in) throws IOException {
+  public static Fault read(DataInput in) throws IOException {
     int rank = in.readInt();
     int kind = in.readUnsignedByte();
     if (kind >= Kind.ALL.length) {
@@ -91,7 +91,7 @@ record Fault(
   }
 
   @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
-  void write(DataOutput out) throws IOException {
+  public void write(DataOutput out) throws IOException {
     out.writeInt(rank);
     out.writeByte(kind.ordinal());
     Message.writeReason(out, text);
@@ -124,7 +124,7 @@ record Fault(
     };
   }
 
-  static NcclRemoteException remote(String function, String text) {
+  public static NcclRemoteException remote(String function, String text) {
     return new NcclRemoteException(function, Result.REMOTE_ERROR.code(), text, "");
   }
 }

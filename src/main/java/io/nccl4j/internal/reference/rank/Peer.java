@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.internal.reference.collective.Call;
 import io.nccl4j.internal.reference.transport.Presence;
@@ -18,7 +18,7 @@ import java.net.ProtocolException;
  * #KEPT} collectives later: what was read of collective n is of n if {@code entered} was less than
  * {@code n + KEPT - 1} afterwards.
  */
-final class Peer {
+public final class Peer {
   private static final VarHandle ENTERED = field("entered", long.class);
   private static final VarHandle PASSED = field("passed", long.class);
   private static final VarHandle ALONE = field("alone", boolean.class);
@@ -36,7 +36,7 @@ final class Peer {
   private volatile long passed;
   private volatile boolean alone;
 
-  Peer(int rank) {
+  public Peer(int rank) {
     this.rank = rank;
   }
 
@@ -52,11 +52,11 @@ final class Peer {
     return rank;
   }
 
-  Presence presence() {
+  public Presence presence() {
     return presence;
   }
 
-  void become(Presence next) {
+  public void become(Presence next) {
     presence = next;
   }
 
@@ -106,7 +106,7 @@ final class Peer {
    * Returns what this rank called as a collective that the other one has entered last, if that is
    * something else, in words; null if it is the same, or nobody knows.
    */
-  synchronized String otherThan(Peer other) {
+  public synchronized String otherThan(Peer other) {
     long number = other.entered;
     int slot = slot(number);
     if (entered < number) {
@@ -139,13 +139,13 @@ final class Peer {
   }
 
   /** Says which collective the rank has entered last. */
-  String describeCollective() {
+  public String describeCollective() {
     int slot = slot(entered);
     return Call.describe(shapes[slot], counts[slot], roots[slot]);
   }
 
   @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
-  void write(DataOutput out) throws IOException {
+  public void write(DataOutput out) throws IOException {
     out.writeByte(presence.ordinal());
     out.writeBoolean(alone);
     out.writeLong(entered);
@@ -159,7 +159,7 @@ final class Peer {
 
   /** Takes what the rank's process tells; returns whether the rank's presence is another now. */
   @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
-  synchronized boolean read(DataInput in) throws IOException {
+  public synchronized boolean read(DataInput in) throws IOException {
     int code = in.readUnsignedByte();
     boolean nowAlone = in.readBoolean();
     long nowEntered = in.readLong();

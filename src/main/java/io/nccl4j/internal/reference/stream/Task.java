@@ -1,14 +1,16 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.internal.reference.collective.Call;
+import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.rank.Patience;
 
 /**
  * One entry of a stream's queue: an operation of a communicator, which is written into the reused
  * entry, or any other action.
  */
-final class Task {
+public final class Task {
   /** What a stream does that is not one operation of one communicator. */
-  interface Action {
+  public interface Action {
     /** Does it, in the stream's worker. */
     void run(Patience patience);
   }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference;
 
 import com.sun.management.OperatingSystemMXBean;
 import io.nccl4j.DataType;
@@ -8,7 +8,11 @@ import io.nccl4j.Platform;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.bootstrap.Gathering;
 import io.nccl4j.internal.reference.bootstrap.Occasion;
+import io.nccl4j.internal.reference.bootstrap.Plan;
 import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.rank.RankOptions;
+import io.nccl4j.internal.reference.stream.ReferenceEvent;
+import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.Allocation;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.CommunicatorContext;
@@ -24,16 +28,16 @@ import java.util.function.IntFunction;
 import java.util.stream.IntStream;
 
 /** Makes what a reference backend consists of. */
-final class ReferenceBackendDriver implements BackendDriver {
+public final class ReferenceBackendDriver implements BackendDriver {
   private static final long BUFFER_ALIGNMENT = 64;
   private static final long HOST_MEMORY_BYTES =
       ManagementFactory.getPlatformMXBean(OperatingSystemMXBean.class).getTotalMemorySize();
 
-  private final ReferenceOptions options;
+  private final RankOptions options;
   private final List<Device> devices;
   private final IntFunction<Site> sites;
 
-  ReferenceBackendDriver(int devices, ReferenceOptions options, IntFunction<Site> sites) {
+  public ReferenceBackendDriver(int devices, RankOptions options, IntFunction<Site> sites) {
     this.options = options;
     this.sites = sites;
     long memory = HOST_MEMORY_BYTES;
@@ -43,7 +47,7 @@ final class ReferenceBackendDriver implements BackendDriver {
             .toList();
   }
 
-  ReferenceOptions options() {
+  public RankOptions options() {
     return options;
   }
 
@@ -92,14 +96,14 @@ final class ReferenceBackendDriver implements BackendDriver {
 
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
-    ReferenceBackend.checkMost(made.size(), "worldSize");
+    Plan.checkMost(made.size(), "worldSize");
     Site site = sites.apply(made.rank());
     return ReferenceCommunicator.visiting(made, options, site, Gathering.CONNECT, id);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
-    ReferenceBackend.checkMost(made.size(), "newSize");
+    Plan.checkMost(made.size(), "newSize");
     Site site = sites.apply(made.rank());
     return ReferenceCommunicator.visiting(made, options, site, Occasion.GROW, growId);
   }

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.DataType;
 import io.nccl4j.NcclException;
@@ -14,7 +14,7 @@ import java.util.function.BooleanSupplier;
  * One member's share of what a stream does at once: its collectives one after the other, and at the
  * same time its messages. A single operation is reused; a group makes one for each of its members.
  */
-final class Work {
+public final class Work {
   /** How long nothing happens before ranks of other processes are asked how far they are. */
   private static final long ASKING_NANOS = 20_000_000;
 
@@ -30,7 +30,7 @@ final class Work {
   private String function = "";
   private Throwable failure;
 
-  Work(Member member) {
+  public Work(Member member) {
     this.member = member;
     this.messages = new Exchange(member, Route.MESSAGES);
   }
@@ -51,7 +51,7 @@ final class Work {
   }
 
   /** Adds an operation of a group. */
-  void add(Call call) {
+  public void add(Call call) {
     function = call.operation.method();
     if (call.operation.pointToPoint()) {
       addMessage(call);
@@ -81,7 +81,7 @@ final class Work {
    * @param begun runs when its turn has come
    * @param one room for one piece of work
    */
-  static Throwable runOnly(
+  public static Throwable runOnly(
       Member member,
       long ticket,
       Call call,
@@ -117,7 +117,7 @@ final class Work {
   }
 
   /** Waits for the turn of a group's work and gets it ready. */
-  void begin(long ticket, Patience patience) {
+  public void begin(long ticket, Patience patience) {
     try {
       member.awaitTurn(ticket, function);
       start(patience);
@@ -157,7 +157,7 @@ final class Work {
   }
 
   /** Fails this work as well as those that progress together with it. */
-  void failUnlessDone(Throwable cause) {
+  public void failUnlessDone(Throwable cause) {
     if (!done()) {
       fail(cause);
     }
@@ -168,7 +168,7 @@ final class Work {
    *
    * @param soon whether more is about to follow, which may use the same buffers
    */
-  Throwable end(boolean soon) {
+  public Throwable end(boolean soon) {
     try {
       if (failure != null && inCollective) {
         member.collective().withdraw();
@@ -280,7 +280,7 @@ final class Work {
   }
 
   /** Sees to several members' work until all of it is done or has failed. */
-  static void drive(Work[] works, Patience patience) {
+  public static void drive(Work[] works, Patience patience) {
     while (true) {
       boolean moved = false;
       boolean done = true;

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.internal.reference.reduce.Windows;
 import java.util.concurrent.locks.LockSupport;

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.internal.reference.bootstrap.CommunicatorEndpoint;
@@ -36,7 +36,7 @@ import java.util.concurrent.atomic.AtomicReference;
  * This process's part of one communicator: its ranks, what is known of those of other processes,
  * and what all share.
  */
-final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
+public final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   /** How often the other processes are asked how far their ranks are, at most. */
   private static final long ASKING_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
@@ -48,7 +48,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
 
   private final Site site;
   private final Plan plan;
-  private final ReferenceOptions options;
+  private final RankOptions options;
   private final List<Peer> peers = new ArrayList<>();
   // Null where a rank is of another process.
   private final Member[] members;
@@ -68,15 +68,15 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   // What the ranks here came from, while they wait for other processes.
   private volatile Meeting connecting;
 
-  World(Site site, Plan plan, ReferenceOptions options) {
+  public World(Site site, Plan plan, RankOptions options) {
     this.site = site;
     this.plan = plan;
     this.options = options;
     this.board = new Board(plan.size());
     this.links = new LinkTable(this);
-    this.meetings = new Meetings(site, this, options.toString());
+    this.meetings = new Meetings(site, this, options.text());
     long hosts = plan.processes().stream().map(Location::host).distinct().count();
-    this.allShareMemory = hosts == 1 && options.links() == Links.AUTO;
+    this.allShareMemory = hosts == 1 && options.sharesMemory();
     this.members = new Member[plan.size()];
     this.remotes = new Remote[plan.processes().size()];
     for (int rank = 0; rank < plan.size(); rank++) {
@@ -102,7 +102,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
    *
    * @throws NcclException if this rank is refused, or the meeting has failed for all ranks
    */
-  static Member join(Participant participant, Site site, ReferenceOptions options) {
+  public static Member join(Participant participant, Site site, RankOptions options) {
     Meeting meeting = participant.meeting();
     Meeting.Seat seat = meeting.awaitSeat(participant);
     World world = null;
@@ -124,7 +124,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   }
 
   /** Makes this process's part of a planned world, or returns it if another rank has made it. */
-  static World form(Plan plan, Site site, ReferenceOptions options, Participant participant) {
+  public static World form(Plan plan, Site site, RankOptions options, Participant participant) {
     return plan.form(
         World.class,
         participant,
@@ -165,26 +165,26 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   }
 
   /** Returns whether all ranks are of this process. */
-  boolean inOneProcess() {
+  public boolean inOneProcess() {
     return remotes.length == 1;
   }
 
   /** Returns a rank of this process. */
-  Member member(int rank) {
+  public Member member(int rank) {
     return members[rank];
   }
 
   /** Returns what is known of a rank of any process. */
-  Peer peer(int rank) {
+  public Peer peer(int rank) {
     return peers.get(rank);
   }
 
   /** Returns the process of a rank, or null where it is this one. */
-  Remote remote(int rank) {
+  public Remote remote(int rank) {
     return remotes[plan.processOf(rank)];
   }
 
-  ReferenceOptions options() {
+  public RankOptions options() {
     return options;
   }
 
@@ -194,18 +194,18 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   }
 
   /** Returns the links of the ranks of this process. */
-  LinkTable links() {
+  public LinkTable links() {
     return links;
   }
 
   /** Returns where the ranks meet to make new communicators. */
-  Meetings meetings() {
+  public Meetings meetings() {
     return meetings;
   }
 
   @Override
   public int sliceBytes() {
-    return options.sliceBytes();
+    return options.layout().sliceBytes();
   }
 
   @Override
@@ -216,9 +216,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   @Override
   public boolean sharesMemoryWith(int rank) {
     Remote remote = remote(rank);
-    return remote != null
-        && options.links() == Links.AUTO
-        && remote.location().host().equals(site.host());
+    return remote != null && options.sharesMemory() && remote.location().host().equals(site.host());
   }
 
   @Override
@@ -348,7 +346,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
     links.admit(LinkKey.read(in), connection::detach);
   }
 
-  Fault fault() {
+  public Fault fault() {
     return fault.get();
   }
 
@@ -393,7 +391,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
   }
 
   /** Takes what another process says went wrong. */
-  void hear(Fault told) {
+  public void hear(Fault told) {
     fault.compareAndSet(null, told);
     raiseAlarm();
   }
@@ -407,7 +405,7 @@ final class World implements LinkContext, Meeting.Parent, CommunicatorEndpoint {
     }
   }
 
-  boolean alarm() {
+  public boolean alarm() {
     return alarm;
   }
 

@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.FailureDetails;
 import io.nccl4j.NcclException;
@@ -30,7 +30,7 @@ import java.util.List;
  * What changes is told at once; how far ranks are is told when it is asked for, since most of the
  * time nobody wants to know.
  */
-final class Remote implements Connection.Receiver {
+public final class Remote implements Connection.Receiver {
   private final World world;
   private final int process;
   private final BitSet ranks;
@@ -59,7 +59,7 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Connects, where it is this process's turn. */
-  void connect(Participant participant) {
+  public void connect(Participant participant) {
     String function = participant.meeting().function();
     Deadline deadline = participant.deadline();
     try {
@@ -119,19 +119,19 @@ final class Remote implements Connection.Receiver {
     world.noteConnected();
   }
 
-  boolean connected() {
+  public boolean connected() {
     return connection != null;
   }
 
   /** Sends a message, unless the process has gone. */
-  void send(ByteBuffer message) {
+  public void send(ByteBuffer message) {
     Connection open = connection;
     if (open != null) {
       open.send(message);
     }
   }
 
-  void end() {
+  public void end() {
     Connection open = connection;
     if (open != null) {
       open.close();
@@ -176,7 +176,7 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Tells what memory a link goes through. */
-  void tellMemory(LinkKey key, Path path) {
+  public void tellMemory(LinkKey key, Path path) {
     send(
         Message.of(
             Message.Kind.MEMORY,
@@ -192,7 +192,7 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Asks how far the ranks are; an answer that is still due is waited for. */
-  void ask(long now) {
+  public void ask(long now) {
     if (!lost && unansweredSince == 0) {
       unansweredSince = now;
       send(Message.of(Message.Kind.ASK, out -> {}));
@@ -200,7 +200,7 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Returns whether the process has owed an answer for so long. */
-  boolean silent(long nanos) {
+  public boolean silent(long nanos) {
     long since = unansweredSince;
     return !lost && since != 0 && System.nanoTime() - since > nanos;
   }
@@ -349,7 +349,7 @@ final class Remote implements Connection.Receiver {
   }
 
   /** Returns how this process's ranks come to a meeting that the other one convenes. */
-  Meeting.Chair chair(Occasion occasion) {
+  public Meeting.Chair chair(Occasion occasion) {
     return new Meeting.Chair() {
       @Override
       public void arrive(int expected, Meeting.Wish wish) {

@@ -1,10 +1,13 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.Result;
+import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.rank.Patience;
+import io.nccl4j.internal.reference.rank.Work;
 import io.nccl4j.internal.reference.reduce.Operator;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
@@ -34,7 +37,7 @@ import org.apache.logging.log4j.Logger;
  * until they are aborted or closed. A failure that nobody has been told when the stream is closed
  * is logged.
  */
-final class ReferenceStream implements StreamDriver {
+public final class ReferenceStream implements StreamDriver {
   private final StreamContext users;
   private final String name;
   private final TaskQueue queue = new TaskQueue();
@@ -55,7 +58,7 @@ final class ReferenceStream implements StreamDriver {
   private final Runnable begins = this::begins;
   private final BooleanSupplier hasMore = queue::hasMore;
 
-  ReferenceStream(int device, StreamContext users) {
+  public ReferenceStream(int device, StreamContext users) {
     this.users = users;
     this.name = "nccl4j-stream-" + users.number() + "-device-" + device;
   }
@@ -66,7 +69,7 @@ final class ReferenceStream implements StreamDriver {
   }
 
   /** Appends one operation of a communicator. */
-  void launch(
+  public void launch(
       Member member,
       Operation operation,
       Memory send,
@@ -87,7 +90,7 @@ final class ReferenceStream implements StreamDriver {
   }
 
   /** Appends any other action. */
-  void append(Task.Action action) {
+  public void append(Task.Action action) {
     append(() -> {}, action);
   }
 
@@ -96,7 +99,7 @@ final class ReferenceStream implements StreamDriver {
    *
    * @param accepted runs first, and only if the stream takes the action
    */
-  void append(Runnable accepted, Task.Action action) {
+  public void append(Runnable accepted, Task.Action action) {
     synchronized (producers) {
       Task task = claim();
       accepted.run();
@@ -196,7 +199,7 @@ final class ReferenceStream implements StreamDriver {
   }
 
   /** Learns from the worker's task that it has waited for what is not its own work. */
-  void begins() {
+  public void begins() {
     if (recorded != null) {
       recorded.begin();
     }
@@ -212,7 +215,7 @@ final class ReferenceStream implements StreamDriver {
   }
 
   /** Keeps what has failed, for those that ask; null is nothing. */
-  void note(Throwable failed) {
+  public void note(Throwable failed) {
     if (failed != null) {
       failureOfTask = failed;
       if (failure == null) {
@@ -368,7 +371,7 @@ final class ReferenceStream implements StreamDriver {
   }
 
   /** Appends a mark that belongs to no event. */
-  Mark mark() {
+  public Mark mark() {
     Mark mark = new Mark();
     append(patience -> mark.reach(failure));
     return mark;
@@ -383,7 +386,7 @@ final class ReferenceStream implements StreamDriver {
   }
 
   /** Makes later work wait for a mark; what had failed before it has failed here too. */
-  void follow(Mark mark) {
+  public void follow(Mark mark) {
     append(
         patience -> {
           mark.await();

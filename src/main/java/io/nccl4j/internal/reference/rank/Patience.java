@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import java.util.concurrent.locks.LockSupport;
 
@@ -7,7 +7,7 @@ import java.util.concurrent.locks.LockSupport;
  * have a processor of its own, then lets others run, then sleeps. A sleep ends early by {@link
  * #wake}; a wake-up that is missed costs one short sleep, never more.
  */
-final class Patience {
+public final class Patience {
   private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
   private static final int SPINS = 30;
   private static final long YIELDING_NANOS = 200_000;
@@ -27,7 +27,7 @@ final class Patience {
   private long sleep;
 
   /** Makes that of a worker thread. */
-  Patience(Thread thread) {
+  public Patience(Thread thread) {
     this.thread = thread;
   }
 
@@ -36,7 +36,7 @@ final class Patience {
    *
    * @param together whether all of them are of this process
    */
-  void begin(int crowd, boolean together) {
+  public void begin(int crowd, boolean together) {
     yielding = together ? YIELDING_NANOS : YIELDING_TO_PROCESSES_NANOS;
     spins = crowd <= PROCESSORS ? SPINS : 0;
     turns = 0;

@@ -2,8 +2,10 @@ package io.nccl4j;
 
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
+import io.nccl4j.spi.CommunicatorDriver;
 import java.time.Duration;
 import java.util.BitSet;
 import java.util.HashMap;
@@ -18,13 +20,15 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Function;
 import org.apache.logging.log4j.LogManager;
 
 /**
- * The life of a communicator: how it is connected, which states it goes through, which streams and
- * graphs have its operations, and how it ends.
+ * What stands behind a {@link Communicator}: whose rank it is, its driver, how it is connected,
+ * which states it goes through, which streams and graphs have its operations, and how it ends.
+ * Whatever else this package keeps of a communicator is this and not the public class.
  */
-final class CommunicatorLifecycle implements CommunicatorContext {
+final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Only a connected communicator carries operations. */
   private enum State {
     UNCONNECTED,
@@ -40,11 +44,22 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     }
   }
 
-  private final Communicator communicator;
+  private final BackendDriver backend;
+  private final CommunicatorConfig config;
+  private final Platform platform;
+  private final int device;
+  private final int place;
+  private int rank;
+  private int size;
+  private final CommunicatorDriver driver;
+  private final OperationNumbers numbers = new OperationNumbers(this);
+  private final GrowId growId = new GrowId(this);
+
   // Those of the streams that carry its operations. They do not keep a stream that was forgotten.
   private final Set<Progress> carriers = ConcurrentHashMap.newKeySet();
-  // Those that are open. A library may wait for their end before it ends the communicator.
-  private final Set<Graph> graphs = ConcurrentHashMap.newKeySet();
+  // What ends the graphs that are open. A library may wait for that before it ends the
+  // communicator.
+  private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
   private volatile boolean aborted;
   private volatile boolean stuck;
@@ -60,49 +75,138 @@ final class CommunicatorLifecycle implements CommunicatorContext {
   private final Map<String, Integer> children = new HashMap<>();
 
   private final LeakTracker leak = new LeakTracker();
+  private Object owner;
 
-  CommunicatorLifecycle(Communicator communicator, Origin origin) {
-    this.communicator = communicator;
+  /**
+   * Makes one that is to be connected.
+   *
+   * @param rank this rank, or -1 where only connecting will tell
+   * @param size the number of ranks, or -1 where only connecting will tell
+   * @param origin how it comes to be
+   * @param driver makes its driver
+   */
+  CommunicatorCore(
+      BackendDriver backend,
+      CommunicatorConfig config,
+      int device,
+      int rank,
+      int size,
+      Origin origin,
+      Function<CommunicatorContext, CommunicatorDriver> driver) {
+    this.backend = backend;
+    this.config = config;
+    this.platform = backend.platform();
+    this.device = device;
+    this.place = platform.place(device);
+    this.rank = rank;
+    this.size = size;
     this.origin = origin;
+    this.driver = driver.apply(this);
+  }
+
+  /**
+   * Sets the public object, which is kept until it is connected. A leak is reported if it becomes
+   * unreachable after that and before it was closed or aborted.
+   */
+  void owner(Object publicObject) {
+    owner = publicObject;
+  }
+
+  BackendDriver backend() {
+    return backend;
+  }
+
+  CommunicatorDriver driver() {
+    return driver;
   }
 
   @Override
   public CommunicatorConfig config() {
-    return communicator.config();
+    return config;
   }
 
   @Override
   public int device() {
-    return communicator.device();
+    return device;
   }
 
   @Override
   public int rank() {
-    return communicator.rankIfKnown();
+    return rank;
   }
 
   @Override
   public int size() {
-    return communicator.sizeIfKnown();
+    return size;
   }
 
   @Override
-  public void place(int rank, int size) {
-    communicator.place(rank, size);
-  }
-
-  @Override
-  public void checkUsable(Buffer buffer, String argument) {
-    communicator.check(buffer, argument);
+  public void place(int newRank, int newSize) {
+    rank = newRank;
+    size = newSize;
   }
 
   @Override
   public void useGrowId(UniqueId id) {
-    communicator.children().useGrowId(id);
+    growId.use(id);
   }
 
-  private Duration timeout() {
-    return communicator.config().timeout();
+  @Override
+  public Duration timeout() {
+    return config.timeout();
+  }
+
+  /** Returns the numbers of its operations. */
+  OperationNumbers numbers() {
+    return numbers;
+  }
+
+  /** Returns the id that waits for its grow. */
+  GrowId growId() {
+    return growId;
+  }
+
+  void checkStream(Stream stream) {
+    Objects.requireNonNull(stream, "stream");
+    if (!stream.isAt(place)) {
+      stream.checkOpen();
+      throw new IllegalArgumentException(
+          "stream is "
+              + stream
+              + "; it must be of this rank's device, "
+              + platform
+              + " device "
+              + device);
+    }
+  }
+
+  @Override
+  public void checkUsable(Buffer buffer, String argument) {
+    checkConnected();
+    checkBuffer(buffer, argument);
+  }
+
+  /** Throws unless the buffer is one that this rank can use now. */
+  void checkBuffer(Buffer buffer, String argument) {
+    Objects.requireNonNull(buffer, argument);
+    if (!buffer.isAt(place)) {
+      checkElsewhere(buffer, argument);
+    }
+  }
+
+  /** Tells a buffer that is closed from one of any device, which is all right, and of another. */
+  private void checkElsewhere(Buffer buffer, String argument) {
+    buffer.checkOpen(argument);
+    if (!buffer.usableOn(platform, device)) {
+      throw new IllegalArgumentException(
+          argument
+              + " is "
+              + buffer
+              + "; it must be usable on this rank's device, "
+              + platform
+              + " device "
+              + device);
+    }
   }
 
   /** Returns how this communicator comes to be, or null if it is connected already. */
@@ -130,12 +234,13 @@ final class CommunicatorLifecycle implements CommunicatorContext {
   /** Connects, or throws why there is no connection. */
   void connect() {
     identity = origin.identity();
-    firstRank = origin.parent() == null ? -1 : origin.parent().life().firstRank();
+    firstRank = origin.parent() == null ? -1 : origin.parent().firstRank();
     try {
-      Tracing.step(communicator, origin.step(), this::connectOrAbort);
+      Tracing.step(this, origin.step(), this::connectOrAbort);
     } finally {
       // A parent need not live as long as its children.
       origin = null;
+      owner = null;
     }
   }
 
@@ -144,10 +249,10 @@ final class CommunicatorLifecycle implements CommunicatorContext {
       if (state != State.UNCONNECTED) {
         throw new CommunicatorAbortedException("connect", toString());
       }
-      communicator.driver().connect();
-      if (size() >= 0) {
+      driver.connect();
+      if (size >= 0) {
         // A split that leaves this rank out makes nothing to close.
-        leak.watch(communicator, toString());
+        leak.watch(owner, toString());
       }
     } catch (Throwable failure) {
       abortAfter(failure);
@@ -167,42 +272,19 @@ final class CommunicatorLifecycle implements CommunicatorContext {
   }
 
   /**
-   * Connects in a thread of its own.
-   *
-   * @return a stage that nothing else can complete, and that fails with why there is no connection
-   * @throws IllegalStateException if this thread has a group open
-   */
-  CompletionStage<Communicator> connectInBackground() {
-    if (Group.running()) {
-      throw new IllegalStateException(
-          "a communicator that connects in the background belongs to no group; end the group first");
-    }
-    return inBackground("nccl4j-connect", this::connect).thenApply(nothing -> communicator);
-  }
-
-  private static CompletionStage<Void> inBackground(String thread, Runnable work) {
-    return Background.start(
-        thread,
-        () -> {
-          work.run();
-          return null;
-        });
-  }
-
-  /**
    * Connects several at the same time, since each may wait for the others. When one fails, all are
    * aborted at once and its failure comes out: the others would only wait for it. What they say
    * later is suppressed in it.
    */
-  static void connectTogether(List<Communicator> communicators) {
+  static void connectTogether(List<CommunicatorCore> communicators) {
     AtomicReference<Throwable> first = new AtomicReference<>();
     AtomicInteger connecting = new AtomicInteger(communicators.size());
     CountDownLatch connectedOrFailed = new CountDownLatch(1);
-    for (Communicator communicator : communicators) {
+    for (CommunicatorCore communicator : communicators) {
       Runnable connect =
           () -> {
             try {
-              communicator.life().connect();
+              communicator.connect();
             } catch (Throwable failure) {
               if (first.compareAndSet(null, failure)) {
                 connectedOrFailed.countDown();
@@ -228,13 +310,26 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     }
     Throwable failure = first.get();
     if (failure != null) {
-      communicators.forEach(communicator -> communicator.life().abortAfter(failure));
+      communicators.forEach(communicator -> communicator.abortAfter(failure));
       if (failure instanceof Error error) {
         throw error;
       }
       throw (RuntimeException) failure;
     }
-    CallSequence.makeSiblings(communicators);
+    makeSiblings(communicators);
+  }
+
+  /** Lets the ranks know each other that one thread has made together. */
+  private static void makeSiblings(List<CommunicatorCore> madeTogether) {
+    for (CommunicatorCore made : madeTogether) {
+      if (made.size > 1) {
+        made.numbers.siblings(
+            madeTogether.stream()
+                .filter(other -> other != made && other.identity.equals(made.identity))
+                .map(CommunicatorCore::numbers)
+                .toList());
+      }
+    }
   }
 
   @Override
@@ -247,7 +342,14 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     }
   }
 
-  IllegalStateException unconnected() {
+  /** Throws unless rank and size are known. */
+  void checkConnectedOnce() {
+    if (size < 0) {
+      throw unconnected();
+    }
+  }
+
+  private IllegalStateException unconnected() {
     return new IllegalStateException("not connected yet, its group has not ended: " + this);
   }
 
@@ -290,7 +392,7 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     if (state.open()) {
       aborted = true;
       become(State.REVOKED);
-      Tracing.tell(communicator, "revoke", null);
+      Tracing.tell(this, "revoke", null);
     }
   }
 
@@ -298,19 +400,19 @@ final class CommunicatorLifecycle implements CommunicatorContext {
   public synchronized void markSuspended(boolean suspended) {
     if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
       become(suspended ? State.SUSPENDED : State.CONNECTED);
-      Tracing.tell(communicator, suspended ? "suspend" : "resume", null);
+      Tracing.tell(this, suspended ? "suspend" : "resume", null);
     }
   }
 
-  /** Returns what has failed, and reports the first failure to a running recording. */
-  Optional<NcclException> failure() {
-    Optional<NcclException> found = communicator.driver().asyncError();
+  @Override
+  public Optional<NcclException> failure() {
+    Optional<NcclException> found = driver.asyncError();
     if (found.isPresent()) {
       found.get().initDetails(details());
     }
     if (found.isPresent() && !failureReported) {
       failureReported = true;
-      Tracing.tell(communicator, "failure", found.get());
+      Tracing.tell(this, "failure", found.get());
     }
     return found;
   }
@@ -322,21 +424,35 @@ final class CommunicatorLifecycle implements CommunicatorContext {
 
   @Override
   public FailureDetails lastEnqueued() {
-    return details().in(null, communicator.calls().collectives());
+    return details().in(null, numbers.collectives());
   }
 
-  /** Remembers a stream that carries operations of this communicator. */
-  void carriedBy(Stream stream) {
-    carriers.removeIf(known -> !known.alive());
-    carriers.add(stream.progress());
+  /**
+   * Says of a failure to launch operations which ones it concerns, unless that is known.
+   *
+   * @param operation the operation, or null where there are several
+   * @param number the number of the first collective, or 0
+   */
+  void describe(Throwable failure, Operation operation, long number) {
+    if (failure instanceof NcclException known) {
+      known.initDetails(details().in(operation, number));
+    }
+  }
+
+  /** Notes that a stream is about to carry operations of this communicator. */
+  void use(Stream stream) {
+    if (stream.usedBy(this)) {
+      carriers.removeIf(known -> !known.alive());
+      carriers.add(stream.progress());
+    }
   }
 
   private List<Stream> streams() {
     return carriers.stream().map(Progress::stream).filter(Objects::nonNull).toList();
   }
 
-  /** Notes that a stream was given up with operations of this communicator still on it. */
-  void leftStuck() {
+  @Override
+  public void leftStuck() {
     stuck = true;
   }
 
@@ -355,9 +471,13 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     }
   }
 
-  /** Registers a graph of this communicator's operations, which must not outlive it. */
-  void capturedBy(Graph graph) {
-    graphs.add(graph);
+  /**
+   * Registers a graph of this communicator's operations, which must not outlive it.
+   *
+   * @param end ends the graph; the same object until {@link #forget}
+   */
+  void captured(Runnable end) {
+    graphEnds.add(end);
     State now = state;
     if (now != State.CONNECTED && now != State.SUSPENDED) {
       endGraphs();
@@ -365,13 +485,13 @@ final class CommunicatorLifecycle implements CommunicatorContext {
   }
 
   /** Forgets a graph that has been closed. */
-  void forget(Graph graph) {
-    graphs.remove(graph);
+  void forget(Runnable end) {
+    graphEnds.remove(end);
   }
 
   @Override
   public void endGraphs() {
-    Steps.all(graphs.stream().<Runnable>map(graph -> graph::end).toList());
+    Steps.all(List.copyOf(graphEnds));
   }
 
   @Override
@@ -385,7 +505,7 @@ final class CommunicatorLifecycle implements CommunicatorContext {
       ending(() -> become(State.ABORTED));
     }
     try {
-      ending(() -> Tracing.step(communicator, "abort", this::abortNow));
+      ending(() -> Tracing.step(this, "abort", this::abortNow));
     } finally {
       if (streams().stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
@@ -408,7 +528,7 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     try {
       endGraphs();
     } finally {
-      communicator.driver().abort();
+      driver.abort();
     }
   }
 
@@ -420,12 +540,12 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     try {
       stream.releaseIfAbandoned();
     } catch (NcclException | CudaException e) {
-      LogManager.getLogger(Communicator.class).warn("{} is stuck", stream, e);
+      LogManager.getLogger(Stream.class).warn("{} is stuck", stream, e);
     }
   }
 
   void close() {
-    Graph.checkNotCapturing("closing a communicator");
+    ThreadScope.checkNotCapturing("closing a communicator");
     beginClose().run();
   }
 
@@ -435,10 +555,15 @@ final class CommunicatorLifecycle implements CommunicatorContext {
    * @return a stage that nothing else can complete; it fails with what {@code close} would throw
    */
   CompletionStage<Void> closeInBackground() {
-    Graph.checkNotCapturing("closing a communicator");
+    ThreadScope.checkNotCapturing("closing a communicator");
     Runnable rest = beginClose();
     try {
-      return inBackground("nccl4j-close", rest);
+      return Background.start(
+          "nccl4j-close",
+          () -> {
+            rest.run();
+            return null;
+          });
     } catch (Error noThread) {
       unended = true;
       throw noThread;
@@ -452,21 +577,28 @@ final class CommunicatorLifecycle implements CommunicatorContext {
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
       aborted = true;
-      return () -> ending(() -> Tracing.step(communicator, "abort", communicator.driver()::abort));
+      return () -> ending(() -> Tracing.step(this, "abort", driver::abort));
     }
-    return before.open() ? () -> Tracing.step(communicator, "close", this::closeNow) : () -> {};
+    return before.open() ? () -> Tracing.step(this, "close", this::closeNow) : () -> {};
   }
 
   private void closeNow() {
     try {
-      ending(communicator.driver()::close);
+      ending(driver::close);
     } finally {
       releaseStreams();
     }
   }
 
   @Override
+  public boolean launching() {
+    return driver.launching();
+  }
+
+  @Override
   public String toString() {
-    return communicator.toString();
+    String label = config.name().isEmpty() ? "" : config.name() + ": ";
+    String where = size < 0 ? "rank unknown yet" : "rank " + rank + " of " + size;
+    return "Communicator[" + label + where + ", " + platform + " device " + device + "]";
   }
 }

@@ -1,9 +1,14 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference;
 
 import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.Result;
 import io.nccl4j.internal.reference.collective.Call;
+import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.rank.Patience;
+import io.nccl4j.internal.reference.rank.Work;
 import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.internal.reference.stream.Mark;
+import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EnqueuedOperation;
 import java.util.ArrayList;

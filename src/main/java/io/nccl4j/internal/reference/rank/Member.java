@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference.rank;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.CommunicatorConfig;
@@ -41,7 +41,7 @@ import java.util.stream.Collectors;
  * <p>Operations of one member take turns in the order in which they were launched, on whatever
  * streams they are, since they use the same links.
  */
-final class Member implements RankContext {
+public final class Member implements RankContext {
   private static final Map<String, Operation> OPERATIONS =
       Arrays.stream(Operation.values())
           .collect(Collectors.toMap(Operation::method, Function.identity()));
@@ -75,13 +75,13 @@ final class Member implements RankContext {
   }
 
   /** Takes the settings of the communicator that is this member's face. */
-  void belongTo(CommunicatorConfig config, String communicator) {
+  public void belongTo(CommunicatorConfig config, String communicator) {
     timeout = config.timeout();
     timeoutNanos = timeout.toNanos();
     name = communicator;
   }
 
-  World world() {
+  public World world() {
     return world;
   }
 
@@ -97,7 +97,7 @@ final class Member implements RankContext {
 
   @Override
   public AllReduceAlgorithm algorithm() {
-    return world.options().algorithm().fixed();
+    return world.options().algorithm();
   }
 
   @Override
@@ -179,20 +179,20 @@ final class Member implements RankContext {
   }
 
   /** Returns what this rank's next call of a function is for, without counting it. */
-  Occasion upcoming(String function, BitSet excluded) {
+  public Occasion upcoming(String function, BitSet excluded) {
     Occasion kind = new Occasion(function, excluded, 0);
     return new Occasion(function, excluded, meetings.getOrDefault(kind, 0L));
   }
 
   /** Returns what this rank's call of a function is for, and counts it. */
-  Occasion next(String function, BitSet excluded) {
+  public Occasion next(String function, BitSet excluded) {
     Occasion now = upcoming(function, excluded);
     meetings.put(new Occasion(function, excluded, 0), now.number() + 1);
     return now;
   }
 
   /** Returns the place of a new operation in the order of this member's operations. */
-  long takeTicket() {
+  public long takeTicket() {
     return launched.getAndIncrement();
   }
 
@@ -232,7 +232,7 @@ final class Member implements RankContext {
   }
 
   /** Waits until everything launched has ended; returns whether it has. */
-  boolean awaitIdle(Duration limit) {
+  public boolean awaitIdle(Duration limit) {
     Deadline deadline = Deadline.after(limit);
     long target = launched.get();
     synchronized (turns) {
@@ -266,12 +266,12 @@ final class Member implements RankContext {
   }
 
   /** Leaves the world for good, and releases every wait of this member. */
-  void abort() {
+  public void abort() {
     end(Presence.ABORTED);
   }
 
   /** Releases every wait of this member; it carries no operations any more, but does not leave. */
-  void revoke() {
+  public void revoke() {
     end(Presence.REVOKED);
   }
 
@@ -284,19 +284,19 @@ final class Member implements RankContext {
   }
 
   /** Leaves the world with everything done. */
-  void close() {
+  public void close() {
     self.become(Presence.CLOSED);
     world.tellPresence(self);
   }
 
   /** Returns what a function throws that waits for others, if this rank was aborted; else null. */
-  CommunicatorAbortedException abortion(String function) {
+  public CommunicatorAbortedException abortion(String function) {
     return self.presence() == Presence.ABORTED
         ? new CommunicatorAbortedException(function, name)
         : null;
   }
 
-  boolean revoked() {
+  public boolean revoked() {
     return self.presence() == Presence.REVOKED;
   }
 
@@ -307,7 +307,7 @@ final class Member implements RankContext {
   }
 
   /** Throws if this member cannot begin an operation, for what has happened before. */
-  void checkUsable(String function) {
+  public void checkUsable(String function) {
     checkNotAborted(function);
     if (failure != null) {
       throw new NcclInvalidUsageException(
@@ -465,7 +465,7 @@ final class Member implements RankContext {
    * Notes that an operation has failed, tells the other ranks, and returns the failure as what the
    * stream reports.
    */
-  NcclException fail(String function, Throwable cause) {
+  public NcclException fail(String function, Throwable cause) {
     if (cause instanceof NonsenseException nonsense) {
       // Every rank is told the same, whoever has found it.
       world.fail(
@@ -514,7 +514,7 @@ final class Member implements RankContext {
   }
 
   /** Returns what has failed here first, with the ranks that have left until now. */
-  Optional<NcclException> ownFailure() {
+  public Optional<NcclException> ownFailure() {
     NcclException first = failure;
     if (first == null) {
       return Optional.empty();
@@ -528,7 +528,7 @@ final class Member implements RankContext {
   }
 
   /** Returns what has failed, here or on another rank. */
-  Optional<NcclException> asyncError() {
+  public Optional<NcclException> asyncError() {
     if (failure != null) {
       return ownFailure();
     }

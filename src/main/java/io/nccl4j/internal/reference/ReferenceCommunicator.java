@@ -1,4 +1,4 @@
-package io.nccl4j.reference;
+package io.nccl4j.internal.reference;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.DataType;
@@ -14,7 +14,11 @@ import io.nccl4j.internal.reference.bootstrap.Meeting;
 import io.nccl4j.internal.reference.bootstrap.Occasion;
 import io.nccl4j.internal.reference.bootstrap.Participant;
 import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.rank.RankOptions;
+import io.nccl4j.internal.reference.rank.World;
 import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
@@ -38,7 +42,7 @@ import java.util.function.Function;
  * or when a rank that it needs has failed, has left, or has called something else; then every rank
  * is told, and the communicator is good for nothing but to be aborted or closed.
  */
-final class ReferenceCommunicator implements CommunicatorDriver {
+public final class ReferenceCommunicator implements CommunicatorDriver {
   /** How a rank comes to the others. */
   private interface Entry {
     /** Comes to a meeting. */
@@ -60,7 +64,7 @@ final class ReferenceCommunicator implements CommunicatorDriver {
   private int inside;
 
   private final CommunicatorContext context;
-  private final ReferenceOptions options;
+  private final RankOptions options;
   private final Site site;
   private final List<Operator> operators = new ArrayList<>();
   private volatile boolean aborted;
@@ -70,7 +74,7 @@ final class ReferenceCommunicator implements CommunicatorDriver {
   // That of the id that this rank made last.
   private volatile Growth growth;
 
-  private ReferenceCommunicator(CommunicatorContext context, ReferenceOptions options, Site site) {
+  private ReferenceCommunicator(CommunicatorContext context, RankOptions options, Site site) {
     this.context = context;
     this.options = options;
     this.site = site;
@@ -78,11 +82,7 @@ final class ReferenceCommunicator implements CommunicatorDriver {
 
   /** Makes the end of a rank that will meet the others by a unique id. */
   static ReferenceCommunicator visiting(
-      CommunicatorContext context,
-      ReferenceOptions options,
-      Site site,
-      String function,
-      UniqueId id) {
+      CommunicatorContext context, RankOptions options, Site site, String function, UniqueId id) {
     ReferenceCommunicator made = new ReferenceCommunicator(context, options, site);
     int size = context.size();
     int rank = context.rank();
@@ -100,7 +100,7 @@ final class ReferenceCommunicator implements CommunicatorDriver {
 
   /** Comes by an id. */
   private Participant visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
-    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, options.toString(), null);
+    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, options.text(), null);
     Meeting here = Gathering.of(site, id, function, visitor).admit(visitor, deadline);
     return participant(here, rank, null, deadline);
   }
@@ -218,7 +218,7 @@ final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   /** Returns this end's place among the ranks. */
-  Member member() {
+  public Member member() {
     return member;
   }
 

@@ -1,0 +1,148 @@
+package io.nccl4j;
+
+import java.util.List;
+
+/** Launches the checked calls of communicators, or leaves them to a group or a capture. */
+final class CallLauncher {
+  private CallLauncher() {}
+
+  /**
+   * Launches a checked operation, or leaves that to this thread's group or the stream's capture.
+   */
+  static void submit(
+      Operation operation,
+      CommunicatorCore communicator,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    communicator.checkStream(stream);
+    DataType type = (send == null ? recv : send).type();
+    if (type.float8()) {
+      communicator.driver().checkFloat8(operation, type);
+    }
+    boolean collective = !operation.pointToPoint();
+    if (count == 0 && collective) {
+      return;
+    }
+    Group group = Group.current();
+    if (group != null) {
+      group.add(operation, communicator, send, recv, count, op, peer, stream);
+      return;
+    }
+    communicator.use(stream);
+    if (stream.captured()) {
+      stream.checkCapturedHere();
+      capture(new OperationCall(operation, communicator, send, recv, count, op, peer, stream));
+      return;
+    }
+    OperationNumbers numbers = communicator.numbers();
+    if (collective) {
+      numbers.beginCall(operation);
+    }
+    launchAndCount(operation, communicator, send, recv, count, op, peer, stream);
+    if (collective) {
+      numbers.endCall();
+    }
+  }
+
+  /** Launches an operation; unless it was refused, it counts and its stream now carries it. */
+  private static void launchAndCount(
+      Operation operation,
+      CommunicatorCore communicator,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    OperationNumbers numbers = communicator.numbers();
+    boolean refused = false;
+    boolean traced = Tracing.on();
+    long next = numbers.collectives() + 1;
+    try {
+      if (traced) {
+        Span.enclose(
+            new OperationCall(operation, communicator, send, recv, count, op, peer, stream),
+            () -> launch(operation, communicator, send, recv, count, op, peer, stream));
+      } else {
+        launch(operation, communicator, send, recv, count, op, peer, stream);
+      }
+    } catch (Throwable failure) {
+      refused = GroupCall.refuses(failure);
+      communicator.describe(failure, operation, refused || operation.pointToPoint() ? 0 : next);
+      throw failure;
+    } finally {
+      if (!refused) {
+        stream.carries(send, recv, op == null ? null : op.scalar());
+        if (!traced) {
+          numbers.count(operation, peer);
+        }
+      }
+    }
+  }
+
+  private static void launch(
+      Operation operation,
+      CommunicatorCore communicator,
+      Buffer send,
+      Buffer recv,
+      long count,
+      ReduceOp op,
+      int peer,
+      Stream stream) {
+    communicator
+        .driver()
+        .launch(
+            operation,
+            OperationCall.memory(send),
+            OperationCall.memory(recv),
+            count,
+            OperationCall.operator(op),
+            peer,
+            stream.driver());
+  }
+
+  private static void capture(OperationCall call) {
+    Stream stream = call.stream();
+    if (stream.capturesNatively()) {
+      launch(
+          call.operation(),
+          call.communicator(),
+          call.send(),
+          call.recv(),
+          call.count(),
+          call.op(),
+          call.peer(),
+          stream);
+    }
+    Capture.keep(stream, List.of(call));
+  }
+
+  /** Does what the other {@code submit} does with an operation that one backend alone has. */
+  static void submit(BackendCall call) {
+    CommunicatorCore communicator = call.communicator();
+    communicator.checkConnected();
+    Stream stream = call.stream();
+    communicator.checkStream(stream);
+    Group group = Group.current();
+    if (group != null) {
+      group.add(call);
+      return;
+    }
+    communicator.use(stream);
+    if (stream.captured()) {
+      stream.checkCapturedHere();
+    }
+    if (!stream.captured() || stream.capturesNatively()) {
+      call.backendOperation().launch(stream.driver());
+    }
+    if (stream.captured()) {
+      Capture.keep(stream, List.of(call));
+    } else {
+      call.carry();
+    }
+  }
+}
