@@ -94,7 +94,7 @@ final class ClassInitialization {
     CompletableFuture.completedStage(null).thenRun(() -> {});
     Thread.ofVirtual().unstarted(() -> {});
     Sample sample = new Sample("a", 1);
-    boolean unused = sample.equals(new Sample(sample.toString(), sample.hashCode()));
+    boolean _ = sample.equals(new Sample(sample.toString(), sample.hashCode()));
   }
 
   /** A record, whose methods the JDK makes when they are called first. */

@@ -45,7 +45,7 @@ final class Span implements OperationTrace {
     long group = GROUPS.incrementAndGet();
     boolean together = GroupCall.ofOneBackend(calls);
     // In one order for all threads, since a stream may be locked meanwhile.
-    SortedMap<Stream, Span> spans = new TreeMap<>(Comparator.comparing(Stream::number));
+    SortedMap<Stream, Span> spans = new TreeMap<>(Comparator.comparingLong(Stream::number));
     for (GroupCall call : calls) {
       if (call instanceof OperationCall one && !one.stream().captured()) {
         spans

@@ -8,7 +8,7 @@ import java.util.Map;
 
 /**
  * What came with which release of NCCL: the one table of features, their functions, and the first
- * release that has them. What {@link NcclBackend#supports} answers and what {@link
+ * release that has them. What {@link io.nccl4j.Backend#supports} answers and what {@link
  * NcclVersion#require(String)} refuses both come from here. Functions that the oldest release that
  * is loaded has are not listed, unless they are a feature's.
  */

@@ -131,7 +131,7 @@ public final class TreeSchedule implements Schedule {
     List<Integer> fromTheTop =
         IntStream.range(0, tree.size())
             .boxed()
-            .sorted(Comparator.comparing(rank -> depths[rank]))
+            .sorted(Comparator.comparingInt(rank -> depths[rank]))
             .toList();
     List<Move> moves = new ArrayList<>();
     for (int rank : fromTheTop.reversed()) {

@@ -63,7 +63,7 @@ class DeathWhileJoiningTest {
    */
   private static final Duration AT_ONCE = Duration.ofSeconds(5);
 
-  private enum Call {
+  enum Call {
     CONNECT,
     SPLIT,
     /** Leaves out the last rank, which is alive. */
@@ -71,7 +71,7 @@ class DeathWhileJoiningTest {
     GROW
   }
 
-  private enum Point {
+  enum Point {
     BEFORE_ARRIVING,
     AFTER_ARRIVING,
     AFTER_THE_MAP,

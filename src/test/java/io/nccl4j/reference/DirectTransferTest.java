@@ -267,6 +267,7 @@ class DirectTransferTest {
         2,
         ReferenceOptions.defaults().withAlgorithm(Algorithm.DIRECT),
         (comm, stream) -> {
+          @SuppressWarnings("MustBeClosedChecker") // Closed by one rank.
           Arena arena = Arena.ofShared();
           Buffer data =
               Buffer.ofHostSegment(

@@ -23,7 +23,7 @@ import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
-import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
@@ -399,16 +399,23 @@ public final class FaultCampaignRank {
     List<String> found = new ArrayList<>();
     try (java.util.stream.Stream<Path> open = Files.list(Path.of("/proc/self/fd"))) {
       for (Path descriptor : open.toList()) {
-        if (Files.exists(descriptor, LinkOption.NOFOLLOW_LINKS)) {
-          String target = Files.readSymbolicLink(descriptor).toString();
-          if (target.matches("socket:.*|anon_inode:.*event.*|.*/nccl4j-[0-9a-f]{16}-.*")) {
-            found.add("descriptor of " + target);
-          }
+        String target = target(descriptor);
+        if (target.matches("socket:.*|anon_inode:.*event.*|.*/nccl4j-[0-9a-f]{16}-.*")) {
+          found.add("descriptor of " + target);
         }
       }
     } catch (IOException e) {
       throw new AssertionError(e);
     }
     return found;
+  }
+
+  /** Returns what a descriptor refers to, or nothing if another thread has closed it meanwhile. */
+  private static String target(Path descriptor) throws IOException {
+    try {
+      return Files.readSymbolicLink(descriptor).toString();
+    } catch (NoSuchFileException closed) {
+      return "";
+    }
   }
 }

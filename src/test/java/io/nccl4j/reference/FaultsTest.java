@@ -52,7 +52,7 @@ class FaultsTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
 
   /** A call that one rank makes while the others make another. */
-  private record Odd(String said, Ranks.Program call) {
+  record Odd(String said, Ranks.Program call) {
     @Override
     public String toString() {
       return said;
@@ -425,6 +425,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
+          @SuppressWarnings("MustBeClosedChecker") // Closed by one rank.
           Arena arena = Arena.ofShared();
           Buffer data =
               Buffer.ofHostSegment(

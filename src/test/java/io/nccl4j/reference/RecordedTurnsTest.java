@@ -59,7 +59,7 @@ class RecordedTurnsTest {
         RecordingFile.readAllEvents(file).stream()
             .filter(event -> event.getEventType().getName().equals("io.nccl4j.Collective"))
             .filter(event -> event.getInt("rank") == 0)
-            .max(Comparator.comparing(event -> event.getLong("sequence")))
+            .max(Comparator.comparingLong(event -> event.getLong("sequence")))
             .orElseThrow();
     assertTrue(second.getDuration("queued").toNanos() >= behind, second::toString);
   }

@@ -28,7 +28,7 @@ class ReductionsTest {
   private static final ReferenceOptions RING =
       ReferenceOptions.defaults().withAlgorithm(Algorithm.RING);
 
-  private enum Op {
+  enum Op {
     SUM,
     PROD,
     MAX,

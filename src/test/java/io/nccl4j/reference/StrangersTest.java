@@ -46,7 +46,7 @@ class StrangersTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
   /** What a stranger says first. */
-  private record Greeting(String what, ByteBuffer bytes) {
+  record Greeting(String what, ByteBuffer bytes) {
     @Override
     public String toString() {
       return what;

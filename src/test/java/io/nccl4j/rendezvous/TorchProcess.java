@@ -14,15 +14,6 @@ import java.util.stream.Stream;
 
 /** A TCP store of PyTorch itself, in a process of its own. */
 final class TorchProcess implements AutoCloseable {
-  private static final String STORE =
-      """
-      import sys
-      from torch.distributed import TCPStore
-      store = TCPStore("127.0.0.1", 0, None, True, use_libuv=%s)
-      print(store.port, flush=True)
-      sys.stdin.read()
-      """;
-
   private final Process process;
   private final int port;
 
@@ -38,8 +29,17 @@ final class TorchProcess implements AutoCloseable {
     boolean required = "1".equals(System.getenv("REQUIRE_LAUNCHERS"));
     assertTrue(python.isPresent() || !required, missing + " (REQUIRE_LAUNCHERS=1)");
     assumeTrue(python.isPresent(), missing);
+    String store =
+        """
+        import sys
+        from torch.distributed import TCPStore
+        store = TCPStore("127.0.0.1", 0, None, True, use_libuv=%s)
+        print(store.port, flush=True)
+        sys.stdin.read()
+        """
+            .formatted(libuv ? "True" : "False");
     Process process =
-        new ProcessBuilder(python.get().toString(), "-c", STORE.formatted(libuv ? "True" : "False"))
+        new ProcessBuilder(python.get().toString(), "-c", store)
             .redirectError(ProcessBuilder.Redirect.INHERIT)
             .start();
     BufferedReader out = process.inputReader(StandardCharsets.UTF_8);

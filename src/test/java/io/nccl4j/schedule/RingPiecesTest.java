@@ -94,6 +94,6 @@ class RingPiecesTest {
   }
 
   private static List<Piece> sorted(List<Piece> pieces) {
-    return pieces.stream().sorted(Comparator.comparing(Piece::begin)).toList();
+    return pieces.stream().sorted(Comparator.comparingLong(Piece::begin)).toList();
   }
 }

@@ -52,6 +52,8 @@ abstract class BuffersContract {
   }
 
   @Test
+  @SuppressWarnings(
+      "MustBeClosedChecker") // One is closed at once; the other is of a thread that has gone.
   void hostMemoryThatCannotBeReadIsRefusedByItsName() throws Exception {
     try (Buffer value = backend.allocate(0, DataType.INT32, 1)) {
       Arena closed = Arena.ofShared();

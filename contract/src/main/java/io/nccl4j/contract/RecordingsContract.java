@@ -37,7 +37,7 @@ abstract class RecordingsContract {
   private static List<RecordedEvent> ofRank(List<RecordedEvent> events, int rank) {
     return events.stream()
         .filter(event -> event.getInt("rank") == rank)
-        .sorted(Comparator.comparing(event -> event.getLong("sequence")))
+        .sorted(Comparator.comparingLong(event -> event.getLong("sequence")))
         .toList();
   }
 

@@ -138,6 +138,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
               .formatted(count, type, bytes, HOST_MEMORY_BYTES));
     }
     // Shared, for every rank's thread reads it; to close it while one does fails that rank's work.
+    @SuppressWarnings("MustBeClosedChecker") // Closed with what is allocated.
     Arena arena = Arena.ofShared();
     try {
       return new Allocation(arena.allocate(bytes, BUFFER_ALIGNMENT), arena::close);

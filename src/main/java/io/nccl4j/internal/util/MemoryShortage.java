@@ -32,9 +32,8 @@ public final class MemoryShortage {
   public static void pause() {
     try {
       Thread.sleep(PAUSE_MILLIS);
-    } catch (InterruptedException e) {
+    } catch (InterruptedException _) {
       // The threads that come here are the library's own; an interrupt of one asks for nothing.
-      Thread.interrupted();
     }
   }
 

@@ -404,6 +404,7 @@ public final class ReferenceStream implements StreamDriver {
       }
     }
     // Shared, for the worker reads and frees what this thread writes.
+    @SuppressWarnings("MustBeClosedChecker")
     Arena staging = Arena.ofShared();
     try {
       MemorySegment snapshot = staging.allocate(source.byteSize(), 64);

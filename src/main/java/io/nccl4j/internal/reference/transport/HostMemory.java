@@ -144,6 +144,7 @@ public final class HostMemory {
     }
   }
 
+  @SuppressWarnings("MustBeClosedChecker") // Closed with the last rank.
   private synchronized Arena arena() {
     if (ended) {
       throw new IllegalStateException("the communicator has ended");

@@ -10,10 +10,10 @@ import java.nio.file.Path;
 import java.time.OffsetDateTime;
 import java.time.ZoneId;
 import java.time.temporal.ChronoUnit;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.IntStream;
 
 /**
  * Writes a run as JSON, under the names that nccl-tests 2.19 gives things, and with what it took
@@ -125,42 +125,28 @@ final class JsonReport {
     config.putAll(settings.choices());
     Settings.Sizes sizes = settings.sizes();
     boolean factor = sizes.factor() > 1;
+    List<Object> devices = new ArrayList<>();
+    places.forEach(place -> devices.add(place(devices.size(), place)));
     config.putAll(
         object(
-            "nthreads",
-            settings.threads(),
-            "ngpus",
-            settings.ranksPerThread(),
-            "minimum_bytes",
-            sizes.min(),
-            "maximum_bytes",
-            sizes.max(),
-            factor ? "step_factor" : "step_bytes",
-            factor ? sizes.factor() : sizes.step(),
-            "warmup_iters",
-            settings.warmup(),
-            "iterations",
-            settings.iterations(),
-            "aggregated_iterations",
-            settings.aggregated(),
-            "validation",
-            settings.checks(),
-            "graph",
-            settings.graphLaunches(),
-            "blocking_collectives",
-            "" + (settings.blocking() != Settings.Blocking.NONE),
-            "jit_warmup",
-            "" + settings.jitWarmup(),
-            "per_iter_timing",
-            "" + settings.perIteration(),
-            "per_iter_skip",
-            settings.skipped(),
-            "parallel_init",
-            "" + settings.parallelInit(),
-            "devices",
-            IntStream.range(0, places.size())
-                .mapToObj(rank -> place(rank, places.get(rank)))
-                .toList()));
+            "nthreads", settings.threads(),
+            "ngpus", settings.ranksPerThread(),
+            "minimum_bytes", sizes.min(),
+            "maximum_bytes", sizes.max()));
+    config.put(factor ? "step_factor" : "step_bytes", factor ? sizes.factor() : sizes.step());
+    config.putAll(
+        object(
+            "warmup_iters", settings.warmup(),
+            "iterations", settings.iterations(),
+            "aggregated_iterations", settings.aggregated(),
+            "validation", settings.checks(),
+            "graph", settings.graphLaunches(),
+            "blocking_collectives", "" + (settings.blocking() != Settings.Blocking.NONE),
+            "jit_warmup", "" + settings.jitWarmup(),
+            "per_iter_timing", "" + settings.perIteration(),
+            "per_iter_skip", settings.skipped(),
+            "parallel_init", "" + settings.parallelInit(),
+            "devices", devices));
     return config;
   }
 

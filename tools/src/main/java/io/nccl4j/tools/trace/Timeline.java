@@ -137,7 +137,7 @@ final class Timeline {
         all.stream()
             .sorted(
                 Comparator.comparingInt((Owner p) -> p.rank() < 0 ? Integer.MAX_VALUE : p.rank())
-                    .thenComparing(p -> sources.indexOf(p.source())))
+                    .thenComparingInt(p -> sources.indexOf(p.source())))
             .toList();
     int next = 1 + sorted.stream().mapToInt(Owner::rank).max().orElse(0);
     Set<Integer> taken = new HashSet<>();
