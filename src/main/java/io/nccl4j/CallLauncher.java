@@ -133,13 +133,14 @@ final class CallLauncher {
       return;
     }
     communicator.use(stream);
-    if (stream.captured()) {
+    boolean captured = stream.captured();
+    if (captured) {
       stream.checkCapturedHere();
     }
-    if (!stream.captured() || stream.capturesNatively()) {
+    if (!captured || stream.capturesNatively()) {
       call.backendOperation().launch(stream.driver());
     }
-    if (stream.captured()) {
+    if (captured) {
       Capture.keep(stream, List.of(call));
     } else {
       call.carry();

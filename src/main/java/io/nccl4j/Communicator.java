@@ -484,7 +484,8 @@ public final class Communicator implements AutoCloseable {
    * on.
    *
    * <p>It waits for the other survivors for the timeout of {@code childConfig}. A rank that learns
-   * of a loss only by a time-out of its own calls it that much later, so give it a longer one.
+   * of a loss only by a time-out of its own calls it that much later, so give {@code childConfig} a
+   * longer timeout.
    *
    * <p>On the reference, the call fails on every survivor if one of them dies or fails before all
    * have connected. They then call it again on this communicator, and exclude the lost ranks too.
@@ -705,11 +706,12 @@ public final class Communicator implements AutoCloseable {
           "a communicator that connects in the background belongs to no group; end the group first");
     }
     return Background.start(
-        "nccl4j-connect",
-        () -> {
-          core.connect();
-          return this;
-        });
+            "nccl4j-connect",
+            () -> {
+              core.connect();
+              return null;
+            })
+        .thenApply(nothing -> this);
   }
 
   CommunicatorCore core() {

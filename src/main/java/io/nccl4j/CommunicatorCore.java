@@ -441,9 +441,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   /** Notes that a stream is about to carry operations of this communicator. */
   void use(Stream stream) {
-    if (stream.usedBy(this)) {
+    if (!stream.isUsedBy(this)) {
       carriers.removeIf(known -> !known.alive());
       carriers.add(stream.progress());
+      stream.usedBy(this);
     }
   }
 
@@ -540,7 +541,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     try {
       stream.releaseIfAbandoned();
     } catch (NcclException | CudaException e) {
-      LogManager.getLogger(Stream.class).warn("{} is stuck", stream, e);
+      LogManager.getLogger("io.nccl4j.Communicator").warn("{} is stuck", stream, e);
     }
   }
 

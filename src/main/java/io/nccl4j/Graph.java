@@ -90,9 +90,10 @@ public final class Graph implements AutoCloseable {
       }
       body.run();
       for (Stream stream : streams) {
-        begun.remove(stream);
         List<List<GroupCall>> launches = capture.launches(stream);
-        graphs.add(new Graph(stream.platform(), stream.device(), launches, stream.finishCapture()));
+        begun.remove(stream);
+        GraphDriver driver = stream.finishCapture();
+        graphs.add(new Graph(stream.platform(), stream.device(), launches, driver));
       }
       graphs.forEach(Graph::endWithCommunicators);
       for (int i = 0; i < graphs.size(); i++) {

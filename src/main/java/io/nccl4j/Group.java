@@ -62,7 +62,7 @@ public final class Group {
 
     @Override
     public boolean anyOf(Stream stream) {
-      return stream().anyMatch(kept -> kept.stream() == stream);
+      return depth > 0 && stream().anyMatch(kept -> kept.stream() == stream);
     }
   }
 

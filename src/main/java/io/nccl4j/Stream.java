@@ -399,9 +399,14 @@ public final class Stream implements AutoCloseable {
     }
   }
 
-  /** Remembers whose operations this stream carries; returns whether that is new. */
-  boolean usedBy(StreamUser communicator) {
-    return users.add(communicator);
+  /** Returns whether this stream is known to carry operations of a communicator. */
+  boolean isUsedBy(StreamUser communicator) {
+    return users.has(communicator);
+  }
+
+  /** Remembers whose operations this stream carries. */
+  void usedBy(StreamUser communicator) {
+    users.add(communicator);
   }
 
   /** Returns what a wait for this stream throws whose time has passed. */

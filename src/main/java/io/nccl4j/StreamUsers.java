@@ -13,7 +13,7 @@ import java.util.stream.Collectors;
 final class StreamUsers implements StreamContext {
   private final long number;
 
-  // Pending work keeps the stream's driver and that this object, which keeps the stream.
+  // Pending work keeps the stream's driver, the driver keeps this object, and this the stream.
   @SuppressWarnings("UnusedVariable")
   private final Object stream;
 
@@ -32,17 +32,24 @@ final class StreamUsers implements StreamContext {
     this.number = number;
   }
 
-  /** Remembers a communicator whose operations the stream carries; returns whether it is new. */
-  boolean add(StreamUser communicator) {
+  /** Returns whether the stream is known to carry operations of a communicator. */
+  boolean has(StreamUser communicator) {
     if (last == communicator) {
+      return true;
+    }
+    if (!users.contains(communicator)) {
       return false;
     }
     last = communicator;
-    if (users.contains(communicator)) {
-      return false;
-    }
+    return true;
+  }
+
+  /** Remembers a communicator whose operations the stream carries. */
+  void add(StreamUser communicator) {
     users.removeIf(user -> !user.open() && !user.aborted());
-    return users.addIfAbsent(communicator);
+    users.addIfAbsent(communicator);
+    // Only now: after an Error before, it is not known yet.
+    last = communicator;
   }
 
   /** Forgets those that were aborted. */

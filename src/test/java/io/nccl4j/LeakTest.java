@@ -86,6 +86,25 @@ class LeakTest {
   }
 
   @Test
+  void forgottenCommunicatorIsReportedWhileItsStreamIsOpen() {
+    try (Stream stream = backend.newStream(0)) {
+      String forgotten = reduceAndForgetCommunicator(backend, stream);
+      collectUntil(() -> reports(forgotten) > 0);
+    }
+  }
+
+  private static String reduceAndForgetCommunicator(Backend backend, Stream stream) {
+    CommunicatorConfig config = CommunicatorConfig.defaults().withName("stream kept");
+    Communicator only = backend.communicators(config, 0).getFirst();
+    try (Buffer data = only.allocate(DataType.INT32, 1000)) {
+      data.fill((byte) 1, stream);
+      only.allReduce(data, data, ReduceOp.SUM, stream);
+      stream.synchronize();
+    }
+    return only.toString();
+  }
+
+  @Test
   void closedOwnersAreNotReported() {
     List<String> closed = ForgottenOwners.use(backend, "closed", true);
     String forgotten = ForgottenOwners.forgetStream(backend);

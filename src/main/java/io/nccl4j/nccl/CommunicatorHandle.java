@@ -202,14 +202,14 @@ final class CommunicatorHandle {
     lastThread = thread;
   }
 
-  @SuppressWarnings("ReferenceEquality") // Names of functions are literals.
   private boolean tryEnter(String called, int what) {
     int now = (int) INSIDE.getOpaque(this);
     if ((now & WHAT) != NOBODY) {
       return false;
     }
     INSIDE.setOpaque(this, now + ENTRY + what);
-    // Mostly it is the same one, and storing a reference costs more than comparing it.
+    // Names are literals. Mostly it is the same one, and storing a reference costs more than
+    // comparing it.
     if (function != called) {
       function = called;
     }

@@ -38,7 +38,7 @@ public enum Algorithm {
     this.fixed = fixed;
   }
 
-  /** Returns the algorithm that is carried out in a way; null is {@link #AUTO}. */
+  /** Returns the value for a fixed algorithm; {@link #AUTO} for null. */
   static Algorithm of(AllReduceAlgorithm fixed) {
     return Arrays.stream(values()).filter(value -> value.fixed == fixed).findFirst().orElseThrow();
   }

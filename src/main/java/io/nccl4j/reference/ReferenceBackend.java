@@ -13,6 +13,7 @@ import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
@@ -124,7 +125,7 @@ public final class ReferenceBackend {
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static Backend open(int devices, ReferenceOptions options) {
-    return open(devices, options, List.of(Site.ofThisProcess()));
+    return open(devices, options, () -> List.of(Site.ofThisProcess()));
   }
 
   /**
@@ -143,12 +144,21 @@ public final class ReferenceBackend {
   public static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
     Arguments.atLeast(processes, "processes", 1);
     Plan.checkMost(processes, "processes");
-    Stream<Site> others = Stream.generate(Site::new).limit(processes - 1);
-    return open(devices, options, Stream.concat(Stream.of(Site.ofThisProcess()), others).toList());
+    return open(
+        devices,
+        options,
+        () -> {
+          Stream<Site> others = Stream.generate(Site::new).limit(processes - 1);
+          return Stream.concat(Stream.of(Site.ofThisProcess()), others).toList();
+        });
   }
 
-  /** Opens a backend whose rank r is in place {@code r % sites.size()}. */
-  static Backend open(int devices, ReferenceOptions options, List<Site> sites) {
+  /**
+   * Opens a backend whose rank r is in place {@code r % n} of n.
+   *
+   * @param sites makes the places, once the classes that they need have been initialized
+   */
+  static Backend open(int devices, ReferenceOptions options, Supplier<List<Site>> sites) {
     Arguments.atLeast(devices, "devices", 1);
     Plan.checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
@@ -156,7 +166,8 @@ public final class ReferenceBackend {
       Contract.get().initialize(INITIALIZED, type -> true);
       initialized = true;
     }
-    return Contract.get().backend(new ReferenceBackendDriver(devices, options.forRanks(), sites));
+    return Contract.get()
+        .backend(new ReferenceBackendDriver(devices, options.forRanks(), sites.get()));
   }
 
   /**

@@ -236,7 +236,7 @@ class DeathWhileJoiningTest {
     Job(Call call, Links links) {
       this.call = call;
       this.options = ReferenceOptions.defaults().withLinks(links);
-      this.backend = ReferenceBackend.open(RANKS, options, sites);
+      this.backend = ReferenceBackend.open(RANKS, options, () -> sites);
       this.before =
           switch (call) {
             case CONNECT -> 0;

@@ -55,7 +55,8 @@ class EventLoopTest {
   }
 
   private final List<Site> places = List.of(new Site(), new Site());
-  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend =
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
 
   @Test
   void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {

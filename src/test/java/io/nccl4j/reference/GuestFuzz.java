@@ -35,7 +35,8 @@ final class GuestFuzz implements FuzzTarget {
 
   private final LoggedErrors errors = new LoggedErrors();
   private final List<Site> places = List.of(new Site(), new Site());
-  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend =
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
   private final Site site = places.getFirst();
   private final UniqueId id = backend.newUniqueId();
   private final Secret secret = ReferenceId.of(id).secret();

@@ -45,7 +45,8 @@ class HandshakeTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2));
 
   private final List<Site> places = List.of(new Site(), new Site());
-  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend =
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
 
   @Test
   void joinDoesNotShowTheSecret() throws Exception {

@@ -100,7 +100,7 @@ class JoinFaultsTest {
   @Test
   void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
     List<Site> sites = List.of(new Site(), new Site());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, sites);
+    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
     while (sites.get(0).doorway(id) == null) {
@@ -118,7 +118,7 @@ class JoinFaultsTest {
   @Test
   void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
     List<Site> sites = List.of(new Site(), new Site());
-    Backend backend = ReferenceBackend.open(3, OPTIONS, sites);
+    Backend backend = ReferenceBackend.open(3, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
     // Both ranks 1 are of the process that has not made the id.
@@ -139,7 +139,7 @@ class JoinFaultsTest {
   @Test
   void rankThatArrivesAfterTheFailure_isNotConnected() {
     List<Site> sites = List.of(new Site(), new Site());
-    UniqueId id = ReferenceBackend.open(2, OPTIONS, sites).newUniqueId();
+    UniqueId id = ReferenceBackend.open(2, OPTIONS, () -> sites).newUniqueId();
     Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
     Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
     ((Gathering) doorway).fail("failed by a test");
@@ -153,7 +153,7 @@ class JoinFaultsTest {
   @Test
   void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
     List<Site> sites = List.of(new Site(), new Site());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, sites);
+    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
     Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
     Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);

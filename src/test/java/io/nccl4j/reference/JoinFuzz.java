@@ -39,7 +39,8 @@ final class JoinFuzz implements FuzzTarget {
 
   private final LoggedErrors errors = new LoggedErrors();
   private final List<Site> places = List.of(new Site(), new Site());
-  private final Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), places);
+  private final Backend backend =
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
   private final UniqueId id = backend.newUniqueId();
   private final ExecutorService impostor = Executors.newSingleThreadExecutor();
   private final ServerSocket listener;

@@ -55,7 +55,7 @@ class MixedLinksTest {
 
   private static Backend mixed(ReferenceOptions options) {
     List<Site> places = List.of(Site.ofThisProcess(), new Site(), new Site(UUID.randomUUID()));
-    return ReferenceBackend.open(RANKS, options, places);
+    return ReferenceBackend.open(RANKS, options, () -> places);
   }
 
   private static World world(Communicator comm) {

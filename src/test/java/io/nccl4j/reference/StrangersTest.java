@@ -216,7 +216,7 @@ class StrangersTest {
     List<Socket> strangers = new ArrayList<>();
     try {
       List<Site> places = List.of(new Site(), new Site());
-      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), places);
+      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
       UniqueId id = backend.newUniqueId();
       for (int i = 0; i < 12; i++) {
         strangers.add(connect(id));
@@ -234,7 +234,7 @@ class StrangersTest {
   }
 
   private static UniqueId newId(Site site) {
-    return ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(site)).newUniqueId();
+    return ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(site)).newUniqueId();
   }
 
   private static Socket connect(UniqueId id) throws IOException {

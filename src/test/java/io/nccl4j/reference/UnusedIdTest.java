@@ -38,7 +38,7 @@ class UnusedIdTest {
 
   private final Site site = new Site();
   private final Backend backend =
-      ReferenceBackend.open(1, ReferenceOptions.defaults(), List.of(site));
+      ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(site));
 
   @Test
   void failedRendezvousClosesItsId() throws Exception {

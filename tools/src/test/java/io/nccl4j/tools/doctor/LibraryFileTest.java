@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.nccl4j.fixtures.programs.Repository;
+import io.nccl4j.fixtures.Checkout;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -79,7 +79,7 @@ class LibraryFileTest {
 
   @Test
   void nvidiasOwnLibrarySaysWhatItsSourceSays() throws IOException {
-    Path file = Repository.ROOT.resolve("target/native/nvidia/nccl/lib/libnccl.so.2");
+    Path file = Checkout.ROOT.resolve("target/native/nvidia/nccl/lib/libnccl.so.2");
     boolean there = Files.exists(file);
     assertTrue(there || !"1".equals(System.getenv("REQUIRE_NCCL")), file + " is not there");
     assumeTrue(there, file + " is not there; scripts/fetch-native gets it");

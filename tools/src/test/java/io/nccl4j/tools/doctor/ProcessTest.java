@@ -6,8 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeFalse;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
-import io.nccl4j.fixtures.programs.Repository;
 import io.nccl4j.fixtures.programs.StandIn;
 import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
@@ -190,7 +190,7 @@ class ProcessTest {
 
   @Test
   void nvidiasOwnLibrariesAreReadWithoutAGpu() throws Exception {
-    Path libraries = Repository.ROOT.resolve("target/native/nvidia");
+    Path libraries = Checkout.ROOT.resolve("target/native/nvidia");
     assumeTrue(Files.exists(libraries), "NVIDIA's libraries are not there");
     assumeFalse(Files.exists(Path.of("/dev/nvidiactl")), "there is a GPU");
     FinishedProgram ended =
@@ -229,7 +229,7 @@ class ProcessTest {
             Path.of(environment.get("NCCL4J_NCCL_LIBRARY")).toRealPath(),
             folder.toRealPath().resolve("libnccl.so.2"));
     environment.put("LD_PRELOAD", copy.toString());
-    environment.put("LD_LIBRARY_PATH", Repository.ROOT.resolve("target/standin").toString());
+    environment.put("LD_LIBRARY_PATH", Checkout.ROOT.resolve("target/standin").toString());
     FinishedProgram ended = doctor(environment);
     assertTrue(
         says(ended, "warning    2 copies of libnccl are loaded in one process:"),

@@ -3,7 +3,7 @@ package io.nccl4j.tools.doctor;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.fixtures.programs.Repository;
+import io.nccl4j.fixtures.Checkout;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -95,7 +95,7 @@ class VariablesTest {
   void nccl4jsOwnNamesAreThoseInItsSources() throws IOException {
     Pattern name = Pattern.compile("NCCL4J_[A-Z][A-Z_]+[A-Z]");
     Set<String> inSources = new TreeSet<>();
-    try (Stream<Path> files = Files.walk(Repository.ROOT.resolve("src/main/java"))) {
+    try (Stream<Path> files = Files.walk(Checkout.ROOT.resolve("src/main/java"))) {
       for (Path file : files.filter(each -> each.toString().endsWith(".java")).toList()) {
         name.matcher(Files.readString(file)).results().forEach(hit -> inSources.add(hit.group()));
       }

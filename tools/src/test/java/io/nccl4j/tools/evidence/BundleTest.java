@@ -5,8 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
+import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
-import io.nccl4j.fixtures.programs.Repository;
 import io.nccl4j.fixtures.programs.StandIn;
 import io.nccl4j.tools.quantities.JsonTree;
 import java.io.IOException;
@@ -47,7 +47,7 @@ class BundleTest {
     Path jlink = Path.of(System.getProperty("java.home"), "bin", "jlink");
     assumeTrue(Files.isExecutable(jlink), "this JDK has no jlink");
     FinishedProgram made =
-        run(Map.of(), Repository.ROOT.resolve("scripts/bundle").toString(), "--built");
+        run(Map.of(), Checkout.ROOT.resolve("scripts/bundle").toString(), "--built");
     assertEquals(0, made.status(), made.output());
     Path archive = Path.of(made.lastLine());
     assertTrue(Files.size(archive) <= LARGEST, archive + " has " + Files.size(archive) + " bytes");

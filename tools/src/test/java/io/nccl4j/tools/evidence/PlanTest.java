@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.fixtures.programs.Repository;
+import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.rendezvous.Launch;
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -71,7 +71,7 @@ class PlanTest {
     Map<String, String> environment = Map.of("PATH", mpirun(), "NCCL_TESTS_DIR", "/tests");
     Plan plan = new Plan(Path.of("/out"), false, environment);
     List<List<String>> runs = new ArrayList<>();
-    for (String line : Files.readAllLines(Repository.ROOT.resolve("docs/evidence/README.md"))) {
+    for (String line : Files.readAllLines(Checkout.ROOT.resolve("docs/evidence/README.md"))) {
       if (line.contains("gpu-evidence --steps ")) {
         runs.add(List.of(line.strip().split(" ", -1)[2].split(",", -1)));
       }

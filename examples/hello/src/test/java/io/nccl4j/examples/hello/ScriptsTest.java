@@ -4,8 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
-import io.nccl4j.fixtures.programs.Repository;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -20,7 +20,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /** The scripts run from every folder and through links. */
 class ScriptsTest {
-  private static final Path SCRIPTS = Repository.ROOT.resolve("scripts");
+  private static final Path SCRIPTS = Checkout.ROOT.resolve("scripts");
 
   /** What has no slash in 'cd scripts; bash perf', or is the link's own folder. */
   private static final Pattern UNRESOLVED =

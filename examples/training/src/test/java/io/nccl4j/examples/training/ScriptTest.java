@@ -2,8 +2,8 @@ package io.nccl4j.examples.training;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
+import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
-import io.nccl4j.fixtures.programs.Repository;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -29,13 +29,13 @@ class ScriptTest {
     Path built = Files.createDirectories(clone.resolve("target/run-training.built"));
     Files.createSymbolicLink(built.resolveSibling("run-training"), built.getFileName());
     for (String source : SOURCES) {
-      Files.createSymbolicLink(clone.resolve(source), Repository.ROOT.resolve(source));
+      Files.createSymbolicLink(clone.resolve(source), Checkout.ROOT.resolve(source));
     }
     // A script looks for the rest beside itself, and not beside what it links to.
     for (String script :
         List.of("scripts/ddp-simple", "scripts/lib/java.sh", "scripts/lib/training.sh")) {
       Files.createDirectories(clone.resolve(script).getParent());
-      Files.copy(Repository.ROOT.resolve(script), clone.resolve(script));
+      Files.copy(Checkout.ROOT.resolve(script), clone.resolve(script));
     }
     Path jars = Files.createDirectory(built.resolve("training"));
     for (Path part : classPath()) {
