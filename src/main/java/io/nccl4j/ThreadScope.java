@@ -23,6 +23,7 @@ final class ThreadScope {
 
   /** Notes that this thread's outermost group keeps no more calls. */
   static void endGroup() {
+    // Not removed: the next group would make an entry anew.
     KEPT.set(null);
   }
 

@@ -272,11 +272,11 @@ final class CommunicatorHandle {
    * Makes the pointer that NCCL has written the one that {@link #enter} returns; by the thread
    * inside.
    *
-   * @param made whether NCCL has made a blocking communicator
+   * @param madeBlocking whether NCCL has made a blocking communicator
    */
-  void publish(boolean made) {
+  void publish(boolean madeBlocking) {
     synchronized (this) {
-      blocking = made;
+      blocking = madeBlocking;
       pointer = written();
       address = pointer.address();
     }

@@ -15,7 +15,7 @@ import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.TypeConversionException;
 
 /**
- * What the values of the examples' options may be. A value that is refused is quoted, and the rule
+ * What the values of the commands' options may be. A value that is refused is quoted, and the rule
  * said; picocli puts the option's name in front.
  */
 public final class OptionValue {
