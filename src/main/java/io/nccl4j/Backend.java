@@ -106,7 +106,7 @@ public final class Backend implements AutoCloseable {
   }
 
   /** {@return what the backend's devices are} */
-  public Platform platform() {
+  public DeviceType platform() {
     return driver.platform();
   }
 
@@ -196,7 +196,8 @@ public final class Backend implements AutoCloseable {
       Function<CommunicatorContext, CommunicatorDriver> maker) {
     int device = deviceOf(worldSize, rank, config);
     ids.forEach(this::checkMaker);
-    return new Communicator(this, config, device, rank, worldSize, Origin.init(ids), maker);
+    return new Communicator(
+        this, config, device, rank, worldSize, CommunicatorLineage.init(ids), maker);
   }
 
   /** Makes a new rank's end of a communicator that grows, after all checks. */
@@ -209,7 +210,8 @@ public final class Backend implements AutoCloseable {
     Objects.requireNonNull(growId, "growId");
     int device = deviceOf(newSize, rank, config);
     checkMaker(growId);
-    return new Communicator(this, config, device, rank, newSize, Origin.join(growId), maker);
+    return new Communicator(
+        this, config, device, rank, newSize, CommunicatorLineage.join(growId), maker);
   }
 
   /** Checks what a communicator is to be made of; returns the device that the rank uses. */
@@ -229,7 +231,7 @@ public final class Backend implements AutoCloseable {
    */
   private void checkMaker(UniqueId id) {
     Optional<String> referenceProcess = Backends.referenceMakerOf(id);
-    boolean onReference = platform() == Platform.HOST;
+    boolean onReference = platform() == DeviceType.HOST;
     if (referenceProcess.isPresent() == onReference) {
       return;
     }
@@ -365,7 +367,8 @@ public final class Backend implements AutoCloseable {
     checkMakes("allocating");
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
-    Buffer.Space space = platform() == Platform.CUDA ? Buffer.Space.DEVICE : Buffer.Space.HOST;
+    Buffer.MemoryType space =
+        platform() == DeviceType.CUDA ? Buffer.MemoryType.DEVICE : Buffer.MemoryType.HOST;
     return Buffer.of(space, driver.allocate(device, type, count), type, count, device);
   }
 
@@ -384,7 +387,8 @@ public final class Backend implements AutoCloseable {
   public Buffer allocatePinned(DataType type, long count) {
     checkMakes("allocating");
     Objects.requireNonNull(type, "type").byteSize(count);
-    Buffer.Space space = platform() == Platform.CUDA ? Buffer.Space.PINNED : Buffer.Space.HOST;
+    Buffer.MemoryType space =
+        platform() == DeviceType.CUDA ? Buffer.MemoryType.PINNED : Buffer.MemoryType.HOST;
     return Buffer.of(space, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
   }
 

@@ -1,9 +1,9 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.Allocation;
-import io.nccl4j.spi.Memory;
+import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 
@@ -28,22 +28,22 @@ public final class Buffer implements AutoCloseable {
   private static final Thread ANY_THREAD = Thread.ofPlatform().unstarted(() -> {});
 
   /** Where a buffer's memory lies, and so who can use it. */
-  public enum Space {
+  public enum MemoryType {
     /** Memory of a CUDA device; the host cannot address it. */
-    DEVICE(Platform.CUDA),
+    DEVICE(DeviceType.CUDA),
     /** Page-locked host memory that CUDA devices can address too. */
-    PINNED(Platform.CUDA),
+    PINNED(DeviceType.CUDA),
     /** Host memory of the reference backend. */
-    HOST(Platform.HOST);
+    HOST(DeviceType.HOST);
 
-    private final Platform platform;
+    private final DeviceType platform;
 
-    Space(Platform platform) {
+    MemoryType(DeviceType platform) {
       this.platform = platform;
     }
 
     /** {@return the platform whose devices can address this memory} */
-    public Platform platform() {
+    public DeviceType platform() {
       return platform;
     }
   }
@@ -52,11 +52,11 @@ public final class Buffer implements AutoCloseable {
    * Keeps a buffer's owner from being closed, for as long as somebody uses the memory in ways that
    * no stream knows of. Any thread may let go; doing so again does nothing.
    */
-  public static final class Hold implements AutoCloseable {
+  public static final class Retention implements AutoCloseable {
     private final MemoryOwner owner;
     private final String holder;
 
-    private Hold(MemoryOwner owner, String holder) {
+    private Retention(MemoryOwner owner, String holder) {
       this.owner = owner;
       this.holder = holder;
     }
@@ -74,16 +74,16 @@ public final class Buffer implements AutoCloseable {
 
   private final MemoryOwner owner;
   private final boolean view;
-  private final Space space;
+  private final MemoryType space;
   // What the host can read and write; for device memory no more than the address.
   private final MemorySegment segment;
-  private final Memory memory;
+  private final BufferMemory memory;
   private final int device;
 
   private Buffer(
       MemoryOwner owner,
       boolean view,
-      Space space,
+      MemoryType space,
       MemorySegment segment,
       DataType type,
       long count,
@@ -93,8 +93,8 @@ public final class Buffer implements AutoCloseable {
     this.space = space;
     this.segment = segment;
     MemorySegment pointer =
-        space == Space.HOST ? segment : MemorySegment.ofAddress(segment.address());
-    this.memory = new Memory(pointer, type, count);
+        space == MemoryType.HOST ? segment : MemorySegment.ofAddress(segment.address());
+    this.memory = new BufferMemory(pointer, type, count);
     this.device = device;
   }
 
@@ -132,7 +132,7 @@ public final class Buffer implements AutoCloseable {
   public static Buffer ofDeviceAddress(
       long address, DataType type, long count, int device, Runnable release) {
     Arguments.atLeast(device, "device", 0);
-    return of(Space.DEVICE, MemorySegment.ofAddress(address), type, count, device, release);
+    return of(MemoryType.DEVICE, MemorySegment.ofAddress(address), type, count, device, release);
   }
 
   /**
@@ -151,7 +151,7 @@ public final class Buffer implements AutoCloseable {
    */
   public static Buffer ofPinnedSegment(
       MemorySegment memory, DataType type, long count, Runnable release) {
-    return of(Space.PINNED, sized(memory, type, count), type, count, ANY_DEVICE, release);
+    return of(MemoryType.PINNED, sized(memory, type, count), type, count, ANY_DEVICE, release);
   }
 
   /**
@@ -174,7 +174,7 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException(
           "device is " + device + "; it must be 0 or more, or ANY_DEVICE");
     }
-    return of(Space.HOST, sized(memory, type, count), type, count, device, release);
+    return of(MemoryType.HOST, sized(memory, type, count), type, count, device, release);
   }
 
   /**
@@ -245,17 +245,22 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Makes a buffer that owns new memory. */
-  static Buffer of(Space space, Allocation from, DataType type, long count, int device) {
+  static Buffer of(MemoryType space, Allocation from, DataType type, long count, int device) {
     try {
       return of(space, from.memory(), type, count, device, from.release());
     } catch (RuntimeException | Error failure) {
-      Steps.after(failure, from.release());
+      CloseAll.after(failure, from.release());
       throw failure;
     }
   }
 
   private static Buffer of(
-      Space space, MemorySegment memory, DataType type, long count, int device, Runnable release) {
+      MemoryType space,
+      MemorySegment memory,
+      DataType type,
+      long count,
+      int device,
+      Runnable release) {
     Objects.requireNonNull(type, "type");
     Objects.requireNonNull(release, "release");
     long bytes = type.byteSize(count);
@@ -298,7 +303,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** {@return where the memory lies} */
-  public Space space() {
+  public MemoryType space() {
     return space;
   }
 
@@ -322,7 +327,7 @@ public final class Buffer implements AutoCloseable {
    */
   public MemorySegment segment() {
     checkOpen("buffer");
-    if (space == Space.DEVICE) {
+    if (space == MemoryType.DEVICE) {
       throw new IllegalStateException(
           "the host cannot address device memory; copy it with copyTo: " + this);
     }
@@ -351,7 +356,7 @@ public final class Buffer implements AutoCloseable {
     }
     long start = offset * type().bytes();
     MemorySegment part =
-        space == Space.DEVICE
+        space == MemoryType.DEVICE
             ? MemorySegment.ofAddress(memory.address() + start)
             : segment.asSlice(start, elements * type().bytes());
     return new Buffer(owner, true, space, part, type(), elements, device);
@@ -500,7 +505,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Returns whether work on a device can use this memory; the owner's state is not looked at. */
-  boolean usableOn(Platform platform, int user) {
+  boolean usableOn(DeviceType platform, int user) {
     return space.platform == platform && (device == user || device == ANY_DEVICE);
   }
 
@@ -510,7 +515,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Remembers that work on a stream uses this memory until the stream has passed a ticket. */
-  void usedBy(Progress progress, long ticket) {
+  void usedBy(StreamFence progress, long ticket) {
     owner.usedBy(progress, ticket);
   }
 
@@ -533,7 +538,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** Returns the elements for a driver, without looking whether they are still there. */
-  Memory memory() {
+  BufferMemory memory() {
     return memory;
   }
 
@@ -545,11 +550,11 @@ public final class Buffer implements AutoCloseable {
    * @return the hold, for the caller to close
    * @throws IllegalStateException if the owner is closed
    */
-  public Hold hold(String holder) {
+  public Retention hold(String holder) {
     Objects.requireNonNull(holder, "holder");
     synchronized (owner) {
       checkOpen("buffer");
-      Hold hold = new Hold(owner, holder);
+      Retention hold = new Retention(owner, holder);
       owner.add(hold);
       return hold;
     }

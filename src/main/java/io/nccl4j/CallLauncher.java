@@ -35,7 +35,7 @@ final class CallLauncher {
     communicator.use(stream);
     if (stream.captured()) {
       stream.checkCapturedHere();
-      capture(new OperationCall(operation, communicator, send, recv, count, op, peer, stream));
+      capture(new CheckedOperation(operation, communicator, send, recv, count, op, peer, stream));
       return;
     }
     OperationNumbers numbers = communicator.numbers();
@@ -60,18 +60,18 @@ final class CallLauncher {
       Stream stream) {
     OperationNumbers numbers = communicator.numbers();
     boolean refused = false;
-    boolean traced = Tracing.on();
+    boolean traced = FlightRecorderEvents.on();
     long next = numbers.collectives() + 1;
     try {
       if (traced) {
-        Span.enclose(
-            new OperationCall(operation, communicator, send, recv, count, op, peer, stream),
+        LaunchTrace.enclose(
+            new CheckedOperation(operation, communicator, send, recv, count, op, peer, stream),
             () -> launch(operation, communicator, send, recv, count, op, peer, stream));
       } else {
         launch(operation, communicator, send, recv, count, op, peer, stream);
       }
     } catch (Throwable failure) {
-      refused = GroupCall.refuses(failure);
+      refused = CheckedCall.refuses(failure);
       communicator.describe(failure, operation, refused || operation.pointToPoint() ? 0 : next);
       throw failure;
     } finally {
@@ -97,15 +97,15 @@ final class CallLauncher {
         .driver()
         .launch(
             operation,
-            OperationCall.memory(send),
-            OperationCall.memory(recv),
+            CheckedOperation.memory(send),
+            CheckedOperation.memory(recv),
             count,
-            OperationCall.operator(op),
+            CheckedOperation.operator(op),
             peer,
             stream.driver());
   }
 
-  private static void capture(OperationCall call) {
+  private static void capture(CheckedOperation call) {
     Stream stream = call.stream();
     if (stream.capturesNatively()) {
       launch(
@@ -122,7 +122,7 @@ final class CallLauncher {
   }
 
   /** Does what the other {@code submit} does with an operation that one backend alone has. */
-  static void submit(BackendCall call) {
+  static void submit(CheckedBackendOperation call) {
     CommunicatorCore communicator = call.communicator();
     communicator.checkConnected();
     Stream stream = call.stream();

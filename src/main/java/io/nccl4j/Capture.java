@@ -9,7 +9,7 @@ import java.util.Map;
 final class Capture {
   private static final ThreadLocal<Capture> OF_THREAD = new ThreadLocal<>();
 
-  private final Map<Stream, List<List<GroupCall>>> launches = new HashMap<>();
+  private final Map<Stream, List<List<CheckedCall>>> launches = new HashMap<>();
 
   private Capture() {}
 
@@ -28,7 +28,7 @@ final class Capture {
   }
 
   /** Keeps operations for the graph that this thread's capture of a stream will make. */
-  static void keep(Stream stream, List<GroupCall> together) {
+  static void keep(Stream stream, List<CheckedCall> together) {
     OF_THREAD
         .get()
         .launches
@@ -37,7 +37,7 @@ final class Capture {
   }
 
   /** Returns the operations of a stream, in the parts in which they were launched. */
-  List<List<GroupCall>> launches(Stream stream) {
+  List<List<CheckedCall>> launches(Stream stream) {
     return List.copyOf(launches.getOrDefault(stream, List.of()));
   }
 }

@@ -31,7 +31,7 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     checkSplit(color, config);
-    return child(config, Origin.split(parent, color), driver);
+    return child(config, CommunicatorLineage.split(parent, color), driver);
   }
 
   Communicator splitWithoutColor() {
@@ -39,7 +39,7 @@ final class ChildCommunicators implements ChildMaker {
     checkSplit(0, parent.config());
     return child(
         parent.config(),
-        Origin.split(parent, color),
+        CommunicatorLineage.split(parent, color),
         child -> parent.driver().split(color, 0, child));
   }
 
@@ -61,7 +61,10 @@ final class ChildCommunicators implements ChildMaker {
       CommunicatorConfig config,
       BiFunction<SortedSet<Integer>, CommunicatorContext, CommunicatorDriver> driver) {
     SortedSet<Integer> excluded = checkShrink(excludedRanks, mode, config);
-    return child(config, Origin.shrink(parent, excluded), child -> driver.apply(excluded, child));
+    return child(
+        config,
+        CommunicatorLineage.shrink(parent, excluded),
+        child -> driver.apply(excluded, child));
   }
 
   /** Returns a copy of the excluded ranks. */
@@ -102,7 +105,7 @@ final class ChildCommunicators implements ChildMaker {
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     checkGrow(newSize, config);
     parent.growId().check(id);
-    return child(config, Origin.grow(parent, id), driver);
+    return child(config, CommunicatorLineage.grow(parent, id), driver);
   }
 
   @Override
@@ -115,7 +118,7 @@ final class ChildCommunicators implements ChildMaker {
       throw new IllegalStateException(
           "this rank made the id of the grow and calls grow with it: " + parent);
     }
-    return child(config, Origin.grow(parent, null), driver);
+    return child(config, CommunicatorLineage.grow(parent, null), driver);
   }
 
   private void checkGrow(int newSize, CommunicatorConfig config) {
@@ -146,7 +149,7 @@ final class ChildCommunicators implements ChildMaker {
 
   private Communicator child(
       CommunicatorConfig config,
-      Origin origin,
+      CommunicatorLineage origin,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     return new Communicator(backend, config, parent.device(), -1, -1, origin, driver);
   }

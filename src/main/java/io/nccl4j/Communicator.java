@@ -66,7 +66,7 @@ public final class Communicator implements AutoCloseable {
       int device,
       int rank,
       int size,
-      Origin origin,
+      CommunicatorLineage origin,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.core = new CommunicatorCore(backend.driver(), config, device, rank, size, origin, driver);

@@ -22,7 +22,7 @@ public class CommunicatorAbortedException extends NcclException {
   public CommunicatorAbortedException(String function, String communicator) {
     super(
         function,
-        Result.INVALID_USAGE.code(),
+        NcclResult.INVALID_USAGE.code(),
         communicator + " was aborted",
         "",
         new FailureDetails(communicator, null, 0, Set.of(), Set.of()));

@@ -1,7 +1,7 @@
 package io.nccl4j;
 
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Interrupts;
-import io.nccl4j.internal.util.Steps;
 import io.nccl4j.spi.BackendDriver;
 import io.nccl4j.spi.Background;
 import io.nccl4j.spi.CommunicatorContext;
@@ -46,7 +46,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   private final BackendDriver backend;
   private final CommunicatorConfig config;
-  private final Platform platform;
+  private final DeviceType platform;
   private final int device;
   private final int place;
   private int rank;
@@ -56,7 +56,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private final GrowId growId = new GrowId(this);
 
   // Those of the streams that carry its operations. They do not keep a stream that was forgotten.
-  private final Set<Progress> carriers = ConcurrentHashMap.newKeySet();
+  private final Set<StreamFence> carriers = ConcurrentHashMap.newKeySet();
   // What ends the graphs that are open. A library may wait for that before it ends the
   // communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
@@ -69,7 +69,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private boolean failureReported;
 
   // What recordings know it by: the same on every rank.
-  private Origin origin;
+  private CommunicatorLineage origin;
   private volatile String identity = "";
   private volatile int firstRank = -1;
   private final Map<String, Integer> children = new HashMap<>();
@@ -91,7 +91,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       int device,
       int rank,
       int size,
-      Origin origin,
+      CommunicatorLineage origin,
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.config = config;
@@ -210,7 +210,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /** Returns how this communicator comes to be, or null if it is connected already. */
-  Origin origin() {
+  CommunicatorLineage origin() {
     return origin;
   }
 
@@ -225,7 +225,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   /** Returns the number, from 1, of what is made of this communicator in some way. */
-  int countChild(Origin child) {
+  int countChild(CommunicatorLineage child) {
     synchronized (children) {
       return children.merge(child.kind(), 1, Integer::sum);
     }
@@ -236,7 +236,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     identity = origin.identity();
     firstRank = origin.parent() == null ? -1 : origin.parent().firstRank();
     try {
-      Tracing.step(this, origin.step(), this::connectOrAbort);
+      FlightRecorderEvents.step(this, origin.step(), this::connectOrAbort);
     } finally {
       // A parent need not live as long as its children.
       origin = null;
@@ -268,7 +268,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   private void abortAfter(Throwable failure) {
-    Steps.after(failure, this::abort);
+    CloseAll.after(failure, this::abort);
   }
 
   /**
@@ -289,7 +289,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
               if (first.compareAndSet(null, failure)) {
                 connectedOrFailed.countDown();
               } else {
-                Steps.suppress(first.get(), failure);
+                CloseAll.suppress(first.get(), failure);
               }
             }
             if (connecting.decrementAndGet() == 0) {
@@ -392,7 +392,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (state.open()) {
       aborted = true;
       become(State.REVOKED);
-      Tracing.tell(this, "revoke", null);
+      FlightRecorderEvents.tell(this, "revoke", null);
     }
   }
 
@@ -400,7 +400,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   public synchronized void markSuspended(boolean suspended) {
     if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
       become(suspended ? State.SUSPENDED : State.CONNECTED);
-      Tracing.tell(this, suspended ? "suspend" : "resume", null);
+      FlightRecorderEvents.tell(this, suspended ? "suspend" : "resume", null);
     }
   }
 
@@ -412,7 +412,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
     if (found.isPresent() && !failureReported) {
       failureReported = true;
-      Tracing.tell(this, "failure", found.get());
+      FlightRecorderEvents.tell(this, "failure", found.get());
     }
     return found;
   }
@@ -449,7 +449,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   private List<Stream> streams() {
-    return carriers.stream().map(Progress::stream).filter(Objects::nonNull).toList();
+    return carriers.stream().map(StreamFence::stream).filter(Objects::nonNull).toList();
   }
 
   @Override
@@ -492,7 +492,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public void endGraphs() {
-    Steps.all(List.copyOf(graphEnds));
+    CloseAll.all(List.copyOf(graphEnds));
   }
 
   @Override
@@ -506,7 +506,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       ending(() -> become(State.ABORTED));
     }
     try {
-      ending(() -> Tracing.step(this, "abort", this::abortNow));
+      ending(() -> FlightRecorderEvents.step(this, "abort", this::abortNow));
     } finally {
       if (streams().stream().anyMatch(Stream::abandoned)) {
         // An abort does not wait for the device.
@@ -534,7 +534,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   private void releaseStreams() {
-    Steps.all(streams().stream().<Runnable>map(stream -> () -> release(stream)).toList());
+    CloseAll.all(streams().stream().<Runnable>map(stream -> () -> release(stream)).toList());
   }
 
   private static void release(Stream stream) {
@@ -578,9 +578,11 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
       aborted = true;
-      return () -> ending(() -> Tracing.step(this, "abort", driver::abort));
+      return () -> ending(() -> FlightRecorderEvents.step(this, "abort", driver::abort));
     }
-    return before.open() ? () -> Tracing.step(this, "close", this::closeNow) : () -> {};
+    return before.open()
+        ? () -> FlightRecorderEvents.step(this, "close", this::closeNow)
+        : () -> {};
   }
 
   private void closeNow() {

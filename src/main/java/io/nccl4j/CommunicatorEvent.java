@@ -60,7 +60,7 @@ final class CommunicatorEvent extends Event {
 
   void tell(CommunicatorCore of, String what) {
     if (shouldCommit()) {
-      Origin origin = of.origin();
+      CommunicatorLineage origin = of.origin();
       step = what;
       communicator = of.identity();
       name = of.config().name();

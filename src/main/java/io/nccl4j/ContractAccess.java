@@ -52,7 +52,7 @@ final class ContractAccess extends Contract {
 
   @Override
   public Stream stream(
-      Platform platform, int device, Function<StreamContext, StreamDriver> driver) {
+      DeviceType platform, int device, Function<StreamContext, StreamDriver> driver) {
     return new Stream(platform, device, driver);
   }
 
@@ -62,7 +62,7 @@ final class ContractAccess extends Contract {
   }
 
   @Override
-  public Event event(Platform platform, int device, EventDriver driver) {
+  public Event event(DeviceType platform, int device, EventDriver driver) {
     return new Event(platform, device, driver);
   }
 
@@ -126,7 +126,8 @@ final class ContractAccess extends Contract {
   @Override
   public void submit(
       Communicator communicator, BackendOperation operation, Buffer source, Stream stream) {
-    CallLauncher.submit(new BackendCall(communicator.core(), operation, source, stream));
+    CallLauncher.submit(
+        new CheckedBackendOperation(communicator.core(), operation, source, stream));
   }
 
   @Override

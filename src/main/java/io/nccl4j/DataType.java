@@ -102,11 +102,12 @@ public enum DataType {
     return switch (this) {
       case FLOAT32 -> segment.get(ValueLayout.JAVA_FLOAT_UNALIGNED, offset);
       case FLOAT64 -> segment.get(ValueLayout.JAVA_DOUBLE_UNALIGNED, offset);
-      case FLOAT16 -> MiniFloat.fromFloat16(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, offset));
+      case FLOAT16 ->
+          LowPrecision.fromFloat16(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, offset));
       case BFLOAT16 ->
-          MiniFloat.fromBfloat16(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, offset));
-      case FLOAT8E4M3 -> MiniFloat.fromFloat8e4m3(segment.get(ValueLayout.JAVA_BYTE, offset));
-      case FLOAT8E5M2 -> MiniFloat.fromFloat8e5m2(segment.get(ValueLayout.JAVA_BYTE, offset));
+          LowPrecision.fromBfloat16(segment.get(ValueLayout.JAVA_SHORT_UNALIGNED, offset));
+      case FLOAT8E4M3 -> LowPrecision.fromFloat8e4m3(segment.get(ValueLayout.JAVA_BYTE, offset));
+      case FLOAT8E5M2 -> LowPrecision.fromFloat8e5m2(segment.get(ValueLayout.JAVA_BYTE, offset));
       case UINT64 -> unsignedToDouble(getLong(segment, index));
       default -> getLong(segment, index);
     };
@@ -178,11 +179,12 @@ public enum DataType {
   private void setNarrow(MemorySegment segment, long offset, float value) {
     switch (this) {
       case FLOAT16 ->
-          segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, MiniFloat.toFloat16(value));
+          segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, LowPrecision.toFloat16(value));
       case BFLOAT16 ->
-          segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, MiniFloat.toBfloat16(value));
-      case FLOAT8E4M3 -> segment.set(ValueLayout.JAVA_BYTE, offset, MiniFloat.toFloat8e4m3(value));
-      default -> segment.set(ValueLayout.JAVA_BYTE, offset, MiniFloat.toFloat8e5m2(value));
+          segment.set(ValueLayout.JAVA_SHORT_UNALIGNED, offset, LowPrecision.toBfloat16(value));
+      case FLOAT8E4M3 ->
+          segment.set(ValueLayout.JAVA_BYTE, offset, LowPrecision.toFloat8e4m3(value));
+      default -> segment.set(ValueLayout.JAVA_BYTE, offset, LowPrecision.toFloat8e5m2(value));
     }
   }
 

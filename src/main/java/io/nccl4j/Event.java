@@ -14,21 +14,21 @@ import java.util.Objects;
  */
 public final class Event implements AutoCloseable {
   /** How far a stream had come when it recorded an event. */
-  record Marked(Progress progress, long ticket) {}
+  record Marked(StreamFence progress, long ticket) {}
 
-  private final Platform platform;
+  private final DeviceType platform;
   private final int device;
   private final EventDriver driver;
   private volatile Marked marked;
 
-  Event(Platform platform, int device, EventDriver driver) {
+  Event(DeviceType platform, int device, EventDriver driver) {
     this.platform = platform;
     this.device = device;
     this.driver = driver;
   }
 
   /** {@return the platform of the event's backend} */
-  public Platform platform() {
+  public DeviceType platform() {
     return platform;
   }
 

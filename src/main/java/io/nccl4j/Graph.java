@@ -1,7 +1,7 @@
 package io.nccl4j;
 
 import io.nccl4j.internal.util.Arguments;
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.GraphDriver;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -34,9 +34,9 @@ public final class Graph implements AutoCloseable {
   private static final AtomicLong GRAPHS = new AtomicLong();
 
   private final long number = GRAPHS.incrementAndGet();
-  private final Platform platform;
+  private final DeviceType platform;
   private final int device;
-  private final List<List<GroupCall>> launches;
+  private final List<List<CheckedCall>> launches;
   // Null where the operations are enqueued anew.
   private final GraphDriver driver;
   // One object, by which communicators know this graph.
@@ -53,7 +53,7 @@ public final class Graph implements AutoCloseable {
    * @param launches the operations, in the parts in which they were launched
    * @param driver what launches them all in one call, or null where they are enqueued anew
    */
-  Graph(Platform platform, int device, List<List<GroupCall>> launches, GraphDriver driver) {
+  Graph(DeviceType platform, int device, List<List<CheckedCall>> launches, GraphDriver driver) {
     this.platform = platform;
     this.device = device;
     this.launches = launches;
@@ -90,7 +90,7 @@ public final class Graph implements AutoCloseable {
       }
       body.run();
       for (Stream stream : streams) {
-        List<List<GroupCall>> launches = capture.launches(stream);
+        List<List<CheckedCall>> launches = capture.launches(stream);
         begun.remove(stream);
         GraphDriver driver = stream.finishCapture();
         graphs.add(new Graph(stream.platform(), stream.device(), launches, driver));
@@ -114,7 +114,7 @@ public final class Graph implements AutoCloseable {
     List<Runnable> steps = new ArrayList<>();
     begun.forEach(stream -> steps.add(stream::dropCapture));
     graphs.forEach(graph -> steps.add(graph::close));
-    steps.forEach(step -> Steps.after(cause, step));
+    steps.forEach(step -> CloseAll.after(cause, step));
   }
 
   private static void check(List<? extends Stream> streams) {
@@ -162,8 +162,8 @@ public final class Graph implements AutoCloseable {
               + " device "
               + device);
     }
-    for (List<GroupCall> together : launches) {
-      for (GroupCall call : together) {
+    for (List<CheckedCall> together : launches) {
+      for (CheckedCall call : together) {
         call.communicator().checkConnected();
         call.checkOperandsOpen();
         call.communicator().use(stream);
@@ -226,29 +226,29 @@ public final class Graph implements AutoCloseable {
   private void replayAndCount(Stream stream) {
     if (driver == null) {
       // Its operations are counted, and recorded, as they are enqueued anew.
-      for (List<GroupCall> together : launches) {
+      for (List<CheckedCall> together : launches) {
         Group.launchAndCount(together.stream().map(call -> call.on(stream)).toList(), null, false);
       }
       return;
     }
     launches.forEach(together -> together.forEach(Graph::count));
-    if (Tracing.on()) {
+    if (FlightRecorderEvents.on()) {
       GraphEvent event = new GraphEvent("launch", stream);
       fill(event);
-      Span.enclose(event, stream, () -> driver.launch(stream.driver()));
+      LaunchTrace.enclose(event, stream, () -> driver.launch(stream.driver()));
     } else {
       driver.launch(stream.driver());
     }
   }
 
-  private static void count(GroupCall call) {
-    if (call instanceof OperationCall one) {
+  private static void count(CheckedCall call) {
+    if (call instanceof CheckedOperation one) {
       one.takeNumber();
     }
   }
 
   private void fill(GraphEvent event) {
-    List<GroupCall> calls = launches.stream().flatMap(List::stream).toList();
+    List<CheckedCall> calls = launches.stream().flatMap(List::stream).toList();
     event.of(number, calls.size(), calls.isEmpty() ? null : calls.getFirst().communicator());
   }
 

@@ -48,10 +48,10 @@ public final class Group {
   private record Way(CommunicatorCore communicator, Stream stream) {}
 
   /** The calls, without a copy. */
-  private final class Calls extends AbstractList<GroupCall>
+  private final class Calls extends AbstractList<CheckedCall>
       implements RandomAccess, ThreadScope.KeptCalls {
     @Override
-    public GroupCall get(int index) {
+    public CheckedCall get(int index) {
       return slots[Objects.checkIndex(index, count)];
     }
 
@@ -70,7 +70,7 @@ public final class Group {
   // same call comes again, which it mostly does, nothing need be made or written.
   private final Calls calls = new Calls();
   private final GroupMemory memory = new GroupMemory();
-  private GroupCall[] slots = new GroupCall[16];
+  private CheckedCall[] slots = new CheckedCall[16];
   private int count;
   private int depth;
   private boolean launching;
@@ -167,15 +167,15 @@ public final class Group {
       int peer,
       Stream stream) {
     if (count < slots.length
-        && slots[count] instanceof OperationCall known
+        && slots[count] instanceof CheckedOperation known
         && known.is(operation, communicator, send, recv, elements, op, peer, stream)) {
       add(known);
     } else {
-      add(new OperationCall(operation, communicator, send, recv, elements, op, peer, stream));
+      add(new CheckedOperation(operation, communicator, send, recv, elements, op, peer, stream));
     }
   }
 
-  void add(GroupCall call) {
+  void add(CheckedCall call) {
     if (!unconnected.isEmpty()) {
       throw mixed();
     }
@@ -191,7 +191,7 @@ public final class Group {
     count++;
   }
 
-  private void addWay(GroupCall call) {
+  private void addWay(CheckedCall call) {
     if (count == 0) {
       firstCommunicator = call.communicator();
       firstStream = call.stream();
@@ -265,7 +265,7 @@ public final class Group {
    *     communicators or closes what its operations use, or if a stream is being captured
    * @throws IllegalArgumentException if one of the operations writes what another one uses
    */
-  static List<GroupCall> record(Runnable body) {
+  static List<CheckedCall> record(Runnable body) {
     Objects.requireNonNull(body, "body");
     Group group = ofThread();
     if (group.depth > 0) {
@@ -277,7 +277,7 @@ public final class Group {
         group.forget(group.count, 0);
         throw mixed();
       }
-      for (GroupCall call : group.calls) {
+      for (CheckedCall call : group.calls) {
         checkStillOpen(call);
         call.stream().checkNotCaptured("recording");
       }
@@ -289,7 +289,7 @@ public final class Group {
   }
 
   /** Throws if anything was closed between the call and the end of its group. */
-  private static void checkStillOpen(GroupCall call) {
+  private static void checkStillOpen(CheckedCall call) {
     call.stream().checkOpen();
     call.communicator().checkConnected();
     call.checkOperandsOpen();
@@ -370,9 +370,9 @@ public final class Group {
   }
 
   private void launchCaptured() {
-    Map<Stream, List<GroupCall>> captured = new LinkedHashMap<>();
-    List<GroupCall> launched = new ArrayList<>();
-    for (GroupCall call : calls) {
+    Map<Stream, List<CheckedCall>> captured = new LinkedHashMap<>();
+    List<CheckedCall> launched = new ArrayList<>();
+    for (CheckedCall call : calls) {
       Stream stream = call.stream();
       if (stream.captured()) {
         captured.computeIfAbsent(stream, s -> new ArrayList<>()).add(call);
@@ -392,17 +392,17 @@ public final class Group {
    * @param only the communicator of all calls, or null if there may be several
    * @param carried whether the streams carry the calls until they have passed them
    */
-  static void launchAndCount(List<GroupCall> calls, CommunicatorCore only, boolean carried) {
+  static void launchAndCount(List<CheckedCall> calls, CommunicatorCore only, boolean carried) {
     boolean refused = false;
-    boolean traced = Tracing.on();
+    boolean traced = FlightRecorderEvents.on();
     try {
       if (traced) {
-        Span.enclose(calls, () -> launchTogether(calls, only));
+        LaunchTrace.enclose(calls, () -> launchTogether(calls, only));
       } else {
         launchTogether(calls, only);
       }
     } catch (Throwable failure) {
-      refused = GroupCall.refuses(failure) && GroupCall.ofOneBackend(calls);
+      refused = CheckedCall.refuses(failure) && CheckedCall.ofOneBackend(calls);
       describe(failure, calls, refused, traced);
       throw failure;
     } finally {
@@ -422,36 +422,36 @@ public final class Group {
    * @param counted whether the calls have been counted
    */
   private static void describe(
-      Throwable failure, List<GroupCall> calls, boolean refused, boolean counted) {
+      Throwable failure, List<CheckedCall> calls, boolean refused, boolean counted) {
     CommunicatorCore only = calls.getFirst().communicator();
     if (calls.stream().anyMatch(call -> call.communicator() != only)) {
       return;
     }
     long collectives =
         calls.stream()
-            .filter(call -> call instanceof OperationCall one && !one.operation().pointToPoint())
+            .filter(call -> call instanceof CheckedOperation one && !one.operation().pointToPoint())
             .count();
     long first = only.numbers().collectives() + 1 - (counted ? collectives : 0);
-    boolean single = calls.size() == 1 && calls.getFirst() instanceof OperationCall;
+    boolean single = calls.size() == 1 && calls.getFirst() instanceof CheckedOperation;
     only.describe(
         failure,
-        single ? ((OperationCall) calls.getFirst()).operation() : null,
+        single ? ((CheckedOperation) calls.getFirst()).operation() : null,
         refused || collectives == 0 ? 0 : first);
   }
 
   /** Counts calls that run now; what is captured counts when its graph is launched. */
-  private static void count(List<GroupCall> calls) {
+  private static void count(List<CheckedCall> calls) {
     // By index: an iterator would be an object.
     for (int i = 0; i < calls.size(); i++) {
-      if (calls.get(i) instanceof OperationCall one && !one.stream().captured()) {
+      if (calls.get(i) instanceof CheckedOperation one && !one.stream().captured()) {
         one.takeNumber();
       }
     }
   }
 
-  private static void carry(List<GroupCall> calls) {
+  private static void carry(List<CheckedCall> calls) {
     for (int i = 0; i < calls.size(); i++) {
-      GroupCall call = calls.get(i);
+      CheckedCall call = calls.get(i);
       if (!call.stream().captured()) {
         call.carry();
       }
@@ -459,17 +459,17 @@ public final class Group {
   }
 
   /** Does what {@link #launchAndCount} promises, without counting. */
-  private static void launchTogether(List<GroupCall> calls, CommunicatorCore only) {
+  private static void launchTogether(List<CheckedCall> calls, CommunicatorCore only) {
     if (only != null) {
       only.backend().launchGroup(calls, only.driver());
       return;
     }
-    if (GroupCall.ofOneBackend(calls)) {
+    if (CheckedCall.ofOneBackend(calls)) {
       calls.getFirst().communicator().backend().launchGroup(calls, null);
       return;
     }
-    Map<BackendDriver, List<GroupCall>> perBackend = new LinkedHashMap<>();
-    for (GroupCall call : calls) {
+    Map<BackendDriver, List<CheckedCall>> perBackend = new LinkedHashMap<>();
+    for (CheckedCall call : calls) {
       perBackend.computeIfAbsent(call.communicator().backend(), b -> new ArrayList<>()).add(call);
     }
     perBackend.forEach((backend, together) -> backend.launchGroup(together, null));

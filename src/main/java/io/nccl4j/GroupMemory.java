@@ -29,7 +29,8 @@ final class GroupMemory {
    *
    * @param number the operation's place in the group, from 1
    */
-  private record Use(int number, GroupCall call, Buffer buffer, String argument, boolean written) {
+  private record Use(
+      int number, CheckedCall call, Buffer buffer, String argument, boolean written) {
     boolean conflictsWith(Use other) {
       return (written || other.written) && sharedBytes(other) > 0;
     }
@@ -66,7 +67,7 @@ final class GroupMemory {
    * @param calls the calls of a group, each of which was checked alone
    * @throws IllegalArgumentException if so, which names both
    */
-  void check(List<GroupCall> calls) {
+  void check(List<CheckedCall> calls) {
     // By index: an iterator would be an object.
     for (int i = 0; i < calls.size(); i++) {
       addReads(calls.get(i));
@@ -87,7 +88,7 @@ final class GroupMemory {
    * Returns what a call writes, or null: a receive from the rank itself whose send has the same
    * memory moves nothing.
    */
-  private static Buffer written(List<GroupCall> calls, int index) {
+  private static Buffer written(List<CheckedCall> calls, int index) {
     Buffer written = calls.get(index).writes();
     CommunicatorCore communicator = calls.get(index).communicator();
     if (!isWithItself(calls.get(index), Operation.RECV, communicator)) {
@@ -107,8 +108,8 @@ final class GroupMemory {
   }
 
   private static boolean isWithItself(
-      GroupCall call, Operation what, CommunicatorCore communicator) {
-    return call instanceof OperationCall operation && operation.isWithItself(what, communicator);
+      CheckedCall call, Operation what, CommunicatorCore communicator) {
+    return call instanceof CheckedOperation operation && operation.isWithItself(what, communicator);
   }
 
   private static boolean same(Buffer one, Buffer other) {
@@ -116,7 +117,7 @@ final class GroupMemory {
   }
 
   /** Adds what a call reads and does not write itself: an operation in place has one owner. */
-  private void addReads(GroupCall call) {
+  private void addReads(CheckedCall call) {
     Buffer read = call.reads();
     Buffer written = call.writes();
     if (read != null && written != null && overlap(read, written)) {
@@ -169,7 +170,7 @@ final class GroupMemory {
     return false;
   }
 
-  private static void throwFirst(List<GroupCall> calls) {
+  private static void throwFirst(List<CheckedCall> calls) {
     List<Use> earlier = new ArrayList<>();
     for (int i = 0; i < calls.size(); i++) {
       List<Use> uses = uses(calls, i);
@@ -186,16 +187,16 @@ final class GroupMemory {
     }
   }
 
-  private static List<Use> uses(List<GroupCall> calls, int index) {
+  private static List<Use> uses(List<CheckedCall> calls, int index) {
     int number = index + 1;
-    GroupCall call = calls.get(index);
+    CheckedCall call = calls.get(index);
     List<Use> uses = new ArrayList<>();
     Buffer written = written(calls, index);
     if (written != null) {
       uses.add(new Use(number, call, written, "recv", true));
     }
     if (call.reads() != null) {
-      String argument = call instanceof OperationCall ? "send" : "source";
+      String argument = call instanceof CheckedOperation ? "send" : "source";
       uses.add(new Use(number, call, call.reads(), argument, false));
     }
     if (call.scalar() != null) {

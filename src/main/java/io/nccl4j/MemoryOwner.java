@@ -11,14 +11,14 @@ import java.util.List;
 final class MemoryOwner {
   /** The last use of some memory by one stream. */
   static final class Use {
-    private final Progress progress;
+    private final StreamFence progress;
     private long ticket;
 
-    Use(Progress progress) {
+    Use(StreamFence progress) {
       this.progress = progress;
     }
 
-    Progress progress() {
+    StreamFence progress() {
       return progress;
     }
 
@@ -36,7 +36,7 @@ final class MemoryOwner {
   // buffer.
   private Runnable release;
   // Who must let go before the memory may; under the owner's lock.
-  private final List<Buffer.Hold> holds = new ArrayList<>();
+  private final List<Buffer.Retention> holds = new ArrayList<>();
   // Where the memory is, or nowhere once it is closed. Read plainly on the hot path; written once
   // more, before the memory goes.
   private int place;
@@ -51,7 +51,7 @@ final class MemoryOwner {
   }
 
   boolean open() {
-    return place != Platform.NOWHERE;
+    return place != DeviceType.NOWHERE;
   }
 
   /** Returns whether the caller is the one to release the memory. */
@@ -63,11 +63,11 @@ final class MemoryOwner {
       throw new IllegalStateException(
           buffer + " cannot be closed: " + holds.getFirst().holder() + " still uses its memory");
     }
-    place = Platform.NOWHERE;
+    place = DeviceType.NOWHERE;
     return true;
   }
 
-  void usedBy(Progress progress, long ticket) {
+  void usedBy(StreamFence progress, long ticket) {
     Use use = last;
     if (use.progress != progress) {
       use = useBy(progress);
@@ -75,7 +75,7 @@ final class MemoryOwner {
     use.goOn(ticket);
   }
 
-  private Use useBy(Progress progress) {
+  private Use useBy(StreamFence progress) {
     // Buffers that take turns on two streams come here each time: nothing is allocated.
     for (Use use : uses) {
       if (use.progress == progress) {
@@ -86,7 +86,7 @@ final class MemoryOwner {
     return firstUseBy(progress);
   }
 
-  private synchronized Use firstUseBy(Progress progress) {
+  private synchronized Use firstUseBy(StreamFence progress) {
     Use use = new Use(progress);
     uses =
         java.util.stream.Stream.concat(
@@ -129,11 +129,11 @@ final class MemoryOwner {
     return place == there;
   }
 
-  synchronized void add(Buffer.Hold hold) {
+  synchronized void add(Buffer.Retention hold) {
     holds.add(hold);
   }
 
-  synchronized void remove(Buffer.Hold hold) {
+  synchronized void remove(Buffer.Retention hold) {
     holds.remove(hold);
   }
 }

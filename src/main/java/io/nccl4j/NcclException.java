@@ -42,7 +42,7 @@ public class NcclException extends RuntimeException {
   private final String function;
 
   /** What it answered. */
-  private final Result result;
+  private final NcclResult result;
 
   /** The raw code of {@code ncclResult_t}. */
   private final int code;
@@ -73,7 +73,7 @@ public class NcclException extends RuntimeException {
   NcclException(String function, int code, String text, String lastError, FailureDetails details) {
     super(message(function, code, text, lastError));
     this.function = function;
-    this.result = Result.ofCode(code);
+    this.result = NcclResult.ofCode(code);
     this.code = code;
     this.text = text;
     this.lastError = lastError;
@@ -90,7 +90,7 @@ public class NcclException extends RuntimeException {
    * @return the exception, to be thrown
    */
   public static NcclException of(String function, int code, String text, String lastError) {
-    return switch (Result.ofCode(code)) {
+    return switch (NcclResult.ofCode(code)) {
       case INVALID_ARGUMENT, INVALID_USAGE ->
           new NcclInvalidUsageException(function, code, text, lastError);
       case REMOTE_ERROR -> new NcclRemoteException(function, code, text, lastError);
@@ -140,7 +140,7 @@ public class NcclException extends RuntimeException {
   }
 
   private static String message(String function, int code, String text, String lastError) {
-    String call = function + ": " + text + " (" + Result.ofCode(code) + ", code " + code + ")";
+    String call = function + ": " + text + " (" + NcclResult.ofCode(code) + ", code " + code + ")";
     return lastError.isBlank() ? call : call + "; last error: " + lastError.strip();
   }
 
@@ -196,8 +196,8 @@ public class NcclException extends RuntimeException {
     return function;
   }
 
-  /** {@return what it answered; {@link Result#UNKNOWN} for a code that nccl4j does not know} */
-  public final Result result() {
+  /** {@return what it answered; {@link NcclResult#UNKNOWN} for a code that nccl4j does not know} */
+  public final NcclResult result() {
     return result;
   }
 

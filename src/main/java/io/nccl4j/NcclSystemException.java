@@ -1,8 +1,8 @@
 package io.nccl4j;
 
 /**
- * The operating system or CUDA failed beneath the library: {@link Result#SYSTEM_ERROR} or {@link
- * Result#UNHANDLED_CUDA_ERROR}.
+ * The operating system or CUDA failed beneath the library: {@link NcclResult#SYSTEM_ERROR} or
+ * {@link NcclResult#UNHANDLED_CUDA_ERROR}.
  */
 public class NcclSystemException extends NcclException {
   private static final long serialVersionUID = 1;

@@ -3,7 +3,7 @@ package io.nccl4j;
 import java.time.Duration;
 
 /**
- * A deadline passed: {@link Result#TIMEOUT}. The operation may still be running; abort its
+ * A deadline passed: {@link NcclResult#TIMEOUT}. The operation may still be running; abort its
  * communicator to release it.
  */
 public class NcclTimeoutException extends NcclException {
@@ -19,7 +19,7 @@ public class NcclTimeoutException extends NcclException {
   public NcclTimeoutException(String function, Duration timeout, String waitedFor) {
     this(
         function,
-        Result.TIMEOUT.code(),
+        NcclResult.TIMEOUT.code(),
         "not finished after " + text(timeout) + ": " + waitedFor,
         "");
   }

@@ -34,7 +34,7 @@ public final class Stream implements AutoCloseable {
   private static final AtomicLong STREAMS = new AtomicLong();
 
   private final long number = STREAMS.incrementAndGet();
-  private final Platform platform;
+  private final DeviceType platform;
   private final int device;
   private final StreamDriver driver;
 
@@ -44,7 +44,7 @@ public final class Stream implements AutoCloseable {
   // The work of an aborted communicator, which a wait has told, may not have left the device yet.
   private volatile boolean leaving;
 
-  private final Progress progress = new Progress(this);
+  private final StreamFence progress = new StreamFence(this);
   private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
   // Where its work runs, or nowhere once it is closed. Read plainly on the hot path; written once
@@ -56,7 +56,7 @@ public final class Stream implements AutoCloseable {
 
   private final LeakTracker leak = new LeakTracker();
 
-  Stream(Platform platform, int device, Function<StreamContext, StreamDriver> driver) {
+  Stream(DeviceType platform, int device, Function<StreamContext, StreamDriver> driver) {
     this.platform = platform;
     this.device = device;
     this.place = platform.place(device);
@@ -66,7 +66,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** {@return the platform of the stream's backend} */
-  public Platform platform() {
+  public DeviceType platform() {
     return platform;
   }
 
@@ -82,7 +82,7 @@ public final class Stream implements AutoCloseable {
 
   /** {@return whether the stream has not been closed} */
   public boolean open() {
-    return place != Platform.NOWHERE;
+    return place != DeviceType.NOWHERE;
   }
 
   /** Returns whether the stream is open and of this very place. */
@@ -182,7 +182,7 @@ public final class Stream implements AutoCloseable {
    * Notes that the tickets up to one have passed. Not a lambda expression: a stack overflow while
    * the JDK links one can fail it for the life of the process.
    */
-  private record Passing(Progress progress, long ticket) implements Runnable {
+  private record Passing(StreamFence progress, long ticket) implements Runnable {
     @Override
     public void run() {
       progress.passed(ticket);
@@ -330,7 +330,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Returns how far this stream has come. */
-  Progress progress() {
+  StreamFence progress() {
     return progress;
   }
 
@@ -436,12 +436,12 @@ public final class Stream implements AutoCloseable {
     if (!driver.foreign() && carriesPendingCollective()) {
       abandoned = true;
       progress.keepStream();
-      place = Platform.NOWHERE;
+      place = DeviceType.NOWHERE;
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
               .formatted(users.last(), this));
     }
-    place = Platform.NOWHERE;
+    place = DeviceType.NOWHERE;
     release();
   }
 

@@ -20,7 +20,7 @@ public class UnsupportedNcclVersionException extends NcclException {
   public UnsupportedNcclVersionException(String function, String found, String needed) {
     super(
         function,
-        Result.INVALID_USAGE.code(),
+        NcclResult.INVALID_USAGE.code(),
         "needs NCCL " + needed + " or later, found " + found,
         "");
     this.found = found;

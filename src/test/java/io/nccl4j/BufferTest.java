@@ -26,7 +26,7 @@ class BufferTest {
     assertEquals(10, buffer.count());
     assertEquals(40, buffer.byteSize());
     assertEquals(1, buffer.device());
-    assertSame(Buffer.Space.DEVICE, buffer.space());
+    assertSame(Buffer.MemoryType.DEVICE, buffer.space());
     assertEquals(0x7000 + 8, buffer.slice(2, 8).address());
     assertEquals("Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000]", buffer.toString());
   }
@@ -135,7 +135,7 @@ class BufferTest {
     try (Arena arena = Arena.ofShared()) {
       Buffer pinned = Buffer.ofPinnedSegment(arena.allocate(16, 8), DataType.INT64, 2, () -> {});
       assertEquals(Buffer.ANY_DEVICE, pinned.device());
-      assertSame(Platform.CUDA, pinned.space().platform());
+      assertSame(DeviceType.CUDA, pinned.space().platform());
       assertTrue(pinned.toString().contains("PINNED any device"), pinned::toString);
     }
   }
@@ -144,8 +144,8 @@ class BufferTest {
   void aHeldBufferIsNotClosedUntilEveryHoldIsLetGo() {
     Buffer buffer =
         Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
-    Buffer.Hold first = buffer.hold("the first holder");
-    Buffer.Hold second = buffer.slice(2, 3).hold("the second holder");
+    Buffer.Retention first = buffer.hold("the first holder");
+    Buffer.Retention second = buffer.slice(2, 3).hold("the second holder");
     IllegalStateException refused = assertThrows(IllegalStateException.class, buffer::close);
     assertEquals(
         "Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000] cannot be closed: "

@@ -21,8 +21,8 @@ class ClosedWhileRecordedTest {
             backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
         Buffer value = comm.allocate(DataType.INT32, 1)) {
       Stream stream = comm.newStream();
-      OperationCall call =
-          new OperationCall(
+      CheckedOperation call =
+          new CheckedOperation(
               Operation.ALL_REDUCE,
               comm.core(),
               value,
@@ -32,7 +32,7 @@ class ClosedWhileRecordedTest {
               Communicator.NO_PEER,
               stream);
       // As another thread may close it, against the rules, between the launch and what follows.
-      assertDoesNotThrow(() -> Span.enclose(call, stream::close));
+      assertDoesNotThrow(() -> LaunchTrace.enclose(call, stream::close));
       List<RecordedEvent> events = recorded.events("Collective", 1);
       assertEquals(1, events.size());
       assertEquals(1, events.getFirst().getLong("sequence"));

@@ -25,7 +25,7 @@ class ExceptionsTest {
         "ncclAllReduce: internal error (INTERNAL_ERROR, code 3); last error: line",
         failure.getMessage());
     assertEquals("ncclAllReduce", failure.function());
-    assertSame(Result.INTERNAL_ERROR, failure.result());
+    assertSame(NcclResult.INTERNAL_ERROR, failure.result());
     assertEquals(3, failure.code());
     assertEquals("line\n", failure.lastError());
   }
@@ -34,17 +34,17 @@ class ExceptionsTest {
   void aCodeThatIsNotKnownIsKept() {
     NcclException failure = new NcclException("ncclCommGrow", 99, "unknown result code", "");
     assertEquals("ncclCommGrow: unknown result code (UNKNOWN, code 99)", failure.getMessage());
-    assertSame(Result.UNKNOWN, failure.result());
+    assertSame(NcclResult.UNKNOWN, failure.result());
     assertEquals(99, failure.code());
   }
 
   @Test
   void everyCodeOfNcclIsAResult() {
     for (int code = 0; code <= 8; code++) {
-      assertEquals(code, Result.ofCode(code).code());
+      assertEquals(code, NcclResult.ofCode(code).code());
     }
     for (int code : new int[] {-1, 9, Integer.MAX_VALUE, Integer.MIN_VALUE}) {
-      assertSame(Result.UNKNOWN, Result.ofCode(code));
+      assertSame(NcclResult.UNKNOWN, NcclResult.ofCode(code));
     }
   }
 
@@ -54,7 +54,7 @@ class ExceptionsTest {
         new NcclTimeoutException("connect", Duration.ofMillis(1500), "rank 3 of 4");
     assertEquals(
         "connect: not finished after 1.5 s: rank 3 of 4 (TIMEOUT, code 8)", failure.getMessage());
-    assertSame(Result.TIMEOUT, failure.result());
+    assertSame(NcclResult.TIMEOUT, failure.result());
   }
 
   @Test

@@ -1,6 +1,6 @@
 package io.nccl4j;
 
-import io.nccl4j.natives.LogLines;
+import io.nccl4j.ffm.LogLines;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;

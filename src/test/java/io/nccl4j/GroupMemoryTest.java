@@ -40,9 +40,9 @@ class GroupMemoryTest {
     backend.close();
   }
 
-  private OperationCall call(Operation operation, Buffer send, Buffer recv) {
+  private CheckedOperation call(Operation operation, Buffer send, Buffer recv) {
     // Of another rank: a receive from the rank itself may be in place.
-    return new OperationCall(operation, comm.core(), send, recv, 1, ReduceOp.SUM, 1, stream);
+    return new CheckedOperation(operation, comm.core(), send, recv, 1, ReduceOp.SUM, 1, stream);
   }
 
   private Buffer randomSlice(SplittableRandom random) {
@@ -50,7 +50,7 @@ class GroupMemoryTest {
     return memory.slice(from, random.nextInt(Math.min(4, ELEMENTS - from + 1)));
   }
 
-  private GroupCall randomCall(SplittableRandom random) {
+  private CheckedCall randomCall(SplittableRandom random) {
     Buffer one = randomSlice(random);
     Buffer other = randomSlice(random);
     return switch (random.nextInt(4)) {
@@ -71,13 +71,13 @@ class GroupMemoryTest {
             < Math.min(one.address() + one.byteSize(), other.address() + other.byteSize());
   }
 
-  private static boolean conflict(GroupCall one, GroupCall other) {
+  private static boolean conflict(CheckedCall one, CheckedCall other) {
     return overlap(one.writes(), other.writes())
         || overlap(one.writes(), other.reads())
         || overlap(one.reads(), other.writes());
   }
 
-  private static boolean conflict(List<GroupCall> calls) {
+  private static boolean conflict(List<CheckedCall> calls) {
     for (int i = 0; i < calls.size(); i++) {
       for (int j = 0; j < i; j++) {
         if (conflict(calls.get(i), calls.get(j))) {
@@ -88,14 +88,14 @@ class GroupMemoryTest {
     return false;
   }
 
-  private static String described(List<GroupCall> calls) {
+  private static String described(List<CheckedCall> calls) {
     return calls.stream()
         .map(call -> call.method() + " " + call.reads() + " " + call.writes())
         .toList()
         .toString();
   }
 
-  private static boolean refused(GroupMemory checked, List<GroupCall> calls) {
+  private static boolean refused(GroupMemory checked, List<CheckedCall> calls) {
     try {
       checked.check(calls);
       return false;
@@ -110,7 +110,7 @@ class GroupMemoryTest {
     GroupMemory checked = new GroupMemory();
     int[] found = new int[2];
     for (int round = 0; round < 20_000; round++) {
-      List<GroupCall> calls = new ArrayList<>();
+      List<CheckedCall> calls = new ArrayList<>();
       for (int count = 2 + random.nextInt(6); count > 0; count--) {
         calls.add(randomCall(random));
       }
@@ -123,7 +123,7 @@ class GroupMemoryTest {
 
   @Test
   void repeatedChecksKeepTheirArray() {
-    List<GroupCall> calls = new ArrayList<>();
+    List<CheckedCall> calls = new ArrayList<>();
     for (int i = 0; i < ELEMENTS / 2; i++) {
       calls.add(call(Operation.ALL_REDUCE, memory.slice(i, 1), memory.slice(i + 32, 1)));
     }

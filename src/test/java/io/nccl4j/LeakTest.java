@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.natives.LogLines;
+import io.nccl4j.ffm.LogLines;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.List;

@@ -3,7 +3,7 @@ package io.nccl4j;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Secret;
 import io.nccl4j.schedule.Layout;
 import io.nccl4j.schedule.Ring;
@@ -38,9 +38,11 @@ class NullElementsTest {
   void environment_namesVariable() {
     refused(
         "environment has a null value, of RANK",
-        () -> Launch.from(Collections.singletonMap("RANK", null)));
-    refused("environment has a null name", () -> Launch.from(Collections.singletonMap(null, "1")));
-    refused("environment", () -> Launch.from(null));
+        () -> LaunchEnvironment.from(Collections.singletonMap("RANK", null)));
+    refused(
+        "environment has a null name",
+        () -> LaunchEnvironment.from(Collections.singletonMap(null, "1")));
+    refused("environment", () -> LaunchEnvironment.from(null));
     refused("environment", () -> Secret.from(null));
   }
 

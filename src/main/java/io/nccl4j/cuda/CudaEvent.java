@@ -1,8 +1,8 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.CudaException;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Event;
-import io.nccl4j.Platform;
 import io.nccl4j.internal.cuda.CudaEventDriver;
 import io.nccl4j.spi.Contract;
 import java.util.Objects;
@@ -23,7 +23,7 @@ public final class CudaEvent {
    * @throws CudaException if the runtime refuses
    */
   public static Event create(int device) {
-    return Contract.get().event(Platform.CUDA, device, CudaEventDriver.create(device));
+    return Contract.get().event(DeviceType.CUDA, device, CudaEventDriver.create(device));
   }
 
   /**

@@ -1,7 +1,7 @@
 package io.nccl4j.cuda;
 
 import io.nccl4j.CudaException;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Stream;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
@@ -31,7 +31,7 @@ public final class CudaStream {
    */
   public static Stream create(int device) {
     return Contract.get().stream(
-        Platform.CUDA, device, users -> CudaStreamDriver.create(device, users));
+        DeviceType.CUDA, device, users -> CudaStreamDriver.create(device, users));
   }
 
   /**
@@ -54,7 +54,7 @@ public final class CudaStream {
     }
     Arguments.inRange(device, "device", 0, CudaDevices.count() - 1);
     return Contract.get().stream(
-        Platform.CUDA, device, users -> CudaStreamDriver.ofAddress(address, device, users));
+        DeviceType.CUDA, device, users -> CudaStreamDriver.ofAddress(address, device, users));
   }
 
   /**

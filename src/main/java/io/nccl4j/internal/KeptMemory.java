@@ -3,7 +3,7 @@ package io.nccl4j.internal;
 import io.nccl4j.CudaException;
 import io.nccl4j.NcclException;
 import io.nccl4j.bindings.cudart.cudart_h;
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.internal.util.CloseAll;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import java.util.ArrayDeque;
@@ -132,7 +132,7 @@ public abstract class KeptMemory {
 
   private boolean freedOwn(RuntimeException failure) {
     List<Piece> pieces = takeAll();
-    Steps.after(failure, () -> freeAll(pieces));
+    CloseAll.after(failure, () -> freeAll(pieces));
     return !pieces.isEmpty();
   }
 
@@ -194,7 +194,7 @@ public abstract class KeptMemory {
   }
 
   private void freeAll(List<Piece> pieces) {
-    Steps.all(pieces.stream().<Runnable>map(piece -> () -> freeNow(piece)).toList());
+    CloseAll.all(pieces.stream().<Runnable>map(piece -> () -> freeNow(piece)).toList());
   }
 
   private void freeNow(Piece piece) {

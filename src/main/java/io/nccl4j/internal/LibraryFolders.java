@@ -26,17 +26,18 @@ final class LibraryFolders {
    * @param folder the folder, or null where the source names none
    * @param missing why there is no folder
    */
-  record Place(String source, Path folder, String missing) {}
+  record SearchFolder(String source, Path folder, String missing) {}
 
   /** Returns the folders in the order in which they are to be tried. */
-  static List<Place> places(List<String> wheelFolders) {
-    List<Place> places = new ArrayList<>();
+  static List<SearchFolder> places(List<String> wheelFolders) {
+    List<SearchFolder> places = new ArrayList<>();
     pythonPlaces(wheelFolders, places);
     variablePlaces("CONDA_PREFIX", List.of("lib"), places);
     List<String> cudaFolders = List.of("lib64", "lib");
     if (System.getenv("CUDA_HOME") == null && System.getenv("CUDA_PATH") == null) {
       cudaFolders.forEach(
-          f -> places.add(new Place("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
+          f ->
+              places.add(new SearchFolder("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
     } else {
       variablePlaces("CUDA_HOME", cudaFolders, places);
       variablePlaces("CUDA_PATH", cudaFolders, places);
@@ -44,36 +45,37 @@ final class LibraryFolders {
     return places;
   }
 
-  private static void variablePlaces(String variable, List<String> folders, List<Place> places) {
+  private static void variablePlaces(
+      String variable, List<String> folders, List<SearchFolder> places) {
     String home = System.getenv(variable);
     if (home == null || home.isBlank()) {
-      places.add(new Place("environment variable " + variable, null, "not set"));
+      places.add(new SearchFolder("environment variable " + variable, null, "not set"));
       return;
     }
     folders.forEach(f -> places.add(place("environment variable " + variable, home, f)));
   }
 
-  private static Place place(String source, String home, String folder) {
+  private static SearchFolder place(String source, String home, String folder) {
     try {
-      return new Place(source, Path.of(home, folder), "");
+      return new SearchFolder(source, Path.of(home, folder), "");
     } catch (InvalidPathException e) {
       // Java names files in the locale's characters alone, and the C locale has but ASCII.
       String reason = "cannot be named in this locale (LC_ALL=C.UTF-8 can): " + e.getInput();
-      return new Place(source, null, reason);
+      return new SearchFolder(source, null, reason);
     }
   }
 
-  private static void pythonPlaces(List<String> wheelFolders, List<Place> places) {
+  private static void pythonPlaces(List<String> wheelFolders, List<SearchFolder> places) {
     String source = "pip wheels of the active python3";
     try {
       for (String packages : sitePackages()) {
         wheelFolders.forEach(f -> places.add(place(source, packages, f)));
       }
     } catch (IOException e) {
-      places.add(new Place(source, null, e.getMessage()));
+      places.add(new SearchFolder(source, null, e.getMessage()));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      places.add(new Place(source, null, "interrupted while asking python3"));
+      places.add(new SearchFolder(source, null, "interrupted while asking python3"));
     }
   }
 

@@ -172,8 +172,10 @@ public final class NativeLibrary {
     for (String name : fileNames) {
       found = found == null ? tryLoad("system loader", name, true, attempts) : found;
     }
-    for (LibraryFolders.Place place :
-        found == null ? LibraryFolders.places(wheelFolders) : List.<LibraryFolders.Place>of()) {
+    for (LibraryFolders.SearchFolder place :
+        found == null
+            ? LibraryFolders.places(wheelFolders)
+            : List.<LibraryFolders.SearchFolder>of()) {
       found = found == null ? tryPlace(place, attempts) : found;
     }
     return orThrow(found, attempts, remedy);
@@ -198,11 +200,11 @@ public final class NativeLibrary {
   private Loaded tryNamed(String source, String value, List<Attempt> attempts) {
     Path path = Path.of(value);
     return Files.isDirectory(path)
-        ? tryPlace(new LibraryFolders.Place(source, path, ""), attempts)
+        ? tryPlace(new LibraryFolders.SearchFolder(source, path, ""), attempts)
         : tryLoad(source, value, false, attempts);
   }
 
-  private Loaded tryPlace(LibraryFolders.Place place, List<Attempt> attempts) {
+  private Loaded tryPlace(LibraryFolders.SearchFolder place, List<Attempt> attempts) {
     if (place.folder() == null) {
       attempts.add(new Attempt(place.source(), "-", place.missing()));
       return null;

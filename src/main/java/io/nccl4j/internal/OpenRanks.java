@@ -1,6 +1,6 @@
 package io.nccl4j.internal;
 
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.internal.util.CloseAll;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -47,7 +47,7 @@ public final class OpenRanks {
       OPEN.remove(cohort);
       steps = several() ? List.of() : List.copyOf(WHEN_ALONE);
     }
-    Steps.all(steps);
+    CloseAll.all(steps);
   }
 
   /** Returns whether two ranks that may wait for each other are open here. */

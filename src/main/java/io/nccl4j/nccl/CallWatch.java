@@ -1,6 +1,6 @@
 package io.nccl4j.nccl;
 
-import io.nccl4j.internal.Watcher;
+import io.nccl4j.internal.Poller;
 import java.lang.ref.WeakReference;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -18,8 +18,8 @@ final class CallWatch {
   private static final Seen NO_CALL = new Seen(0, 0, false);
   // Weakly: one that was forgotten is reported, not kept, and has no thread in a call.
   private static final Map<WeakReference<CommunicatorEnd>, Seen> OPEN = new ConcurrentHashMap<>();
-  private static final Watcher WATCHER =
-      new Watcher(
+  private static final Poller WATCHER =
+      new Poller(
           Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
           PERIOD_MILLIS,
           CallWatch::look,

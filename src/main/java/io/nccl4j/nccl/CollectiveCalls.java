@@ -6,9 +6,9 @@ import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
 import io.nccl4j.internal.cuda.CurrentDevice;
+import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.EnqueuedOperation;
-import io.nccl4j.spi.Memory;
 
 /**
  * The calls of NCCL that enqueue one operation, by the thread inside a communicator. Addresses are
@@ -43,7 +43,13 @@ final class CollectiveCalls {
 
   /** Makes a call, and returns what NCCL answers. */
   int call(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+      Operation operation,
+      BufferMemory send,
+      BufferMemory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     return handle.direct()
         ? makeCall(operation, send, recv, count, op, peer, stream)
         : callSafely(operation, send, recv, count, op, peer, stream);
@@ -55,7 +61,13 @@ final class CollectiveCalls {
    * whatever device is current.
    */
   private int callSafely(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+      Operation operation,
+      BufferMemory send,
+      BufferMemory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     if (handle.context().size() == 1 && op >= FIRST_SCALING) {
       return CurrentDevice.call(
           handle.context().device(),
@@ -67,7 +79,13 @@ final class CollectiveCalls {
   }
 
   private int lockedCall(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+      Operation operation,
+      BufferMemory send,
+      BufferMemory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     synchronized (handle) {
       return makeCall(operation, send, recv, count, op, peer, stream);
     }
@@ -75,16 +93,28 @@ final class CollectiveCalls {
 
   /** Makes the most frequent call on a way that is short enough to be compiled in one piece. */
   private int makeCall(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+      Operation operation,
+      BufferMemory send,
+      BufferMemory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     if (operation == Operation.ALL_REDUCE) {
-      return EnqueueCalls.allReduce(
+      return CollectiveDowncalls.allReduce(
           send.address(), recv.address(), count, send.typeCode(), op, handle.address(), stream);
     }
     return callOther(operation, send, recv, count, op, peer, stream);
   }
 
   private int callOther(
-      Operation operation, Memory send, Memory recv, long count, int op, int peer, long stream) {
+      Operation operation,
+      BufferMemory send,
+      BufferMemory recv,
+      long count,
+      int op,
+      int peer,
+      long stream) {
     // A buffer that the rank does not use may be missing; NCCL gets the other one, as for an
     // in-place call.
     long from = (send == null ? recv : send).address();
@@ -95,15 +125,16 @@ final class CollectiveCalls {
       case ALL_REDUCE -> throw new AssertionError(operation);
       case BROADCAST ->
           send == recv
-              ? EnqueueCalls.bcast(to, count, type, peer, comm, stream)
-              : EnqueueCalls.broadcast(from, to, count, type, peer, comm, stream);
-      case REDUCE -> EnqueueCalls.reduce(from, to, count, type, op, peer, comm, stream);
-      case ALL_GATHER -> EnqueueCalls.allGather(from, to, count, type, comm, stream);
-      case REDUCE_SCATTER -> EnqueueCalls.reduceScatter(from, to, count, type, op, comm, stream);
-      case SEND -> EnqueueCalls.send(from, count, type, peer, comm, stream);
-      case RECV -> EnqueueCalls.recv(to, count, type, peer, comm, stream);
+              ? CollectiveDowncalls.bcast(to, count, type, peer, comm, stream)
+              : CollectiveDowncalls.broadcast(from, to, count, type, peer, comm, stream);
+      case REDUCE -> CollectiveDowncalls.reduce(from, to, count, type, op, peer, comm, stream);
+      case ALL_GATHER -> CollectiveDowncalls.allGather(from, to, count, type, comm, stream);
+      case REDUCE_SCATTER ->
+          CollectiveDowncalls.reduceScatter(from, to, count, type, op, comm, stream);
+      case SEND -> CollectiveDowncalls.send(from, count, type, peer, comm, stream);
+      case RECV -> CollectiveDowncalls.recv(to, count, type, peer, comm, stream);
       case ALL_TO_ALL, GATHER, SCATTER ->
-          handle.library().has(FirstRelease.EXCHANGES)
+          handle.library().has(FeatureVersions.EXCHANGES)
               ? exchange(operation, from, to, count, type, peer, comm, stream)
               : exchangeByPeers(operation, send, recv, count, type, peer, stream);
     };
@@ -119,9 +150,9 @@ final class CollectiveCalls {
       long comm,
       long stream) {
     return switch (operation) {
-      case ALL_TO_ALL -> EnqueueCalls.allToAll(from, to, count, type, comm, stream);
-      case GATHER -> EnqueueCalls.gather(from, to, count, type, root, comm, stream);
-      default -> EnqueueCalls.scatter(from, to, count, type, root, comm, stream);
+      case ALL_TO_ALL -> CollectiveDowncalls.allToAll(from, to, count, type, comm, stream);
+      case GATHER -> CollectiveDowncalls.gather(from, to, count, type, root, comm, stream);
+      default -> CollectiveDowncalls.scatter(from, to, count, type, root, comm, stream);
     };
   }
 
@@ -130,7 +161,13 @@ final class CollectiveCalls {
    * receives.
    */
   private int exchangeByPeers(
-      Operation operation, Memory send, Memory recv, long count, int type, int root, long stream) {
+      Operation operation,
+      BufferMemory send,
+      BufferMemory recv,
+      long count,
+      int type,
+      int root,
+      long stream) {
     CommunicatorContext context = handle.context();
     boolean sendsAll =
         operation == Operation.ALL_TO_ALL
@@ -146,18 +183,18 @@ final class CollectiveCalls {
     for (int peer = 0; peer < context.size() && result == 0; peer++) {
       if (sendsAll || (operation == Operation.GATHER && peer == root)) {
         long from = slice(send, sendsAll ? peer * count : 0);
-        result = EnqueueCalls.send(from, count, type, peer, comm, stream);
+        result = CollectiveDowncalls.send(from, count, type, peer, comm, stream);
       }
       if (result == 0 && (receivesAll || (operation == Operation.SCATTER && peer == root))) {
         long to = slice(recv, receivesAll ? peer * count : 0);
-        result = EnqueueCalls.recv(to, count, type, peer, comm, stream);
+        result = CollectiveDowncalls.recv(to, count, type, peer, comm, stream);
       }
     }
     int ended = nccl_h.ncclGroupEnd();
     return result == 0 ? ended : result;
   }
 
-  private static long slice(Memory buffer, long offset) {
+  private static long slice(BufferMemory buffer, long offset) {
     return buffer.address() + offset * buffer.type().bytes();
   }
 }

@@ -5,8 +5,8 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.MemoryShortage;
-import io.nccl4j.internal.util.Steps;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
 import java.lang.foreign.MemorySegment;
@@ -32,9 +32,9 @@ final class CommunicatorEnd {
   private final CommunicatorContext context;
   private final CommunicatorHandle handle;
   private final NcclVersion library;
-  private final Registrations registrations;
+  private final RegistrationTable registrations;
   private final Suspension suspension;
-  private final Children children;
+  private final NativeChildren children;
   private final Runnable gone;
   private volatile boolean revoked;
   // Whether ncclCommDestroy has freed the communicator.
@@ -47,9 +47,9 @@ final class CommunicatorEnd {
    */
   CommunicatorEnd(
       NativeCommunicator communicator,
-      Registrations registrations,
+      RegistrationTable registrations,
       Suspension suspension,
-      Children children,
+      NativeChildren children,
       Runnable gone) {
     this.communicator = communicator;
     this.context = communicator.context();
@@ -99,7 +99,7 @@ final class CommunicatorEnd {
           handle.enqueuingFunction(),
           communicator.timeout().toMillis() / MILLIS_PER_SECOND,
           library,
-          FirstRelease.REVOKE.version());
+          FeatureVersions.REVOKE.version());
       return;
     }
     BlockingCalls.start("abort", () -> abortOverdue(call));
@@ -211,7 +211,7 @@ final class CommunicatorEnd {
             communicator.useDevice();
             int result = nccl_h.ncclCommAbort(comm);
             registrations.forgetAll();
-            Steps.all(
+            CloseAll.all(
                 List.of(
                     gone, () -> NcclResults.check(result, "ncclCommAbort"), children::freeLate));
           });
@@ -268,7 +268,7 @@ final class CommunicatorEnd {
 
   private void abortAfter(RuntimeException failure) {
     context.markAborted();
-    Steps.after(failure, this::abort);
+    CloseAll.after(failure, this::abort);
   }
 
   /**
@@ -310,7 +310,7 @@ final class CommunicatorEnd {
   /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
     handle.giveBackUnlessFreeing();
-    Steps.after(refusal, this::freeIfNobodyInside);
+    CloseAll.after(refusal, this::freeIfNobodyInside);
     return refusal;
   }
 }

@@ -2,10 +2,10 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.CommunicatorAbortedException;
 import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.Membarrier;
 import io.nccl4j.internal.NcclResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.PrimaryContexts;
-import io.nccl4j.internal.ProcessBarrier;
 import io.nccl4j.internal.cuda.CurrentDevice;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.CommunicatorContext;
@@ -126,7 +126,7 @@ final class CommunicatorHandle {
 
   /** Returns whether an abort ends a call that another thread makes to enqueue something. */
   boolean abortEndsCalls() {
-    return !blocking || library.has(FirstRelease.REVOKE);
+    return !blocking || library.has(FeatureVersions.REVOKE);
   }
 
   /** Makes a call during which nobody may ask a non-blocking communicator for its state. */
@@ -299,7 +299,7 @@ final class CommunicatorHandle {
   /** Lets nobody in any more, and waits a while for a thread that is inside. */
   void end(Duration patience) {
     ended = true;
-    ProcessBarrier.run();
+    Membarrier.run();
     awaitNobody(patience);
   }
 

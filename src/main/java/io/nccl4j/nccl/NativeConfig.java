@@ -44,7 +44,7 @@ final class NativeConfig {
    */
   static void check(NcclConfig config, NcclVersion library) {
     config.checkTogether();
-    if (config.unsupported() == UnsupportedSetting.REFUSE) {
+    if (config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
       config
           .settings()
           .forEach(
@@ -60,7 +60,7 @@ final class NativeConfig {
    */
   static void checkName(NcclConfig config, NcclVersion library) {
     String name = config.common().name();
-    if (!name.isEmpty() && config.unsupported() == UnsupportedSetting.REFUSE) {
+    if (!name.isEmpty() && config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
       library.require(NAMES_SINCE, "ncclConfig_t.commName = " + name);
     }
   }
@@ -81,14 +81,15 @@ final class NativeConfig {
     ncclConfig_t.blocking(struct, config.common().blocking() ? 1 : 0);
     ncclConfig_t.commName(struct, name(config.common().name(), library));
     config.netName().ifPresent(name -> ncclConfig_t.netName(struct, arena.allocateFrom(name)));
-    for (Setting setting : Setting.values()) {
+    for (ConfigField setting : ConfigField.values()) {
       setting.write(struct, undefined);
     }
     config.settings().forEach((setting, value) -> write(struct, setting, value, library));
     return struct;
   }
 
-  private static void write(MemorySegment struct, Setting setting, int value, NcclVersion library) {
+  private static void write(
+      MemorySegment struct, ConfigField setting, int value, NcclVersion library) {
     NcclVersion since = setting.since(value);
     if (library.atLeast(since)) {
       setting.write(struct, value);
@@ -98,7 +99,7 @@ final class NativeConfig {
     }
   }
 
-  private static String describe(Setting setting, int value) {
+  private static String describe(ConfigField setting, int value) {
     return "ncclConfig_t." + setting.field() + " = " + value;
   }
 

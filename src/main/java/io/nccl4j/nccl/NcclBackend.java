@@ -65,7 +65,7 @@ public final class NcclBackend {
           "internal.OpenRanks",
           "internal.PinnedMemory",
           "internal.PrimaryContexts",
-          "internal.ProcessBarrier",
+          "internal.Membarrier",
           "internal.Watcher",
           "internal.cuda.Completions",
           "internal.cuda.CudaStreamDriver",
@@ -76,8 +76,8 @@ public final class NcclBackend {
           "nccl.CommunicatorEnd",
           "nccl.CommunicatorHandle",
           "nccl.CtaPolicy",
-          "nccl.EnqueueCalls",
-          "nccl.FirstRelease",
+          "nccl.CollectiveDowncalls",
+          "nccl.FeatureVersions",
           "nccl.GraphUsage",
           "nccl.Making",
           "nccl.NativeConfig",
@@ -85,11 +85,11 @@ public final class NcclBackend {
           "nccl.NcclBackend",
           "nccl.NcclConfig",
           "nccl.NcclGroup",
-          "nccl.NcclMemory",
+          "nccl.NcclAllocator",
           "nccl.NcclParameters",
           "nccl.Registration",
           "nccl.Setting",
-          "nccl.UnsupportedSetting",
+          "nccl.UnsupportedConfigPolicy",
           "nccl.Window",
           "nccl.WindowOption");
 
@@ -164,7 +164,7 @@ public final class NcclBackend {
   private static boolean linkable(Class<?> type) {
     Class<?> functions = type.getDeclaringClass();
     String name = type.getSimpleName();
-    if (functions == EnqueueCalls.class) {
+    if (functions == CollectiveDowncalls.class) {
       name = "nccl" + name;
     } else if (functions != nccl_h.class && functions != cudart_h.class) {
       return true;
@@ -257,7 +257,7 @@ public final class NcclBackend {
     Contract.get().checkDevice(backend, device);
     Objects.requireNonNull(type, "type").byteSize(count);
     driver.version().require("ncclMemAlloc");
-    return NcclMemory.allocate(device, type, count);
+    return NcclAllocator.allocate(device, type, count);
   }
 
   /**
@@ -314,7 +314,7 @@ public final class NcclBackend {
    */
   public Communicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    Making making = new Making.Init(id, worldSize, rank);
+    CommInit making = new CommInit.Init(id, worldSize, rank);
     return connected(unconnected(List.of(id), making, worldSize, rank, config));
   }
 
@@ -334,7 +334,7 @@ public final class NcclBackend {
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
   public Communicator communicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    Making.InitScalable making = scalable(ids, worldSize, rank);
+    CommInit.InitScalable making = scalable(ids, worldSize, rank);
     return connected(unconnected(making.ids(), making, worldSize, rank, config));
   }
 
@@ -354,7 +354,7 @@ public final class NcclBackend {
   public CompletionStage<Communicator> communicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    Making making = new Making.Init(id, worldSize, rank);
+    CommInit making = new CommInit.Init(id, worldSize, rank);
     return Contract.get().connectedAsync(unconnected(List.of(id), making, worldSize, rank, config));
   }
 
@@ -374,7 +374,7 @@ public final class NcclBackend {
    */
   public CompletionStage<Communicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    Making.InitScalable making = scalable(ids, worldSize, rank);
+    CommInit.InitScalable making = scalable(ids, worldSize, rank);
     return Contract.get()
         .connectedAsync(unconnected(making.ids(), making, worldSize, rank, config));
   }
@@ -414,7 +414,7 @@ public final class NcclBackend {
     return Contract.get().connectedAsync(unconnectedJoining(growId, newSize, rank, config));
   }
 
-  private static Making.InitScalable scalable(List<UniqueId> ids, int worldSize, int rank) {
+  private static CommInit.InitScalable scalable(List<UniqueId> ids, int worldSize, int rank) {
     List<UniqueId> copy = Arguments.copyOf(ids, "ids");
     if (copy.isEmpty() || copy.size() > worldSize) {
       throw new IllegalArgumentException(
@@ -426,7 +426,7 @@ public final class NcclBackend {
     if (Set.copyOf(copy).size() != copy.size()) {
       throw new IllegalArgumentException("ids has an id twice: " + copy);
     }
-    return new Making.InitScalable(copy, worldSize, rank);
+    return new CommInit.InitScalable(copy, worldSize, rank);
   }
 
   private Communicator connected(Communicator unconnected) {
@@ -434,7 +434,7 @@ public final class NcclBackend {
   }
 
   private Communicator unconnected(
-      List<UniqueId> ids, Making making, int worldSize, int rank, NcclConfig config) {
+      List<UniqueId> ids, CommInit making, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
     return Contract.get()
         .unconnected(
@@ -449,7 +449,7 @@ public final class NcclBackend {
   private Communicator unconnectedJoining(
       UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
-    Making making = new Making.Join(growId, newSize, rank);
+    CommInit making = new CommInit.Join(growId, newSize, rank);
     return Contract.get()
         .unconnectedJoining(
             backend,

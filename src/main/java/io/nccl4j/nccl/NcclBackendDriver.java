@@ -2,8 +2,8 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
-import io.nccl4j.Platform;
 import io.nccl4j.UniqueId;
 import io.nccl4j.bindings.nccl.ncclUniqueId;
 import io.nccl4j.bindings.nccl.nccl_h;
@@ -46,8 +46,8 @@ final class NcclBackendDriver implements BackendDriver {
   }
 
   @Override
-  public Platform platform() {
-    return Platform.CUDA;
+  public DeviceType platform() {
+    return DeviceType.CUDA;
   }
 
   @Override
@@ -57,7 +57,7 @@ final class NcclBackendDriver implements BackendDriver {
 
   @Override
   public boolean supports(Feature feature) {
-    boolean released = version.has(FirstRelease.of(feature));
+    boolean released = version.has(FeatureVersions.of(feature));
     return feature == Feature.FLOAT8_REDUCTION
         ? released
             && IntStream.of(computeCapabilities)
@@ -86,23 +86,23 @@ final class NcclBackendDriver implements BackendDriver {
 
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
-    Making making = new Making.Init(id, made.size(), made.rank());
+    CommInit making = new CommInit.Init(id, made.size(), made.rank());
     return driver(NcclConfig.of(made.config()), making, made);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
-    Making making = new Making.Join(growId, made.size(), made.rank());
+    CommInit making = new CommInit.Join(growId, made.size(), made.rank());
     return driver(NcclConfig.of(made.config()), making, made);
   }
 
   /** Returns a rank of a new communicator with settings of its own. */
-  CommunicatorDriver named(NcclConfig config, Making making, CommunicatorContext made) {
+  CommunicatorDriver named(NcclConfig config, CommInit making, CommunicatorContext made) {
     NativeConfig.checkName(config, version);
     return driver(config, making, made);
   }
 
-  private CommunicatorDriver driver(NcclConfig config, Making making, CommunicatorContext made) {
+  private CommunicatorDriver driver(NcclConfig config, CommInit making, CommunicatorContext made) {
     int capability = computeCapabilities[made.device()];
     return new NcclCommunicatorDriver(version, capability, config, making, made);
   }

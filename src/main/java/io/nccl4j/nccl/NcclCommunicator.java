@@ -292,8 +292,8 @@ public final class NcclCommunicator {
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public Registration register(Buffer buffer) {
-    return Registration.make(communicator, driver.registrations(), buffer);
+  public BufferRegistration register(Buffer buffer) {
+    return BufferRegistration.make(communicator, driver.registrations(), buffer);
   }
 
   /**
@@ -371,7 +371,8 @@ public final class NcclCommunicator {
    *     memory
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
-    submit(OneSided.Put.checked(driver.windows(), source, peer, window, offset), source, stream);
+    submit(
+        RmaOperation.Put.checked(driver.windows(), source, peer, window, offset), source, stream);
   }
 
   /**
@@ -388,7 +389,7 @@ public final class NcclCommunicator {
    *     memory
    */
   public void signal(int peer, Stream stream) {
-    submit(OneSided.Signal.checked(driver.communicator(), peer), null, stream);
+    submit(RmaOperation.Signal.checked(driver.communicator(), peer), null, stream);
   }
 
   /**
@@ -405,8 +406,8 @@ public final class NcclCommunicator {
    * @throws NcclException if the library failed, as where the ranks cannot reach each other's
    *     memory
    */
-  public void waitSignal(List<ExpectedSignals> signals, Stream stream) {
-    submit(OneSided.Wait.checked(driver.communicator(), signals), null, stream);
+  public void waitSignal(List<WaitSignal> signals, Stream stream) {
+    submit(RmaOperation.Wait.checked(driver.communicator(), signals), null, stream);
   }
 
   private void submit(BackendOperation operation, Buffer source, Stream stream) {
@@ -414,7 +415,7 @@ public final class NcclCommunicator {
   }
 
   private Communicator unconnectedSplit(int color, int key, NcclConfig settings) {
-    Making making = new Making.Split(driver.children(), color, key);
+    CommInit making = new CommInit.Split(driver.children(), color, key);
     return children().split(color, settings.common(), child -> named(settings, making, child));
   }
 
@@ -426,17 +427,17 @@ public final class NcclCommunicator {
             mode,
             settings.common(),
             (excluded, child) ->
-                named(settings, new Making.Shrink(driver.children(), excluded, mode), child));
+                named(settings, new CommInit.Shrink(driver.children(), excluded, mode), child));
   }
 
   private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {
-    Making making = new Making.Grow(driver.children(), newSize, id);
+    CommInit making = new CommInit.Grow(driver.children(), newSize, id);
     return children()
         .growWithId(newSize, id, settings.common(), child -> named(settings, making, child));
   }
 
   private Communicator unconnectedGrow(int newSize, NcclConfig settings) {
-    Making making = new Making.Grow(driver.children(), newSize, null);
+    CommInit making = new CommInit.Grow(driver.children(), newSize, null);
     return children().grow(newSize, settings.common(), child -> named(settings, making, child));
   }
 
@@ -444,7 +445,8 @@ public final class NcclCommunicator {
     return Contract.get().children(communicator);
   }
 
-  private CommunicatorDriver named(NcclConfig settings, Making making, CommunicatorContext child) {
+  private CommunicatorDriver named(
+      NcclConfig settings, CommInit making, CommunicatorContext child) {
     return driver.named(settings, making, child);
   }
 

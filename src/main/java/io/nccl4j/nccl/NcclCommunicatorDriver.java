@@ -11,9 +11,9 @@ import io.nccl4j.internal.OpenRanks;
 import io.nccl4j.internal.PinnedMemory;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.cuda.CudaStreamDriver;
+import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
-import io.nccl4j.spi.Memory;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -34,16 +34,16 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final CommunicatorContext context;
   private final int computeCapability;
   private final NcclConfig settings;
-  private final Making making;
+  private final CommInit making;
   // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
   // which comes in the same order on every rank.
   private final Object world;
   private final Object cohort;
   // Counts as this rank as long as kernels may run, also when this object was forgotten.
   private final Object openRank = new Object();
-  private final Registrations registrations;
-  private final Windows windows;
-  private final Children children;
+  private final RegistrationTable registrations;
+  private final WindowRegistry windows;
+  private final NativeChildren children;
   private final CollectiveCalls collectives;
   private final Suspension suspension;
   private final CommunicatorEnd end;
@@ -57,7 +57,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
       NcclVersion library,
       int computeCapability,
       NcclConfig settings,
-      Making making,
+      CommInit making,
       CommunicatorContext context) {
     making.check(library);
     NativeConfig.check(settings, library);
@@ -71,9 +71,9 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.communicator = new NativeCommunicator(handle);
     this.world = making.world();
     this.cohort = making.cohort(world);
-    this.registrations = new Registrations(communicator);
-    this.windows = new Windows(registrations);
-    this.children = new Children(communicator, world, cohort);
+    this.registrations = new RegistrationTable(communicator);
+    this.windows = new WindowRegistry(registrations);
+    this.children = new NativeChildren(communicator, world, cohort);
     this.collectives = new CollectiveCalls(handle);
     this.suspension = new Suspension(communicator);
     this.end = new CommunicatorEnd(communicator, registrations, suspension, children, this::gone);
@@ -87,15 +87,15 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     return communicator;
   }
 
-  Registrations registrations() {
+  RegistrationTable registrations() {
     return registrations;
   }
 
-  Windows windows() {
+  WindowRegistry windows() {
     return windows;
   }
 
-  Children children() {
+  NativeChildren children() {
     return children;
   }
 
@@ -114,32 +114,32 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   @Override
   public CommunicatorDriver split(int color, int key, CommunicatorContext child) {
     int nativeColor = color == NO_COLOR ? nccl_h.NCCL_SPLIT_NOCOLOR() : color;
-    return inheriting(new Making.Split(children, nativeColor, key), child);
+    return inheriting(new CommInit.Split(children, nativeColor, key), child);
   }
 
   @Override
   public CommunicatorDriver shrink(
       SortedSet<Integer> excludedRanks, ShrinkMode mode, CommunicatorContext child) {
-    return inheriting(new Making.Shrink(children, excludedRanks, mode), child);
+    return inheriting(new CommInit.Shrink(children, excludedRanks, mode), child);
   }
 
   @Override
   public CommunicatorDriver grow(int newSize, UniqueId id, CommunicatorContext child) {
-    return inheriting(new Making.Grow(children, newSize, id), child);
+    return inheriting(new CommInit.Grow(children, newSize, id), child);
   }
 
   /** Returns a child that keeps what only NCCL was told of its parent. */
-  private CommunicatorDriver inheriting(Making child, CommunicatorContext made) {
+  private CommunicatorDriver inheriting(CommInit child, CommunicatorContext made) {
     return driver(settings.withCommon(made.config()), child, made);
   }
 
   /** Returns a child with settings of its own. */
-  CommunicatorDriver named(NcclConfig own, Making child, CommunicatorContext made) {
+  CommunicatorDriver named(NcclConfig own, CommInit child, CommunicatorContext made) {
     NativeConfig.checkName(own, communicator.library());
     return driver(own, child, made);
   }
 
-  private CommunicatorDriver driver(NcclConfig own, Making child, CommunicatorContext made) {
+  private CommunicatorDriver driver(NcclConfig own, CommInit child, CommunicatorContext made) {
     // A child has its parent's device.
     return new NcclCommunicatorDriver(communicator.library(), computeCapability, own, child, made);
   }
@@ -153,7 +153,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   public void connect() {
     making.prepare();
     OpenRanks.opened(cohort, openRank);
-    if (making.children() == null || cohort == Making.GROWN) {
+    if (making.children() == null || cohort == CommInit.GROWN) {
       PinnedMemory.reserveForRanks(context.device());
     }
     boolean made = false;
@@ -211,8 +211,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   @Override
   public void launch(
       Operation operation,
-      Memory send,
-      Memory recv,
+      BufferMemory send,
+      BufferMemory recv,
       long count,
       int op,
       int peer,
@@ -238,7 +238,9 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   @Override
   public void checkFloat8(Operation operation, DataType type) {
-    communicator.library().require(FirstRelease.FLOAT8_DATA, operation.function() + " of " + type);
+    communicator
+        .library()
+        .require(FeatureVersions.FLOAT8_DATA, operation.function() + " of " + type);
     if (operation.reduces() && computeCapability < FLOAT8_COMPUTE_CAPABILITY) {
       throw new IllegalArgumentException(
           "type is %s; reducing it needs compute capability 9.0, device %d has %d.%d"
@@ -256,14 +258,14 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   @Override
-  public int createOperator(Memory scalar) {
+  public int createOperator(BufferMemory scalar) {
     return createOperator(scalar.type(), scalar.pointer(), nccl_h.ncclScalarDevice());
   }
 
   private int createOperator(DataType type, MemorySegment scalar, int residence) {
     String function = "ncclRedOpCreatePreMulSum";
     if (type.float8()) {
-      communicator.library().require(FirstRelease.FLOAT8_DATA, function + " of " + type);
+      communicator.library().require(FeatureVersions.FLOAT8_DATA, function + " of " + type);
     }
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment operator = arena.allocate(ValueLayout.JAVA_INT);

@@ -31,15 +31,15 @@ public final class NcclConfig {
   private static final NcclConfig DEFAULTS = of(CommunicatorConfig.defaults());
 
   private final CommunicatorConfig common;
-  private final Map<Setting, Integer> settings;
+  private final Map<ConfigField, Integer> settings;
   private final String netName;
-  private final UnsupportedSetting unsupported;
+  private final UnsupportedConfigPolicy unsupported;
 
   private NcclConfig(
       CommunicatorConfig common,
-      Map<Setting, Integer> settings,
+      Map<ConfigField, Integer> settings,
       String netName,
-      UnsupportedSetting unsupported) {
+      UnsupportedConfigPolicy unsupported) {
     this.common = common;
     this.settings = settings;
     this.netName = netName;
@@ -53,7 +53,7 @@ public final class NcclConfig {
    */
   public static NcclConfig of(CommunicatorConfig common) {
     Objects.requireNonNull(common, "common");
-    return new NcclConfig(common, Map.of(), null, UnsupportedSetting.REFUSE);
+    return new NcclConfig(common, Map.of(), null, UnsupportedConfigPolicy.REFUSE);
   }
 
   /** {@return the configuration that suits most programs: {@link CommunicatorConfig#defaults}} */
@@ -81,12 +81,12 @@ public final class NcclConfig {
    *
    * @param value what becomes of such a setting
    */
-  public NcclConfig withUnsupported(UnsupportedSetting value) {
+  public NcclConfig withUnsupported(UnsupportedConfigPolicy value) {
     return new NcclConfig(common, settings, netName, Objects.requireNonNull(value, "unsupported"));
   }
 
   /** {@return what becomes of a setting that the loaded library is too old for} */
-  public UnsupportedSetting unsupported() {
+  public UnsupportedConfigPolicy unsupported() {
     return unsupported;
   }
 
@@ -98,12 +98,13 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withCgaClusterSize(int value) {
-    return with(Setting.CGA_CLUSTER_SIZE, Arguments.inRange(value, "cgaClusterSize", 0, MOST_CGAS));
+    return with(
+        ConfigField.CGA_CLUSTER_SIZE, Arguments.inRange(value, "cgaClusterSize", 0, MOST_CGAS));
   }
 
   /** {@return what {@link #withCgaClusterSize} has set, or nothing} */
   public OptionalInt cgaClusterSize() {
-    return number(Setting.CGA_CLUSTER_SIZE);
+    return number(ConfigField.CGA_CLUSTER_SIZE);
   }
 
   /**
@@ -114,12 +115,12 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withMinCtas(int value) {
-    return with(Setting.MIN_CTAS, Arguments.atLeast(value, "minCtas", 1));
+    return with(ConfigField.MIN_CTAS, Arguments.atLeast(value, "minCtas", 1));
   }
 
   /** {@return what {@link #withMinCtas} has set, or nothing} */
   public OptionalInt minCtas() {
-    return number(Setting.MIN_CTAS);
+    return number(ConfigField.MIN_CTAS);
   }
 
   /**
@@ -130,12 +131,12 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withMaxCtas(int value) {
-    return with(Setting.MAX_CTAS, Arguments.atLeast(value, "maxCtas", 1));
+    return with(ConfigField.MAX_CTAS, Arguments.atLeast(value, "maxCtas", 1));
   }
 
   /** {@return what {@link #withMaxCtas} has set, or nothing} */
   public OptionalInt maxCtas() {
-    return number(Setting.MAX_CTAS);
+    return number(ConfigField.MAX_CTAS);
   }
 
   /**
@@ -167,12 +168,12 @@ public final class NcclConfig {
    * @param value whether it shares
    */
   public NcclConfig withSplitShare(boolean value) {
-    return with(Setting.SPLIT_SHARE, flag(value));
+    return with(ConfigField.SPLIT_SHARE, flag(value));
   }
 
   /** {@return what {@link #withSplitShare} has set, or nothing} */
   public Optional<Boolean> splitShare() {
-    return flag(Setting.SPLIT_SHARE);
+    return flag(ConfigField.SPLIT_SHARE);
   }
 
   /**
@@ -183,12 +184,12 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withTrafficClass(int value) {
-    return with(Setting.TRAFFIC_CLASS, Arguments.atLeast(value, "trafficClass", 0));
+    return with(ConfigField.TRAFFIC_CLASS, Arguments.atLeast(value, "trafficClass", 0));
   }
 
   /** {@return what {@link #withTrafficClass} has set, or nothing} */
   public OptionalInt trafficClass() {
-    return number(Setting.TRAFFIC_CLASS);
+    return number(ConfigField.TRAFFIC_CLASS);
   }
 
   /**
@@ -198,12 +199,12 @@ public final class NcclConfig {
    * @param value whether it does
    */
   public NcclConfig withCollnetEnable(boolean value) {
-    return with(Setting.COLLNET_ENABLE, flag(value));
+    return with(ConfigField.COLLNET_ENABLE, flag(value));
   }
 
   /** {@return what {@link #withCollnetEnable} has set, or nothing} */
   public Optional<Boolean> collnetEnable() {
-    return flag(Setting.COLLNET_ENABLE);
+    return flag(ConfigField.COLLNET_ENABLE);
   }
 
   /**
@@ -213,12 +214,12 @@ public final class NcclConfig {
    * @param value the aim; {@link CtaPolicy#ZERO} needs NCCL 2.28
    */
   public NcclConfig withCtaPolicy(CtaPolicy value) {
-    return with(Setting.CTA_POLICY, value.code());
+    return with(ConfigField.CTA_POLICY, value.code());
   }
 
   /** {@return what {@link #withCtaPolicy} has set, or nothing} */
   public Optional<CtaPolicy> ctaPolicy() {
-    return Optional.ofNullable(settings.get(Setting.CTA_POLICY)).map(CtaPolicy::of);
+    return Optional.ofNullable(settings.get(ConfigField.CTA_POLICY)).map(CtaPolicy::of);
   }
 
   /**
@@ -229,12 +230,12 @@ public final class NcclConfig {
    * @param value whether it shares
    */
   public NcclConfig withShrinkShare(boolean value) {
-    return with(Setting.SHRINK_SHARE, flag(value));
+    return with(ConfigField.SHRINK_SHARE, flag(value));
   }
 
   /** {@return what {@link #withShrinkShare} has set, or nothing} */
   public Optional<Boolean> shrinkShare() {
-    return flag(Setting.SHRINK_SHARE);
+    return flag(ConfigField.SHRINK_SHARE);
   }
 
   /**
@@ -245,12 +246,12 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withNvlsCtas(int value) {
-    return with(Setting.NVLS_CTAS, Arguments.atLeast(value, "nvlsCtas", 1));
+    return with(ConfigField.NVLS_CTAS, Arguments.atLeast(value, "nvlsCtas", 1));
   }
 
   /** {@return what {@link #withNvlsCtas} has set, or nothing} */
   public OptionalInt nvlsCtas() {
-    return number(Setting.NVLS_CTAS);
+    return number(ConfigField.NVLS_CTAS);
   }
 
   /**
@@ -262,13 +263,13 @@ public final class NcclConfig {
    */
   public NcclConfig withChannelsPerNetPeer(int value) {
     return with(
-        Setting.CHANNELS_PER_NET_PEER,
+        ConfigField.CHANNELS_PER_NET_PEER,
         Arguments.inRange(value, "channelsPerNetPeer", 1, MOST_CHANNELS));
   }
 
   /** {@return what {@link #withChannelsPerNetPeer} has set, or nothing} */
   public OptionalInt channelsPerNetPeer() {
-    return number(Setting.CHANNELS_PER_NET_PEER);
+    return number(ConfigField.CHANNELS_PER_NET_PEER);
   }
 
   /**
@@ -278,12 +279,12 @@ public final class NcclConfig {
    * @param value whether it does
    */
   public NcclConfig withNvlinkCentricScheduling(boolean value) {
-    return with(Setting.NVLINK_CENTRIC_SCHEDULING, flag(value));
+    return with(ConfigField.NVLINK_CENTRIC_SCHEDULING, flag(value));
   }
 
   /** {@return what {@link #withNvlinkCentricScheduling} has set, or nothing} */
   public Optional<Boolean> nvlinkCentricScheduling() {
-    return flag(Setting.NVLINK_CENTRIC_SCHEDULING);
+    return flag(ConfigField.NVLINK_CENTRIC_SCHEDULING);
   }
 
   /**
@@ -293,12 +294,12 @@ public final class NcclConfig {
    * @param value the way
    */
   public NcclConfig withGraphUsage(GraphUsage value) {
-    return with(Setting.GRAPH_USAGE, value.code());
+    return with(ConfigField.GRAPH_USAGE, value.code());
   }
 
   /** {@return what {@link #withGraphUsage} has set, or nothing} */
   public Optional<GraphUsage> graphUsage() {
-    return Optional.ofNullable(settings.get(Setting.GRAPH_USAGE)).map(GraphUsage::of);
+    return Optional.ofNullable(settings.get(ConfigField.GRAPH_USAGE)).map(GraphUsage::of);
   }
 
   /**
@@ -309,12 +310,12 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withRmaContexts(int value) {
-    return with(Setting.RMA_CONTEXTS, Arguments.atLeast(value, "rmaContexts", 0));
+    return with(ConfigField.RMA_CONTEXTS, Arguments.atLeast(value, "rmaContexts", 0));
   }
 
   /** {@return what {@link #withRmaContexts} has set, or nothing} */
   public OptionalInt rmaContexts() {
-    return number(Setting.RMA_CONTEXTS);
+    return number(ConfigField.RMA_CONTEXTS);
   }
 
   /**
@@ -325,12 +326,12 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if the value is out of its range
    */
   public NcclConfig withMaxP2pPeers(int value) {
-    return with(Setting.MAX_P2P_PEERS, Arguments.atLeast(value, "maxP2pPeers", 1));
+    return with(ConfigField.MAX_P2P_PEERS, Arguments.atLeast(value, "maxP2pPeers", 1));
   }
 
   /** {@return what {@link #withMaxP2pPeers} has set, or nothing} */
   public OptionalInt maxP2pPeers() {
-    return number(Setting.MAX_P2P_PEERS);
+    return number(ConfigField.MAX_P2P_PEERS);
   }
 
   /**
@@ -341,27 +342,27 @@ public final class NcclConfig {
    *     {@code ONE_GRAPH}, and goes on as if it were true otherwise
    */
   public NcclConfig withGraphStreamOrdering(boolean value) {
-    return with(Setting.GRAPH_STREAM_ORDERING, flag(value));
+    return with(ConfigField.GRAPH_STREAM_ORDERING, flag(value));
   }
 
   /** {@return what {@link #withGraphStreamOrdering} has set, or nothing} */
   public Optional<Boolean> graphStreamOrdering() {
-    return flag(Setting.GRAPH_STREAM_ORDERING);
+    return flag(ConfigField.GRAPH_STREAM_ORDERING);
   }
 
-  private NcclConfig with(Setting setting, int value) {
-    Map<Setting, Integer> changed = new EnumMap<>(Setting.class);
+  private NcclConfig with(ConfigField setting, int value) {
+    Map<ConfigField, Integer> changed = new EnumMap<>(ConfigField.class);
     changed.putAll(settings);
     changed.put(setting, value);
     return new NcclConfig(common, changed, netName, unsupported);
   }
 
-  private OptionalInt number(Setting setting) {
+  private OptionalInt number(ConfigField setting) {
     Integer value = settings.get(setting);
     return value == null ? OptionalInt.empty() : OptionalInt.of(value);
   }
 
-  private Optional<Boolean> flag(Setting setting) {
+  private Optional<Boolean> flag(ConfigField setting) {
     return Optional.ofNullable(settings.get(setting)).map(value -> value != 0);
   }
 
@@ -370,7 +371,7 @@ public final class NcclConfig {
   }
 
   /** Returns the numbers that are set; not to be changed. */
-  Map<Setting, Integer> settings() {
+  Map<ConfigField, Integer> settings() {
     return settings;
   }
 
@@ -380,8 +381,8 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if they do not
    */
   void checkTogether() {
-    Integer least = settings.get(Setting.MIN_CTAS);
-    Integer most = settings.get(Setting.MAX_CTAS);
+    Integer least = settings.get(ConfigField.MIN_CTAS);
+    Integer most = settings.get(ConfigField.MAX_CTAS);
     if (least != null && most == null) {
       throw new IllegalArgumentException(
           "minCtas is " + least + " and maxCtas is not set; NCCL takes minCtas only with maxCtas");

@@ -6,7 +6,7 @@ import io.nccl4j.bindings.nccl.ncclSimInfo_t;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.BlockingCalls;
 import io.nccl4j.internal.NcclResults;
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EnqueuedOperation;
 import java.lang.foreign.Arena;
@@ -61,7 +61,7 @@ final class NcclGroup {
         settle(communicators, result);
       }
     } catch (Throwable failure) {
-      communicators.forEach(communicator -> Steps.after(failure, communicator.handle()::leave));
+      communicators.forEach(communicator -> CloseAll.after(failure, communicator.handle()::leave));
       throw failure;
     }
     leaveAll(communicators);
@@ -72,7 +72,7 @@ final class NcclGroup {
 
   /** Leaves every communicator: leaving one that has ended frees it, which can fail. */
   private static void leaveAll(Set<NativeCommunicator> communicators) {
-    Steps.all(
+    CloseAll.all(
         communicators.stream()
             .<Runnable>map(communicator -> communicator.handle()::leave)
             .toList());
@@ -91,7 +91,7 @@ final class NcclGroup {
    */
   private static NcclException abortedTogether(
       Set<NativeCommunicator> communicators, NcclException failure) {
-    communicators.forEach(communicator -> Steps.after(failure, communicator.context()::abort));
+    communicators.forEach(communicator -> CloseAll.after(failure, communicator.context()::abort));
     return failure;
   }
 
@@ -221,7 +221,7 @@ final class NcclGroup {
       driver(call).collectives().enqueue(operation);
     } else {
       // The only calls of its own that this backend submits.
-      ((OneSided) call.backendOperation()).enqueue(call.streamDriver());
+      ((RmaOperation) call.backendOperation()).enqueue(call.streamDriver());
     }
   }
 
@@ -237,7 +237,7 @@ final class NcclGroup {
       NcclResults.check(result, "ncclGroupEnd");
       return;
     }
-    Steps.all(
+    CloseAll.all(
         communicators.stream()
             .<Runnable>map(communicator -> () -> communicator.settle(result, "ncclGroupEnd"))
             .toList());

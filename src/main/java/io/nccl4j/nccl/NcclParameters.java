@@ -2,7 +2,7 @@ package io.nccl4j.nccl;
 
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.NcclException;
-import io.nccl4j.Result;
+import io.nccl4j.NcclResult;
 import io.nccl4j.UnsupportedNcclVersionException;
 import io.nccl4j.bindings.nccl.nccl_h;
 import io.nccl4j.internal.NativeLibrary;
@@ -51,7 +51,7 @@ public final class NcclParameters {
         try (Arena arena = Arena.ofConfined()) {
           MemorySegment value = arena.allocate(ValueLayout.JAVA_LONG);
           int result = getter.get(bind(key, arena), value);
-          if (result == Result.INVALID_ARGUMENT.code()) {
+          if (result == NcclResult.INVALID_ARGUMENT.code()) {
             throw new IllegalArgumentException(
                 "key is %s, a parameter of another type than %s; NCCL gives it as its own type only"
                     .formatted(key, name));
@@ -290,7 +290,7 @@ public final class NcclParameters {
         MemorySegment value = arena.allocate(room);
         int result = nccl_h.ncclParamGet(handle, value, room, length);
         // Too little room is an invalid argument, and nothing says how much it takes.
-        while (result == Result.INVALID_ARGUMENT.code() && room < LARGEST_ROOM) {
+        while (result == NcclResult.INVALID_ARGUMENT.code() && room < LARGEST_ROOM) {
           room *= 2;
           value = arena.allocate(room);
           result = nccl_h.ncclParamGet(handle, value, room, length);
@@ -320,7 +320,7 @@ public final class NcclParameters {
   }
 
   private static void checkKnown(int result, String function, String key) {
-    if (result == Result.INVALID_ARGUMENT.code()) {
+    if (result == NcclResult.INVALID_ARGUMENT.code()) {
       throw new IllegalArgumentException(
           "key is " + key + "; NCCL has no such parameter, or has not loaded what brings it");
     }

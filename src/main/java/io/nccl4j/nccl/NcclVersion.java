@@ -13,17 +13,17 @@ record NcclVersion(int code) implements Comparable<NcclVersion> {
   }
 
   /** Returns whether this release has what came with a given one. */
-  boolean has(FirstRelease first) {
+  boolean has(FeatureVersions first) {
     return atLeast(first.version());
   }
 
   /** Throws unless this release has the function of NCCL. */
   void require(String function) {
-    require(FirstRelease.of(function), function);
+    require(FeatureVersions.of(function), function);
   }
 
   /** Throws unless this release has what came with a given one, which the caller asked for. */
-  void require(FirstRelease first, String function) {
+  void require(FeatureVersions first, String function) {
     require(first.version(), function);
   }
 

@@ -23,14 +23,14 @@ public final class Window implements AutoCloseable {
   static final int ALIGNMENT = nccl_h.NCCL_WIN_REQUIRED_ALIGNMENT();
 
   private final Communicator communicator;
-  private final Registrations registrations;
-  private final Registered registered;
+  private final RegistrationTable registrations;
+  private final MemoryHandle registered;
   private final Set<WindowOption> options;
 
   Window(
       Communicator communicator,
-      Registrations registrations,
-      Registered registered,
+      RegistrationTable registrations,
+      MemoryHandle registered,
       Set<WindowOption> options) {
     this.communicator = communicator;
     this.registrations = registrations;
@@ -39,9 +39,9 @@ public final class Window implements AutoCloseable {
   }
 
   /** Returns the functions that make and undo a window with these options. */
-  static Registered.Kind kind(Set<WindowOption> options) {
+  static MemoryHandle.Kind kind(Set<WindowOption> options) {
     int flags = WindowOption.flags(options);
-    return new Registered.Kind(
+    return new MemoryHandle.Kind(
         "ncclCommWindowRegister",
         (comm, memory, bytes, cell) ->
             nccl_h.ncclCommWindowRegister(comm, memory, bytes, cell, flags),
@@ -125,11 +125,11 @@ public final class Window implements AutoCloseable {
   }
 
   /** Returns whether it is one of the communicator with these registrations. */
-  boolean isOf(Registrations others) {
+  boolean isOf(RegistrationTable others) {
     return registrations == others;
   }
 
-  Registered registered() {
+  MemoryHandle registered() {
     return registered;
   }
 

@@ -10,18 +10,18 @@ public enum WindowOption {
    * one-sided operations and NCCL's symmetric kernels need. C: {@code NCCL_WIN_COLL_SYMMETRIC},
    * from NCCL 2.27 on.
    */
-  SYMMETRIC(nccl_h.NCCL_WIN_COLL_SYMMETRIC(), FirstRelease.WINDOWS),
+  SYMMETRIC(nccl_h.NCCL_WIN_COLL_SYMMETRIC(), FeatureVersions.WINDOWS),
 
   /**
    * What is written over the network arrives in the order in which it was written. C: {@code
    * NCCL_WIN_STRICT_ORDERING}, from NCCL 2.29.7 on.
    */
-  STRICT_ORDERING(nccl_h.NCCL_WIN_STRICT_ORDERING(), FirstRelease.STRICT_ORDERING);
+  STRICT_ORDERING(nccl_h.NCCL_WIN_STRICT_ORDERING(), FeatureVersions.STRICT_ORDERING);
 
   private final int flag;
-  private final FirstRelease since;
+  private final FeatureVersions since;
 
-  WindowOption(int flag, FirstRelease since) {
+  WindowOption(int flag, FeatureVersions since) {
     this.flag = flag;
     this.since = since;
   }

@@ -1,7 +1,7 @@
 package io.nccl4j.nccl;
 
 import io.nccl4j.NcclException;
-import io.nccl4j.Result;
+import io.nccl4j.NcclResult;
 
 /**
  * The communicator has no windows: its ranks cannot all reach each other's memory directly, or
@@ -19,7 +19,7 @@ public class WindowsUnsupportedException extends NcclException {
   public WindowsUnsupportedException(String communicator) {
     super(
         "ncclCommWindowRegister",
-        Result.INVALID_USAGE.code(),
+        NcclResult.INVALID_USAGE.code(),
         "windows are not supported on "
             + communicator
             + ": its ranks cannot all reach each other's memory, or NCCL_WIN_ENABLE=0 or"

@@ -16,8 +16,8 @@ public enum Algorithm {
    * folded from the same ranks in the same order as on the ring, so the results are the bits of
    * {@link #RING} with the same options, except that which of the many NaNs results is not
    * promised. In several processes of one host, ranks put their inputs and results into memory that
-   * all share ({@link Links#AUTO}), round by round, for the same bits. With ranks on other hosts it
-   * is {@link #RING}.
+   * all share ({@link Transport#AUTO}), round by round, for the same bits. With ranks on other
+   * hosts it is {@link #RING}.
    */
   DIRECT(AllReduceAlgorithm.DIRECT),
   /**

@@ -5,9 +5,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.ReferenceBackendDriver;
-import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
-import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.internal.util.Arguments;
 import io.nccl4j.spi.Contract;
 import java.util.List;
@@ -68,7 +68,7 @@ public final class ReferenceBackend {
           "internal.reference.collective.Board",
           "internal.reference.collective.Call",
           "internal.reference.collective.Collective",
-          "internal.reference.collective.DirectTransfer",
+          "internal.reference.collective.DirectAllReduce",
           "internal.reference.rank.Fault",
           "internal.reference.rank.Member",
           "internal.reference.rank.Patience",
@@ -76,25 +76,25 @@ public final class ReferenceBackend {
           "internal.reference.rank.Remote",
           "internal.reference.rank.World",
           "internal.reference.reduce.ArrayKernel",
-          "internal.reference.reduce.FloatExtremesKernel",
+          "internal.reference.reduce.FloatMinMaxKernel",
           "internal.reference.reduce.Int8Kernel",
           "internal.reference.reduce.Kernels",
           "internal.reference.reduce.Operator",
           "internal.reference.reduce.Windows",
-          "internal.reference.transport.HostMemory",
+          "internal.reference.transport.SharedMemoryTransport",
           "internal.reference.transport.MemoryLink",
           "internal.reference.transport.Presence",
           "internal.reference.transport.Route",
           "internal.reference.transport.SharedMemory",
           "internal.reference.transport.SharedMemoryFiles",
-          "internal.reference.transport.TcpBreak",
+          "internal.reference.transport.TcpFailure",
           "reference.Algorithm",
           "reference.Links",
           "reference.ReferenceBackend",
           "reference.ReferenceOptions",
           "schedule.Action",
           "schedule.Layout",
-          "schedule.NodePattern",
+          "schedule.TreePattern",
           "schedule.Protocol");
 
   private static volatile boolean initialized;
@@ -125,7 +125,7 @@ public final class ReferenceBackend {
    * @throws IllegalArgumentException if there is to be no device, or more than 32768
    */
   public static Backend open(int devices, ReferenceOptions options) {
-    return open(devices, options, () -> List.of(Site.ofThisProcess()));
+    return open(devices, options, () -> List.of(ProcessEndpoint.ofThisProcess()));
   }
 
   /**
@@ -143,13 +143,14 @@ public final class ReferenceBackend {
    */
   public static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
     Arguments.atLeast(processes, "processes", 1);
-    Plan.checkMost(processes, "processes");
+    RankMap.checkMost(processes, "processes");
     return open(
         devices,
         options,
         () -> {
-          Stream<Site> others = Stream.generate(Site::new).limit(processes - 1);
-          return Stream.concat(Stream.of(Site.ofThisProcess()), others).toList();
+          Stream<ProcessEndpoint> others =
+              Stream.generate(ProcessEndpoint::new).limit(processes - 1);
+          return Stream.concat(Stream.of(ProcessEndpoint.ofThisProcess()), others).toList();
         });
   }
 
@@ -158,9 +159,10 @@ public final class ReferenceBackend {
    *
    * @param sites makes the places, once the classes that they need have been initialized
    */
-  static Backend open(int devices, ReferenceOptions options, Supplier<List<Site>> sites) {
+  static Backend open(
+      int devices, ReferenceOptions options, Supplier<List<ProcessEndpoint>> sites) {
     Arguments.atLeast(devices, "devices", 1);
-    Plan.checkMost(devices, "devices");
+    RankMap.checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
     if (!initialized) {
       Contract.get().initialize(INITIALIZED, type -> true);

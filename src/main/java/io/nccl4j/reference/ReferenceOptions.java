@@ -15,9 +15,9 @@ import java.util.Objects;
  *     that go around one; those but the all-reduce go around that of channel 0
  * @param links how data gets from one process to another; it changes speed, never results
  */
-public record ReferenceOptions(Algorithm algorithm, Layout layout, Links links) {
+public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport links) {
   private static final ReferenceOptions DEFAULTS =
-      new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Links.AUTO);
+      new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Transport.AUTO);
 
   /** Checks the values. */
   public ReferenceOptions {
@@ -28,19 +28,19 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Links links) 
 
   /**
    * {@return the options that suit most programs: {@link Algorithm#AUTO}, {@link Layout#defaults()}
-   * and {@link Links#AUTO}}
+   * and {@link Transport#AUTO}}
    */
   public static ReferenceOptions defaults() {
     return DEFAULTS;
   }
 
   static ReferenceOptions of(RankOptions options) {
-    Links links = options.sharesMemory() ? Links.AUTO : Links.TCP;
+    Transport links = options.sharesMemory() ? Transport.AUTO : Transport.TCP;
     return new ReferenceOptions(Algorithm.of(options.algorithm()), options.layout(), links);
   }
 
   RankOptions forRanks() {
-    return new RankOptions(algorithm.fixed(), layout, links == Links.AUTO, toString());
+    return new RankOptions(algorithm.fixed(), layout, links == Transport.AUTO, toString());
   }
 
   /** {@return into how many contiguous parts an all-reduce divides its data at most} */
@@ -81,7 +81,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Links links) 
    *
    * @param value how data gets from one process to another
    */
-  public ReferenceOptions withLinks(Links value) {
+  public ReferenceOptions withLinks(Transport value) {
     return new ReferenceOptions(algorithm, layout, value);
   }
 

@@ -29,7 +29,7 @@ import java.util.Objects;
  * is started again within the deadline is answered anew.
  *
  * <p><b>What is not.</b> Two runs that are <em>alive</em> at once in one directory are kept apart
- * by {@link Member#run} alone. If they have the same one, or none, the ranks that see another
+ * by {@link RankInfo#run} alone. If they have the same one, or none, the ranks that see another
  * process in their place fail with a {@link RendezvousException}, but an id may have reached the
  * other run before. Who may write to the directory can hinder the exchange; files are readable by
  * their owner only (mode 0600), so another user can neither read an id nor forge one for a rank to
@@ -39,11 +39,11 @@ import java.util.Objects;
  * it, it ends the exchange only at the deadline, with a {@link RendezvousException} that names it.
  * On NFS, set a timeout well above the time for which clients cache attributes (60 s by default).
  */
-public final class FileRendezvous extends OrderedRendezvous {
+public final class FileRendezvous extends AbstractRendezvous {
   private final Path directory;
   private final FileExchange exchange;
 
-  private FileRendezvous(Path directory, Member member) {
+  private FileRendezvous(Path directory, RankInfo member) {
     super(member);
     this.directory = directory;
     this.exchange = new FileExchange(directory, member.ofRun(), this::checkStillOpen);
@@ -57,7 +57,7 @@ public final class FileRendezvous extends OrderedRendezvous {
    * @param member the rank, and what tells the run from others in the same directory
    * @throws RendezvousException if the directory is absent and cannot be made, or is none
    */
-  public static FileRendezvous in(Path directory, Member member) {
+  public static FileRendezvous in(Path directory, RankInfo member) {
     Objects.requireNonNull(directory, "directory");
     Objects.requireNonNull(member, "member");
     Path absolute = directory.toAbsolutePath();

@@ -23,10 +23,10 @@ import java.util.stream.IntStream;
  * <p>If rank 0 cannot make an id, gives up, or finds that a rank uses another backend, the ranks
  * that wait, and those that come later, fail at once with its reason.
  */
-public final class InProcessRendezvous extends OrderedRendezvous {
-  private final Meeting meeting;
+public final class InProcessRendezvous extends AbstractRendezvous {
+  private final Exchange meeting;
 
-  private InProcessRendezvous(Meeting meeting, Member member) {
+  private InProcessRendezvous(Exchange meeting, RankInfo member) {
     super(member);
     this.meeting = meeting;
   }
@@ -40,10 +40,10 @@ public final class InProcessRendezvous extends OrderedRendezvous {
    * @throws IllegalArgumentException if the size is less than 1 or the timeout not positive
    */
   public static List<InProcessRendezvous> of(int size, Duration timeout) {
-    Member first = Member.of(0, size).withTimeout(timeout);
-    Meeting meeting = new Meeting(size);
+    RankInfo first = RankInfo.of(0, size).withTimeout(timeout);
+    Exchange meeting = new Exchange(size);
     return IntStream.range(0, size)
-        .mapToObj(rank -> Member.of(rank, size).withTimeout(first.timeout()))
+        .mapToObj(rank -> RankInfo.of(rank, size).withTimeout(first.timeout()))
         .map(member -> new InProcessRendezvous(meeting, member))
         .toList();
   }
@@ -148,13 +148,13 @@ public final class InProcessRendezvous extends OrderedRendezvous {
   }
 
   /** What the ranks share. */
-  private static final class Meeting {
+  private static final class Exchange {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
     private final Map<Integer, Round> rounds = new HashMap<>();
     private final int size;
 
-    private Meeting(int size) {
+    private Exchange(int size) {
       this.size = size;
     }
 

@@ -49,7 +49,7 @@ final class PrivateDirectory {
               + " is not a directory that user "
               + uid
               + " owns and alone can enter; remove it, or set "
-              + IdSource.VARIABLE,
+              + RendezvousEndpoint.VARIABLE,
           cause);
     }
   }

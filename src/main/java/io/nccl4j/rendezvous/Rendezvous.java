@@ -14,7 +14,7 @@ import java.util.function.Supplier;
  *
  * {@snippet :
  * try (Backend backend = Backend.auto();
- *     Rendezvous rendezvous = Launch.current().rendezvous(Duration.ofMinutes(2));
+ *     Rendezvous rendezvous = LaunchEnvironment.current().rendezvous(Duration.ofMinutes(2));
  *     Communicator communicator =
  *         rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
  *   // ...
@@ -26,9 +26,9 @@ import java.util.function.Supplier;
  * made one after the other. After a round that failed the ranks may stand in different rounds: the
  * rendezvous then refuses further calls and listens no longer, and all ranks make a new one.
  *
- * <p>A rank's calls come one at a time, from any thread. {@link GatherRendezvous} makes one of what
- * a framework already has, such as a barrier that gathers a text from each task; programs may also
- * implement this interface themselves.
+ * <p>A rank's calls come one at a time, from any thread. {@link AllGatherRendezvous} makes one of
+ * what a framework already has, such as a barrier that gathers a text from each task; programs may
+ * also implement this interface themselves.
  */
 public interface Rendezvous extends AutoCloseable {
   /** {@return this rank, from 0 to {@code size() - 1}} */

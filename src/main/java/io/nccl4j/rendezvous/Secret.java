@@ -14,7 +14,9 @@ import java.util.Optional;
  * try out guesses at their own leisure.
  */
 public final class Secret {
-  /** The environment variable that {@link Launch} reads the secret from, as UTF-8 text. */
+  /**
+   * The environment variable that {@link LaunchEnvironment} reads the secret from, as UTF-8 text.
+   */
   public static final String VARIABLE = SharedSecret.VARIABLE;
 
   /** The shortest secret, in bytes, that is accepted. */

@@ -19,7 +19,7 @@ final class Slurm {
   private Slurm() {}
 
   /** Returns what Slurm says of this process, if it is a task of a step. */
-  static Optional<Sighting> sighting(LaunchVariables variables) {
+  static Optional<LauncherRank> sighting(LaunchVariables variables) {
     if (!variables.has("SLURM_PROCID")) {
       return Optional.empty();
     }
@@ -34,7 +34,7 @@ final class Slurm {
               + " not one of its {} tasks; start them with srun",
           variables.text(size).orElse(""));
     }
-    return Sighting.of(variables, Launcher.SLURM, "SLURM_PROCID", size, "SLURM_LOCALID", "")
+    return LauncherRank.of(variables, Launcher.SLURM, "SLURM_PROCID", size, "SLURM_LOCALID", "")
         .map(found -> withLocalSize(found, variables));
   }
 
@@ -46,8 +46,8 @@ final class Slurm {
         && variables.number("SLURM_PROCID", 0).getAsInt() == 0;
   }
 
-  private static Sighting withLocalSize(Sighting found, LaunchVariables variables) {
-    return new Sighting(
+  private static LauncherRank withLocalSize(LauncherRank found, LaunchVariables variables) {
+    return new LauncherRank(
         found.launcher(),
         found.rankVariable(),
         found.rank(),
@@ -57,7 +57,7 @@ final class Slurm {
         localSize(found, variables));
   }
 
-  private static OptionalInt localSize(Sighting found, LaunchVariables variables) {
+  private static OptionalInt localSize(LauncherRank found, LaunchVariables variables) {
     OptionalInt nodes =
         variables.number(variables.firstSet("SLURM_STEP_NUM_NODES", "SLURM_NNODES"), 1);
     if (nodes.isPresent() && nodes.getAsInt() == 1) {

@@ -49,7 +49,7 @@ import org.apache.logging.log4j.Logger;
  * <p>A rank counts as served when its receipt has come. A rank whose receipt is lost has the id,
  * while rank 0 times out and names it.
  */
-public final class TcpRendezvous extends OrderedRendezvous {
+public final class TcpRendezvous extends AbstractRendezvous {
   private static final Logger LOG = LogManager.getLogger(TcpRendezvous.class);
 
   private static final int HIGHEST_PORT = 65535;
@@ -60,7 +60,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
   private final IdClient client;
 
   private TcpRendezvous(
-      String host, int port, SharedSecret secret, Member member, IdServer.Limits limits) {
+      String host, int port, SharedSecret secret, RankInfo member, IdServer.Limits limits) {
     super(member);
     this.host = host;
     this.server =
@@ -72,7 +72,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   private static IdServer listen(
-      InetSocketAddress address, Member member, SharedSecret secret, IdServer.Limits limits) {
+      InetSocketAddress address, RankInfo member, SharedSecret secret, IdServer.Limits limits) {
     try {
       return new IdServer(address, member.ofRun(), secret, limits);
     } catch (ExchangeFailedException e) {
@@ -94,7 +94,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
    * @throws IllegalArgumentException if the host is empty or the port out of range
    * @throws RendezvousException if rank 0 cannot listen on the port
    */
-  public static TcpRendezvous at(String host, int port, Secret secret, Member member) {
+  public static TcpRendezvous at(String host, int port, Secret secret, RankInfo member) {
     Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
     Objects.requireNonNull(member, "member");
@@ -102,7 +102,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   static TcpRendezvous at(
-      String host, int port, SharedSecret secret, Member member, IdServer.Limits limits) {
+      String host, int port, SharedSecret secret, RankInfo member, IdServer.Limits limits) {
     if (host.isBlank()) {
       throw new IllegalArgumentException("host is empty; it must name the host of rank 0");
     }
@@ -114,12 +114,12 @@ public final class TcpRendezvous extends OrderedRendezvous {
    * {@return a rank's place at a port of this host's loopback interface, without a secret: any user
    * of this host can take part, or take a rank's place} Rank 0 logs a warning that says so.
    *
-   * @param port as for {@link #at(String, int, Secret, Member)}
+   * @param port as for {@link #at(String, int, Secret, RankInfo)}
    * @param member the rank, and what tells the run from others
    * @throws IllegalArgumentException if the port is out of range
    * @throws RendezvousException if rank 0 cannot listen on the port
    */
-  public static TcpRendezvous onLoopback(int port, Member member) {
+  public static TcpRendezvous onLoopback(int port, RankInfo member) {
     Objects.requireNonNull(member, "member");
     if (member.rank() == 0) {
       LOG.warn(
@@ -170,7 +170,7 @@ public final class TcpRendezvous extends OrderedRendezvous {
   }
 
   /** Returns the clients turned away in the current round; on rank 0. */
-  List<IdServer.TurnedAway> turnedAway() {
+  List<IdServer.Rejection> turnedAway() {
     return server.turnedAway();
   }
 

@@ -28,15 +28,15 @@ import java.util.Optional;
  * {@link Secret} the id travels under AES-256-GCM, with a key of that one attempt: a rank takes an
  * id only from a rank 0 that knows the secret.
  *
- * <p>Two runs that are alive at once in one store need different {@link Member#run} values.
+ * <p>Two runs that are alive at once in one store need different {@link RankInfo#run} values.
  */
-public final class TorchStoreRendezvous extends OrderedRendezvous {
+public final class TorchStoreRendezvous extends AbstractRendezvous {
   private static final int HIGHEST_PORT = 65535;
   private final String host;
   private final int port;
   private final StoreExchange exchange;
 
-  private TorchStoreRendezvous(String host, int port, Optional<Secret> secret, Member member) {
+  private TorchStoreRendezvous(String host, int port, Optional<Secret> secret, RankInfo member) {
     super(member);
     this.host = host;
     this.port = port;
@@ -57,7 +57,7 @@ public final class TorchStoreRendezvous extends OrderedRendezvous {
    * @throws IllegalArgumentException if the host is empty or the port out of range
    */
   public static TorchStoreRendezvous at(
-      String host, int port, Optional<Secret> secret, Member member) {
+      String host, int port, Optional<Secret> secret, RankInfo member) {
     Objects.requireNonNull(host, "host");
     Objects.requireNonNull(secret, "secret");
     Objects.requireNonNull(member, "member");

@@ -6,8 +6,8 @@
  * all ranks see ({@link io.nccl4j.rendezvous.FileRendezvous}), over the network ({@link
  * io.nccl4j.rendezvous.TcpRendezvous}), through a TCP store of PyTorch such as torchrun's ({@link
  * io.nccl4j.rendezvous.TorchStoreRendezvous}), over an all-gather of texts that the ranks'
- * framework has ({@link io.nccl4j.rendezvous.GatherRendezvous}), or from what the launcher of the
- * process left in its environment ({@link io.nccl4j.rendezvous.Launch}), which is what most
+ * framework has ({@link io.nccl4j.rendezvous.AllGatherRendezvous}), or from what the launcher of
+ * the process left in its environment ({@link io.nccl4j.rendezvous.Launch}), which is what most
  * programs want.
  *
  * <p>Here belongs what happens before a communicator exists, and nothing after it. The protocols

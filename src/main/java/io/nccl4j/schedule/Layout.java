@@ -36,7 +36,7 @@ public record Layout(
     int sliceBytes,
     List<List<Integer>> ringOrders,
     int ranksPerNode,
-    NodePattern nodePattern,
+    TreePattern nodePattern,
     List<List<Integer>> treeOrders,
     int firstTreeChannels) {
   private static final int MOST_CHANNELS = 64;
@@ -49,7 +49,7 @@ public record Layout(
           128 << 10,
           List.of(),
           1,
-          NodePattern.TREE,
+          TreePattern.TREE,
           List.of(),
           0);
 
@@ -195,7 +195,7 @@ public record Layout(
    * @param pattern which rank of a node speaks to child nodes
    * @throws IllegalArgumentException if the number is out of its range
    */
-  public Layout withNodes(int ranks, NodePattern pattern) {
+  public Layout withNodes(int ranks, TreePattern pattern) {
     return new Layout(
         channels,
         protocol,

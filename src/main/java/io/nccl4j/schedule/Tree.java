@@ -22,11 +22,11 @@ public final class Tree {
   private final int ranksPerNode;
   private final int nodes;
   private final boolean second;
-  private final NodePattern pattern;
+  private final TreePattern pattern;
   private final Permutation order;
 
   private Tree(
-      int ranks, int ranksPerNode, NodePattern pattern, boolean second, Permutation order) {
+      int ranks, int ranksPerNode, TreePattern pattern, boolean second, Permutation order) {
     this.ranks = ranks;
     this.ranksPerNode = ranksPerNode;
     this.nodes = Math.ceilDiv(ranks, ranksPerNode);
@@ -43,12 +43,12 @@ public final class Tree {
    * @throws IllegalArgumentException if there are no ranks
    */
   public static Tree ofRanks(int ranks, boolean second) {
-    return new Tree(ranks, 1, NodePattern.TREE, second, Permutation.inOrder(ranks));
+    return new Tree(ranks, 1, TreePattern.TREE, second, Permutation.inOrder(ranks));
   }
 
   /** Returns a tree of nodes, with the ranks where an order of all of them puts them. */
   static Tree ofNodes(
-      int ranks, int ranksPerNode, NodePattern pattern, boolean second, List<Integer> order) {
+      int ranks, int ranksPerNode, TreePattern pattern, boolean second, List<Integer> order) {
     Permutation places = order.isEmpty() ? Permutation.inOrder(ranks) : Permutation.of(order, 0);
     return new Tree(ranks, Math.min(ranks, ranksPerNode), pattern, second, places);
   }

@@ -109,16 +109,16 @@ public final class TreeSchedule implements Schedule {
     }
   }
 
-  private record Place(int chunk, int slice) {}
+  private record Position(int chunk, int slice) {}
 
-  private Place place(int channel, long chunk, long slice) {
-    return new Place(
+  private Position place(int channel, long chunk, long slice) {
+    return new Position(
         (int) ((chunk - begin(channel)) / chunkCount), (int) ((slice - chunk) / sliceCount));
   }
 
   /** What a rank does to every slice. */
   private record Move(int step, int rank, Action action, List<Integer> from, List<Integer> to) {
-    Step at(int channel, Place place, long begin, long end) {
+    Step at(int channel, Position place, long begin, long end) {
       return new Step(
           channel, place.chunk, place.slice, step, rank, action, 0, begin, end, from, to);
     }

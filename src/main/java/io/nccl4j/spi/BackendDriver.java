@@ -2,8 +2,8 @@ package io.nccl4j.spi;
 
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
-import io.nccl4j.Platform;
 import io.nccl4j.UniqueId;
 import java.util.List;
 
@@ -16,7 +16,7 @@ public interface BackendDriver {
   String name();
 
   /** Returns what the backend's devices are. */
-  Platform platform();
+  DeviceType platform();
 
   /** Returns the devices, in the order of their indices; at least one. */
   List<Device> devices();

@@ -61,8 +61,8 @@ public interface CommunicatorDriver {
    */
   void launch(
       Operation operation,
-      Memory send,
-      Memory recv,
+      BufferMemory send,
+      BufferMemory recv,
       long count,
       int operator,
       int peer,
@@ -86,7 +86,7 @@ public interface CommunicatorDriver {
   int createOperator(DataType type, double scalar);
 
   /** Creates an operator whose scalar is read when a reduction runs; returns its code. */
-  int createOperator(Memory scalar);
+  int createOperator(BufferMemory scalar);
 
   /**
    * Destroys an operator; does nothing once the connection is gone, which took its operators along.

@@ -4,9 +4,9 @@ import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Event;
 import io.nccl4j.Graph;
-import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.List;
@@ -72,13 +72,13 @@ public abstract class Contract {
 
   /** Returns a stream in front of a new driver. */
   public abstract Stream stream(
-      Platform platform, int device, Function<StreamContext, StreamDriver> driver);
+      DeviceType platform, int device, Function<StreamContext, StreamDriver> driver);
 
   /** Returns the driver behind a stream. */
   public abstract StreamDriver driver(Stream stream);
 
   /** Returns an event in front of a new driver. */
-  public abstract Event event(Platform platform, int device, EventDriver driver);
+  public abstract Event event(DeviceType platform, int device, EventDriver driver);
 
   /** Returns the driver behind an event. */
   public abstract EventDriver driver(Event event);

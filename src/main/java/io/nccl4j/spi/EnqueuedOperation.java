@@ -11,10 +11,10 @@ public interface EnqueuedOperation extends EnqueuedCall {
   Operation operation();
 
   /** Returns the data to send, or null. */
-  Memory sendMemory();
+  BufferMemory sendMemory();
 
   /** Returns where to receive, or null. */
-  Memory recvMemory();
+  BufferMemory recvMemory();
 
   /** Returns the count that the C function takes, in elements. */
   long count();

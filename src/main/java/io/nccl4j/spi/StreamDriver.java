@@ -46,16 +46,16 @@ public interface StreamDriver {
   void waitFor(EventDriver event);
 
   /** Enqueues a copy to memory that this device can use; takes the contents before it returns. */
-  void upload(MemorySegment source, Memory target);
+  void upload(MemorySegment source, BufferMemory target);
 
   /** Copies from memory that this device can use, and waits as {@link #await} does. */
-  void download(Memory source, MemorySegment target);
+  void download(BufferMemory source, MemorySegment target);
 
   /** Enqueues a copy between memory of one size, one of which this device can use. */
-  void copy(Memory source, Memory target);
+  void copy(BufferMemory source, BufferMemory target);
 
   /** Enqueues setting every byte of memory that this device can use. */
-  void fill(Memory target, byte value);
+  void fill(BufferMemory target, byte value);
 
   /**
    * Launches operations of this stream while a recording runs, and reports to the trace when the

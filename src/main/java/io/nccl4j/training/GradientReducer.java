@@ -63,7 +63,7 @@ public final class GradientReducer extends Reducer {
   }
 
   @Override
-  void reduce(BucketMemory bucket) {
+  void reduce(BucketBuffer bucket) {
     communicator().allReduce(bucket.memory(), bucket.memory(), ReduceOp.AVG, stream());
     bucket.scatter(stream());
   }

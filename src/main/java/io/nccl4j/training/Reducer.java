@@ -53,12 +53,12 @@ public abstract sealed class Reducer implements AutoCloseable
 
   private final Communicator communicator;
   private final ReducerConfig config;
-  private final Resources resources = new Resources();
+  private final OwnedResources resources = new OwnedResources();
   private final Stream stream;
   private final Event handOver;
   private final List<Parameter> parameters;
-  private final BucketMemory[] buckets;
-  private final Map<Parameter, Member> members = new HashMap<>();
+  private final BucketBuffer[] buckets;
+  private final Map<Parameter, BucketEntry> members = new HashMap<>();
   private final AtomicReference<Thread> user = new AtomicReference<>();
   private long step = 1;
   private int marked;
@@ -81,17 +81,17 @@ public abstract sealed class Reducer implements AutoCloseable
     this.config = config;
     checkNoGroup("making a reducer");
     checkUsable(ready, "a reducer");
-    this.parameters = Registration.checked(parameters, communicator);
+    this.parameters = ParameterChecks.checked(parameters, communicator);
     try {
       this.stream = resources.add(communicator.newStream(), Stream::close);
       this.handOver = resources.add(communicator.newEvent(), Event::close);
-      Agreement.check(communicator, stream, statement());
+      ParameterConsistency.check(communicator, stream, statement());
       this.buckets =
           BucketPlan.divide(this.parameters, config, shards).stream()
-              .map(bucket -> new BucketMemory(bucket, communicator, resources))
-              .toArray(BucketMemory[]::new);
-      for (BucketMemory bucket : buckets) {
-        for (Member member : bucket.members()) {
+              .map(bucket -> new BucketBuffer(bucket, communicator, resources))
+              .toArray(BucketBuffer[]::new);
+      for (BucketBuffer bucket : buckets) {
+        for (BucketEntry member : bucket.members()) {
           members.put(member.parameter(), member);
         }
       }
@@ -120,7 +120,7 @@ public abstract sealed class Reducer implements AutoCloseable
     try {
       follow(ready);
       Group.run(() -> parameters.forEach(each -> communicator.broadcast(each.value(), 0, stream)));
-      for (BucketMemory bucket : buckets) {
+      for (BucketBuffer bucket : buckets) {
         bucket.clear(stream);
       }
       prepare();
@@ -154,7 +154,7 @@ public abstract sealed class Reducer implements AutoCloseable
   public final void ready(Parameter parameter, Stream source) {
     enter("ready");
     try {
-      Member member = member(parameter);
+      BucketEntry member = member(parameter);
       checkUsable(source, "ready");
       checkParametersAreThere();
       if (paused) {
@@ -185,12 +185,12 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /** Takes a gradient into its bucket, and launches each bucket whose turn has come. */
-  private void take(Member member, Stream source) {
+  private void take(BucketEntry member, Stream source) {
     try {
       marked++;
       member.home().take(source);
       while (launched < buckets.length && buckets[launched].complete()) {
-        BucketMemory next = buckets[launched];
+        BucketBuffer next = buckets[launched];
         next.gather(stream);
         reduce(next);
         launched++;
@@ -202,7 +202,7 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /** Enqueues the reduction of a bucket on the communication stream. */
-  abstract void reduce(BucketMemory bucket);
+  abstract void reduce(BucketBuffer bucket);
 
   /**
    * Ends backward: what a stream is given from now on waits until all buckets are reduced. The host
@@ -246,8 +246,8 @@ public abstract sealed class Reducer implements AutoCloseable
           "in step %d %d of %d parameters are not marked ready: %s; mark each, or allow unused ones with ReducerConfig.withUnusedAllowed(true)"
               .formatted(step, parameters.size() - marked, parameters.size(), unmarked()));
     }
-    for (BucketMemory bucket : buckets) {
-      for (Member member : bucket.members()) {
+    for (BucketBuffer bucket : buckets) {
+      for (BucketEntry member : bucket.members()) {
         if (!member.marked()) {
           take(member, member.markUnused(reader));
         }
@@ -268,7 +268,7 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   private void beginStep() {
-    for (BucketMemory bucket : buckets) {
+    for (BucketBuffer bucket : buckets) {
       bucket.beginStep();
     }
     marked = 0;
@@ -343,7 +343,7 @@ public abstract sealed class Reducer implements AutoCloseable
 
   /** {@return the buckets, in the order in which they are launched} */
   public final List<Bucket> buckets() {
-    return Arrays.stream(buckets).map(BucketMemory::bucket).toList();
+    return Arrays.stream(buckets).map(BucketBuffer::bucket).toList();
   }
 
   /** {@return how many buckets have been launched in this step} */
@@ -373,11 +373,11 @@ public abstract sealed class Reducer implements AutoCloseable
     other.waitFor(handOver);
   }
 
-  final BucketMemory[] memories() {
+  final BucketBuffer[] memories() {
     return buckets;
   }
 
-  final Resources resources() {
+  final OwnedResources resources() {
     return resources;
   }
 
@@ -430,8 +430,8 @@ public abstract sealed class Reducer implements AutoCloseable
     }
   }
 
-  private Member member(Parameter parameter) {
-    Member member = members.get(Objects.requireNonNull(parameter, "parameter"));
+  private BucketEntry member(Parameter parameter) {
+    BucketEntry member = members.get(Objects.requireNonNull(parameter, "parameter"));
     if (member == null) {
       throw new IllegalArgumentException(
           "parameter %s is not one of this reducer's; pass what it was made with: %s"
@@ -440,7 +440,7 @@ public abstract sealed class Reducer implements AutoCloseable
     return member;
   }
 
-  private void checkUnmarked(Member member) {
+  private void checkUnmarked(BucketEntry member) {
     if (member.marked()) {
       throw new IllegalStateException(
           "parameter '%s' is marked ready twice in step %d; it may be once between two calls of finish"

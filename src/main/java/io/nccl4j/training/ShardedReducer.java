@@ -78,7 +78,7 @@ public final class ShardedReducer extends Reducer {
   @Override
   void prepare() {
     int size = communicator().size();
-    for (BucketMemory bucket : memories()) {
+    for (BucketBuffer bucket : memories()) {
       long count = bucket.memory().count() / size;
       long offset = count * communicator().rank();
       Buffer values =
@@ -98,7 +98,7 @@ public final class ShardedReducer extends Reducer {
   }
 
   @Override
-  void reduce(BucketMemory bucket) {
+  void reduce(BucketBuffer bucket) {
     communicator()
         .reduceScatter(
             bucket.memory(),
@@ -151,7 +151,7 @@ public final class ShardedReducer extends Reducer {
     try {
       follow(stepped);
       for (int i = 0; i < shards.size(); i++) {
-        BucketMemory bucket = memories()[i];
+        BucketBuffer bucket = memories()[i];
         communicator().allGather(shards.get(i).values(), bucket.memory(), stream());
         bucket.scatterValues(stream());
         bucket.clear(stream());

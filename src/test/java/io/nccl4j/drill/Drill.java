@@ -46,7 +46,7 @@ public final class Drill {
    *
    * @param outcomes those of ranks 0 and 1, and of rank 2 where it calls
    */
-  public record Result(Cell cell, List<Outcome> outcomes) {}
+  public record CellResult(Cell cell, List<Outcome> outcomes) {}
 
   private final Cell cell;
   private final List<Communicator> comms;
@@ -59,7 +59,7 @@ public final class Drill {
   }
 
   /** Runs cells; each test checks their outcomes. */
-  public static List<Result> run(Backend backend, List<Cell> cells) throws Exception {
+  public static List<CellResult> run(Backend backend, List<Cell> cells) throws Exception {
     List<Drill> drills = new ArrayList<>();
     for (Cell cell : cells) {
       drills.add(new Drill(cell, backend.communicators(cell.config(), 0, 1, VICTIM)));
@@ -76,7 +76,7 @@ public final class Drill {
       }
       ranks.add(tasks);
     }
-    List<Result> results = new ArrayList<>();
+    List<CellResult> results = new ArrayList<>();
     for (int i = 0; i < drills.size(); i++) {
       List<Outcome> outcomes = new ArrayList<>();
       for (FutureTask<Outcome> task : ranks.get(i)) {
@@ -85,7 +85,7 @@ public final class Drill {
           outcomes.add(outcome);
         }
       }
-      results.add(new Result(cells.get(i), outcomes));
+      results.add(new CellResult(cells.get(i), outcomes));
     }
     return results;
   }

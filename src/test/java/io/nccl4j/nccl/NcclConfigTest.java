@@ -145,7 +145,7 @@ class NcclConfigTest {
     assertEquals(found, refused.found());
     assertEquals(needed, refused.needed());
     NativeConfig.check(config, version(needed));
-    NcclConfig warned = config.withUnsupported(UnsupportedSetting.WARN);
+    NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
     NativeConfig.check(warned, older);
     try (Arena arena = Arena.ofConfined()) {
       NcclConfig none = NcclConfig.defaults();
@@ -260,9 +260,9 @@ class NcclConfigTest {
 
   @Test
   void whatBecomesOfAnUnsupportedSettingCanBeRead() {
-    assertEquals(UnsupportedSetting.REFUSE, defaults.unsupported());
-    NcclConfig warned = defaults.withUnsupported(UnsupportedSetting.WARN).withMaxCtas(1);
-    assertEquals(UnsupportedSetting.WARN, warned.unsupported());
+    assertEquals(UnsupportedConfigPolicy.REFUSE, defaults.unsupported());
+    NcclConfig warned = defaults.withUnsupported(UnsupportedConfigPolicy.WARN).withMaxCtas(1);
+    assertEquals(UnsupportedConfigPolicy.WARN, warned.unsupported());
   }
 
   @Test

@@ -7,7 +7,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.spi.Contract;
@@ -26,7 +26,8 @@ class BrokenLinkTest {
     CountDownLatch sent = new CountDownLatch(1);
     Ranks.run(
         2,
-        ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults().withLinks(Links.TCP)),
+        ReferenceBackend.openAsProcesses(
+            2, 2, ReferenceOptions.defaults().withLinks(Transport.TCP)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           try (Buffer data = comm.allocate(DataType.INT8, SLICE_BYTES)) {
@@ -36,7 +37,8 @@ class BrokenLinkTest {
             reduced.countDown();
             reduced.await();
             if (comm.rank() == 0) {
-              World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+              CommunicatorState world =
+                  ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
               TcpSendLink link =
                   (TcpSendLink) world.links().sendLink(Route.EXCHANGE, 7, comm.rank(), 1);
               while (!link.hasRoom()) {

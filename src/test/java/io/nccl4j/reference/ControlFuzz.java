@@ -10,16 +10,16 @@ import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.bootstrap.Location;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.Message;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
-import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
+import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.Secret;
-import io.nccl4j.internal.reference.rank.Fault;
-import io.nccl4j.internal.reference.rank.Peer;
-import io.nccl4j.internal.reference.rank.Remote;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.rank.RankFailure;
+import io.nccl4j.internal.reference.rank.RankState;
+import io.nccl4j.internal.reference.rank.RemoteProcess;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SharedMemoryFiles;
@@ -68,7 +68,7 @@ final class ControlFuzz implements FuzzTarget {
     inputs = 0;
   }
 
-  private World world(int rank) {
+  private CommunicatorState world(int rank) {
     return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank))).member().world();
   }
 
@@ -83,19 +83,19 @@ final class ControlFuzz implements FuzzTarget {
     if (connected.isEmpty()) {
       connect();
     }
-    Location here = world(0).plan().locationOf(0);
+    ProcessAddress here = world(0).plan().locationOf(0);
     BitSet one = new BitSet();
     one.set(1);
-    Fault fault =
-        Fault.of(
+    RankFailure fault =
+        RankFailure.of(
             1,
-            Fault.Kind.TIMEOUT,
+            RankFailure.Kind.TIMEOUT,
             "rank 1 waited",
             FailureDetails.of("", new BitSet(), one).in(Operation.ALL_REDUCE, 3));
-    Occasion split = new Occasion(Occasion.SPLIT, new BitSet(), 0);
-    Occasion shrink = new Occasion(Occasion.SHRINK, one, 0);
-    Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
-    Plan plan = Plan.of(Secret.random(), List.of(here, here));
+    BootstrapKey split = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
+    BootstrapKey shrink = new BootstrapKey(BootstrapKey.SHRINK, one, 0);
+    BootstrapKey grow = new BootstrapKey(BootstrapKey.GROW, new BitSet(), 0);
+    RankMap plan = RankMap.of(Secret.random(), List.of(here, here));
     Path memory =
         Path.of(
             System.getProperty("java.io.tmpdir"),
@@ -107,7 +107,7 @@ final class ControlFuzz implements FuzzTarget {
             Message.Kind.PRESENCE,
             out -> {
               out.writeInt(1);
-              new Peer(1).write(out);
+              new RankState(1).write(out);
               out.writeInt(1);
               link.write(out);
               out.writeLong(3);
@@ -120,7 +120,7 @@ final class ControlFuzz implements FuzzTarget {
             out -> {
               out.writeInt(1);
               out.writeInt(1);
-              new Peer(1).write(out);
+              new RankState(1).write(out);
             }));
     samples.add(
         message(
@@ -130,9 +130,9 @@ final class ControlFuzz implements FuzzTarget {
               out.writeUTF(memory.toString());
             }));
     samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
-    for (Occasion occasion : List.of(split, shrink, grow)) {
+    for (BootstrapKey occasion : List.of(split, shrink, grow)) {
       int expected = occasion.equals(grow) ? 3 : 2;
-      samples.add(meet(occasion, expected, new Meeting.Wish(1, 0, 1, here)));
+      samples.add(meet(occasion, expected, new Bootstrap.MembershipRequest(1, 0, 1, here)));
       samples.add(
           message(
               Message.Kind.MEETING,
@@ -182,11 +182,15 @@ final class ControlFuzz implements FuzzTarget {
   }
 
   /** What once ended as an error of this process rather than of the one that sent it. */
-  private static List<Sample> violations(Location here, Occasion grow) throws IOException {
+  private static List<Sample> violations(ProcessAddress here, BootstrapKey grow)
+      throws IOException {
     return List.of(
-        meet(grow, 2, new Meeting.Wish(1, 0, 1, here)),
-        meet(grow, Integer.MAX_VALUE, new Meeting.Wish(1, 0, 1, here)),
-        meet(new Occasion(Occasion.SPLIT, new BitSet(), 0), 2, new Meeting.Wish(-1, 0, 1, here)),
+        meet(grow, 2, new Bootstrap.MembershipRequest(1, 0, 1, here)),
+        meet(grow, Integer.MAX_VALUE, new Bootstrap.MembershipRequest(1, 0, 1, here)),
+        meet(
+            new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0),
+            2,
+            new Bootstrap.MembershipRequest(-1, 0, 1, here)),
         message(
             Message.Kind.REFUSED,
             out -> {
@@ -209,7 +213,7 @@ final class ControlFuzz implements FuzzTarget {
             }));
   }
 
-  private static Sample meet(Occasion occasion, int expected, Meeting.Wish wish)
+  private static Sample meet(BootstrapKey occasion, int expected, Bootstrap.MembershipRequest wish)
       throws IOException {
     return message(
         Message.Kind.MEET,
@@ -231,8 +235,8 @@ final class ControlFuzz implements FuzzTarget {
       connect();
     }
     int sender = Fuzzer.random(input).nextInt(2);
-    World attacked = world(1 - sender);
-    Remote attacker = world(sender).remote(1 - sender);
+    CommunicatorState attacked = world(1 - sender);
+    RemoteProcess attacker = world(sender).remote(1 - sender);
     // What is sent has a header, which its own connection may look at.
     attacker.send(
         ByteBuffer.wrap(Arrays.copyOf(input, Math.max(input.length, Message.HEADER_BYTES))));
@@ -250,7 +254,7 @@ final class ControlFuzz implements FuzzTarget {
     errors.check();
   }
 
-  private static boolean awaitAnswer(Remote attacker, long nanos) {
+  private static boolean awaitAnswer(RemoteProcess attacker, long nanos) {
     long end = System.nanoTime() + nanos;
     while (attacker.silent(0)) {
       if (System.nanoTime() > end) {
@@ -261,7 +265,7 @@ final class ControlFuzz implements FuzzTarget {
     return true;
   }
 
-  private static void awaitLoss(Peer peer) throws InterruptedException {
+  private static void awaitLoss(RankState peer) throws InterruptedException {
     long end = System.nanoTime() + NOTICE_NANOS;
     while (!peer.presence().left()) {
       if (System.nanoTime() > end) {
@@ -276,7 +280,7 @@ final class ControlFuzz implements FuzzTarget {
   public void check() throws Exception {
     disconnect();
     connect();
-    Remote remote = world(0).remote(1);
+    RemoteProcess remote = world(0).remote(1);
     remote.ask(System.nanoTime());
     if (!awaitAnswer(remote, NOTICE_NANOS)) {
       throw new AssertionError("a process does not answer any more");

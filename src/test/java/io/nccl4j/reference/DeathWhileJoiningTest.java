@@ -17,14 +17,14 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Participant;
-import io.nccl4j.internal.reference.bootstrap.Site;
-import io.nccl4j.internal.reference.rank.Member;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Contract;
 import java.time.Duration;
@@ -91,7 +91,7 @@ class DeathWhileJoiningTest {
           boolean unknown = call == Call.CONNECT || (call == Call.GROW && victim == RANKS - 1);
           if (!unknown || point != Point.BEFORE_ARRIVING) {
             // The links of data; those of control are the same.
-            Links links = deaths.size() % 2 == 0 ? Links.AUTO : Links.TCP;
+            Transport links = deaths.size() % 2 == 0 ? Transport.AUTO : Transport.TCP;
             deaths.add(Arguments.of(call, victim, point, links));
           }
         }
@@ -102,7 +102,7 @@ class DeathWhileJoiningTest {
 
   @ParameterizedTest(name = "{0}, rank {1} dies {2}, {3}")
   @MethodSource("deaths")
-  void everySurvivorGetsAnErrorAtOnceAndGoesOn(Call call, int victim, Point point, Links links)
+  void everySurvivorGetsAnErrorAtOnceAndGoesOn(Call call, int victim, Point point, Transport links)
       throws Exception {
     Job job = new Job(call, links);
     job.prepare();
@@ -151,7 +151,7 @@ class DeathWhileJoiningTest {
 
   @Test
   void aRankThatGivesUpAfterTheMapReleasesTheOthers() throws Exception {
-    Job job = new Job(Call.SPLIT, Links.AUTO);
+    Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
     List<FutureTask<Void>> others = new ArrayList<>();
     for (int rank = 0; rank < RANKS - 1; rank++) {
@@ -166,7 +166,7 @@ class DeathWhileJoiningTest {
                 return null;
               }));
     }
-    Meeting meeting = job.arrive(RANKS - 1);
+    Bootstrap meeting = job.arrive(RANKS - 1);
     job.awaitSeat(meeting, RANKS - 1);
     meeting.giveUp("rank 3 has changed its mind", null);
     for (FutureTask<Void> other : others) {
@@ -177,9 +177,9 @@ class DeathWhileJoiningTest {
 
   @Test
   void anAbortOfAWaitingRankIsNamedToTheOthers() throws Exception {
-    Job job = new Job(Call.SPLIT, Links.AUTO);
+    Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
-    Meeting meeting = job.arrive(2);
+    Bootstrap meeting = job.arrive(2);
     job.parents[2].abort();
     assertThrows(CommunicatorAbortedException.class, () -> job.awaitSeat(meeting, 2));
     List<FutureTask<Void>> others = new ArrayList<>();
@@ -202,11 +202,11 @@ class DeathWhileJoiningTest {
 
   @Test
   void giveUpAfterTheEnd_opensNoMeeting() throws Exception {
-    Job job = new Job(Call.SPLIT, Links.AUTO);
+    Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
     job.callAll();
-    World last = job.world(RANKS - 1);
-    Occasion over = new Occasion(Occasion.SPLIT, new BitSet(), 0);
+    CommunicatorState last = job.world(RANKS - 1);
+    BootstrapKey over = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
     last.remote(0).chair(over).giveUp(RANKS, "rank 3 has changed its mind", null);
     // Once this is done, what was sent before has been read.
     job.callAll();
@@ -225,7 +225,8 @@ class DeathWhileJoiningTest {
   /** Ranks on sites of their own, which have a communicator unless they are to make it. */
   private static final class Job {
     private final Call call;
-    private final List<Site> sites = IntStream.range(0, RANKS).mapToObj(r -> new Site()).toList();
+    private final List<ProcessEndpoint> sites =
+        IntStream.range(0, RANKS).mapToObj(r -> new ProcessEndpoint()).toList();
     private final ReferenceOptions options;
     private final Backend backend;
     private final Communicator[] parents = new Communicator[RANKS];
@@ -233,7 +234,7 @@ class DeathWhileJoiningTest {
     // By which all ranks connect, or the last one joins.
     private UniqueId id;
 
-    Job(Call call, Links links) {
+    Job(Call call, Transport links) {
       this.call = call;
       this.options = ReferenceOptions.defaults().withLinks(links);
       this.backend = ReferenceBackend.open(RANKS, options, () -> sites);
@@ -301,7 +302,7 @@ class DeathWhileJoiningTest {
       }
     }
 
-    World world(int rank) {
+    CommunicatorState world(int rank) {
       return ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member().world();
     }
 
@@ -349,50 +350,55 @@ class DeathWhileJoiningTest {
       if (until == Point.BEFORE_ARRIVING) {
         return;
       }
-      Meeting meeting = arrive(rank);
+      Bootstrap meeting = arrive(rank);
       if (until == Point.AFTER_ARRIVING) {
         while (meeting.awaited().cardinality() > 1) {
           Thread.sleep(1);
         }
         return;
       }
-      Meeting.Seat seat = awaitSeat(meeting, rank);
+      Bootstrap.RankAssignment seat = awaitSeat(meeting, rank);
       switch (until) {
         case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
         case BEFORE_CONFIRMING ->
-            World.form(
+            CommunicatorState.form(
                 seat.plan(), sites.get(rank), options.forRanks(), participant(meeting, rank));
         default -> {}
       }
     }
 
-    Meeting arrive(int rank) {
+    Bootstrap arrive(int rank) {
       Deadline deadline = Deadline.after(CONFIG.timeout());
-      Doorway.Visitor visitor = new Doorway.Visitor(RANKS, rank, options.toString(), null);
+      BootstrapTarget.JoinRequest visitor =
+          new BootstrapTarget.JoinRequest(RANKS, rank, options.toString(), null);
       if (call == Call.CONNECT || rank >= before) {
-        String function = call == Call.CONNECT ? Gathering.CONNECT : Occasion.GROW;
-        return Gathering.of(sites.get(rank), id, function, visitor).admit(visitor, deadline);
+        String function = call == Call.CONNECT ? InitBootstrap.CONNECT : BootstrapKey.GROW;
+        return InitBootstrap.of(sites.get(rank), id, function, visitor).admit(visitor, deadline);
       }
-      Member self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member();
+      HostedRank self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member();
       BitSet excluded = new BitSet();
       excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
-      Meeting meeting =
+      Bootstrap meeting =
           switch (call) {
-            case SPLIT -> self.world().meetings().meeting(self.next(Occasion.SPLIT, excluded));
-            case SHRINK -> self.world().meetings().meeting(self.next(Occasion.SHRINK, excluded));
+            case SPLIT -> self.world().meetings().meeting(self.next(BootstrapKey.SPLIT, excluded));
+            case SHRINK ->
+                self.world().meetings().meeting(self.next(BootstrapKey.SHRINK, excluded));
             default ->
-                self.world().meetings().growth(self.next(Occasion.GROW, excluded)).meeting(RANKS);
+                self.world()
+                    .meetings()
+                    .growth(self.next(BootstrapKey.GROW, excluded))
+                    .meeting(RANKS);
           };
-      meeting.arrive(new Meeting.Wish(rank, 0, rank, sites.get(rank).location()));
+      meeting.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, sites.get(rank).location()));
       return meeting;
     }
 
-    Meeting.Seat awaitSeat(Meeting meeting, int rank) {
+    Bootstrap.RankAssignment awaitSeat(Bootstrap meeting, int rank) {
       return meeting.awaitSeat(participant(meeting, rank));
     }
 
-    private Participant participant(Meeting meeting, int rank) {
-      Member self =
+    private Participant participant(Bootstrap meeting, int rank) {
+      HostedRank self =
           rank < before
               ? ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member()
               : null;
@@ -406,9 +412,10 @@ class DeathWhileJoiningTest {
     }
 
     /** Connects with one other process, and with no more. */
-    private void connectOne(Meeting meeting, Meeting.Seat seat) throws InterruptedException {
-      Site site = sites.get(seat.rank());
-      World world = new World(site, seat.plan(), options.forRanks());
+    private void connectOne(Bootstrap meeting, Bootstrap.RankAssignment seat)
+        throws InterruptedException {
+      ProcessEndpoint site = sites.get(seat.rank());
+      CommunicatorState world = new CommunicatorState(site, seat.plan(), options.forRanks());
       site.hold(seat.plan().secret(), meeting.function());
       site.enroll(world);
       if (seat.rank() > 0) {

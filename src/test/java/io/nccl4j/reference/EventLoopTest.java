@@ -15,12 +15,12 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Message;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
-import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.spi.Contract;
 import java.time.Duration;
@@ -37,7 +37,7 @@ class EventLoopTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
   /** Ends the thread of the site that tells it something first. */
-  private static final class FailingAudience implements Meeting.Audience {
+  private static final class FailingListener implements Bootstrap.StateListener {
     private boolean failed;
 
     @Override
@@ -54,7 +54,8 @@ class EventLoopTest {
     }
   }
 
-  private final List<Site> places = List.of(new Site(), new Site());
+  private final List<ProcessEndpoint> places =
+      List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
       ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
 
@@ -86,8 +87,8 @@ class EventLoopTest {
     UniqueId waitsFor = one.newGrowId();
     UniqueId made = other.newGrowId();
     FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
-    Occasion grow = new Occasion(Occasion.GROW, new BitSet(), 0);
-    Meeting meeting =
+    BootstrapKey grow = new BootstrapKey(BootstrapKey.GROW, new BitSet(), 0);
+    Bootstrap meeting =
         ((ReferenceCommunicator) Contract.get().driver(one))
             .member()
             .world()
@@ -147,9 +148,9 @@ class EventLoopTest {
   private void failLoop() {
     UniqueId id = backend.newUniqueId();
     String options = ReferenceOptions.defaults().toString();
-    Doorway.Visitor first = new Doorway.Visitor(2, 0, options, null);
-    Gathering.of(places.getFirst(), id, Gathering.CONNECT, first)
-        .attend(first, new FailingAudience());
+    BootstrapTarget.JoinRequest first = new BootstrapTarget.JoinRequest(2, 0, options, null);
+    InitBootstrap.of(places.getFirst(), id, InitBootstrap.CONNECT, first)
+        .attend(first, new FailingListener());
     long start = System.nanoTime();
     String text =
         assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, CONFIG))

@@ -7,13 +7,13 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
+import io.nccl4j.schedule.TreePattern;
 import io.nccl4j.schedule.TreeSchedule;
 import io.nccl4j.spi.Contract;
 import java.util.List;
@@ -34,7 +34,7 @@ class ExecutedScheduleTest {
                 Stream.of(
                         small,
                         small.withChannels(4).withProtocol(Protocol.LL),
-                        small.withNodes(2, NodePattern.BALANCED_TREE),
+                        small.withNodes(2, TreePattern.BALANCED_TREE),
                         small.withRingOrders(List.of(turned(ranks))))
                     .flatMap(
                         layout ->
@@ -85,7 +85,8 @@ class ExecutedScheduleTest {
 
   /** Returns how many slices a rank has sent to all others on a channel. */
   private static long sent(Communicator comm, int channel) {
-    World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+    CommunicatorState world =
+        ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     long sent = 0;
     for (int peer = 0; peer < comm.size(); peer++) {
       for (Route route : List.of(Route.RING, Route.UP, Route.DOWN)) {

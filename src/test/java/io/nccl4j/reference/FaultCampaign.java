@@ -41,16 +41,16 @@ final class FaultCampaign {
   }
 
   /** What happens to a rank. */
-  enum Fault {
+  enum FaultKind {
     KILL,
     STOP
   }
 
   /** What happens in one job. */
-  record Plan(
+  record JobPlan(
       int number,
-      Fault fault,
-      Links links,
+      FaultKind fault,
+      Transport links,
       Phase phase,
       int victim,
       long delayMillis,
@@ -63,11 +63,11 @@ final class FaultCampaign {
     }
 
     String transport() {
-      return links == Links.AUTO ? "shared memory" : "TCP";
+      return links == Transport.AUTO ? "shared memory" : "TCP";
     }
   }
 
-  private final List<Plan> plans = new ArrayList<>();
+  private final List<JobPlan> plans = new ArrayList<>();
   private final List<FaultRound.Outcome> outcomes = new ArrayList<>();
   private int namesAfterwards;
 
@@ -75,16 +75,16 @@ final class FaultCampaign {
   FaultCampaign(int kills, int stops, long timeoutMillis) {
     SplittableRandom random = Seed.random("faults");
     for (int number = 0; number < kills + stops; number++) {
-      Fault fault = number < kills ? Fault.KILL : Fault.STOP;
-      int ofKind = fault == Fault.KILL ? number : number - kills;
+      FaultKind fault = number < kills ? FaultKind.KILL : FaultKind.STOP;
+      int ofKind = fault == FaultKind.KILL ? number : number - kills;
       Phase[] phases = Phase.values();
       // The first kill is over shared memory, the first stop over TCP.
-      Links[] links =
-          fault == Fault.KILL
-              ? new Links[] {Links.AUTO, Links.TCP}
-              : new Links[] {Links.TCP, Links.AUTO};
+      Transport[] links =
+          fault == FaultKind.KILL
+              ? new Transport[] {Transport.AUTO, Transport.TCP}
+              : new Transport[] {Transport.TCP, Transport.AUTO};
       plans.add(
-          new Plan(
+          new JobPlan(
               number,
               fault,
               // Twelve jobs of a kind have each phase over each transport.
@@ -153,8 +153,8 @@ final class FaultCampaign {
         "named",
         "median ms",
         "max ms");
-    for (Fault fault : Fault.values()) {
-      rows(text, fault, Plan::transport, "", plan -> "all");
+    for (FaultKind fault : FaultKind.values()) {
+      rows(text, fault, JobPlan::transport, "", plan -> "all");
       rows(text, fault, plan -> "", "both", plan -> plan.phase().toString());
     }
     line(text, "");
@@ -199,10 +199,10 @@ final class FaultCampaign {
   /** Appends a row for each group of the jobs with a fault. */
   private void rows(
       StringBuilder text,
-      Fault fault,
-      Function<Plan, String> transport,
+      FaultKind fault,
+      Function<JobPlan, String> transport,
       String transportOfAll,
-      Function<Plan, String> phase) {
+      Function<JobPlan, String> phase) {
     Map<String, List<FaultRound.Outcome>> groups = new TreeMap<>();
     for (FaultRound.Outcome outcome : outcomes) {
       if (outcome.plan().fault() == fault) {
@@ -217,7 +217,7 @@ final class FaultCampaign {
   }
 
   private static void row(
-      StringBuilder text, Fault fault, String key, List<FaultRound.Outcome> group) {
+      StringBuilder text, FaultKind fault, String key, List<FaultRound.Outcome> group) {
     List<FaultRound.Failure> failures =
         group.stream().map(FaultRound.Outcome::failures).flatMap(Collection::stream).toList();
     double[] times = failures.stream().mapToDouble(FaultRound.Failure::millis).sorted().toArray();

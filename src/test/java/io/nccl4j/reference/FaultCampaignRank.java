@@ -12,7 +12,7 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.rendezvous.FileRendezvous;
-import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
@@ -88,7 +88,7 @@ public final class FaultCampaignRank {
             .withTimeout(Duration.ofMillis(Long.parseLong(arguments[6])));
     backend =
         ReferenceBackend.open(
-            1, ReferenceOptions.defaults().withLinks(Links.valueOf(arguments[3])));
+            1, ReferenceOptions.defaults().withLinks(Transport.valueOf(arguments[3])));
     input = backend.allocate(0, DataType.INT32, (long) size * MOST);
     output = backend.allocate(0, DataType.INT32, (long) size * MOST);
     owners.addAll(List.of(input, output));
@@ -140,7 +140,7 @@ public final class FaultCampaignRank {
   }
 
   private Communicator meet(String run, CommunicatorConfig settings) {
-    Member member = Member.of(rank, size).withRun(run).withTimeout(settings.timeout());
+    RankInfo member = RankInfo.of(rank, size).withRun(run).withTimeout(settings.timeout());
     try (Rendezvous rendezvous = FileRendezvous.in(folder, member)) {
       return rendezvous.communicator(backend, settings);
     }

@@ -1,6 +1,6 @@
 package io.nccl4j.reference;
 
-import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -48,25 +48,25 @@ final class FaultRound {
    * @param processes the numbers of the processes
    */
   record Outcome(
-      FaultCampaign.Plan plan,
+      FaultCampaign.JobPlan plan,
       List<Failure> failures,
       List<String> problems,
       String resumed,
       List<Long> processes) {}
 
-  private final FaultCampaign.Plan plan;
+  private final FaultCampaign.JobPlan plan;
   private final Path folder;
   private final List<Process> processes = new ArrayList<>();
   private final List<Failure> failures = new ArrayList<>();
   private final List<String> problems = new ArrayList<>();
   private String resumed;
 
-  private FaultRound(FaultCampaign.Plan plan, Path folder) {
+  private FaultRound(FaultCampaign.JobPlan plan, Path folder) {
     this.plan = plan;
     this.folder = folder;
   }
 
-  static Outcome run(FaultCampaign.Plan plan) throws IOException {
+  static Outcome run(FaultCampaign.JobPlan plan) throws IOException {
     Path folder = Files.createTempDirectory("nccl4j-faults-");
     try {
       return new FaultRound(plan, folder).run();
@@ -102,7 +102,7 @@ final class FaultRound {
     String classPath =
         String.join(
             File.pathSeparator,
-            RankProcesses.location(Gathering.class),
+            RankProcesses.location(InitBootstrap.class),
             RankProcesses.location(FaultCampaignRank.class),
             RankProcesses.location(LogManager.class));
     return new ProcessBuilder(
@@ -137,7 +137,7 @@ final class FaultRound {
   private void disturb() throws IOException {
     Process victim = processes.get(plan.victim());
     long at = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
-    if (plan.fault() == FaultCampaign.Fault.KILL) {
+    if (plan.fault() == FaultCampaign.FaultKind.KILL) {
       victim.destroyForcibly();
     } else {
       signal(victim, "STOP");
@@ -150,7 +150,7 @@ final class FaultRound {
         observe(rank, at);
       }
     }
-    if (plan.fault() == FaultCampaign.Fault.STOP) {
+    if (plan.fault() == FaultCampaign.FaultKind.STOP) {
       signal(victim, "CONT");
       awaitEnd(plan.victim());
       resumed = failure(plan.victim(), at).type();

@@ -24,9 +24,9 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.bootstrap.Site;
-import io.nccl4j.internal.reference.rank.Fault;
-import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.rank.HostedRank;
+import io.nccl4j.internal.reference.rank.RankFailure;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
@@ -262,8 +262,8 @@ class FaultsTest {
         1,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
-          Member member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
-          NcclException heard = Fault.remote("allReduce", "rank 0 aborted its communicator");
+          HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
+          NcclException heard = RankFailure.remote("allReduce", "rank 0 aborted its communicator");
           comm.abort();
           NcclException told = member.fail("allReduce", heard);
           assertEquals(CommunicatorAbortedException.class, told.getClass());
@@ -511,7 +511,7 @@ class FaultsTest {
       }
       // Threads of earlier tests may end meanwhile.
       assertTrue(Thread.activeCount() <= threads + 1, () -> "" + Thread.activeCount());
-      assertEquals(0, Site.ofThisProcess().openDoorways());
+      assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
     }
   }
 

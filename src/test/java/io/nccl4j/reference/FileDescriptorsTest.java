@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -73,7 +73,7 @@ class FileDescriptorsTest {
     String classPath =
         String.join(
             ":",
-            RankProcesses.location(Gathering.class),
+            RankProcesses.location(InitBootstrap.class),
             RankProcesses.location(ListeningProcess.class),
             RankProcesses.location(LogManager.class));
     return new ProcessBuilder(

@@ -6,15 +6,15 @@ import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.RawConnection;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
-import io.nccl4j.internal.reference.bootstrap.Location;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Message;
-import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.reference.bootstrap.Secret;
-import io.nccl4j.internal.reference.bootstrap.Site;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.time.Duration;
@@ -34,18 +34,19 @@ final class GuestFuzz implements FuzzTarget {
   private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final List<Site> places = List.of(new Site(), new Site());
+  private final List<ProcessEndpoint> places =
+      List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
       ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
-  private final Site site = places.getFirst();
+  private final ProcessEndpoint site = places.getFirst();
   private final UniqueId id = backend.newUniqueId();
   private final Secret secret = ReferenceId.of(id).secret();
 
   @Override
   public List<Sample> samples() throws Exception {
-    Location here = site.location();
-    Location there =
-        new Location(UUID.randomUUID(), UUID.randomUUID(), here.address(), 1, "another");
+    ProcessAddress here = site.location();
+    ProcessAddress there =
+        new ProcessAddress(UUID.randomUUID(), UUID.randomUUID(), here.address(), 1, "another");
     Sample first = join(2, "", 0, here);
     Sample second = join(2, "", 1, there);
     List<Sample> samples = new ArrayList<>();
@@ -58,27 +59,28 @@ final class GuestFuzz implements FuzzTarget {
     samples.add(first.followedBy(giveUp()));
     samples.add(giveUp());
     samples.add(connected(0));
-    samples.add(join(Plan.MOST_RANKS, "", 0, here));
+    samples.add(join(RankMap.MOST_RANKS, "", 0, here));
     // Their refusal and the failure quote these.
     String longest = "x".repeat(0xFFFF);
     samples.add(join(2, longest, 0, here).followedBy(join(2, "", 1, here)));
     samples.add(
-        join(2, "", 0, new Location(here.process(), here.host(), here.address(), 1, longest)));
+        join(
+            2, "", 0, new ProcessAddress(here.process(), here.host(), here.address(), 1, longest)));
     for (Message.Kind kind : Message.Kind.values()) {
       samples.add(message(kind, out -> {}));
     }
     return samples;
   }
 
-  private Sample join(int size, String options, int rank, Location at) throws IOException {
+  private Sample join(int size, String options, int rank, ProcessAddress at) throws IOException {
     return message(
         Message.Kind.JOIN,
         out -> {
           out.write(id.toBytes());
-          out.writeUTF(Gathering.CONNECT);
+          out.writeUTF(InitBootstrap.CONNECT);
           out.writeInt(size);
           out.writeUTF(options);
-          new Meeting.Wish(rank, 0, rank, at).write(out);
+          new Bootstrap.MembershipRequest(rank, 0, rank, at).write(out);
         });
   }
 
@@ -104,7 +106,7 @@ final class GuestFuzz implements FuzzTarget {
   public void read(byte[] input) throws Exception {
     if (!site.isGood(secret)) {
       // An input before has spent it.
-      site.make(secret, Gathering.CONNECT);
+      site.make(secret, InitBootstrap.CONNECT);
     }
     RandomGenerator random = Fuzzer.random(input);
     try (RawConnection connection = new RawConnection(site.location().address())) {
@@ -126,7 +128,7 @@ final class GuestFuzz implements FuzzTarget {
   }
 
   /** Waits until a process has ended the meetings that depend on a connection that has ended. */
-  static void awaitLoss(Site site) throws InterruptedException {
+  static void awaitLoss(ProcessEndpoint site) throws InterruptedException {
     long end = System.nanoTime() + NOTICE_NANOS;
     while (site.openDoorways() > 0) {
       if (System.nanoTime() > end) {

@@ -11,13 +11,13 @@ import io.nccl4j.NcclException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.AeadCipher;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import io.nccl4j.internal.reference.bootstrap.Secret;
-import io.nccl4j.internal.reference.bootstrap.Site;
 import java.io.ByteArrayOutputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
@@ -44,7 +44,8 @@ class HandshakeTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2));
 
-  private final List<Site> places = List.of(new Site(), new Site());
+  private final List<ProcessEndpoint> places =
+      List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
       ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
 
@@ -207,10 +208,10 @@ class HandshakeTest {
             Message.Kind.JOIN,
             out -> {
               out.write(id.toBytes());
-              out.writeUTF(Gathering.CONNECT);
+              out.writeUTF(InitBootstrap.CONNECT);
               out.writeInt(2);
               out.writeUTF("");
-              new Meeting.Wish(0, 0, 0, ReferenceId.of(id).maker()).write(out);
+              new Bootstrap.MembershipRequest(0, 0, 0, ReferenceId.of(id).maker()).write(out);
             })
         .array();
   }

@@ -56,16 +56,16 @@ class HangDrillTest {
   }
 
   @ParameterizedTest
-  @EnumSource(Links.class)
-  void ranksOfSeveralProcesses_endEveryCell(Links links) throws Exception {
+  @EnumSource(Transport.class)
+  void ranksOfSeveralProcesses_endEveryCell(Transport links) throws Exception {
     DrillTable table = new DrillTable("reference " + name(links));
     drill(ReferenceBackend.openAsProcesses(3, 3, OPTIONS.withLinks(links)), ANYWHERE, table);
     killAndStop(links, table);
     table.finish(8 * 7);
   }
 
-  private static String name(Links links) {
-    return links == Links.TCP ? "over TCP" : "over shared memory";
+  private static String name(Transport links) {
+    return links == Transport.TCP ? "over TCP" : "over shared memory";
   }
 
   private static void drill(Backend backend, List<DrillFault> faults, DrillTable table)
@@ -78,13 +78,13 @@ class HangDrillTest {
         cells.add(new Drill.Cell(operation, fault, config, true, LIMIT));
       }
     }
-    for (Drill.Result result : Drill.run(backend, cells)) {
+    for (Drill.CellResult result : Drill.run(backend, cells)) {
       add(table, result.cell().operation(), result.cell().fault(), result.outcomes(), "");
     }
   }
 
   /** Three processes with a communicator for each cell; that of rank 2 is stopped, then killed. */
-  private static void killAndStop(Links links, DrillTable table) {
+  private static void killAndStop(Transport links, DrillTable table) {
     try (RankProcesses processes = new RankProcesses(links, TIMEOUT)) {
       processes.start("drill", "2", 1, 1, 1);
       processes.awaitAll(3, "is ready");

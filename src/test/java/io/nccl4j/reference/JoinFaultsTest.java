@@ -13,9 +13,9 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.util.Deadline;
 import java.io.BufferedReader;
 import java.nio.file.Path;
@@ -49,7 +49,7 @@ class JoinFaultsTest {
                       backend.communicator(id, 4, 2, SOON);
                     }));
     assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
-    assertEquals(0, Site.ofThisProcess().openDoorways());
+    assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
   }
 
   @Test
@@ -60,7 +60,7 @@ class JoinFaultsTest {
                 "-cp",
                 String.join(
                     ":",
-                    RankProcesses.location(Gathering.class),
+                    RankProcesses.location(InitBootstrap.class),
                     RankProcesses.location(IdMaker.class),
                     RankProcesses.location(LogManager.class)),
                 IdMaker.class.getName())
@@ -77,15 +77,17 @@ class JoinFaultsTest {
     String text = refused.getMessage();
     assertTrue(text.contains("process " + process.pid() + " on "), text);
     assertTrue(text.contains("which made the id, cannot be reached"), text);
-    assertEquals(0, Site.ofThisProcess().openDoorways());
+    assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
   }
 
   @Test
   void whoDiffersFromTheRanksBeforeItIsRefused() {
     Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
-    Doorway.Visitor first = new Doorway.Visitor(3, 0, OPTIONS.toString(), null);
-    Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, first).admit(first, null);
+    BootstrapTarget.JoinRequest first =
+        new BootstrapTarget.JoinRequest(3, 0, OPTIONS.toString(), null);
+    InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, first)
+        .admit(first, null);
     assertRefused(backend, id, 3, 0, "rank 0 has come already");
     assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
     Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
@@ -94,12 +96,12 @@ class JoinFaultsTest {
         assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 3, 1, SOON));
     String text = late.getMessage();
     assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
-    assertEquals(0, Site.ofThisProcess().openDoorways());
+    assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
   }
 
   @Test
   void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
-    List<Site> sites = List.of(new Site(), new Site());
+    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
@@ -117,7 +119,7 @@ class JoinFaultsTest {
 
   @Test
   void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
-    List<Site> sites = List.of(new Site(), new Site());
+    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(3, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
@@ -138,11 +140,12 @@ class JoinFaultsTest {
 
   @Test
   void rankThatArrivesAfterTheFailure_isNotConnected() {
-    List<Site> sites = List.of(new Site(), new Site());
+    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     UniqueId id = ReferenceBackend.open(2, OPTIONS, () -> sites).newUniqueId();
-    Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
-    Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
-    ((Gathering) doorway).fail("failed by a test");
+    BootstrapTarget.JoinRequest visitor =
+        new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
+    BootstrapTarget doorway = InitBootstrap.of(sites.get(1), id, InitBootstrap.CONNECT, visitor);
+    ((InitBootstrap) doorway).fail("failed by a test");
     Deadline deadline = Deadline.after(LATE.timeout());
     NcclRemoteException thrown =
         assertThrows(NcclRemoteException.class, () -> doorway.admit(visitor, deadline));
@@ -152,11 +155,12 @@ class JoinFaultsTest {
 
   @Test
   void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
-    List<Site> sites = List.of(new Site(), new Site());
+    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
-    Doorway.Visitor visitor = new Doorway.Visitor(2, 1, OPTIONS.toString(), null);
-    Doorway doorway = Gathering.of(sites.get(1), id, Gathering.CONNECT, visitor);
+    BootstrapTarget.JoinRequest visitor =
+        new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
+    BootstrapTarget doorway = InitBootstrap.of(sites.get(1), id, InitBootstrap.CONNECT, visitor);
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
     try (Communicator second = backend.communicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {

@@ -12,8 +12,8 @@ import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.auth.SessionKeys;
 import io.nccl4j.internal.reference.bootstrap.Handshake;
 import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
-import io.nccl4j.internal.reference.bootstrap.Site;
 import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -38,7 +38,8 @@ final class JoinFuzz implements FuzzTarget {
       CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(200));
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final List<Site> places = List.of(new Site(), new Site());
+  private final List<ProcessEndpoint> places =
+      List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
       ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
   private final UniqueId id = backend.newUniqueId();

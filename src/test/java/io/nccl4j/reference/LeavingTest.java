@@ -10,8 +10,8 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.rank.Fault;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.rank.RankFailure;
 import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.spi.Contract;
 import java.util.BitSet;
@@ -25,7 +25,7 @@ class LeavingTest {
   /** Ranks 0 and 2 are of one process, 1 and 3 of another. */
   private static final int RANKS = 4;
 
-  private static World world(Communicator comm) {
+  private static CommunicatorState world(Communicator comm) {
     return ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
   }
 
@@ -47,7 +47,7 @@ class LeavingTest {
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           everyoneHasCome(comm, stream);
-          World world = world(comm);
+          CommunicatorState world = world(comm);
           switch (comm.rank()) {
             case 0 -> {
               begun.await();
@@ -81,7 +81,7 @@ class LeavingTest {
   void reasonComesBeforeTheEndThatItCauses() {
     CyclicBarrier connected = new CyclicBarrier(3);
     CountDownLatch heard = new CountDownLatch(1);
-    Fault fault = Fault.nonsense("rank 0 sent bytes that are no message", new BitSet());
+    RankFailure fault = RankFailure.nonsense("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
         3,
         ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults()),
@@ -100,7 +100,7 @@ class LeavingTest {
               while (world(comm).peer(1).presence() != Presence.REVOKED) {
                 Thread.onSpinWait();
               }
-              Fault known = world(comm).fault();
+              RankFailure known = world(comm).fault();
               heard.countDown();
               assertEquals(fault, known);
               String text = comm.asyncError().get().getMessage();

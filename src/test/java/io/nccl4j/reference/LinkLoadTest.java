@@ -8,13 +8,13 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
+import io.nccl4j.schedule.TreePattern;
 import io.nccl4j.schedule.TreeSchedule;
 import io.nccl4j.spi.Contract;
 import java.lang.foreign.MemorySegment;
@@ -36,7 +36,7 @@ class LinkLoadTest {
     Layout small = Layout.defaults().withChunkBytes(CHUNK_BYTES).withSliceBytes(SLICE_BYTES);
     return Stream.of(
             small,
-            small.withChannels(3).withNodes(2, NodePattern.BALANCED_TREE),
+            small.withChannels(3).withNodes(2, TreePattern.BALANCED_TREE),
             small.withProtocol(Protocol.LL).withChunkBytes(CHUNK_BYTES).withChannels(4))
         .flatMap(
             layout ->
@@ -51,7 +51,7 @@ class LinkLoadTest {
   @MethodSource("runs")
   void aRingsLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
     Schedule schedule = new RingSchedule(layout, ranks, count, 4);
-    World world = run(Algorithm.RING, layout, ranks, count);
+    CommunicatorState world = run(Algorithm.RING, layout, ranks, count);
     assertCarried(schedule, world, Route.RING, Route.RING);
   }
 
@@ -59,7 +59,7 @@ class LinkLoadTest {
   @MethodSource("runs")
   void aTreesLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
     Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
-    World world = run(Algorithm.TREE, layout, ranks, count);
+    CommunicatorState world = run(Algorithm.TREE, layout, ranks, count);
     assertCarried(schedule, world, Route.UP, Route.DOWN);
   }
 
@@ -76,12 +76,12 @@ class LinkLoadTest {
         Layout.defaults()
             .withChunkBytes(CHUNK_BYTES)
             .withSliceBytes(SLICE_BYTES)
-            .withNodes(ranksPerNode, NodePattern.TREE);
+            .withNodes(ranksPerNode, TreePattern.TREE);
     // Whole chunks for every channel of every ring.
     int shard = (int) (2L * nodes * 48 * CHUNK);
     int count = shard * ranksPerNode;
     Schedule inside = new RingSchedule(layout, ranksPerNode, count, 4);
-    Layout flat = layout.withNodes(1, NodePattern.TREE);
+    Layout flat = layout.withNodes(1, TreePattern.TREE);
     Schedule between =
         across == Algorithm.RING
             ? new RingSchedule(flat, nodes, shard, 4)
@@ -151,7 +151,8 @@ class LinkLoadTest {
 
   /** Returns how many slices a rank has sent on all links of a communicator. */
   private static long carried(Communicator comm) {
-    World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+    CommunicatorState world =
+        ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     long slices = 0;
     for (int channel = 0; channel < world.options().layout().channels(); channel++) {
       for (int to = 0; to < comm.size(); to++) {
@@ -163,8 +164,8 @@ class LinkLoadTest {
     return slices;
   }
 
-  private static World run(Algorithm algorithm, Layout layout, int ranks, int count) {
-    AtomicReference<World> world = new AtomicReference<>();
+  private static CommunicatorState run(Algorithm algorithm, Layout layout, int ranks, int count) {
+    AtomicReference<CommunicatorState> world = new AtomicReference<>();
     Ranks.run(
         ranks,
         ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout),
@@ -178,7 +179,8 @@ class LinkLoadTest {
     return world.get();
   }
 
-  private static void assertCarried(Schedule schedule, World world, Route one, Route other) {
+  private static void assertCarried(
+      Schedule schedule, CommunicatorState world, Route one, Route other) {
     for (int channel = 0; channel < schedule.channels(); channel++) {
       long perChannel = schedule.end(channel) - schedule.begin(channel);
       boolean full = perChannel % (schedule.ranks() * CHUNK) == 0;
@@ -208,7 +210,7 @@ class LinkLoadTest {
     }
   }
 
-  private static long sent(World world, Route route, int channel, int from, int to) {
+  private static long sent(CommunicatorState world, Route route, int channel, int from, int to) {
     return world.links().sendLink(route, channel, from, to).sent();
   }
 }

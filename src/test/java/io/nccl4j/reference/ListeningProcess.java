@@ -2,7 +2,7 @@ package io.nccl4j.reference;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
-import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Secret;
 import io.nccl4j.rendezvous.TcpRendezvous;
 import java.io.IOException;
@@ -23,7 +23,7 @@ public final class ListeningProcess {
       case "rendezvous" -> {
         TcpRendezvous place =
             TcpRendezvous.at(
-                "127.0.0.1", 0, Secret.of("a secret of a test that is long"), Member.of(0, 2));
+                "127.0.0.1", 0, Secret.of("a secret of a test that is long"), RankInfo.of(0, 2));
         System.out.println("127.0.0.1 " + place.port());
         Thread.ofPlatform()
             .daemon()

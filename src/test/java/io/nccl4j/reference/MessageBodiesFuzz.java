@@ -4,14 +4,14 @@ import io.nccl4j.FailureDetails;
 import io.nccl4j.Operation;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.internal.reference.bootstrap.Location;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
 import io.nccl4j.internal.reference.bootstrap.Message;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
-import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
+import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.Secret;
-import io.nccl4j.internal.reference.rank.Fault;
-import io.nccl4j.internal.reference.rank.Peer;
+import io.nccl4j.internal.reference.rank.RankFailure;
+import io.nccl4j.internal.reference.rank.RankState;
 import java.io.ByteArrayInputStream;
 import java.io.DataInput;
 import java.io.DataInputStream;
@@ -35,8 +35,8 @@ final class MessageBodiesFuzz implements FuzzTarget {
   private final List<Body> bodies = new ArrayList<>();
 
   MessageBodiesFuzz() {
-    Location here =
-        new Location(
+    ProcessAddress here =
+        new ProcessAddress(
             UUID.randomUUID(),
             UUID.randomUUID(),
             new InetSocketAddress(InetAddress.getLoopbackAddress(), 1),
@@ -44,30 +44,33 @@ final class MessageBodiesFuzz implements FuzzTarget {
             "host");
     BitSet ranks = new BitSet();
     ranks.set(1, 3);
-    Fault fault =
-        Fault.of(
+    RankFailure fault =
+        RankFailure.of(
             1,
-            Fault.Kind.TIMEOUT,
+            RankFailure.Kind.TIMEOUT,
             "rank 1 waited",
             FailureDetails.of("", new BitSet(), ranks).in(Operation.ALL_REDUCE, 3));
-    Plan plan = Plan.of(Secret.random(), List.of(here, here));
-    Occasion occasion = new Occasion(Occasion.SHRINK, ranks, 7);
-    bodies.add(new Body(fault::write, Fault::read));
-    bodies.add(new Body(plan::write, in -> Plan.read(in).ranksOf(0)));
-    bodies.add(new Body(occasion::write, Occasion::read));
-    bodies.add(new Body(new Meeting.Wish(1, 0, 1, here)::write, Meeting.Wish::read));
-    bodies.add(new Body(new Peer(1)::write, MessageBodiesFuzz::readPeer));
+    RankMap plan = RankMap.of(Secret.random(), List.of(here, here));
+    BootstrapKey occasion = new BootstrapKey(BootstrapKey.SHRINK, ranks, 7);
+    bodies.add(new Body(fault::write, RankFailure::read));
+    bodies.add(new Body(plan::write, in -> RankMap.read(in).ranksOf(0)));
+    bodies.add(new Body(occasion::write, BootstrapKey::read));
+    bodies.add(
+        new Body(
+            new Bootstrap.MembershipRequest(1, 0, 1, here)::write,
+            Bootstrap.MembershipRequest::read));
+    bodies.add(new Body(new RankState(1)::write, MessageBodiesFuzz::readPeer));
     bodies.add(new Body(out -> writeMeeting(out, plan, ranks), MessageBodiesFuzz::readMeeting));
   }
 
   private static void readPeer(DataInput in) throws IOException {
-    Peer peer = new Peer(1);
+    RankState peer = new RankState(1);
     peer.read(in);
     peer.describeCollective();
-    peer.otherThan(new Peer(2));
+    peer.otherThan(new RankState(2));
   }
 
-  private static void writeMeeting(java.io.DataOutput out, Plan plan, BitSet absent)
+  private static void writeMeeting(java.io.DataOutput out, RankMap plan, BitSet absent)
       throws IOException {
     Message.writeText(out, null);
     Message.writeBits(out, absent);
@@ -84,7 +87,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
   private static void readMeeting(DataInput in) throws IOException {
     BitSet expected = new BitSet();
     expected.set(0, 2);
-    new Meeting(Occasion.SPLIT, Secret.random(), expected, null, placed -> {}).hear(in);
+    new Bootstrap(BootstrapKey.SPLIT, Secret.random(), expected, null, placed -> {}).hear(in);
   }
 
   @Override

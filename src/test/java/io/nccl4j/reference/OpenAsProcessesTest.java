@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.spi.Contract;
 import java.util.List;
 import java.util.stream.IntStream;
@@ -22,7 +22,8 @@ class OpenAsProcessesTest {
         ReferenceBackend.openAsProcesses(1, 2, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+          CommunicatorState world =
+              ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
           List<Boolean> remote =
               IntStream.range(0, 3).mapToObj(rank -> world.remote(rank) != null).toList();
           boolean inSecond = comm.rank() == 1;

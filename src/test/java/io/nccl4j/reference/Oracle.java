@@ -2,8 +2,8 @@ package io.nccl4j.reference;
 
 import io.nccl4j.DataType;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.TreePattern;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BinaryOperator;
@@ -156,9 +156,9 @@ final class Oracle {
     if (inChain + 1 < size) {
       children.add(chain(node, inChain + 1, nodes, second, rankAt));
     }
-    NodePattern pattern = layout.nodePattern();
-    int forFirst = pattern == NodePattern.TREE || size == 1 ? 0 : 1;
-    int forSecond = pattern != NodePattern.SPLIT_TREE || size == 1 ? 0 : 1;
+    TreePattern pattern = layout.nodePattern();
+    int forFirst = pattern == TreePattern.TREE || size == 1 ? 0 : 1;
+    int forSecond = pattern != TreePattern.SPLIT_TREE || size == 1 ? 0 : 1;
     if (below[0] >= 0 && inChain == forFirst) {
       children.add(chain(below[0], 0, nodes, second, rankAt));
     }

@@ -7,8 +7,8 @@ import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;
+import io.nccl4j.schedule.TreePattern;
 import java.lang.foreign.MemorySegment;
 import java.math.BigInteger;
 import java.util.ArrayList;
@@ -180,7 +180,7 @@ class PredictionTest {
     List<Integer> order = shuffled(ranks, 0);
     Layout small = Layout.defaults().withChannels(1).withProtocol(Protocol.LL).withChunkBytes(48);
     Layout simple = Layout.defaults().withChunkBytes(512).withRingOrders(List.of(order));
-    Layout nodes = Layout.defaults().withNodes(3, NodePattern.BALANCED_TREE);
+    Layout nodes = Layout.defaults().withNodes(3, TreePattern.BALANCED_TREE);
     return Stream.of(
         Arguments.of(ranks, "ring", options(Algorithm.RING, small)),
         Arguments.of(ranks, "permuted ring", options(Algorithm.RING, simple)),
@@ -228,7 +228,7 @@ class PredictionTest {
             .withRingOrders(List.of(shuffled(ranks, 1), shuffled(ranks, 2), shuffled(ranks, 3)));
     Layout nodes =
         plain
-            .withNodes(2, NodePattern.SPLIT_TREE)
+            .withNodes(2, TreePattern.SPLIT_TREE)
             .withTreeOrders(List.of(shuffled(ranks, 4), shuffled(ranks, 5)));
     return Stream.of(
         Arguments.of(ranks, channels, protocol, "ring", options(Algorithm.RING, plain)),
@@ -285,7 +285,7 @@ class PredictionTest {
     ReferenceOptions pinned =
         options(
             Algorithm.TREE,
-            Layout.defaults().withChannels(1).withNodes(4, NodePattern.BALANCED_TREE));
+            Layout.defaults().withChannels(1).withNodes(4, TreePattern.BALANCED_TREE));
     assertSums(pinned, ofRanks, 29, i -> 2052);
   }
 

@@ -23,7 +23,7 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "{0} ranks per process, {1}")
   @CsvSource({"11, TCP", "111, TCP", "1111, TCP", "212, TCP", "31, TCP", "11, AUTO", "212, AUTO"})
-  void everyOperationWorks(String perProcess, Links links) {
+  void everyOperationWorks(String perProcess, Transport links) {
     int[] ranks = ranks(perProcess);
     try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("everything", "", ranks);
@@ -34,7 +34,7 @@ class ProcessesTest {
   @ParameterizedTest(name = "another {0}")
   @ValueSource(strings = {"count", "collective", "root"})
   void everyRankIsToldWhichRankDiffersAndHow(String what) {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
       processes.start("differ", what, 1, 2, 1);
       String odd =
           switch (what) {
@@ -49,8 +49,8 @@ class ProcessesTest {
   }
 
   @ParameterizedTest
-  @EnumSource(Links.class)
-  void whatARankSentBeforeItClosedStillArrives(Links links) {
+  @EnumSource(Transport.class)
+  void whatARankSentBeforeItClosedStillArrives(Transport links) {
     try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("close", "", 1, 1);
       processes.await(0, "received 7");
@@ -61,7 +61,7 @@ class ProcessesTest {
   @ParameterizedTest(name = "process {0}")
   @ValueSource(ints = {0, 1, 2})
   void aProcessThatIsKilledBetweenThePlanAndItsConnectionsIsNamedAtOnce(int process) {
-    try (RankProcesses processes = new RankProcesses(Links.AUTO, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, LONG)) {
       processes.start("plan-only", Integer.toString(process), 1, 1, 1);
       processes.await(process, "has the plan");
       long killed = System.nanoTime();
@@ -83,7 +83,7 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "rank {0}, {1}")
   @CsvSource({"0, AUTO", "0, TCP", "2, AUTO"})
-  void callsAfterADeathFailAtOnceAndSurvivorsShrink(int victim, Links links) {
+  void callsAfterADeathFailAtOnceAndSurvivorsShrink(int victim, Transport links) {
     try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("die-idle", Integer.toString(victim), 1, 1, 1, 1);
       processes.awaitAll(4, "is idle");
@@ -93,8 +93,8 @@ class ProcessesTest {
   }
 
   @ParameterizedTest
-  @EnumSource(Links.class)
-  void aDeathWhileASplitConnectsFailsAllAtOnce(Links links) {
+  @EnumSource(Transport.class)
+  void aDeathWhileASplitConnectsFailsAllAtOnce(Transport links) {
     try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("die-connecting", "1", 1, 1, 1, 1);
       processes.await(3, "has the map");
@@ -116,7 +116,7 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
-  void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Links links, Algorithm algorithm) {
+  void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Transport links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, LONG)) {
       processes.start("loop", "3", 2, 1, 1);
       processes.awaitAll(4, "is in the middle");
@@ -137,7 +137,7 @@ class ProcessesTest {
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
   void ranksOfAStoppedProcessAreNamedWithinTheDeadlineAndTheOthersGoOn(
-      Links links, Algorithm algorithm) {
+      Transport links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, Duration.ofSeconds(8))) {
       processes.start("loop", "0", 1, 1, 2);
       processes.awaitAll(4, "is in the middle");
@@ -158,7 +158,7 @@ class ProcessesTest {
 
   @Test
   void nonsenseOnADataConnectionIsNamedAndTheOthersGoOn() {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
       processes.start("data-nonsense", "1", 1, 1, 1);
       for (int rank : new int[] {0, 2}) {
         processes.assertSaid(
@@ -175,7 +175,7 @@ class ProcessesTest {
 
   @Test
   void nonsenseInSharedMemoryIsNamedAndTheOthersGoOn() {
-    try (RankProcesses processes = new RankProcesses(Links.AUTO, Algorithm.RING, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.RING, LONG)) {
       processes.start("data-nonsense", "1", 1, 1, 1);
       for (int rank : new int[] {0, 2}) {
         processes.assertSaid(
@@ -195,7 +195,7 @@ class ProcessesTest {
       names = {"DIRECT", "RING"})
   void nothingIsLeftInSharedMemoryWhenAllAreKilled(Algorithm algorithm) throws Exception {
     Set<Path> before = SharedNames.now();
-    try (RankProcesses processes = new RankProcesses(Links.AUTO, algorithm, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, algorithm, LONG)) {
       processes.start("loop", "0", 1, 1, 1);
       processes.awaitAll(3, "is in the middle");
       for (int process = 0; process < 3; process++) {
@@ -207,7 +207,7 @@ class ProcessesTest {
 
   @Test
   void linksGoOverTcpWhereThereIsNoRoomForSharedMemory() {
-    try (RankProcesses processes = new RankProcesses(Links.AUTO, Algorithm.RING, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.RING, LONG)) {
       processes.limitFiles(64);
       processes.start("everything", "", 1, 1);
       processes.awaitAll(2, "ends");
@@ -219,7 +219,7 @@ class ProcessesTest {
 
   @Test
   void aBoardThatThereIsNoRoomForIsAnErrorThatSaysSo() {
-    try (RankProcesses processes = new RankProcesses(Links.AUTO, Algorithm.DIRECT, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.DIRECT, LONG)) {
       processes.limitFiles(64);
       processes.start("loop", "2", 1, 1);
       processes.assertSaid(
@@ -231,7 +231,7 @@ class ProcessesTest {
 
   @Test
   void nonsenseOnTheControlConnectionIsNamedAndTheOthersGoOn() {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
       processes.start("control-nonsense", "2", 1, 1, 1);
       for (int rank = 0; rank < 2; rank++) {
         processes.assertSaid(
@@ -247,7 +247,7 @@ class ProcessesTest {
 
   @Test
   void newProcessesJoinByTheIdOfAGrow() {
-    try (RankProcesses processes = new RankProcesses(Links.TCP, LONG)) {
+    try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
       processes.start("grow", "5", 1, 2);
       String id = processes.await(2, "id ").substring("rank 2: id ".length());
       processes.start(id, 5, IntStream.of(3), "join", "");

@@ -12,14 +12,14 @@ import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Participant;
-import io.nccl4j.internal.reference.bootstrap.Site;
-import io.nccl4j.internal.reference.rank.Member;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.reference.transport.SharedMemoryLink;
 import io.nccl4j.internal.reference.transport.TcpSendLink;
 import io.nccl4j.internal.util.Deadline;
@@ -61,7 +61,7 @@ public final class RankProcess {
         ReferenceBackend.open(
             size,
             ReferenceOptions.defaults()
-                .withLinks(Links.valueOf(arguments[4]))
+                .withLinks(Transport.valueOf(arguments[4]))
                 .withAlgorithm(Algorithm.valueOf(arguments[7])));
     this.argument = arguments[6];
   }
@@ -138,11 +138,13 @@ public final class RankProcess {
 
   /** Meets the others, and stands still between the plan and the connections that it asks for. */
   private void comeAndNeverConnect(int rank) throws InterruptedException {
-    Doorway.Visitor visitor =
-        new Doorway.Visitor(size, rank, ReferenceBackend.of(backend).options().toString(), null);
+    BootstrapTarget.JoinRequest visitor =
+        new BootstrapTarget.JoinRequest(
+            size, rank, ReferenceBackend.of(backend).options().toString(), null);
     Deadline deadline = Deadline.after(config.timeout());
-    Meeting meeting =
-        Gathering.of(Site.ofThisProcess(), id, Gathering.CONNECT, visitor).admit(visitor, deadline);
+    Bootstrap meeting =
+        InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, visitor)
+            .admit(visitor, deadline);
     meeting.awaitSeat(new Participant(meeting, rank, "rank " + rank, deadline, () -> null));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
@@ -345,7 +347,8 @@ public final class RankProcess {
 
   private static void speakNonsense(String program, Communicator comm)
       throws IOException, InterruptedException {
-    World world = ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+    CommunicatorState world =
+        ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
     ByteBuffer nonsense =
         ByteBuffer.wrap(
             "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
@@ -383,10 +386,11 @@ public final class RankProcess {
     if (comm.rank() < size - 1) {
       failAtOnce(comm, "split", () -> comm.split(0, comm.rank(), config).close());
     } else {
-      Site site = Site.ofThisProcess();
-      Member self = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
-      Meeting meeting = self.world().meetings().meeting(self.next(Occasion.SPLIT, new BitSet()));
-      meeting.arrive(new Meeting.Wish(self.rank(), 0, self.rank(), site.location()));
+      ProcessEndpoint site = ProcessEndpoint.ofThisProcess();
+      HostedRank self = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
+      Bootstrap meeting =
+          self.world().meetings().meeting(self.next(BootstrapKey.SPLIT, new BitSet()));
+      meeting.arrive(new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), site.location()));
       Deadline deadline = Deadline.after(config.timeout());
       Participant participant =
           new Participant(
@@ -401,7 +405,9 @@ public final class RankProcess {
       failAtOnce(
           comm,
           "split",
-          () -> World.join(participant, site, ReferenceBackend.of(backend).options().forRanks()));
+          () ->
+              CommunicatorState.join(
+                  participant, site, ReferenceBackend.of(backend).options().forRanks()));
     }
     goOnWithout(comm, Set.of(Integer.valueOf(argument)));
   }

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
@@ -25,16 +25,16 @@ final class RankProcesses implements AutoCloseable {
 
   private final List<Process> processes = new ArrayList<>();
   private final List<String> lines = new ArrayList<>();
-  private final Links links;
+  private final Transport links;
   private final Algorithm algorithm;
   private final Duration timeout;
   private String limit = "";
 
-  RankProcesses(Links links, Duration timeout) {
+  RankProcesses(Transport links, Duration timeout) {
     this(links, Algorithm.AUTO, timeout);
   }
 
-  RankProcesses(Links links, Algorithm algorithm, Duration timeout) {
+  RankProcesses(Transport links, Algorithm algorithm, Duration timeout) {
     this.links = links;
     this.algorithm = algorithm;
     this.timeout = timeout;
@@ -61,7 +61,7 @@ final class RankProcesses implements AutoCloseable {
     String classPath =
         String.join(
             File.pathSeparator,
-            location(Gathering.class),
+            location(InitBootstrap.class),
             location(RankProcess.class),
             location(LogManager.class));
     try {

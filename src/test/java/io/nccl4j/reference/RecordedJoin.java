@@ -6,7 +6,7 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.NcclException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.internal.reference.bootstrap.Location;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -32,9 +32,9 @@ record RecordedJoin(Sample sent, Sample answered) {
   /** Returns an id that leads to another address than the process that made it. */
   static UniqueId redirected(UniqueId id, InetSocketAddress to) {
     ReferenceId meaning = ReferenceId.of(id);
-    Location maker = meaning.maker();
+    ProcessAddress maker = meaning.maker();
     return new ReferenceId(
-            new Location(maker.process(), maker.host(), to, maker.pid(), maker.hostName()),
+            new ProcessAddress(maker.process(), maker.host(), to, maker.pid(), maker.hostName()),
             meaning.secret())
         .toUniqueId();
   }

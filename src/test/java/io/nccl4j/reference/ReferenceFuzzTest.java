@@ -26,7 +26,7 @@ class ReferenceFuzzTest {
     targets.put("join", JoinFuzz::new);
     targets.put("tcp-frames", TcpFramesFuzz::new);
     targets.put("shared-memory-link", SharedMemoryLinkFuzz::new);
-    targets.put("shared-board", SharedBoardFuzz::new);
+    targets.put("shared-board", SharedMemorySyncFuzz::new);
     return targets.entrySet().stream()
         .filter(target -> Fuzzer.selected(target.getKey()))
         .map(

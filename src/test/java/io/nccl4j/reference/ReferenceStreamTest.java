@@ -13,7 +13,7 @@ import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
-import io.nccl4j.internal.reference.stream.Mark;
+import io.nccl4j.internal.reference.stream.EventRecord;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.Contract;
 import java.time.Duration;
@@ -141,7 +141,7 @@ class ReferenceStreamTest {
         (comm, stream) -> {
           Stream stuck = comm.newStream();
           CountDownLatch ended = new CountDownLatch(1);
-          Mark never = new Mark();
+          EventRecord never = new EventRecord();
           Buffer data = comm.allocate(DataType.FLOAT32, 6);
           comm.allReduce(data, data, ReduceOp.SUM, stuck);
           stuck.synchronize();

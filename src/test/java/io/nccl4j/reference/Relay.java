@@ -1,9 +1,8 @@
 package io.nccl4j.reference;
 
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Location;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
-import io.nccl4j.internal.reference.rank.Work;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
@@ -30,10 +29,10 @@ final class Relay implements AutoCloseable {
   /** Returns the id as it would be if its maker listened here. */
   UniqueId redirect(UniqueId id) {
     ReferenceId meaning = ReferenceId.of(id);
-    Location maker = meaning.maker();
+    ProcessAddress maker = meaning.maker();
     InetSocketAddress here = (InetSocketAddress) listener.getLocalSocketAddress();
     return new ReferenceId(
-            new Location(maker.process(), maker.host(), here, maker.pid(), maker.hostName()),
+            new ProcessAddress(maker.process(), maker.host(), here, maker.pid(), maker.hostName()),
             meaning.secret())
         .toUniqueId();
   }
@@ -74,11 +73,11 @@ final class Relay implements AutoCloseable {
     }
   }
 
-  private interface Work {
+  private interface Step {
     void run() throws IOException;
   }
 
-  private static void inBackground(Work work) {
+  private static void inBackground(Step work) {
     Thread.ofPlatform()
         .daemon()
         .start(

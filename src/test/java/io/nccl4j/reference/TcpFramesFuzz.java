@@ -2,13 +2,13 @@ package io.nccl4j.reference;
 
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.internal.reference.bootstrap.Plan;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.bootstrap.Secret;
-import io.nccl4j.internal.reference.bootstrap.Site;
-import io.nccl4j.internal.reference.rank.World;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
 import io.nccl4j.internal.reference.transport.LinkKey;
 import io.nccl4j.internal.reference.transport.Route;
-import io.nccl4j.internal.reference.transport.TcpBreak;
+import io.nccl4j.internal.reference.transport.TcpFailure;
 import io.nccl4j.internal.reference.transport.TcpFrame;
 import io.nccl4j.internal.reference.transport.TcpReceiveLink;
 import java.io.IOException;
@@ -24,7 +24,7 @@ import java.util.List;
 final class TcpFramesFuzz implements FuzzTarget {
   private static final int SLICE_BYTES = 512;
   private static final ReferenceOptions OPTIONS =
-      ReferenceOptions.defaults().withLinks(Links.TCP).withSliceBytes(SLICE_BYTES);
+      ReferenceOptions.defaults().withLinks(Transport.TCP).withSliceBytes(SLICE_BYTES);
 
   private final ServerSocketChannel listener;
 
@@ -47,9 +47,10 @@ final class TcpFramesFuzz implements FuzzTarget {
 
   @Override
   public void read(byte[] input) throws IOException {
-    Site here = new Site();
-    Plan plan = Plan.of(Secret.random(), List.of(here.location(), new Site().location()));
-    World world = new World(here, plan, OPTIONS.forRanks());
+    ProcessEndpoint here = new ProcessEndpoint();
+    RankMap plan =
+        RankMap.of(Secret.random(), List.of(here.location(), new ProcessEndpoint().location()));
+    CommunicatorState world = new CommunicatorState(here, plan, OPTIONS.forRanks());
     TcpReceiveLink link = world.links().arriving(new LinkKey(Route.EXCHANGE, 0, 1, 0));
     try (SocketChannel sender = SocketChannel.open(listener.getLocalAddress());
         SocketChannel receiver = listener.accept()) {
@@ -85,7 +86,7 @@ final class TcpFramesFuzz implements FuzzTarget {
 
   @Override
   public List<Class<? extends Exception>> documented() {
-    return List.of(TcpBreak.LinkException.class);
+    return List.of(TcpFailure.LinkException.class);
   }
 
   @Override

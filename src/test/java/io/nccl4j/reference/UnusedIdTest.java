@@ -15,13 +15,13 @@ import io.nccl4j.NcclInvalidUsageException;
 import io.nccl4j.NcclRemoteException;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Location;
+import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
 import io.nccl4j.internal.reference.bootstrap.ReferenceId;
-import io.nccl4j.internal.reference.bootstrap.Site;
 import io.nccl4j.internal.util.Deadline;
-import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Secret;
 import io.nccl4j.rendezvous.TcpRendezvous;
 import java.time.Duration;
@@ -36,14 +36,14 @@ class UnusedIdTest {
   private static final CommunicatorConfig PATIENT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
-  private final Site site = new Site();
+  private final ProcessEndpoint site = new ProcessEndpoint();
   private final Backend backend =
       ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(site));
 
   @Test
   void failedRendezvousClosesItsId() throws Exception {
     Secret secret = Secret.of("a secret of a test that is long");
-    Member member = Member.of(0, 2).withTimeout(Duration.ofMillis(300));
+    RankInfo member = RankInfo.of(0, 2).withTimeout(Duration.ofMillis(300));
     try (TcpRendezvous place = TcpRendezvous.at("127.0.0.1", 0, secret, member)) {
       assertThrows(NcclTimeoutException.class, () -> place.exchange(backend));
       awaitDeaf(Duration.ofSeconds(3));
@@ -122,7 +122,7 @@ class UnusedIdTest {
   @Test
   void refusedRankOfTheMaker_leavesTheIdToBeSpent() {
     UniqueId id = backend.newUniqueId();
-    Location elsewhere = new Site().location();
+    ProcessAddress elsewhere = new ProcessEndpoint().location();
     arrive(id, 0, elsewhere);
     String text =
         assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
@@ -132,10 +132,10 @@ class UnusedIdTest {
     assertFalse(site.isGood(ReferenceId.of(id).secret()));
   }
 
-  private void arrive(UniqueId id, int rank, Location from) {
+  private void arrive(UniqueId id, int rank, ProcessAddress from) {
     String options = ReferenceOptions.defaults().toString();
-    Doorway.Visitor visitor = new Doorway.Visitor(2, rank, options, from);
-    Gathering.of(site, id, Gathering.CONNECT, visitor).admit(visitor, null);
+    BootstrapTarget.JoinRequest visitor = new BootstrapTarget.JoinRequest(2, rank, options, from);
+    InitBootstrap.of(site, id, InitBootstrap.CONNECT, visitor).admit(visitor, null);
   }
 
   private void awaitDeaf(Duration longest) throws InterruptedException {

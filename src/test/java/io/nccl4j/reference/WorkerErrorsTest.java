@@ -17,13 +17,13 @@ import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.internal.reference.ReferenceCommunicator;
 import io.nccl4j.internal.reference.collective.Call;
-import io.nccl4j.internal.reference.rank.Member;
-import io.nccl4j.internal.reference.rank.Patience;
-import io.nccl4j.internal.reference.rank.Work;
-import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.internal.reference.rank.HostedRank;
+import io.nccl4j.internal.reference.rank.IdleStrategy;
+import io.nccl4j.internal.reference.rank.RankExecution;
+import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
+import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.Contract;
-import io.nccl4j.spi.Memory;
 import java.time.Duration;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -134,7 +134,7 @@ class WorkerErrorsTest {
                     && thrown.getMessage().contains("StackOverflowError: injected"),
                 thrown::toString);
           } else {
-            Member member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
+            HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
             Throwable failure = runAndFail(member, data);
             assertInstanceOf(NcclException.class, failure);
             assertTrue(failure.getMessage().contains("StackOverflowError: injected"));
@@ -147,18 +147,19 @@ class WorkerErrorsTest {
   }
 
   /** Does an operation as a worker does, but for an error in it. */
-  private static Throwable runAndFail(Member member, Buffer data) {
-    Memory memory = new Memory(data.segment(), data.type(), data.count());
+  private static Throwable runAndFail(HostedRank member, Buffer data) {
+    BufferMemory memory = new BufferMemory(data.segment(), data.type(), data.count());
     Call call = new Call();
-    call.set(Operation.ALL_REDUCE, memory, memory, 1, Operator.standard(0), -1);
+    call.set(Operation.ALL_REDUCE, memory, memory, 1, ReductionOp.standard(0), -1);
     long ticket = member.takeTicket();
-    Patience patience = new Patience(Thread.currentThread());
+    IdleStrategy patience = new IdleStrategy(Thread.currentThread());
     Runnable begun =
         () -> {
           throw new StackOverflowError("injected");
         };
     try {
-      return Work.runOnly(member, ticket, call, () -> false, begun, patience, new Work[1]);
+      return RankExecution.runOnly(
+          member, ticket, call, () -> false, begun, patience, new RankExecution[1]);
     } catch (StackOverflowError escaped) {
       return escaped;
     }

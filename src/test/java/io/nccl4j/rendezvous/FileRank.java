@@ -8,8 +8,8 @@ final class FileRank {
   private FileRank() {}
 
   public static void main(String[] arguments) {
-    Member member =
-        Member.of(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]))
+    RankInfo member =
+        RankInfo.of(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]))
             .withTimeout(Duration.ofMillis(Long.parseLong(arguments[3])));
     try (Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[0]), member)) {
       System.out.println(rendezvous.exchange(RankThreads::newId).toHex());

@@ -10,7 +10,7 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.rendezvous.Token;
-import io.nccl4j.internal.rendezvous.file.RoundFiles;
+import io.nccl4j.internal.rendezvous.file.RoundDirectory;
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -39,11 +39,11 @@ class FileRendezvousTest {
   @TempDir Path directory;
 
   private FileRendezvous place(int rank, int size, Duration timeout) {
-    return FileRendezvous.in(directory, Member.of(rank, size).withTimeout(timeout));
+    return FileRendezvous.in(directory, RankInfo.of(rank, size).withTimeout(timeout));
   }
 
-  private RoundFiles files(int rank, int size) {
-    return new RoundFiles(directory, Member.of(rank, size).ofRun(), 1);
+  private RoundDirectory files(int rank, int size) {
+    return new RoundDirectory(directory, RankInfo.of(rank, size).ofRun(), 1);
   }
 
   private List<String> leftovers() throws IOException {
@@ -79,7 +79,7 @@ class FileRendezvousTest {
                     3,
                     rank ->
                         FileRendezvous.in(
-                            directory, Member.of(rank, 4).withRun(run).withTimeout(LONG)));
+                            directory, RankInfo.of(rank, 4).withRun(run).withTimeout(LONG)));
                 return null;
               }));
     }
@@ -92,7 +92,7 @@ class FileRendezvousTest {
   @Test
   void anAbsentDirectoryIsMadeForItsOwnerOnly() throws Exception {
     Path inner = directory.resolve("a/b");
-    FileRendezvous place = FileRendezvous.in(inner, Member.of(0, 1));
+    FileRendezvous place = FileRendezvous.in(inner, RankInfo.of(0, 1));
     assertEquals(inner, place.directory());
     assertEquals(
         PosixFilePermissions.fromString("rwx------"), Files.getPosixFilePermissions(inner));
@@ -102,13 +102,14 @@ class FileRendezvousTest {
   void aDirectoryThatIsAFileIsNamed() throws Exception {
     Path file = Files.writeString(directory.resolve("file"), "x");
     RendezvousException refused =
-        assertThrows(RendezvousException.class, () -> FileRendezvous.in(file, Member.of(0, 2)));
+        assertThrows(RendezvousException.class, () -> FileRendezvous.in(file, RankInfo.of(0, 2)));
     assertTrue(refused.getMessage().contains(file.toString()), refused.getMessage());
   }
 
   @Test
   void filesAreForTheirOwnerOnly() throws Exception {
-    files(1, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
+    files(1, 3)
+        .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     assertEquals(
         PosixFilePermissions.fromString("rw-------"),
         Files.getPosixFilePermissions(files(1, 3).rankFile(1)));
@@ -120,7 +121,8 @@ class FileRendezvousTest {
     FutureTask<UniqueId> second =
         RankThreads.start(() -> place(2, 5, longer).exchange(RankThreads::newId));
     awaitFile(files(2, 5).rankFile(2));
-    files(4, 5).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
+    files(4, 5)
+        .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     NcclTimeoutException timeout =
         assertThrows(
             NcclTimeoutException.class,
@@ -150,7 +152,7 @@ class FileRendezvousTest {
   @Test
   void fileBackendOfAnEarlierRunIsNotCounted() throws Exception {
     Token old = Token.random();
-    files(1, 2).write(new RoundFiles.Announcement(old, Token.NONE, RankBackend.REFERENCE));
+    files(1, 2).write(new RoundDirectory.Announcement(old, Token.NONE, RankBackend.REFERENCE));
     FutureTask<UniqueId> zero =
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId, RankBackend.NCCL));
     awaitFile(files(0, 2).rankFile(0));
@@ -166,10 +168,12 @@ class FileRendezvousTest {
     Token[] attempts = {Token.random(), Token.random()};
     files(0, 3)
         .write(
-            new RoundFiles.Publication(Token.random(), old, Optional.empty(), List.of(attempts)));
+            new RoundDirectory.Publication(
+                Token.random(), old, Optional.empty(), List.of(attempts)));
     for (int rank = 1; rank < 3; rank++) {
       files(rank, 3)
-          .write(new RoundFiles.Announcement(attempts[rank - 1], Token.NONE, RankBackend.UNKNOWN));
+          .write(
+              new RoundDirectory.Announcement(attempts[rank - 1], Token.NONE, RankBackend.UNKNOWN));
     }
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
     for (int rank = 2; rank >= 0; rank--) {
@@ -191,7 +195,8 @@ class FileRendezvousTest {
   @Test
   void rankZeroIsNotDeceivedByAnOldAnnouncement() throws Exception {
     files(1, 2)
-        .write(new RoundFiles.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
+        .write(
+            new RoundDirectory.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
     FutureTask<UniqueId> zero =
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).idFile());
@@ -207,7 +212,7 @@ class FileRendezvousTest {
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
     for (int crash = 0; crash < 5; crash++) {
       files(1, 2)
-          .write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
+          .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
       Thread.sleep(20);
     }
     assertEquals(
@@ -243,13 +248,14 @@ class FileRendezvousTest {
 
   @Test
   void aSecondRankZeroIsNoticed() throws Exception {
-    files(1, 2).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
+    files(1, 2)
+        .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     FutureTask<UniqueId> first =
         RankThreads.start(() -> place(0, 2, LONG).exchange(RankThreads::newId));
     awaitFile(files(0, 2).idFile());
     files(0, 2)
         .write(
-            new RoundFiles.Publication(
+            new RoundDirectory.Publication(
                 Token.random(), RankThreads.newId(), Optional.empty(), List.of(Token.random())));
     RendezvousException noticed = RankThreads.failure(RendezvousException.class, first);
     assertTrue(
@@ -275,9 +281,9 @@ class FileRendezvousTest {
 
   @Test
   void aDamagedOrForeignFileIsNamedAtTheDeadline() throws Exception {
-    RoundFiles files = files(0, 2);
+    RoundDirectory files = files(0, 2);
     files.write(
-        new RoundFiles.Publication(
+        new RoundDirectory.Publication(
             Token.random(), RankThreads.newId(), Optional.empty(), List.of(Token.random())));
     byte[] whole = Files.readAllBytes(files.idFile());
     byte[] flipped = whole.clone();
@@ -307,8 +313,9 @@ class FileRendezvousTest {
 
   @Test
   void noChangedByteOfAFileIsAccepted() throws Exception {
-    RoundFiles files = files(1, 2);
-    files.write(new RoundFiles.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
+    RoundDirectory files = files(1, 2);
+    files.write(
+        new RoundDirectory.Announcement(Token.random(), Token.random(), RankBackend.UNKNOWN));
     byte[] whole = Files.readAllBytes(files.rankFile(1));
     for (int position = 0; position < whole.length; position++) {
       byte[] changed = whole.clone();
@@ -353,7 +360,7 @@ class FileRendezvousTest {
   @Test
   void aDirectoryThatVanishesIsAnError() throws Exception {
     Path gone = directory.resolve("gone");
-    FileRendezvous place = FileRendezvous.in(gone, Member.of(1, 2).withTimeout(LONG));
+    FileRendezvous place = FileRendezvous.in(gone, RankInfo.of(1, 2).withTimeout(LONG));
     Files.delete(gone);
     RendezvousException failed =
         assertThrows(RendezvousException.class, () -> place.exchange(RankThreads::newId));
@@ -392,7 +399,8 @@ class FileRendezvousTest {
   void processesMeetAfterAnEarlierRunWasKilled() throws Exception {
     // Rank 2 of the first run never comes; an old announcement makes its rank 0 publish all the
     // same.
-    files(2, 3).write(new RoundFiles.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
+    files(2, 3)
+        .write(new RoundDirectory.Announcement(Token.random(), Token.NONE, RankBackend.UNKNOWN));
     List<Process> killed = List.of(launch(0, 3), launch(1, 3));
     awaitFile(files(0, 3).idFile());
     UniqueId old = files(0, 3).publication().orElseThrow().id();

@@ -13,8 +13,8 @@ final class GatherFuzz implements FuzzTarget {
   public List<Sample> samples() {
     List<Sample> samples = new ArrayList<>();
     Rendezvous zero =
-        GatherRendezvous.over(
-            Member.of(0, 2),
+        AllGatherRendezvous.over(
+            RankInfo.of(0, 2),
             text -> {
               samples.add(Sample.text(text + "\0nccl4j rank 1 of 2 round 1 waits 0"));
               return List.of(text, "nccl4j rank 1 of 2 round 1 waits 0");
@@ -31,7 +31,7 @@ final class GatherFuzz implements FuzzTarget {
     String[] texts = new String(input, StandardCharsets.UTF_8).split("\0", -1);
     List<String> gathered = new ArrayList<>(List.of(texts));
     Collections.replaceAll(gathered, "", null);
-    GatherRendezvous.over(Member.of(1, 2), text -> gathered).exchange(RendezvousFuzzTest::id);
+    AllGatherRendezvous.over(RankInfo.of(1, 2), text -> gathered).exchange(RendezvousFuzzTest::id);
   }
 
   @Override

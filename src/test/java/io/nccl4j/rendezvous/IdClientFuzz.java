@@ -7,11 +7,11 @@ import io.nccl4j.fixtures.fuzzing.Sample;
 import io.nccl4j.internal.rendezvous.ExchangeFailedException;
 import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.rendezvous.Token;
-import io.nccl4j.internal.rendezvous.tcp.Frames;
+import io.nccl4j.internal.rendezvous.tcp.FramedConnection;
 import io.nccl4j.internal.rendezvous.tcp.Handshake;
 import io.nccl4j.internal.rendezvous.tcp.IdClient;
 import io.nccl4j.internal.rendezvous.tcp.IdServer;
-import io.nccl4j.internal.rendezvous.tcp.Refusal;
+import io.nccl4j.internal.rendezvous.tcp.RejectReason;
 import io.nccl4j.internal.util.Deadline;
 import java.io.DataInputStream;
 import java.io.IOException;
@@ -57,11 +57,11 @@ final class IdClientFuzz implements FuzzTarget {
         greeting.followedBy(
             Sample.of(
                 out -> {
-                  out.writeByte(Refusal.ROUND_FAILED.code());
+                  out.writeByte(RejectReason.ROUND_FAILED.code());
                   out.write(reason);
                 })),
         greeting.followedBy(
-            Sample.of(new byte[] {IdServer.PLAIN, (byte) Refusal.OVERSIZED.code()}, 1)),
+            Sample.of(new byte[] {IdServer.PLAIN, (byte) RejectReason.OVERSIZED.code()}, 1)),
         greeting);
   }
 
@@ -79,10 +79,10 @@ final class IdClientFuzz implements FuzzTarget {
   public void read(byte[] input) throws Exception {
     Future<?> answered = impostor.submit(() -> answer(input));
     try (SocketChannel channel = SocketChannel.open(listener.getLocalSocketAddress());
-        Frames frames = new Frames(channel, Deadline.after(ATTEMPT))) {
+        FramedConnection frames = new FramedConnection(channel, Deadline.after(ATTEMPT))) {
       IdClient client =
           new IdClient(
-              "rank0", 1, Member.of(1, 2).ofRun(), RendezvousFuzzTest.SECRET.shared(), () -> {});
+              "rank0", 1, RankInfo.of(1, 2).ofRun(), RendezvousFuzzTest.SECRET.shared(), () -> {});
       client.converse(
           frames, new Handshake.Claim(1, 2, 1, RankBackend.NCCL, Token.ofText(""), Token.random()));
     } finally {

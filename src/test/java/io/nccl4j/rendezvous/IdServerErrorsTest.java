@@ -3,7 +3,7 @@ package io.nccl4j.rendezvous;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import io.nccl4j.internal.auth.SharedSecret;
-import io.nccl4j.internal.rendezvous.RankOfRun;
+import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.tcp.IdServer;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -20,8 +20,7 @@ class IdServerErrorsTest {
     InetSocketAddress any = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
     // Without a time for the handshake no client can be served.
     IdServer.Limits limits = new IdServer.Limits(null, 1, Duration.ofSeconds(1));
-    try (IdServer server =
-        new IdServer(any, new RankOfRun(0, 2, ""), SharedSecret.none(), limits)) {
+    try (IdServer server = new IdServer(any, new JobRank(0, 2, ""), SharedSecret.none(), limits)) {
       for (int client = 0; client < 3; client++) {
         try (Socket socket = new Socket(any.getAddress(), server.port())) {
           socket.setSoTimeout(PATIENCE_MILLIS);

@@ -33,7 +33,7 @@ final class IdServerFuzz implements FuzzTarget {
   private static final int MOST_ANSWERED = 2048;
 
   private final TcpRendezvous server =
-      TcpRendezvous.at("127.0.0.1", 0, RendezvousFuzzTest.SECRET, Member.of(0, SIZE));
+      TcpRendezvous.at("127.0.0.1", 0, RendezvousFuzzTest.SECRET, RankInfo.of(0, SIZE));
   private final InetSocketAddress address =
       new InetSocketAddress(InetAddress.getLoopbackAddress(), server.port());
   private final FutureTask<Object> round =

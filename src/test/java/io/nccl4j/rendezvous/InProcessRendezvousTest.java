@@ -8,8 +8,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
+import io.nccl4j.ffm.LogLines;
 import io.nccl4j.internal.rendezvous.RankBackend;
-import io.nccl4j.natives.LogLines;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
@@ -33,7 +33,7 @@ class InProcessRendezvousTest {
   @Test
   void rankThatWaitsLongSaysSoOnce() throws Exception {
     List<InProcessRendezvous> places = InProcessRendezvous.of(2, Duration.ofSeconds(6));
-    try (LogLines log = new LogLines(OrderedRendezvous.class)) {
+    try (LogLines log = new LogLines(AbstractRendezvous.class)) {
       FutureTask<UniqueId> first =
           RankThreads.start(() -> places.get(0).exchange(RankThreads::newId));
       while (log.lines().isEmpty() && !first.isDone()) {
@@ -175,11 +175,12 @@ class InProcessRendezvousTest {
   void membersAreChecked() {
     assertEquals(
         "size is 0; it must be 1 or more",
-        assertThrows(IllegalArgumentException.class, () -> Member.of(0, 0)).getMessage());
+        assertThrows(IllegalArgumentException.class, () -> RankInfo.of(0, 0)).getMessage());
     assertEquals(
         "rank is 4; it must be from 0 to 3",
-        assertThrows(IllegalArgumentException.class, () -> Member.of(4, 4)).getMessage());
-    assertThrows(IllegalArgumentException.class, () -> Member.of(0, 1).withTimeout(Duration.ZERO));
-    assertEquals("job 7", Member.of(1, 2).withRun("job 7").run());
+        assertThrows(IllegalArgumentException.class, () -> RankInfo.of(4, 4)).getMessage());
+    assertThrows(
+        IllegalArgumentException.class, () -> RankInfo.of(0, 1).withTimeout(Duration.ZERO));
+    assertEquals("job 7", RankInfo.of(1, 2).withRun("job 7").run());
   }
 }

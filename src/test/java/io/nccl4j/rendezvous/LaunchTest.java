@@ -45,8 +45,8 @@ class LaunchTest {
     return variables;
   }
 
-  private static Launch launch(String text) {
-    return Launch.from(environment(text), Optional::empty);
+  private static LaunchEnvironment launch(String text) {
+    return LaunchEnvironment.from(environment(text), Optional::empty);
   }
 
   private static final String TORCHRUN =
@@ -164,7 +164,7 @@ class LaunchTest {
   @MethodSource("launches")
   void ranksAndSizesAreRead(
       String variables, Launcher launcher, int rank, int size, int localRank, int localSize) {
-    Launch launch = launch(variables);
+    LaunchEnvironment launch = launch(variables);
     assertEquals(launcher, launch.launcher());
     assertEquals(rank, launch.rank());
     assertEquals(size, launch.size());
@@ -241,8 +241,8 @@ class LaunchTest {
           """)
   void theLocalRankTellsTheDeviceUnlessTheConfigurationNamesOne(
       int rank, Integer localRank, Integer named, int device) {
-    Member member = Member.of(rank, 6).withTimeout(TIMEOUT);
-    Member placed = localRank == null ? member : member.withLocalRank(localRank);
+    RankInfo member = RankInfo.of(rank, 6).withTimeout(TIMEOUT);
+    RankInfo placed = localRank == null ? member : member.withLocalRank(localRank);
     CommunicatorConfig config =
         named == null
             ? CommunicatorConfig.defaults()
@@ -265,7 +265,7 @@ class LaunchTest {
   }
 
   /** A place where the id is there already. */
-  private record Known(Member member, UniqueId id) implements Rendezvous {
+  private record Known(RankInfo member, UniqueId id) implements Rendezvous {
     @Override
     public int rank() {
       return member.rank();
@@ -292,7 +292,7 @@ class LaunchTest {
 
   @Test
   void aLaunchHandsItsLocalRankOn(@TempDir Path directory) {
-    Launch launch =
+    LaunchEnvironment launch =
         launch(
             "OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=1"
                 + " NCCL4J_RENDEZVOUS=file:"
@@ -360,7 +360,7 @@ class LaunchTest {
   @ParameterizedTest
   @MethodSource("sources")
   void whereTheRanksMeetIsChosen(String variables, String source) {
-    Launch launch = launch(variables);
+    LaunchEnvironment launch = launch(variables);
     assertEquals(source, launch.idSource());
     assertTrue(launch.toString().contains("id from " + source), launch.toString());
   }
@@ -376,7 +376,7 @@ class LaunchTest {
           PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=2 | nothing from MPICH says where the 2 ranks can meet
           """)
   void wherePlaceIsUnknownTheErrorSaysWhatToSet(String variables, String message) {
-    Launch launch = launch(variables);
+    LaunchEnvironment launch = launch(variables);
     IllegalArgumentException refused =
         assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
     assertTrue(refused.getMessage().startsWith(message), refused.getMessage());
@@ -400,7 +400,8 @@ class LaunchTest {
           PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2 | hydra proxy 1
           """)
   void runsAreNamedByTheirLauncher(String variables, String run) {
-    Launch launch = Launch.from(environment(variables), () -> Optional.of("proxy 1"));
+    LaunchEnvironment launch =
+        LaunchEnvironment.from(environment(variables), () -> Optional.of("proxy 1"));
     assertEquals(run, launch.run());
   }
 
@@ -408,16 +409,17 @@ class LaunchTest {
   @Test
   void ranksOfMpichOnTwoHostsAreOfOneRun() {
     String variables = " PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1";
-    Launch first = Launch.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
-    Launch second =
-        Launch.from(environment("PMI_RANK=1" + variables), () -> Optional.of("proxy 2"));
+    LaunchEnvironment first =
+        LaunchEnvironment.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
+    LaunchEnvironment second =
+        LaunchEnvironment.from(environment("PMI_RANK=1" + variables), () -> Optional.of("proxy 2"));
     assertEquals(first.run(), second.run());
   }
 
   @Test
   void mpichOnOneHostMeetsByFiles() {
-    Launch launch =
-        Launch.from(
+    LaunchEnvironment launch =
+        LaunchEnvironment.from(
             environment("PMI_RANK=0 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=2"),
             () -> Optional.of("proxy 1"));
     assertEquals("files in a private directory under " + TMP, launch.idSource());
@@ -456,12 +458,12 @@ class LaunchTest {
 
   @Test
   void overANetworkASecretIsNeeded() {
-    Launch launch = launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500");
+    LaunchEnvironment launch = launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500");
     IllegalArgumentException refused =
         assertThrows(IllegalArgumentException.class, () -> launch.rendezvous(TIMEOUT));
     assertTrue(refused.getMessage().startsWith("NCCL4J_SECRET is not set"), refused.getMessage());
 
-    Launch weak =
+    LaunchEnvironment weak =
         launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500 NCCL4J_SECRET=short");
     assertEquals(
         "NCCL4J_SECRET has 5 bytes; it must have 16 or more, and be random",
@@ -488,7 +490,7 @@ class LaunchTest {
 
   @Test
   void oneProcessNeedsNobody() {
-    try (Rendezvous alone = Launch.from(Map.of()).rendezvous(TIMEOUT)) {
+    try (Rendezvous alone = LaunchEnvironment.from(Map.of()).rendezvous(TIMEOUT)) {
       UniqueId id = RankThreads.newId();
       assertEquals(id, alone.exchange(() -> id));
       assertEquals(1, alone.size());

@@ -63,12 +63,12 @@ final class RankThreads {
 
   /** Has ranks with different backends exchange an id, and checks that each fails at once. */
   static void assertMixed(
-      String expected, List<RankBackend> backends, IntFunction<OrderedRendezvous> places)
+      String expected, List<RankBackend> backends, IntFunction<AbstractRendezvous> places)
       throws Exception {
     long start = System.nanoTime();
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
     for (int rank = 0; rank < backends.size(); rank++) {
-      OrderedRendezvous place = places.apply(rank);
+      AbstractRendezvous place = places.apply(rank);
       RankBackend backend = backends.get(rank);
       ranks.add(start(() -> place.exchange(RankThreads::newId, backend)));
     }

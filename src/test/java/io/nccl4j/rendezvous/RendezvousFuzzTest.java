@@ -24,7 +24,7 @@ class RendezvousFuzzTest {
     targets.put("rendezvous-client", IdClientFuzz::new);
     targets.put("torch-store-rank-0", () -> new TorchStoreFuzz(0));
     targets.put("torch-store-rank-1", () -> new TorchStoreFuzz(1));
-    targets.put("round-files", RoundFilesFuzz::new);
+    targets.put("round-files", RoundDirectoryFuzz::new);
     targets.put("gather", GatherFuzz::new);
     return targets.entrySet().stream()
         .filter(target -> Fuzzer.selected(target.getKey()))

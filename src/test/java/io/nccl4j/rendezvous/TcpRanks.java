@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.rendezvous.tcp.IdServer;
-import io.nccl4j.internal.rendezvous.tcp.Refusal;
+import io.nccl4j.internal.rendezvous.tcp.RejectReason;
 import io.nccl4j.internal.util.Deadline;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
@@ -42,17 +42,17 @@ abstract class TcpRanks {
   }
 
   TcpRendezvous server(int size, Duration timeout, IdServer.Limits limits) {
-    Member member = Member.of(0, size).withTimeout(timeout);
+    RankInfo member = RankInfo.of(0, size).withTimeout(timeout);
     TcpRendezvous place = TcpRendezvous.at(HOST, 0, SECRET.shared(), member, limits);
     open.add(place);
     return place;
   }
 
   TcpRendezvous client(TcpRendezvous server, int rank, Duration timeout) {
-    return client(server, SECRET, Member.of(rank, server.size()).withTimeout(timeout));
+    return client(server, SECRET, RankInfo.of(rank, server.size()).withTimeout(timeout));
   }
 
-  TcpRendezvous client(TcpRendezvous server, Secret secret, Member member) {
+  TcpRendezvous client(TcpRendezvous server, Secret secret, RankInfo member) {
     TcpRendezvous place = TcpRendezvous.at(HOST, server.port(), secret, member);
     open.add(place);
     return place;
@@ -83,7 +83,8 @@ abstract class TcpRanks {
     socket.getOutputStream().write(framed.toByteArray());
   }
 
-  static void awaitTurnedAway(TcpRendezvous server, Refusal refusal, int count) throws Exception {
+  static void awaitTurnedAway(TcpRendezvous server, RejectReason refusal, int count)
+      throws Exception {
     Deadline deadline = Deadline.after(Duration.ofSeconds(10));
     while (server.turnedAway().stream().filter(c -> c.refusal() == refusal).count() < count) {
       assertFalse(deadline.passed(), () -> refusal + " is not in " + server.turnedAway());

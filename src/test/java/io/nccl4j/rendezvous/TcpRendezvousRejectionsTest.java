@@ -12,7 +12,7 @@ import io.nccl4j.internal.rendezvous.RankBackend;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.rendezvous.tcp.Handshake;
 import io.nccl4j.internal.rendezvous.tcp.IdServer;
-import io.nccl4j.internal.rendezvous.tcp.Refusal;
+import io.nccl4j.internal.rendezvous.tcp.RejectReason;
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -71,7 +71,8 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     while (true) {
       Asked asked = new Asked(connect(server), claim);
       int answer = asked.opened()[0];
-      if (answer != Refusal.ROUND_TO_COME.code() && answer != Refusal.OTHERS_MISSING.code()) {
+      if (answer != RejectReason.ROUND_TO_COME.code()
+          && answer != RejectReason.OTHERS_MISSING.code()) {
         assertEquals(IdServer.GRANTED, answer);
         return asked;
       }
@@ -79,7 +80,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     }
   }
 
-  private static void assertRefused(Refusal refusal, Socket socket) throws IOException {
+  private static void assertRefused(RejectReason refusal, Socket socket) throws IOException {
     assertArrayEquals(
         new byte[] {IdServer.PLAIN, (byte) refusal.code()}, readFrame(socket), refusal.toString());
     assertEquals(-1, socket.getInputStream().read(), "the connection is closed");
@@ -102,17 +103,17 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
         assertThrows(
             RendezvousException.class,
             () ->
-                client(server, wrong, Member.of(1, 3).withTimeout(LONG))
+                client(server, wrong, RankInfo.of(1, 3).withTimeout(LONG))
                     .exchange(RankThreads::newId));
     assertTrue(refused.getMessage().contains("does not know the secret"), refused.getMessage());
-    awaitTurnedAway(server, Refusal.NOT_AUTHENTIC, 1);
+    awaitTurnedAway(server, RejectReason.NOT_AUTHENTIC, 1);
     assertServed(server, zero);
   }
 
   @Test
   void anImpostorOfRankZeroIsNoticed() throws Exception {
     try (TcpRendezvous impostor =
-        TcpRendezvous.at(HOST, 0, Secret.of("incorrect horse battery"), Member.of(0, 2))) {
+        TcpRendezvous.at(HOST, 0, Secret.of("incorrect horse battery"), RankInfo.of(0, 2))) {
       RendezvousException refused =
           assertThrows(
               RendezvousException.class,
@@ -131,7 +132,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     Socket second = connect(server);
     readFrame(second);
     writeFrame(second, message);
-    assertRefused(Refusal.NOT_AUTHENTIC, second);
+    assertRefused(RejectReason.NOT_AUTHENTIC, second);
     first.close();
     assertServed(server, zero);
   }
@@ -157,7 +158,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
               });
       TcpRendezvous victim =
           TcpRendezvous.at(
-              HOST, replayer.getLocalPort(), SECRET, Member.of(1, 2).withTimeout(LONG));
+              HOST, replayer.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(LONG));
       RendezvousException noticed =
           assertThrows(RendezvousException.class, () -> victim.exchange(RankThreads::newId));
       assertTrue(noticed.getMessage().contains("does not know the secret"), noticed.getMessage());
@@ -190,7 +191,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     FutureTask<UniqueId> zero = exchange(server);
     Asked forger = ask(server, claim(1, 2));
     writeFrame(forger.socket, new byte[Handshake.PROOF_BYTES]);
-    assertRefused(Refusal.NOT_AUTHENTIC, forger.socket);
+    assertRefused(RejectReason.NOT_AUTHENTIC, forger.socket);
     assertFalse(zero.isDone());
   }
 
@@ -241,7 +242,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
         assertThrows(
             RendezvousException.class,
             () ->
-                client(server, SECRET, Member.of(1, 4).withTimeout(LONG))
+                client(server, SECRET, RankInfo.of(1, 4).withTimeout(LONG))
                     .exchange(RankThreads::newId));
     assertTrue(
         refused.getMessage().contains("rank 1 has world size 4, rank 0 3"), refused.getMessage());
@@ -258,7 +259,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
       writeFrame(socket, handshake.claimMessage());
       byte[] answer = readFrame(socket);
       byte[] opened = handshake.open(Arrays.copyOfRange(answer, 1, answer.length));
-      assertEquals(Refusal.WRONG_RANK.code(), opened[0]);
+      assertEquals(RejectReason.WRONG_RANK.code(), opened[0]);
     }
     assertServed(server, zero);
   }
@@ -267,7 +268,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   void anotherRunWithTheSameSecretGetsNoId() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    Member other = Member.of(1, 2).withRun("yesterday").withTimeout(SHORT);
+    RankInfo other = RankInfo.of(1, 2).withRun("yesterday").withTimeout(SHORT);
     NcclTimeoutException refused =
         assertThrows(
             NcclTimeoutException.class,
@@ -298,29 +299,29 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     Socket malformed = connect(server);
     readFrame(malformed);
     writeFrame(malformed, "GET / HTTP/1.1\r\nHost: x".getBytes(StandardCharsets.US_ASCII));
-    assertRefused(Refusal.MALFORMED, malformed);
+    assertRefused(RejectReason.MALFORMED, malformed);
 
     Socket empty = connect(server);
     readFrame(empty);
     writeFrame(empty, new byte[0]);
-    assertRefused(Refusal.MALFORMED, empty);
+    assertRefused(RejectReason.MALFORMED, empty);
 
     Socket oversized = connect(server);
     readFrame(oversized);
     writeFrame(oversized, new byte[30_000]);
-    assertRefused(Refusal.OVERSIZED, oversized);
+    assertRefused(RejectReason.OVERSIZED, oversized);
 
     Socket version = connect(server);
     byte[] message =
         Handshake.ofClient(SECRET.shared(), readFrame(version), claim(1, 3)).claimMessage();
     message[11]++;
     writeFrame(version, message);
-    assertRefused(Refusal.WRONG_VERSION, version);
+    assertRefused(RejectReason.WRONG_VERSION, version);
 
     Socket longer = connect(server);
     message = Handshake.ofClient(SECRET.shared(), readFrame(longer), claim(1, 3)).claimMessage();
     writeFrame(longer, Arrays.copyOf(message, message.length - 1));
-    assertRefused(Refusal.MALFORMED, longer);
+    assertRefused(RejectReason.MALFORMED, longer);
     assertServed(server, zero);
   }
 
@@ -334,7 +335,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
           Handshake.ofClient(SECRET.shared(), readFrame(socket), claim(1, 2)).claimMessage();
       message[position] ^= (byte) (1 << RankThreads.RANDOM.nextInt(8));
       writeFrame(socket, message);
-      assertRefused(Refusal.NOT_AUTHENTIC, socket);
+      assertRefused(RejectReason.NOT_AUTHENTIC, socket);
     }
     assertServed(server, zero);
   }
@@ -352,7 +353,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     assertServed(server, zero);
     for (Socket socket : silent) {
       readFrame(socket);
-      assertRefused(Refusal.TOO_SLOW, socket);
+      assertRefused(RejectReason.TOO_SLOW, socket);
     }
     int sent = RankThreads.join(dripping);
     assertTrue(sent < 100, () -> "a slow client could send " + sent + " bytes");
@@ -380,7 +381,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
     for (int i = 0; i < 40; i++) {
       connect(server);
     }
-    awaitTurnedAway(server, Refusal.TOO_MANY, 36);
+    awaitTurnedAway(server, RejectReason.TOO_MANY, 36);
     assertServed(server, zero);
   }
 

@@ -38,11 +38,11 @@ class TcpRendezvousTest extends TcpRanks {
       port = free.getLocalPort();
     }
     TcpRendezvous one =
-        TcpRendezvous.at("localhost", port, SECRET, Member.of(1, 2).withTimeout(LONG));
+        TcpRendezvous.at("localhost", port, SECRET, RankInfo.of(1, 2).withTimeout(LONG));
     FutureTask<UniqueId> waiting = exchange(one);
     Thread.sleep(200);
     try (TcpRendezvous zero =
-        TcpRendezvous.at("localhost", port, SECRET, Member.of(0, 2).withTimeout(LONG))) {
+        TcpRendezvous.at("localhost", port, SECRET, RankInfo.of(0, 2).withTimeout(LONG))) {
       UniqueId id = zero.exchange(RankThreads::newId);
       assertEquals(id, RankThreads.join(waiting));
     }
@@ -176,7 +176,7 @@ class TcpRendezvousTest extends TcpRanks {
               });
       TcpRendezvous one =
           TcpRendezvous.at(
-              HOST, service.getLocalPort(), SECRET, Member.of(1, 2).withTimeout(SHORT));
+              HOST, service.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
       NcclTimeoutException timeout =
           assertThrows(NcclTimeoutException.class, () -> one.exchange(RankThreads::newId));
       assertTrue(timeout.getMessage().contains("is not nccl4j"), timeout.getMessage());
@@ -188,7 +188,7 @@ class TcpRendezvousTest extends TcpRanks {
   void aServerThatAcceptsAndSaysNothingEndsAtTheDeadline() throws Exception {
     try (ServerSocket mute = new ServerSocket(0, 50, InetAddress.ofLiteral(HOST))) {
       TcpRendezvous one =
-          TcpRendezvous.at(HOST, mute.getLocalPort(), SECRET, Member.of(1, 2).withTimeout(SHORT));
+          TcpRendezvous.at(HOST, mute.getLocalPort(), SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
       long start = System.nanoTime();
       assertThrows(NcclTimeoutException.class, () -> one.exchange(RankThreads::newId));
       assertTrue(System.nanoTime() - start < Duration.ofSeconds(5).toNanos());
@@ -201,7 +201,7 @@ class TcpRendezvousTest extends TcpRanks {
     RendezvousException taken =
         assertThrows(
             RendezvousException.class,
-            () -> TcpRendezvous.at(HOST, server.port(), SECRET, Member.of(0, 2)));
+            () -> TcpRendezvous.at(HOST, server.port(), SECRET, RankInfo.of(0, 2)));
     assertTrue(taken.getMessage().contains(":" + server.port()), taken.getMessage());
     assertTrue(taken.getMessage().contains("in use"), taken.getMessage());
   }
@@ -209,7 +209,8 @@ class TcpRendezvousTest extends TcpRanks {
   @Test
   void anUnknownHostIsNamed() {
     TcpRendezvous one =
-        TcpRendezvous.at("no-such-host.invalid", 4711, SECRET, Member.of(1, 2).withTimeout(SHORT));
+        TcpRendezvous.at(
+            "no-such-host.invalid", 4711, SECRET, RankInfo.of(1, 2).withTimeout(SHORT));
     NcclTimeoutException timeout =
         assertThrows(NcclTimeoutException.class, () -> one.exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("no-such-host.invalid"), timeout.getMessage());
@@ -250,7 +251,7 @@ class TcpRendezvousTest extends TcpRanks {
     server.close();
     server.close();
     for (int again = 0; again < 50; again++) {
-      try (TcpRendezvous next = TcpRendezvous.at(HOST, server.port(), SECRET, Member.of(0, 2))) {
+      try (TcpRendezvous next = TcpRendezvous.at(HOST, server.port(), SECRET, RankInfo.of(0, 2))) {
         assertEquals(server.port(), next.port());
       }
     }
@@ -258,10 +259,10 @@ class TcpRendezvousTest extends TcpRanks {
 
   @Test
   void withoutASecretOnlyLoopbackIsListenedTo() throws Exception {
-    Member member = Member.of(0, 2).withTimeout(LONG);
+    RankInfo member = RankInfo.of(0, 2).withTimeout(LONG);
     try (TcpRendezvous server = TcpRendezvous.onLoopback(0, member);
         TcpRendezvous one =
-            TcpRendezvous.onLoopback(server.port(), Member.of(1, 2).withTimeout(LONG))) {
+            TcpRendezvous.onLoopback(server.port(), RankInfo.of(1, 2).withTimeout(LONG))) {
       assertTrue(InetAddress.getByName(server.host()).isLoopbackAddress());
       InetAddress own = InetAddress.getLocalHost();
       if (!own.isLoopbackAddress()) {
@@ -277,7 +278,7 @@ class TcpRendezvousTest extends TcpRanks {
 
   @Test
   void argumentsAreChecked() {
-    Member one = Member.of(1, 2);
+    RankInfo one = RankInfo.of(1, 2);
     assertEquals(
         "port is 0; it must be from 1 to 65535",
         assertThrows(IllegalArgumentException.class, () -> TcpRendezvous.at(HOST, 0, SECRET, one))

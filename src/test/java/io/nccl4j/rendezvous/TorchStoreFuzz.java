@@ -104,7 +104,7 @@ final class TorchStoreFuzz implements FuzzTarget {
   @Override
   public void read(byte[] input) {
     answers = input;
-    Member member = new Member(rank, 2, "", TIMEOUT, OptionalInt.empty());
+    RankInfo member = new RankInfo(rank, 2, "", TIMEOUT, OptionalInt.empty());
     try (Rendezvous rendezvous =
         TorchStoreRendezvous.at(
             listener.getInetAddress().getHostAddress(),

@@ -43,11 +43,11 @@ class TorchStoreRendezvousTest {
 
   private static TorchStoreRendezvous place(int port, int rank, int size, Duration timeout) {
     return TorchStoreRendezvous.at(
-        HOST, port, NO_SECRET, Member.of(rank, size).withTimeout(timeout));
+        HOST, port, NO_SECRET, RankInfo.of(rank, size).withTimeout(timeout));
   }
 
   private static TorchStoreRendezvous place(int port, int rank, Optional<Secret> secret) {
-    return TorchStoreRendezvous.at(HOST, port, secret, Member.of(rank, 2).withTimeout(LONG));
+    return TorchStoreRendezvous.at(HOST, port, secret, RankInfo.of(rank, 2).withTimeout(LONG));
   }
 
   private static FutureTask<UniqueId> exchange(Rendezvous place) {
@@ -443,7 +443,7 @@ class TorchStoreRendezvousTest {
     "h, 65536, port is 65536; it must be from 1 to 65535"
   })
   void badPlacesAreRefused(String host, int port, String message) {
-    Member member = Member.of(0, 2);
+    RankInfo member = RankInfo.of(0, 2);
     assertEquals(
         message,
         assertThrows(
@@ -467,8 +467,8 @@ class TorchStoreRendezvousTest {
     }
   }
 
-  private static Launch agentOf(int rank, int port) {
-    return Launch.from(
+  private static LaunchEnvironment agentOf(int rank, int port) {
+    return LaunchEnvironment.from(
         Map.of(
             "TORCHELASTIC_RUN_ID", "none",
             "TORCHELASTIC_USE_AGENT_STORE", "True",

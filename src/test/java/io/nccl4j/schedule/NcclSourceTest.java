@@ -29,8 +29,8 @@ class NcclSourceTest {
   private static final int RUNS = 300;
   private static final List<Protocol> PROTOCOLS =
       List.of(Protocol.LL, Protocol.LL128, Protocol.SIMPLE);
-  private static final List<NodePattern> PATTERNS =
-      List.of(NodePattern.BALANCED_TREE, NodePattern.SPLIT_TREE, NodePattern.TREE);
+  private static final List<TreePattern> PATTERNS =
+      List.of(TreePattern.BALANCED_TREE, TreePattern.SPLIT_TREE, TreePattern.TREE);
 
   @TempDir Path folder;
 
@@ -44,7 +44,7 @@ class NcclSourceTest {
       int elementBytes,
       int chunkGrains,
       int ranksPerNode,
-      NodePattern pattern,
+      TreePattern pattern,
       List<Integer> order) {
     static Run random(Random random) {
       int ranks = random.nextInt(4) == 0 ? random.nextInt(18, 65) : random.nextInt(2, 18);

@@ -43,8 +43,8 @@ class ScheduleTest {
     return Stream.of(
             small,
             permuted,
-            permuted.withNodes(4, NodePattern.BALANCED_TREE),
-            small.withNodes(3, NodePattern.SPLIT_TREE).withChannels(1),
+            permuted.withNodes(4, TreePattern.BALANCED_TREE),
+            small.withNodes(3, TreePattern.SPLIT_TREE).withChannels(1),
             small.withProtocol(Protocol.LL).withChannels(4),
             small.withProtocol(Protocol.LL128).withChunkBytes(1920))
         .flatMap(
@@ -175,7 +175,7 @@ class ScheduleTest {
     long count = 1L << 28;
     Schedule ring = new RingSchedule(Layout.defaults(), ranks, count, 4);
     Schedule tree =
-        new TreeSchedule(Layout.defaults().withNodes(8, NodePattern.TREE), ranks, count, 4);
+        new TreeSchedule(Layout.defaults().withNodes(8, TreePattern.TREE), ranks, count, 4);
     long ringBytes = 0;
     long treeBytes = 0;
     for (int rank = 0; rank < ranks; rank++) {
@@ -192,7 +192,7 @@ class ScheduleTest {
 
   @Test
   void aHundredThousandRanksInOneChainHaveTheirDepthsWithoutAWalk() {
-    Layout chain = Layout.defaults().withNodes(100_000, NodePattern.TREE);
+    Layout chain = Layout.defaults().withNodes(100_000, TreePattern.TREE);
     assertEquals(2 * 99_999, new TreeSchedule(chain, 100_000, 1, 4).hops(0));
   }
 
@@ -221,7 +221,7 @@ class ScheduleTest {
         () -> Layout.defaults().withTreeOrders(List.of(List.of())));
     assertMessage(
         "ranksPerNode is 0; it must be from 1 to 2147483647",
-        () -> Layout.defaults().withNodes(0, NodePattern.TREE));
+        () -> Layout.defaults().withNodes(0, TreePattern.TREE));
     assertMessage(
         "firstTreeChannels is -1; it must be from 0 to 64",
         () -> Layout.defaults().withFirstTreeChannels(-1));

@@ -68,7 +68,7 @@ class TreeTest {
   @ValueSource(ints = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 32, 33, 64, 100})
   void bothTreesHoldEveryRankOnceWhateverTheNodes(int ranks) {
     for (int ranksPerNode : new int[] {1, 2, 3, 4, 8, 100}) {
-      for (NodePattern pattern : NodePattern.values()) {
+      for (TreePattern pattern : TreePattern.values()) {
         Layout layout = Layout.defaults().withNodes(ranksPerNode, pattern);
         assertSpans(layout.tree(0, ranks));
         assertSpans(layout.tree(1, ranks));
@@ -106,7 +106,7 @@ class TreeTest {
 
   @Test
   void aSingleNodeIsAChainFromItsLastRankToItsFirst() {
-    Tree tree = Layout.defaults().withNodes(4, NodePattern.BALANCED_TREE).tree(1, 4);
+    Tree tree = Layout.defaults().withNodes(4, TreePattern.BALANCED_TREE).tree(1, 4);
     assertEquals(0, tree.root());
     assertEquals(List.of(1), children(tree, 0));
     assertEquals(List.of(2), children(tree, 1));
@@ -122,7 +122,7 @@ class TreeTest {
     "SPLIT_TREE,    1,   4,   3,   '',  5,   2"
   })
   void thePatternSaysWhoSpeaksToChildNodes(
-      NodePattern pattern, String of0, String of1, String of2, String of3, String of4, String of5) {
+      TreePattern pattern, String of0, String of1, String of2, String of3, String of4, String of5) {
     Tree tree = Layout.defaults().withNodes(2, pattern).tree(0, 6);
     String[] expected = {of0, of1, of2, of3, of4, of5};
     for (int rank = 0; rank < 6; rank++) {
@@ -135,7 +135,7 @@ class TreeTest {
   void anOrderPutsTheRanksInTheirPlaces() {
     Layout layout =
         Layout.defaults()
-            .withNodes(2, NodePattern.TREE)
+            .withNodes(2, TreePattern.TREE)
             .withTreeOrders(List.of(List.of(5, 1, 3, 0, 2, 4)));
     Tree tree = layout.tree(0, 6);
     assertEquals(5, tree.root());

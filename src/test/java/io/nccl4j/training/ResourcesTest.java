@@ -12,7 +12,7 @@ import org.junit.jupiter.api.Test;
 /** What was made is given back, whatever fails on the way. */
 class ResourcesTest {
   private final List<String> closed = new ArrayList<>();
-  private final Resources resources = new Resources();
+  private final OwnedResources resources = new OwnedResources();
 
   private void add(String name, Throwable failure) {
     resources.add(

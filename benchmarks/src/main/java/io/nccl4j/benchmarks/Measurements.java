@@ -2,7 +2,7 @@ package io.nccl4j.benchmarks;
 
 import io.nccl4j.benchmarks.PeerProgram.Cell;
 import io.nccl4j.benchmarks.PeerProgram.Kind;
-import io.nccl4j.benchmarks.PeerProgram.Result;
+import io.nccl4j.benchmarks.PeerProgram.Measurement;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
@@ -18,7 +18,7 @@ import java.util.function.Predicate;
 
 /** What programs have measured, in the rounds so far. */
 final class Measurements {
-  private final Map<PeerProgram, Map<Cell, List<Result>>> results = new LinkedHashMap<>();
+  private final Map<PeerProgram, Map<Cell, List<Measurement>>> results = new LinkedHashMap<>();
   private final Set<PeerProgram> wrong = new LinkedHashSet<>();
   private final List<OptionalDouble> handoffs = new ArrayList<>();
 
@@ -29,8 +29,8 @@ final class Measurements {
    */
   record Best(PeerProgram program, double microseconds) {}
 
-  void add(PeerProgram program, Map<Cell, Result> round) {
-    Map<Cell, List<Result>> cells = results.computeIfAbsent(program, p -> new HashMap<>());
+  void add(PeerProgram program, Map<Cell, Measurement> round) {
+    Map<Cell, List<Measurement>> cells = results.computeIfAbsent(program, p -> new HashMap<>());
     round.forEach(
         (cell, result) -> cells.computeIfAbsent(cell, c -> new ArrayList<>()).add(result));
   }
@@ -88,13 +88,13 @@ final class Measurements {
     return results.entrySet().stream()
         .filter(entry -> entry.getKey().kind() == kind && entry.getKey().ranks() == ranks)
         .flatMap(entry -> entry.getValue().getOrDefault(cell, List.of()).stream())
-        .mapToDouble(Result::heapBytes)
+        .mapToDouble(Measurement::heapBytes)
         .min()
         .orElse(Double.NaN);
   }
 
   private double median(PeerProgram program, Cell cell) {
     return Page.median(
-        results.get(program).get(cell).stream().mapToDouble(Result::microseconds).toArray());
+        results.get(program).get(cell).stream().mapToDouble(Measurement::microseconds).toArray());
   }
 }

@@ -67,7 +67,7 @@ record PeerProgram(
    * @param microseconds of one operation
    * @param heapBytes what one operation allocates, not a number where it has no heap
    */
-  record Result(double microseconds, double heapBytes) {}
+  record Measurement(double microseconds, double heapBytes) {}
 
   /** Thrown when the program did not do what was asked. */
   static class FailedException extends IOException {
@@ -93,7 +93,7 @@ record PeerProgram(
   }
 
   /** Runs the program and returns what it printed. */
-  Map<Cell, Result> run(List<String> modes, List<Sizing> sizes)
+  Map<Cell, Measurement> run(List<String> modes, List<Sizing> sizes)
       throws IOException, InterruptedException {
     List<String> all = new ArrayList<>(command);
     all.addAll(modes);
@@ -102,7 +102,7 @@ record PeerProgram(
     builder.environment().putAll(environment);
     Process process = builder.start();
     Thread ending = Thread.ofVirtual().start(() -> endLate(process));
-    Map<Cell, Result> results = new HashMap<>();
+    Map<Cell, Measurement> results = new HashMap<>();
     StringBuilder other = new StringBuilder();
     try (BufferedReader lines = process.inputReader()) {
       for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -110,7 +110,7 @@ record PeerProgram(
           String[] words = line.split(" ");
           results.put(
               new Cell(Long.parseLong(words[0]), words[1]),
-              new Result(
+              new Measurement(
                   Double.parseDouble(words[2]),
                   words.length > 3 ? Double.parseDouble(words[3]) : Double.NaN));
         } else {

@@ -37,10 +37,10 @@ final class PeerPrograms {
   }
 
   /** Returns what measures the way between processors; empty if it was not built. */
-  Optional<Handoff> handoff() {
+  Optional<CacheLineLatency> handoff() {
     Path program = folder.resolve("handoff");
     return Files.isExecutable(program)
-        ? Optional.of(new Handoff(List.of(program.toString())))
+        ? Optional.of(new CacheLineLatency(List.of(program.toString())))
         : Optional.empty();
   }
 

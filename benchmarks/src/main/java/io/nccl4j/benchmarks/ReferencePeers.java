@@ -2,7 +2,7 @@ package io.nccl4j.benchmarks;
 
 import io.nccl4j.benchmarks.PeerProgram.Cell;
 import io.nccl4j.benchmarks.PeerProgram.Kind;
-import io.nccl4j.benchmarks.PeerProgram.Result;
+import io.nccl4j.benchmarks.PeerProgram.Measurement;
 import io.nccl4j.benchmarks.PeerProgram.WrongResultException;
 import java.io.IOException;
 import java.nio.file.Path;
@@ -89,7 +89,7 @@ public final class ReferencePeers {
   }
 
   private final Measurements measurements = new Measurements();
-  private final Map<PeerProgram, Map<Cell, Result>> tried = new HashMap<>();
+  private final Map<PeerProgram, Map<Cell, Measurement>> tried = new HashMap<>();
   private final Map<PeerProgram, List<Sizing>> sizes = new LinkedHashMap<>();
 
   private final boolean quick;
@@ -193,7 +193,7 @@ public final class ReferencePeers {
   }
 
   private void handOff(PeerPrograms all) throws IOException, InterruptedException {
-    Optional<Handoff> program = all.handoff();
+    Optional<CacheLineLatency> program = all.handoff();
     if (program.isPresent()) {
       OptionalDouble nanoseconds = program.get().measure();
       System.err.println(
@@ -204,7 +204,7 @@ public final class ReferencePeers {
   }
 
   /** Returns what a program has measured: nothing if it found its own result wrong. */
-  private Map<Cell, Result> run(PeerProgram program, List<String> modes, List<Sizing> sizes)
+  private Map<Cell, Measurement> run(PeerProgram program, List<String> modes, List<Sizing> sizes)
       throws IOException, InterruptedException {
     try {
       return measured(program, modes, sizes);
@@ -215,10 +215,10 @@ public final class ReferencePeers {
     }
   }
 
-  private static Map<Cell, Result> measured(
+  private static Map<Cell, Measurement> measured(
       PeerProgram program, List<String> modes, List<Sizing> sizes)
       throws IOException, InterruptedException {
-    Map<Cell, Result> results = program.run(modes, sizes);
+    Map<Cell, Measurement> results = program.run(modes, sizes);
     StringJoiner line = new StringJoiner(" ", program + ":", "");
     for (String mode : modes) {
       line.add(" " + mode);

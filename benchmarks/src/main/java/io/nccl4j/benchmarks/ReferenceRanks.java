@@ -8,11 +8,11 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.reference.Algorithm;
-import io.nccl4j.reference.Links;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.reference.Transport;
 import io.nccl4j.rendezvous.FileRendezvous;
-import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -106,10 +106,10 @@ public final class ReferenceRanks {
       return;
     }
     int rank = Integer.parseInt(args[3]);
-    Links links = Links.valueOf(args[2].toUpperCase(Locale.ROOT));
+    Transport links = Transport.valueOf(args[2].toUpperCase(Locale.ROOT));
     try (Backend backend = ReferenceBackend.open(ranks, options.withLinks(links));
         Rendezvous rendezvous =
-            FileRendezvous.in(Path.of(args[4]), Member.of(rank, ranks).withLocalRank(rank))) {
+            FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank))) {
       measure(rendezvous.communicator(backend, CommunicatorConfig.defaults()), modes, sizes);
     }
   }
@@ -132,14 +132,14 @@ public final class ReferenceRanks {
     long start = System.nanoTime();
     while (clock.meet((System.nanoTime() - start) / SECOND) < COMPILING_SECONDS) {
       for (Sizing size : COMPILED) {
-        Work work = new Work(size);
+        RankBody work = new RankBody(size);
         modes.forEach(work::batch);
       }
     }
   }
 
   private void measure(Sizing size, Mode mode) {
-    Work work = new Work(size);
+    RankBody work = new RankBody(size);
     work.check();
     work.warmUp();
     double[] taken = new double[size.batches()];
@@ -163,13 +163,13 @@ public final class ReferenceRanks {
   }
 
   /** The operations of one size. */
-  private final class Work {
+  private final class RankBody {
     private final Sizing size;
     private final Buffer source;
     private final Buffer send;
     private final Buffer recv;
 
-    Work(Sizing size) {
+    RankBody(Sizing size) {
       long count = size.bytes() / Float.BYTES;
       this.size = size;
       this.source = ReferenceRanks.this.source.slice(0, count);

@@ -4,7 +4,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.benchmarks.Measurements.Best;
 import io.nccl4j.benchmarks.PeerProgram.Cell;
 import io.nccl4j.benchmarks.PeerProgram.Kind;
-import io.nccl4j.benchmarks.ReferenceTypes.Operator;
+import io.nccl4j.benchmarks.ReferenceTypes.Reducer;
 import io.nccl4j.benchmarks.ReferenceTypes.Reduction;
 import java.io.IOException;
 import java.util.ArrayList;
@@ -27,7 +27,7 @@ final class ReferenceReport {
       List.of(1L << 10, 64L << 10, 1L << 20, 16L << 20, 128L << 20);
   private static final List<Long> TYPES_SIZES = List.of(1L << 20, 16L << 20);
   private static final String UNTOUCHED = ReferenceRanks.Mode.UNTOUCHED.toString();
-  private static final Reduction FLOAT32_SUM = new Reduction(DataType.FLOAT32, Operator.SUM);
+  private static final Reduction FLOAT32_SUM = new Reduction(DataType.FLOAT32, Reducer.SUM);
 
   private static final Map<Integer, List<Double>> IN_PROCESS_GOALS =
       Map.of(2, List.of(2.3, 6.0, 5.0, 2.4, 2.5), 4, List.of(2.0, 6.0, 3.6, 3.6, 3.7));
@@ -56,7 +56,7 @@ final class ReferenceReport {
   static List<String> reductions(PeerProgram program) {
     DataType type = DataType.valueOf(program.setting());
     Stream<Reduction> own =
-        Stream.of(Operator.values()).map(operator -> new Reduction(type, operator));
+        Stream.of(Reducer.values()).map(operator -> new Reduction(type, operator));
     return Stream.concat(Stream.of(FLOAT32_SUM), own).distinct().map(Object::toString).toList();
   }
 
@@ -231,7 +231,7 @@ final class ReferenceReport {
     StringBuilder text = new StringBuilder();
     for (DataType type : DataType.values()) {
       List<String> contents =
-          Stream.of(Operator.values())
+          Stream.of(Reducer.values())
               .map(operator -> relative(new Reduction(type, operator), bytes))
               .toList();
       if (contents.stream().anyMatch(content -> !content.isEmpty())) {
@@ -269,7 +269,7 @@ final class ReferenceReport {
     }
     double relative = sum.get().microseconds() / found.get().microseconds();
     boolean fewBits = reduction.type().floating() && reduction.type().bytes() < Float.BYTES;
-    double goal = fewBits && reduction.operator() == Operator.SUM ? FEW_BITS_SUM_GOAL : OTHER_GOAL;
+    double goal = fewBits && reduction.operator() == Reducer.SUM ? FEW_BITS_SUM_GOAL : OTHER_GOAL;
     return number(relative) + (relative < goal ? " " + TOO_SLOW : "");
   }
 

@@ -31,7 +31,7 @@ public final class ReferenceTypes {
   private static final double[][] INTEGERS = {{1, 2, 3, 4}, {1, 2}};
 
   /** The operators, {@code MULSUM} being one that a communicator makes. */
-  enum Operator {
+  enum Reducer {
     SUM,
     PROD,
     MIN,
@@ -63,10 +63,10 @@ public final class ReferenceTypes {
   }
 
   /** A type and an operator. */
-  record Reduction(DataType type, Operator operator) {
+  record Reduction(DataType type, Reducer operator) {
     static Reduction parse(String text) {
       String[] parts = text.toUpperCase(Locale.ROOT).split(":", 2);
-      return new Reduction(DataType.valueOf(parts[0]), Operator.valueOf(parts[1]));
+      return new Reduction(DataType.valueOf(parts[0]), Reducer.valueOf(parts[1]));
     }
 
     @Override
@@ -94,7 +94,7 @@ public final class ReferenceTypes {
     this.send = communicator.allocate(type, count);
     this.recv = communicator.allocate(type, count);
     this.operator =
-        reduction.operator() == Operator.MULSUM
+        reduction.operator() == Reducer.MULSUM
             ? communicator.preMulSum(type, SCALAR)
             : reduction.operator().standard();
     for (long i = 0; i < count; i++) {

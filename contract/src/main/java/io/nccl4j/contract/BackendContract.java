@@ -8,9 +8,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Event;
 import io.nccl4j.Feature;
-import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.List;
@@ -72,7 +72,7 @@ abstract class BackendContract {
     backend.closeUniqueId(id);
     assertThrows(NullPointerException.class, () -> backend.closeUniqueId(null));
     UniqueId ofAnother =
-        backend.platform() == Platform.HOST
+        backend.platform() == DeviceType.HOST
             ? UniqueId.fromHex("01".repeat(UniqueId.BYTES))
             : Backend.reference(1).newUniqueId();
     assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(ofAnother));

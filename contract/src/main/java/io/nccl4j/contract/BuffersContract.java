@@ -12,7 +12,7 @@ import io.nccl4j.Backend;
 import io.nccl4j.Buffer;
 import io.nccl4j.CudaException;
 import io.nccl4j.DataType;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import java.lang.foreign.Arena;
@@ -263,7 +263,8 @@ abstract class BuffersContract {
   @Test
   void deviceMemoryIsNotAddressedByTheHost() {
     try (Buffer buffer = ints(1)) {
-      assumeTrue(buffer.space() == Buffer.Space.DEVICE, "the devices' memory is the host's own");
+      assumeTrue(
+          buffer.space() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
       Throwable thrown = assertThrows(IllegalStateException.class, buffer::segment);
       assertTrue(thrown.getMessage().contains("copyTo"), thrown::toString);
     }
@@ -274,7 +275,8 @@ abstract class BuffersContract {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer owner = rank.ints(5, 6, 7);
-      assumeTrue(owner.space() == Buffer.Space.DEVICE, "the devices' memory is the host's own");
+      assumeTrue(
+          owner.space() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
       Buffer view =
           Buffer.ofDeviceAddress(owner.address() + 4, DataType.INT32, 2, rank.comm().device());
       rank.comm().allReduce(view, view, ReduceOp.SUM, rank.stream());
@@ -284,7 +286,7 @@ abstract class BuffersContract {
 
   @Test
   void aViewOfForeignHostMemoryIsABuffer() {
-    assumeTrue(backend.platform() == Platform.HOST, "the devices do not use host memory");
+    assumeTrue(backend.platform() == DeviceType.HOST, "the devices do not use host memory");
     try (Arena arena = Arena.ofShared();
         Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
@@ -303,7 +305,7 @@ abstract class BuffersContract {
 
   @Test
   void aDirectBufferOfJavaIsABufferOnEveryRank() {
-    assumeTrue(backend.platform() == Platform.HOST, "the devices do not use host memory");
+    assumeTrue(backend.platform() == DeviceType.HOST, "the devices do not use host memory");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {

@@ -17,9 +17,9 @@ import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclException;
+import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.ReduceOp;
-import io.nccl4j.Result;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
@@ -260,7 +260,7 @@ abstract class LifecycleContract {
                   assertThrows(
                       NcclTimeoutException.class,
                       () -> stuck.stream().synchronize(Duration.ofMillis(200))));
-      assertEquals(Result.TIMEOUT, thrown.result());
+      assertEquals(NcclResult.TIMEOUT, thrown.result());
       assertTrue(thrown.getMessage().contains("0.2 s"), thrown::toString);
       stuck.join();
       stuck.stream().synchronize(Duration.ofSeconds(SOON));
@@ -430,7 +430,7 @@ abstract class LifecycleContract {
     ranks.close();
   }
 
-  private static void interrupted(Task task) throws Exception {
+  private static void interrupted(RankTask task) throws Exception {
     CompletableFuture<Thread> waiting = new CompletableFuture<>();
     CompletableFuture<Throwable> outcome =
         outcomeOf(
@@ -486,7 +486,7 @@ abstract class LifecycleContract {
               () ->
                   assertThrows(
                       NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, config)));
-      assertEquals(Result.TIMEOUT, thrown.result());
+      assertEquals(NcclResult.TIMEOUT, thrown.result());
       assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
       assertTrue(thrown.getMessage().contains("rank"), thrown::toString);
     }
@@ -552,7 +552,7 @@ abstract class LifecycleContract {
     }
   }
 
-  private interface Task {
+  private interface RankTask {
     void run() throws Exception;
   }
 
@@ -561,7 +561,7 @@ abstract class LifecycleContract {
   }
 
   /** Runs in another thread; the future's value is what it threw, or null. */
-  private static CompletableFuture<Throwable> outcomeOf(Task task) {
+  private static CompletableFuture<Throwable> outcomeOf(RankTask task) {
     CompletableFuture<Throwable> outcome = new CompletableFuture<>();
     Thread.ofPlatform()
         .daemon()

@@ -1,9 +1,9 @@
 package io.nccl4j.contract;
 
 import io.nccl4j.Backend;
-import io.nccl4j.reference.Links;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.reference.Transport;
 
 /**
  * The contract on the pure-Java reference over shared memory, each rank as if in a process of its
@@ -18,7 +18,7 @@ class ReferenceOverSharedMemoryContractTest extends ContractSuite {
         return ReferenceBackend.openAsProcesses(
             Math.max(1, Math.min(ranks, 4)),
             maxRanks(),
-            ReferenceOptions.defaults().withLinks(Links.AUTO));
+            ReferenceOptions.defaults().withLinks(Transport.AUTO));
       }
 
       @Override

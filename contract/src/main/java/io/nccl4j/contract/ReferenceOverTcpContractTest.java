@@ -1,9 +1,9 @@
 package io.nccl4j.contract;
 
 import io.nccl4j.Backend;
-import io.nccl4j.reference.Links;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
+import io.nccl4j.reference.Transport;
 
 /** The contract on the pure-Java reference over TCP, each rank as if in a process of its own. */
 class ReferenceOverTcpContractTest extends ContractSuite {
@@ -15,7 +15,7 @@ class ReferenceOverTcpContractTest extends ContractSuite {
         return ReferenceBackend.openAsProcesses(
             Math.max(1, Math.min(ranks, 4)),
             maxRanks(),
-            ReferenceOptions.defaults().withLinks(Links.TCP));
+            ReferenceOptions.defaults().withLinks(Transport.TCP));
       }
 
       @Override

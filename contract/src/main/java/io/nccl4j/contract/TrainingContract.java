@@ -36,41 +36,41 @@ abstract class TrainingContract {
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
   void theLossIsThatOfOneRankWithTheWholeBatch(int n, boolean sharded) {
-    check(n, new Trainee.Plan(sharded, FLOATS, 1, false));
+    check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 1, false));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
   void soItIsWhenGradientsAreAccumulatedOverPartsOfTheBatch(int n, boolean sharded) {
-    check(n, new Trainee.Plan(sharded, FLOATS, 3, false));
+    check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 3, false));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
   void soItIsWhenMostRanksHaveNoUseForSomeParameters(int n, boolean sharded) {
-    check(n, new Trainee.Plan(sharded, FLOATS, 1, true));
+    check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 1, true));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
   void soItIsWithBoth(int n, boolean sharded) {
-    check(n, new Trainee.Plan(sharded, FLOATS, 3, true));
+    check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 3, true));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
   void soItIsWithMixedTypes(int n, boolean sharded) {
-    check(n, new Trainee.Plan(sharded, MIXED, 1, false));
+    check(n, new TrainingRank.TrainingPlan(sharded, MIXED, 1, false));
   }
 
-  private void check(int n, Trainee.Plan plan) {
+  private void check(int n, TrainingRank.TrainingPlan plan) {
     List<TinyModel.Sample> batch = TinyModel.batch("training");
     double[] expected = TinyModel.random("rank 0", plan.types()).train(batch, STEPS);
     assertTrue(expected[STEPS - 1] < 0.9 * expected[0], "there is nothing to learn" + Seed.hint());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
-            try (Trainee trainee = new Trainee(rank, plan)) {
+            try (TrainingRank trainee = new TrainingRank(rank, plan)) {
               double[] losses = trainee.train(batch, STEPS);
               for (int step = 0; step < STEPS; step++) {
                 double tolerance = tolerance(plan) * expected[step];
@@ -87,7 +87,7 @@ abstract class TrainingContract {
    * may then be rounded to its other neighbour, another 2^-8 away. Twelve seeds gave at most 1.3e-7
    * and 0.0043.
    */
-  private static double tolerance(Trainee.Plan plan) {
+  private static double tolerance(TrainingRank.TrainingPlan plan) {
     return plan.types().contains(BFLOAT16) ? 0.02 : 1e-5;
   }
 }

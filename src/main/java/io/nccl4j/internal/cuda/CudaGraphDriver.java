@@ -3,7 +3,7 @@ package io.nccl4j.internal.cuda;
 import io.nccl4j.bindings.cudart.cudart_h;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.PlatformThreads;
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.spi.GraphDriver;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.foreign.Arena;
@@ -29,13 +29,13 @@ public final class CudaGraphDriver implements GraphDriver {
           try {
             made = new CudaGraphDriver(device, executable(graph));
           } catch (RuntimeException | Error failure) {
-            Steps.after(failure, () -> destroy(graph));
+            CloseAll.after(failure, () -> destroy(graph));
             throw failure;
           }
           try {
             destroy(graph);
           } catch (RuntimeException | Error failure) {
-            Steps.after(failure, made::release);
+            CloseAll.after(failure, made::release);
             throw failure;
           }
           return made;

@@ -10,11 +10,11 @@ import io.nccl4j.internal.CaptureMode;
 import io.nccl4j.internal.CudaResults;
 import io.nccl4j.internal.PlatformThreads;
 import io.nccl4j.internal.util.Backoff;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
-import io.nccl4j.internal.util.Steps;
+import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.GraphDriver;
-import io.nccl4j.spi.Memory;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
@@ -47,7 +47,7 @@ public final class CudaStreamDriver implements StreamDriver {
   private final int device;
   private final StreamContext users;
   private final boolean foreign;
-  private final Staging staging = new Staging(this);
+  private final StagingBuffers staging = new StagingBuffers(this);
   private boolean destroyed;
   // When the last recorded span was over: as far as is known, the next one did not begin before.
   private volatile long lastSpanOver = System.nanoTime();
@@ -110,7 +110,7 @@ public final class CudaStreamDriver implements StreamDriver {
     try {
       users.throwFailure("cudaStreamQuery");
     } catch (NcclException another) {
-      Steps.suppress(failure, another);
+      CloseAll.suppress(failure, another);
     }
     return failure;
   }
@@ -259,7 +259,7 @@ public final class CudaStreamDriver implements StreamDriver {
 
   @Override
   public CompletionStage<Void> completion() {
-    return Completions.of(this);
+    return CompletionCallbacks.of(this);
   }
 
   void callBack(MemorySegment function, long argument) {
@@ -272,7 +272,7 @@ public final class CudaStreamDriver implements StreamDriver {
     launch.run();
     try {
       if (!capturing()) {
-        Completions.tell(this, trace);
+        CompletionCallbacks.tell(this, trace);
       }
     } catch (RuntimeException failure) {
       // The operations are launched, so the caller must not take this for a refusal of theirs.
@@ -322,17 +322,17 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   @Override
-  public void upload(MemorySegment source, Memory target) {
+  public void upload(MemorySegment source, BufferMemory target) {
     staging.upload(source, target);
   }
 
   @Override
-  public void download(Memory source, MemorySegment target) {
+  public void download(BufferMemory source, MemorySegment target) {
     staging.download(source, target);
   }
 
   @Override
-  public void copy(Memory source, Memory target) {
+  public void copy(BufferMemory source, BufferMemory target) {
     copy(target.pointer(), source.pointer(), source.byteSize());
   }
 
@@ -344,7 +344,7 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   @Override
-  public void fill(Memory target, byte value) {
+  public void fill(BufferMemory target, byte value) {
     MemorySegment memory = target.pointer();
     long bytes = target.byteSize();
     if (bytes > 0) {
@@ -400,10 +400,10 @@ public final class CudaStreamDriver implements StreamDriver {
     RuntimeException stuck = finish();
     if (stuck != null) {
       users.leftStuck();
-      Completions.fail(this, stuck);
+      CompletionCallbacks.fail(this, stuck);
     }
     // The reason first: after an error of the device whatever follows may fail for the same.
-    Steps.all(List.of(() -> tell(stuck), () -> staging.close(stuck == null), this::destroy));
+    CloseAll.all(List.of(() -> tell(stuck), () -> staging.close(stuck == null), this::destroy));
   }
 
   private static void tell(RuntimeException stuck) {

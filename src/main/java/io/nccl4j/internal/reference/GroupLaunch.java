@@ -1,13 +1,13 @@
 package io.nccl4j.internal.reference;
 
 import io.nccl4j.NcclInvalidUsageException;
-import io.nccl4j.Result;
+import io.nccl4j.NcclResult;
 import io.nccl4j.internal.reference.collective.Call;
-import io.nccl4j.internal.reference.rank.Member;
-import io.nccl4j.internal.reference.rank.Patience;
-import io.nccl4j.internal.reference.rank.Work;
-import io.nccl4j.internal.reference.reduce.Operator;
-import io.nccl4j.internal.reference.stream.Mark;
+import io.nccl4j.internal.reference.rank.HostedRank;
+import io.nccl4j.internal.reference.rank.IdleStrategy;
+import io.nccl4j.internal.reference.rank.RankExecution;
+import io.nccl4j.internal.reference.reduce.ReductionOp;
+import io.nccl4j.internal.reference.stream.EventRecord;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.spi.EnqueuedCall;
 import io.nccl4j.spi.EnqueuedOperation;
@@ -32,22 +32,22 @@ import java.util.Set;
 final class GroupLaunch {
   /** One communicator's calls. */
   private static final class Part {
-    final Member member;
+    final HostedRank member;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
     final List<EnqueuedOperation> calls = new ArrayList<>();
-    final List<Operator> operators = new ArrayList<>();
-    Work work;
+    final List<ReductionOp> operators = new ArrayList<>();
+    RankExecution work;
     long ticket;
     int selfSends;
 
-    Part(Member member, ReferenceStream lead) {
+    Part(HostedRank member, ReferenceStream lead) {
       this.member = member;
       this.lead = lead;
     }
 
     void makeWork() {
-      work = new Work(member);
+      work = new RankExecution(member);
       for (int i = 0; i < calls.size(); i++) {
         EnqueuedOperation from = calls.get(i);
         Call call = new Call();
@@ -95,7 +95,7 @@ final class GroupLaunch {
     if (part.selfSends != 0) {
       throw new NcclInvalidUsageException(
           "Group.run",
-          Result.INVALID_USAGE.code(),
+          NcclResult.INVALID_USAGE.code(),
           part.member
               + " has "
               + Math.abs(part.selfSends)
@@ -107,7 +107,7 @@ final class GroupLaunch {
 
   void launch() {
     Map<ReferenceStream, List<Part>> perLead = new LinkedHashMap<>();
-    Map<ReferenceStream, Mark> before = new LinkedHashMap<>();
+    Map<ReferenceStream, EventRecord> before = new LinkedHashMap<>();
     for (Part part : parts.values()) {
       perLead.computeIfAbsent(part.lead, s -> new ArrayList<>()).add(part);
       part.others.forEach(other -> before.computeIfAbsent(other, ReferenceStream::mark));
@@ -120,7 +120,7 @@ final class GroupLaunch {
           others.forEach(other -> lead.follow(before.get(other)));
           followers.put(lead, others);
         });
-    Map<ReferenceStream, Mark> after = new LinkedHashMap<>();
+    Map<ReferenceStream, EventRecord> after = new LinkedHashMap<>();
     perLead.forEach(
         (lead, together) -> {
           append(lead, together);
@@ -148,7 +148,7 @@ final class GroupLaunch {
     }
     together.forEach(Part::makeWork);
     Part[] parts = together.toArray(Part[]::new);
-    Work[] works = together.stream().map(part -> part.work).toArray(Work[]::new);
+    RankExecution[] works = together.stream().map(part -> part.work).toArray(RankExecution[]::new);
     lead.append(() -> takeTickets(parts), patience -> lead.note(run(lead, parts, works, patience)));
   }
 
@@ -160,7 +160,7 @@ final class GroupLaunch {
 
   /** Does the work in the stream's worker. Allocates nothing itself: each turn has to end. */
   private static Throwable run(
-      ReferenceStream lead, Part[] parts, Work[] works, Patience patience) {
+      ReferenceStream lead, Part[] parts, RankExecution[] works, IdleStrategy patience) {
     Throwable first = null;
     try {
       int most = 1;
@@ -172,14 +172,14 @@ final class GroupLaunch {
       }
       lead.begins();
       patience.begin(most, inOneProcess);
-      Work.drive(works, patience);
+      RankExecution.drive(works, patience);
     } catch (RuntimeException | Error e) {
       first = e;
-      for (Work work : works) {
+      for (RankExecution work : works) {
         work.failUnlessDone(e);
       }
     } finally {
-      for (Work work : works) {
+      for (RankExecution work : works) {
         Throwable failure = work.end(false);
         first = first == null ? failure : first;
       }

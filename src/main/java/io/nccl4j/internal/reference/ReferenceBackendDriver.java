@@ -3,13 +3,13 @@ package io.nccl4j.internal.reference;
 import com.sun.management.OperatingSystemMXBean;
 import io.nccl4j.DataType;
 import io.nccl4j.Device;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Feature;
-import io.nccl4j.Platform;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
-import io.nccl4j.internal.reference.bootstrap.Plan;
-import io.nccl4j.internal.reference.bootstrap.Site;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.bootstrap.RankMap;
 import io.nccl4j.internal.reference.rank.RankOptions;
 import io.nccl4j.internal.reference.stream.ReferenceEvent;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
@@ -34,9 +34,9 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   private final RankOptions options;
   private final List<Device> devices;
-  private final List<Site> sites;
+  private final List<ProcessEndpoint> sites;
 
-  public ReferenceBackendDriver(int devices, RankOptions options, List<Site> sites) {
+  public ReferenceBackendDriver(int devices, RankOptions options, List<ProcessEndpoint> sites) {
     this.options = options;
     this.sites = sites;
     long memory = HOST_MEMORY_BYTES;
@@ -51,7 +51,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   /** Returns where a rank is. */
-  private Site site(int rank) {
+  private ProcessEndpoint site(int rank) {
     return sites.get(rank % sites.size());
   }
 
@@ -61,8 +61,8 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   @Override
-  public Platform platform() {
-    return Platform.HOST;
+  public DeviceType platform() {
+    return DeviceType.HOST;
   }
 
   @Override
@@ -90,24 +90,26 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   @Override
   public UniqueId newUniqueId() {
-    return Gathering.newId(site(0), Gathering.CONNECT);
+    return InitBootstrap.newId(site(0), InitBootstrap.CONNECT);
   }
 
   @Override
   public void closeUniqueId(UniqueId id) {
-    Gathering.closeId(site(0), id);
+    InitBootstrap.closeId(site(0), id);
   }
 
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
-    Plan.checkMost(made.size(), "worldSize");
-    return ReferenceCommunicator.visiting(made, options, site(made.rank()), Gathering.CONNECT, id);
+    RankMap.checkMost(made.size(), "worldSize");
+    return ReferenceCommunicator.visiting(
+        made, options, site(made.rank()), InitBootstrap.CONNECT, id);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
-    Plan.checkMost(made.size(), "newSize");
-    return ReferenceCommunicator.visiting(made, options, site(made.rank()), Occasion.GROW, growId);
+    RankMap.checkMost(made.size(), "newSize");
+    return ReferenceCommunicator.visiting(
+        made, options, site(made.rank()), BootstrapKey.GROW, growId);
   }
 
   @Override

@@ -7,22 +7,22 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.UniqueId;
-import io.nccl4j.internal.reference.bootstrap.Doorway;
-import io.nccl4j.internal.reference.bootstrap.Gathering;
-import io.nccl4j.internal.reference.bootstrap.Growth;
-import io.nccl4j.internal.reference.bootstrap.Meeting;
-import io.nccl4j.internal.reference.bootstrap.Occasion;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.BootstrapTarget;
+import io.nccl4j.internal.reference.bootstrap.GrowBootstrap;
+import io.nccl4j.internal.reference.bootstrap.InitBootstrap;
 import io.nccl4j.internal.reference.bootstrap.Participant;
-import io.nccl4j.internal.reference.bootstrap.Site;
-import io.nccl4j.internal.reference.rank.Member;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.reference.rank.RankOptions;
-import io.nccl4j.internal.reference.rank.World;
-import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.reference.stream.ReferenceStream;
 import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.CommunicatorContext;
 import io.nccl4j.spi.CommunicatorDriver;
-import io.nccl4j.spi.Memory;
 import io.nccl4j.spi.StreamDriver;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
@@ -65,16 +65,17 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   private final CommunicatorContext context;
   private final RankOptions options;
-  private final Site site;
-  private final List<Operator> operators = new ArrayList<>();
+  private final ProcessEndpoint site;
+  private final List<ReductionOp> operators = new ArrayList<>();
   private volatile boolean aborted;
-  private volatile Member member;
-  private volatile Meeting meeting;
+  private volatile HostedRank member;
+  private volatile Bootstrap meeting;
   private Entry entry;
   // That of the id that this rank made last.
-  private volatile Growth growth;
+  private volatile GrowBootstrap growth;
 
-  private ReferenceCommunicator(CommunicatorContext context, RankOptions options, Site site) {
+  private ReferenceCommunicator(
+      CommunicatorContext context, RankOptions options, ProcessEndpoint site) {
     this.context = context;
     this.options = options;
     this.site = site;
@@ -82,7 +83,11 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   /** Makes the end of a rank that will meet the others by a unique id. */
   static ReferenceCommunicator visiting(
-      CommunicatorContext context, RankOptions options, Site site, String function, UniqueId id) {
+      CommunicatorContext context,
+      RankOptions options,
+      ProcessEndpoint site,
+      String function,
+      UniqueId id) {
     ReferenceCommunicator made = new ReferenceCommunicator(context, options, site);
     int size = context.size();
     int rank = context.rank();
@@ -100,25 +105,26 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   /** Comes by an id. */
   private Participant visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
-    Doorway.Visitor visitor = new Doorway.Visitor(size, rank, options.text(), null);
-    Meeting here = Gathering.of(site, id, function, visitor).admit(visitor, deadline);
+    BootstrapTarget.JoinRequest visitor =
+        new BootstrapTarget.JoinRequest(size, rank, options.text(), null);
+    Bootstrap here = InitBootstrap.of(site, id, function, visitor).admit(visitor, deadline);
     return participant(here, rank, null, deadline);
   }
 
   /** Comes from another communicator. */
-  private Participant meet(Meeting here, Member self, int color, int key, Deadline deadline) {
-    here.arrive(new Meeting.Wish(self.rank(), color, key, site.location()));
+  private Participant meet(Bootstrap here, HostedRank self, int color, int key, Deadline deadline) {
+    here.arrive(new Bootstrap.MembershipRequest(self.rank(), color, key, site.location()));
     return participant(here, self.rank(), self, deadline);
   }
 
-  private Participant participant(Meeting here, int rank, Member self, Deadline deadline) {
+  private Participant participant(Bootstrap here, int rank, HostedRank self, Deadline deadline) {
     meeting = here;
     String name = self == null ? toString() : self.toString();
     return new Participant(here, rank, name, deadline, () -> abortion(here, self));
   }
 
   /** Returns what ends the wait of a rank that was aborted, here or where it comes from. */
-  private CommunicatorAbortedException abortion(Meeting here, Member self) {
+  private CommunicatorAbortedException abortion(Bootstrap here, HostedRank self) {
     if (aborted) {
       return new CommunicatorAbortedException(here.function(), toString());
     }
@@ -128,7 +134,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   @Override
   public void connect() {
     Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
-    Member place = World.join(participant, site, options);
+    HostedRank place = CommunicatorState.join(participant, site, options);
     entry = null;
     meeting = null;
     if (place == null) {
@@ -149,12 +155,12 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public CommunicatorDriver split(int color, int key, CommunicatorContext child) {
-    int wanted = color == NO_COLOR ? Meeting.NO_COLOR : color;
+    int wanted = color == NO_COLOR ? Bootstrap.NO_COLOR : color;
     return child(
         child,
         made ->
             deadline -> {
-              Occasion now = member.next(Occasion.SPLIT, new BitSet());
+              BootstrapKey now = member.next(BootstrapKey.SPLIT, new BitSet());
               return made.meet(
                   member.world().meetings().meeting(now), member, wanted, key, deadline);
             });
@@ -173,9 +179,9 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
                 context.markRevoked();
                 member.revoke();
               } else {
-                finishOperations(Occasion.SHRINK);
+                finishOperations(BootstrapKey.SHRINK);
               }
-              Occasion now = member.next(Occasion.SHRINK, excluded);
+              BootstrapKey now = member.next(BootstrapKey.SHRINK, excluded);
               return made.meet(
                   member.world().meetings().meeting(now), member, 0, context.rank(), deadline);
             });
@@ -183,10 +189,10 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public UniqueId newGrowId() {
-    finishOperations(Occasion.GROW);
-    Growth upcoming = growth(member.upcoming(Occasion.GROW, new BitSet()));
+    finishOperations(BootstrapKey.GROW);
+    GrowBootstrap upcoming = growth(member.upcoming(BootstrapKey.GROW, new BitSet()));
     UniqueId id = upcoming.newId(context.rank());
-    Growth last = growth;
+    GrowBootstrap last = growth;
     if (last != null) {
       // A grow that failed leaves its id open, for new ranks that are late to find the failure.
       last.closeId();
@@ -201,14 +207,14 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
         child,
         made ->
             deadline -> {
-              finishOperations(Occasion.GROW);
+              finishOperations(BootstrapKey.GROW);
               context.useGrowId(id);
-              Growth now = growth(member.next(Occasion.GROW, new BitSet()));
+              GrowBootstrap now = growth(member.next(BootstrapKey.GROW, new BitSet()));
               return made.meet(now.meeting(newSize), member, 0, context.rank(), deadline);
             });
   }
 
-  private Growth growth(Occasion occasion) {
+  private GrowBootstrap growth(BootstrapKey occasion) {
     return member.world().meetings().growth(occasion);
   }
 
@@ -218,15 +224,15 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   /** Returns this end's place among the ranks. */
-  public Member member() {
+  public HostedRank member() {
     return member;
   }
 
   @Override
   public void launch(
       Operation operation,
-      Memory send,
-      Memory recv,
+      BufferMemory send,
+      BufferMemory recv,
       long count,
       int op,
       int peer,
@@ -246,15 +252,15 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   /** Returns what an operator means, to be used also after it was closed; null for none. */
-  Operator operator(int code) {
+  ReductionOp operator(int code) {
     if (code < 0) {
       return null;
     }
-    if (code < Operator.FIRST_CREATED) {
-      return Operator.standard(code);
+    if (code < ReductionOp.FIRST_CREATED) {
+      return ReductionOp.standard(code);
     }
     synchronized (operators) {
-      return operators.get(code - Operator.FIRST_CREATED);
+      return operators.get(code - ReductionOp.FIRST_CREATED);
     }
   }
 
@@ -270,15 +276,15 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public int createOperator(DataType type, double scalar) {
-    return add(Operator.mulsum(type, scalar));
+    return add(ReductionOp.mulsum(type, scalar));
   }
 
   @Override
-  public int createOperator(Memory scalar) {
-    return add(Operator.mulsum(scalar.pointer()));
+  public int createOperator(BufferMemory scalar) {
+    return add(ReductionOp.mulsum(scalar.pointer()));
   }
 
-  private int add(Operator operator) {
+  private int add(ReductionOp operator) {
     synchronized (operators) {
       int free = operators.indexOf(null);
       if (free < 0) {
@@ -286,14 +292,14 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
         operators.add(null);
       }
       operators.set(free, operator);
-      return free + Operator.FIRST_CREATED;
+      return free + ReductionOp.FIRST_CREATED;
     }
   }
 
   @Override
   public void destroyOperator(int code) {
     synchronized (operators) {
-      operators.set(code - Operator.FIRST_CREATED, null);
+      operators.set(code - ReductionOp.FIRST_CREATED, null);
     }
   }
 
@@ -304,7 +310,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void abort() {
-    Member place;
+    HostedRank place;
     synchronized (this) {
       aborted = true;
       place = member;
@@ -313,7 +319,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
       place.abort();
       forgetGrowth();
     } else {
-      Meeting now = meeting;
+      Bootstrap now = meeting;
       if (now != null) {
         now.wake();
       }
@@ -321,7 +327,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   private void forgetGrowth() {
-    Growth last = growth;
+    GrowBootstrap last = growth;
     if (last != null) {
       last.forget();
     }
@@ -329,7 +335,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void close() {
-    Member place = member;
+    HostedRank place = member;
     if (place == null) {
       return;
     }

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.rendezvous;
 
 import io.nccl4j.Backend;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import java.util.Optional;
@@ -22,7 +22,7 @@ public enum RankBackend {
   }
 
   public static RankBackend of(Backend backend) {
-    return backend.platform() == Platform.HOST ? REFERENCE : NCCL;
+    return backend.platform() == DeviceType.HOST ? REFERENCE : NCCL;
   }
 
   public static RankBackend ofCode(int code) {

@@ -16,7 +16,7 @@ public final class Interrupts {
 
   /** A wait with a result. */
   @FunctionalInterface
-  public interface Result<T, X extends Exception> {
+  public interface Outcome<T, X extends Exception> {
     /** Waits for the result; can be repeated after an interrupt. */
     T get() throws InterruptedException, X;
   }
@@ -31,7 +31,7 @@ public final class Interrupts {
   }
 
   /** Waits for a result although the thread is interrupted; the interrupt is kept for later. */
-  public static <T, X extends Exception> T getUninterruptibly(Result<T, X> wait) throws X {
+  public static <T, X extends Exception> T getUninterruptibly(Outcome<T, X> wait) throws X {
     boolean interrupted = false;
     try {
       while (true) {

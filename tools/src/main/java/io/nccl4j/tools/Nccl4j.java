@@ -1,12 +1,12 @@
 package io.nccl4j.tools;
 
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.doctor.Doctor;
-import io.nccl4j.tools.evidence.Evidence;
+import io.nccl4j.tools.evidence.EvidenceCommand;
 import io.nccl4j.tools.explain.Explain;
 import io.nccl4j.tools.perf.Perf;
 import io.nccl4j.tools.perf.report.PerfReport;
 import io.nccl4j.tools.perf.sweep.Sweep;
-import io.nccl4j.tools.quantities.Commands;
 import io.nccl4j.tools.simulate.Simulate;
 import io.nccl4j.tools.trace.Trace;
 import java.io.IOException;
@@ -47,7 +47,7 @@ public final class Nccl4j {
       case "trace" -> Trace.main(rest);
       case "explain" -> Explain.main(rest);
       case "simulate" -> Simulate.main(rest);
-      case "evidence" -> Evidence.main(rest);
+      case "evidence" -> EvidenceCommand.main(rest);
       case "-h", "--help" -> System.out.print(USAGE);
       default -> {
         System.err.print(tool.isEmpty() ? "" : "nccl4j: there is no tool '" + tool + "'\n");

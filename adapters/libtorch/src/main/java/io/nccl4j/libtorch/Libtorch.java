@@ -3,9 +3,9 @@ package io.nccl4j.libtorch;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
+import io.nccl4j.DeviceType;
 import io.nccl4j.LibraryNotFoundException;
 import io.nccl4j.LibraryNotFoundException.Attempt;
-import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.cuda.CudaStream;
 import java.io.IOException;
@@ -157,7 +157,7 @@ public final class Libtorch {
   @SuppressWarnings("restricted") // libtorch says how long the memory is.
   private static Buffer view(Tensor facts, DataType type, Communicator comm, Runnable release) {
     long address = facts.dataAddress();
-    if (comm.backend().platform() == Platform.CUDA) {
+    if (comm.backend().platform() == DeviceType.CUDA) {
       return Buffer.ofDeviceAddress(address, type, facts.count(), comm.device(), release);
     }
     MemorySegment memory =

@@ -2,7 +2,7 @@ package io.nccl4j.libtorch;
 
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import java.util.Arrays;
 import java.util.OptionalInt;
 
@@ -121,7 +121,7 @@ final class Tensor {
   void checkDevice(Communicator comm) {
     int type = shim.askInt("aoti_torch_get_device_type", handle);
     int index = shim.askInt("aoti_torch_get_device_index", handle);
-    boolean cuda = comm.backend().platform() == Platform.CUDA;
+    boolean cuda = comm.backend().platform() == DeviceType.CUDA;
     boolean fits =
         cuda
             ? isCode(type, "aoti_torch_device_type_cuda") && index == comm.device()

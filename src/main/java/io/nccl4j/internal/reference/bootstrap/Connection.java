@@ -245,7 +245,7 @@ public final class Connection {
     }
   }
 
-  /** Site: does what the channel is ready for. */
+  /** Event loop: does what the channel is ready for. */
   void proceed() {
     synchronized (unsent) {
       // Another thread may close the connection, but not meanwhile.

@@ -1,10 +1,10 @@
 package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.auth.PendingConnections;
-import io.nccl4j.internal.reference.transport.TcpBreak;
+import io.nccl4j.internal.reference.transport.TcpFailure;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.MemoryShortage;
 import io.nccl4j.internal.util.RateLimitedWarning;
-import io.nccl4j.internal.util.Steps;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -197,7 +197,7 @@ final class EventLoop implements Runnable {
       stranger.connection().register(selector);
     } catch (IOException e) {
       noteRefusal("a connection", e.getMessage());
-      TcpBreak.close(channel);
+      TcpFailure.close(channel);
     }
   }
 
@@ -274,7 +274,7 @@ final class EventLoop implements Runnable {
           () -> communicator.failHere("its process no longer hears others, because of " + failure));
     }
     String here = endpoint.location().toString();
-    for (Doorway doorway : endpoint.bootstrapTargets()) {
+    for (BootstrapTarget doorway : endpoint.bootstrapTargets()) {
       attempt(failure, () -> doorway.fail(here + " no longer hears others: " + failure));
     }
   }
@@ -293,7 +293,7 @@ final class EventLoop implements Runnable {
     } catch (OutOfMemoryError shortage) {
       throw shortage;
     } catch (RuntimeException | Error e) {
-      Steps.suppress(failure, e);
+      CloseAll.suppress(failure, e);
     }
   }
 

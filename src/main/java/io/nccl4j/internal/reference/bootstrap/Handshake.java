@@ -96,8 +96,8 @@ public final class Handshake {
       DataOutputStream out = new DataOutputStream(bytes);
       try {
         out.writeInt(Message.VERSION);
-        Location.writeUuid(out, secret.name());
-        Location.writeUuid(out, process);
+        ProcessAddress.writeUuid(out, secret.name());
+        ProcessAddress.writeUuid(out, process);
         out.write(SessionKeys.randomBytes(NONCE_BYTES));
         out.writeLong(world);
         detail.write(out);
@@ -127,8 +127,8 @@ public final class Handshake {
       this.proof = proof;
       DataInputStream in = new DataInputStream(new ByteArrayInputStream(said));
       checkVersion(in.readInt());
-      this.secretName = Location.readUuid(in);
-      this.process = Location.readUuid(in);
+      this.secretName = ProcessAddress.readUuid(in);
+      this.process = ProcessAddress.readUuid(in);
       in.skipNBytes(NONCE_BYTES);
       this.world = in.readLong();
       this.detail = in;

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.reference.bootstrap;
 
+import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.Result;
 import io.nccl4j.internal.util.Deadline;
 import java.io.IOException;
 import java.net.StandardSocketOptions;
@@ -56,7 +56,7 @@ abstract class ListeningEndpoint {
   abstract List<CommunicatorEndpoint> communicators();
 
   /** Returns where ranks of other processes are waited for that come by an id. */
-  abstract List<Doorway> bootstrapTargets();
+  abstract List<BootstrapTarget> bootstrapTargets();
 
   /**
    * Returns what takes the messages of a process whose ranks come by an id.
@@ -75,8 +75,8 @@ abstract class ListeningEndpoint {
   }
 
   /** Returns where this process is; without an address where it does not listen. */
-  public synchronized Location location() {
-    return new Location(
+  public synchronized ProcessAddress location() {
+    return new ProcessAddress(
         process,
         host,
         loop == null ? null : loop.address(),
@@ -147,7 +147,7 @@ abstract class ListeningEndpoint {
       NcclSystemException failure =
           new NcclSystemException(
               function,
-              Result.SYSTEM_ERROR.code(),
+              NcclResult.SYSTEM_ERROR.code(),
               "this process cannot listen for ranks of others: " + e.getMessage(),
               "");
       failure.initCause(e);
@@ -194,7 +194,7 @@ abstract class ListeningEndpoint {
 
   /** Connects to another process, within the time given. */
   public Connection connect(
-      Location to, Handshake.Opening opening, Connection.Receiver receiver, Deadline deadline)
+      ProcessAddress to, Handshake.Opening opening, Connection.Receiver receiver, Deadline deadline)
       throws IOException {
     EventLoop now;
     synchronized (this) {

@@ -17,26 +17,26 @@ import java.util.function.Supplier;
  *     new one; else null
  */
 public record Participant(
-    Meeting meeting,
+    Bootstrap meeting,
     int rank,
     String communicator,
     Deadline deadline,
     Supplier<CommunicatorAbortedException> aborted) {
 
   /** Waits until another process of the new world has connected to this one. */
-  public void awaitConnection(Plan plan, int process, BooleanSupplier connected) {
+  public void awaitConnection(RankMap plan, int process, BooleanSupplier connected) {
     BitSet ranks = ranksOf(plan, process);
     String text = describe(plan, process) + " did not connect to this process";
-    meeting.await(this, connected, () -> new Meeting.Shortfall(text, ranks));
+    meeting.await(this, connected, () -> new Bootstrap.MissingRanks(text, ranks));
   }
 
   /** Names a process of the new world, and its ranks by their numbers in the meeting. */
-  public String describe(Plan plan, int process) {
+  public String describe(RankMap plan, int process) {
     return RankSets.describe(ranksOf(plan, process)) + " (" + plan.processes().get(process) + ")";
   }
 
   /** Returns the ranks of a process of the new world, by their numbers in the meeting. */
-  public BitSet ranksOf(Plan plan, int process) {
+  public BitSet ranksOf(RankMap plan, int process) {
     return meeting.ranksIn(plan, process);
   }
 }

@@ -18,7 +18,7 @@ import java.util.Arrays;
  *
  * @param maker the process; its address is null if it takes no ranks of others
  */
-public record ReferenceId(Location maker, Secret secret) {
+public record ReferenceId(ProcessAddress maker, Secret secret) {
   private static final byte[] PREFIX = "nccl4j-reference".getBytes(StandardCharsets.US_ASCII);
   private static final int LAYOUT = 1;
   private static final int MOST_ADDRESS_BYTES = 16;
@@ -50,8 +50,8 @@ public record ReferenceId(Location maker, Secret secret) {
       throw new IOException("its layout is " + layout + "; this release reads " + LAYOUT);
     }
     Secret secret = Secret.read(in);
-    java.util.UUID process = Location.readUuid(in);
-    java.util.UUID host = Location.readUuid(in);
+    java.util.UUID process = ProcessAddress.readUuid(in);
+    java.util.UUID host = ProcessAddress.readUuid(in);
     long pid = in.readLong();
     int length = in.readUnsignedByte();
     byte[] address = in.readNBytes(MOST_ADDRESS_BYTES);
@@ -63,7 +63,7 @@ public record ReferenceId(Location maker, Secret secret) {
             ? null
             : new InetSocketAddress(InetAddress.getByAddress(Arrays.copyOf(address, length)), port);
     return new ReferenceId(
-        new Location(process, host, listens, pid, new String(name, StandardCharsets.UTF_8)),
+        new ProcessAddress(process, host, listens, pid, new String(name, StandardCharsets.UTF_8)),
         secret);
   }
 
@@ -77,8 +77,8 @@ public record ReferenceId(Location maker, Secret secret) {
       out.write(PREFIX);
       out.writeByte(LAYOUT);
       secret.write(out);
-      Location.writeUuid(out, maker.process());
-      Location.writeUuid(out, maker.host());
+      ProcessAddress.writeUuid(out, maker.process());
+      ProcessAddress.writeUuid(out, maker.host());
       out.writeLong(maker.pid());
       out.writeByte(address.length);
       out.write(Arrays.copyOf(address, MOST_ADDRESS_BYTES));

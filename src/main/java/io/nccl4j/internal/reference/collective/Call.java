@@ -2,8 +2,8 @@ package io.nccl4j.internal.reference.collective;
 
 import io.nccl4j.DataType;
 import io.nccl4j.Operation;
-import io.nccl4j.internal.reference.reduce.Operator;
-import io.nccl4j.spi.Memory;
+import io.nccl4j.internal.reference.reduce.ReductionOp;
+import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
@@ -16,13 +16,18 @@ public final class Call {
   public Operation operation;
   public DataType type;
   public long count;
-  Operator operator;
+  ReductionOp operator;
   public int peer;
   public MemorySegment send;
   public MemorySegment recv;
 
   public void set(
-      Operation what, Memory from, Memory to, long elements, Operator how, int rootOrPeer) {
+      Operation what,
+      BufferMemory from,
+      BufferMemory to,
+      long elements,
+      ReductionOp how,
+      int rootOrPeer) {
     operation = what;
     type = from != null ? from.type() : to.type();
     count = elements;
@@ -68,7 +73,7 @@ public final class Call {
   public static boolean isShape(int shape) {
     return shape >>> 16 < OPERATIONS.size()
         && ((shape >>> 8) & 0xFF) < TYPES.size()
-        && (shape & 0xFF) <= Operator.Kind.values().length;
+        && (shape & 0xFF) <= ReductionOp.Kind.values().length;
   }
 
   /** Says how a call of this shape looks, for a message about ranks that differ. */
@@ -80,7 +85,7 @@ public final class Call {
         + count
         + ", "
         + typeOf((shape >>> 8) & 0xFF)
-        + (op == 0 ? "" : ", " + Operator.Kind.ofCode(op - 1).label())
+        + (op == 0 ? "" : ", " + ReductionOp.Kind.ofCode(op - 1).label())
         + (operation.rooted() ? ", root " + root : "")
         + ")";
   }

@@ -6,7 +6,7 @@ import io.nccl4j.internal.reference.transport.Presence;
 import io.nccl4j.internal.reference.transport.ReceiveLink;
 import io.nccl4j.internal.reference.transport.Route;
 import io.nccl4j.internal.reference.transport.SendLink;
-import io.nccl4j.internal.reference.transport.SharedBoard;
+import io.nccl4j.internal.reference.transport.SharedMemorySync;
 import io.nccl4j.schedule.Layout;
 import java.util.BitSet;
 
@@ -35,10 +35,10 @@ public interface RankContext {
   ReceiveLink receiveLink(Route route, int channel, int from);
 
   /** Returns where the ranks of one process meet for direct transfers. */
-  Board board();
+  DirectSync board();
 
   /** Returns the board that ranks of several processes share; null while there is none. */
-  SharedBoard sharedBoard();
+  SharedMemorySync sharedBoard();
 
   /** Returns whether anything has happened that a waiting rank should look at. */
   boolean alarm();

@@ -39,7 +39,7 @@ abstract class ArrayKernel<A> extends Kernel {
     super(elementBytes);
     this.tileCount = TILE_BYTES / elementBytes;
     this.aheadCount = AHEAD_BYTES / elementBytes;
-    this.blockCount = Windows.BLOCK_BYTES / elementBytes;
+    this.blockCount = MappedViews.BLOCK_BYTES / elementBytes;
     this.own = new Tile<>(own, view.apply(own));
     this.other = new Tile<>(other, view.apply(other));
   }
@@ -74,7 +74,7 @@ abstract class ArrayKernel<A> extends Kernel {
 
   @Override
   final void combine(
-      Operator.Kind how,
+      ReductionOp.Kind how,
       MemorySegment left,
       long leftOffset,
       boolean scales,
@@ -85,7 +85,7 @@ abstract class ArrayKernel<A> extends Kernel {
       long outOffset,
       long count,
       int divisor) {
-    boolean sums = how == Operator.Kind.SUM && !scales;
+    boolean sums = how == ReductionOp.Kind.SUM && !scales;
     boolean inPlace = false;
     for (long done = 0; done < count; done += tileCount) {
       int tile = (int) Math.min(tileCount, count - done);
@@ -113,7 +113,7 @@ abstract class ArrayKernel<A> extends Kernel {
 
   @Override
   final void reduce(
-      Operator.Kind how,
+      ReductionOp.Kind how,
       MemorySegment[] from,
       boolean scales,
       long[] factors,
@@ -123,7 +123,7 @@ abstract class ArrayKernel<A> extends Kernel {
       long offset,
       long count,
       int divisor) {
-    boolean sums = how == Operator.Kind.SUM && !scales;
+    boolean sums = how == ReductionOp.Kind.SUM && !scales;
     boolean inPlace = false;
     int most = cached || slow(scales) ? tileCount : aheadCount;
     long tile;
@@ -149,7 +149,7 @@ abstract class ArrayKernel<A> extends Kernel {
   }
 
   private Tile<A> reduce(
-      Operator.Kind how,
+      ReductionOp.Kind how,
       MemorySegment[] from,
       boolean scales,
       long[] factors,
@@ -175,7 +175,7 @@ abstract class ArrayKernel<A> extends Kernel {
     return result;
   }
 
-  private void combine(Operator.Kind how, Tile<A> left, Tile<A> right, int count) {
+  private void combine(ReductionOp.Kind how, Tile<A> left, Tile<A> right, int count) {
     switch (how) {
       case SUM -> sum(left.array(), right.array(), count);
       case PROD -> prod(left.array(), right.array(), count);
@@ -185,7 +185,7 @@ abstract class ArrayKernel<A> extends Kernel {
   }
 
   /**
-   * Gets ready to sum two runs, of {@link Windows#BLOCK_BYTES} at most, where they lie; returns
+   * Gets ready to sum two runs, of {@link MappedViews#BLOCK_BYTES} at most, where they lie; returns
    * whether it can.
    */
   boolean open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
@@ -218,11 +218,11 @@ abstract class ArrayKernel<A> extends Kernel {
   abstract void prod(A left, A right, int count);
 
   void max(Tile<A> left, Tile<A> right, int count) {
-    throw new UnsupportedOperationException("floats have an ExtremesKernel");
+    throw new UnsupportedOperationException("floats have an MinMaxKernel");
   }
 
   void min(Tile<A> left, Tile<A> right, int count) {
-    throw new UnsupportedOperationException("floats have an ExtremesKernel");
+    throw new UnsupportedOperationException("floats have an MinMaxKernel");
   }
 
   /** Multiplies with a factor that is given as raw bits of the type. */

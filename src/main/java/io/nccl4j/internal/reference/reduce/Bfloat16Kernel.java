@@ -1,6 +1,6 @@
 package io.nccl4j.internal.reference.reduce;
 
-import io.nccl4j.MiniFloat;
+import io.nccl4j.LowPrecision;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -64,7 +64,7 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
   @Override
   void scale(int[] tile, long factor, int count) {
     int pairs = (count + 1) / 2;
-    float by = MiniFloat.fromBfloat16((short) factor);
+    float by = LowPrecision.fromBfloat16((short) factor);
     takeLower(tile, 0, pairs);
     multiply(by, pairs);
     giveLower(pairs);
@@ -133,7 +133,7 @@ final class Bfloat16Kernel extends ArrayKernel<int[]> {
     }
   }
 
-  /** Rounds to the upper half, to the nearest value, ties to even, as {@link MiniFloat} does. */
+  /** Rounds to the upper half, to the nearest value, ties to even, as {@link LowPrecision} does. */
   private static int rounded(int bits) {
     int nan = (INFINITY - (bits & Integer.MAX_VALUE)) >> 31;
     int nearest = bits + 0x7FFF + ((bits >>> 16) & 1);

@@ -7,8 +7,9 @@ import java.util.Arrays;
 import java.util.function.Function;
 
 /**
- * Loops whose sums read elements where they lie, by way of {@link Windows}, and only write to an
- * array: a loop that writes to memory as well is not vectorized, since that memory might overlap.
+ * Loops whose sums read elements where they lie, by way of {@link MappedViews}, and only write to
+ * an array: a loop that writes to memory as well is not vectorized, since that memory might
+ * overlap.
  *
  * @param <A> the array that holds elements of the type
  * @param <B> the buffer that elements are read from
@@ -45,24 +46,24 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
 
   @Override
   final boolean open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
-    Windows ofThread = Windows.ofThread();
+    MappedViews ofThread = MappedViews.ofThread();
     windows[0] = ofThread.window(left, leftOffset, type);
     windows[1] = ofThread.window(right, rightOffset, type);
-    begins[0] = Windows.begin(leftOffset);
-    begins[1] = Windows.begin(rightOffset);
+    begins[0] = MappedViews.begin(leftOffset);
+    begins[1] = MappedViews.begin(rightOffset);
     return true;
   }
 
   @Override
   final boolean open(MemorySegment[] from, long offset) {
-    Windows ofThread = Windows.ofThread();
+    MappedViews ofThread = MappedViews.ofThread();
     if (windows.length < from.length) {
       windows = new Buffer[from.length];
     }
     for (int rank = 0; rank < from.length; rank++) {
       windows[rank] = ofThread.window(from[rank], offset, type);
     }
-    begins[0] = Windows.begin(offset);
+    begins[0] = MappedViews.begin(offset);
     return true;
   }
 

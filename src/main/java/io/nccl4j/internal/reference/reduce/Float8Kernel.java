@@ -1,7 +1,7 @@
 package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
-import io.nccl4j.MiniFloat;
+import io.nccl4j.LowPrecision;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
@@ -238,11 +238,11 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   }
 
   private float widen(byte bits) {
-    return e4m3 ? MiniFloat.fromFloat8e4m3(bits) : MiniFloat.fromFloat8e5m2(bits);
+    return e4m3 ? LowPrecision.fromFloat8e4m3(bits) : LowPrecision.fromFloat8e5m2(bits);
   }
 
   private byte narrow(float value) {
-    float half = MiniFloat.fromFloat16(MiniFloat.toFloat16(value));
-    return e4m3 ? MiniFloat.toFloat8e4m3(half) : MiniFloat.toFloat8e5m2(half);
+    float half = LowPrecision.fromFloat16(LowPrecision.toFloat16(value));
+    return e4m3 ? LowPrecision.toFloat8e4m3(half) : LowPrecision.toFloat8e5m2(half);
   }
 }

@@ -19,8 +19,8 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
   private final boolean unsigned;
   private final byte[] quotients = new byte[256];
   private int quotientsOf;
-  private final Words lefts = new Words();
-  private final Words rights = new Words();
+  private final LongTile lefts = new LongTile();
+  private final LongTile rights = new LongTile();
 
   Int8Kernel(boolean unsigned) {
     super(1, new byte[TILE_BYTES / 1], new byte[TILE_BYTES / 1], MemorySegment::ofArray);

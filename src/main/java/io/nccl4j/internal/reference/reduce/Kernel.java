@@ -34,7 +34,7 @@ abstract class Kernel {
    * @param divisor what results are divided by; 1 for nothing
    */
   abstract void combine(
-      Operator.Kind how,
+      ReductionOp.Kind how,
       MemorySegment left,
       long leftOffset,
       boolean scales,
@@ -59,7 +59,7 @@ abstract class Kernel {
    * @param divisor what results are divided by; 1 for nothing
    */
   abstract void reduce(
-      Operator.Kind how,
+      ReductionOp.Kind how,
       MemorySegment[] from,
       boolean scales,
       long[] factors,

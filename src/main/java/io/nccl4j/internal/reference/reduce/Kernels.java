@@ -26,8 +26,8 @@ final class Kernels {
   /** Makes one for maximum and minimum. */
   static Kernel ofExtremes(DataType type) {
     return switch (type) {
-      case FLOAT64 -> new Float64ExtremesKernel();
-      default -> type.floating() ? new FloatExtremesKernel(type) : of(type);
+      case FLOAT64 -> new Float64MinMaxKernel();
+      default -> type.floating() ? new FloatMinMaxKernel(type) : of(type);
     };
   }
 }

@@ -1,6 +1,6 @@
 package io.nccl4j.internal.reference.stream;
 
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.spi.EventDriver;
 import io.nccl4j.spi.TimeoutReport;
@@ -14,7 +14,7 @@ import java.time.Duration;
  */
 public final class ReferenceEvent implements EventDriver {
   private final int device;
-  private volatile Mark last;
+  private volatile EventRecord last;
   private volatile boolean closed;
 
   public ReferenceEvent(int device) {
@@ -22,14 +22,14 @@ public final class ReferenceEvent implements EventDriver {
   }
 
   /** Replaces the last mark by one that is yet to be reached. */
-  Mark newMark() {
-    Mark mark = new Mark();
+  EventRecord newMark() {
+    EventRecord mark = new EventRecord();
     last = mark;
     return mark;
   }
 
   /** Returns the last recorded mark, or null. */
-  Mark mark() {
+  EventRecord mark() {
     return last;
   }
 
@@ -40,13 +40,13 @@ public final class ReferenceEvent implements EventDriver {
 
   @Override
   public boolean isComplete() {
-    Mark mark = last;
+    EventRecord mark = last;
     return mark == null || (mark.reached() && checked(mark) != null);
   }
 
   @Override
   public void await(Duration timeout, TimeoutReport late) {
-    Mark mark = last;
+    EventRecord mark = last;
     if (mark == null) {
       return;
     }
@@ -60,7 +60,7 @@ public final class ReferenceEvent implements EventDriver {
     checked(mark);
   }
 
-  private static Mark checked(Mark mark) {
+  private static EventRecord checked(EventRecord mark) {
     Throwable failure = mark.failure();
     if (failure != null) {
       throw ReferenceStream.typed(failure);
@@ -73,8 +73,8 @@ public final class ReferenceEvent implements EventDriver {
     return Duration.ofNanos(completed(this).nanos() - completed((ReferenceEvent) start).nanos());
   }
 
-  private static Mark completed(ReferenceEvent event) {
-    Mark mark = event.last;
+  private static EventRecord completed(ReferenceEvent event) {
+    EventRecord mark = event.last;
     if (mark == null || !mark.reached()) {
       throw new IllegalStateException(
           (mark == null ? "never recorded: " : "not complete yet: ") + event);
@@ -89,6 +89,6 @@ public final class ReferenceEvent implements EventDriver {
 
   @Override
   public String toString() {
-    return "Event[" + Platform.HOST + " device " + device + (closed ? ", closed]" : "]");
+    return "Event[" + DeviceType.HOST + " device " + device + (closed ? ", closed]" : "]");
   }
 }

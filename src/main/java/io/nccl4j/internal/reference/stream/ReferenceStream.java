@@ -2,18 +2,18 @@ package io.nccl4j.internal.reference.stream;
 
 import io.nccl4j.NcclException;
 import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclResult;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.Operation;
-import io.nccl4j.Result;
-import io.nccl4j.internal.reference.rank.Member;
-import io.nccl4j.internal.reference.rank.Patience;
-import io.nccl4j.internal.reference.rank.Work;
-import io.nccl4j.internal.reference.reduce.Operator;
+import io.nccl4j.internal.reference.rank.HostedRank;
+import io.nccl4j.internal.reference.rank.IdleStrategy;
+import io.nccl4j.internal.reference.rank.RankExecution;
+import io.nccl4j.internal.reference.reduce.ReductionOp;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
 import io.nccl4j.internal.util.MemoryShortage;
+import io.nccl4j.spi.BufferMemory;
 import io.nccl4j.spi.EventDriver;
-import io.nccl4j.spi.Memory;
 import io.nccl4j.spi.OperationTrace;
 import io.nccl4j.spi.StreamContext;
 import io.nccl4j.spi.StreamDriver;
@@ -44,7 +44,7 @@ public final class ReferenceStream implements StreamDriver {
   // Held by whoever appends to the queue, and by an upload that bypasses it.
   private final Object producers = new Object();
   // What records the tasks that are appended; under the producers' lock.
-  private SpanTasks recording;
+  private TracedTasks recording;
   // Where others wait for the worker; wakeAt is how much must be finished for any of them.
   private final Object progress = new Object();
   private volatile long wakeAt = Long.MAX_VALUE;
@@ -53,7 +53,7 @@ public final class ReferenceStream implements StreamDriver {
   // What the worker's task has failed with, whether that is the first failure or not.
   private Throwable failureOfTask;
   // What records the worker's task, or null.
-  private SpanTasks recorded;
+  private TracedTasks recorded;
   private volatile Thread worker;
   private final Runnable begins = this::begins;
   private final BooleanSupplier hasMore = queue::hasMore;
@@ -70,15 +70,15 @@ public final class ReferenceStream implements StreamDriver {
 
   /** Appends one operation of a communicator. */
   public void launch(
-      Member member,
+      HostedRank member,
       Operation operation,
-      Memory send,
-      Memory recv,
+      BufferMemory send,
+      BufferMemory recv,
       long count,
-      Operator operator,
+      ReductionOp operator,
       int peer) {
     synchronized (producers) {
-      Task task = claim();
+      StreamTask task = claim();
       task.call.set(operation, send, recv, count, operator, peer);
       // That of an action which an Error has kept from being appended.
       task.action = null;
@@ -90,7 +90,7 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   /** Appends any other action. */
-  public void append(Task.Action action) {
+  public void append(StreamTask.Action action) {
     append(() -> {}, action);
   }
 
@@ -99,9 +99,9 @@ public final class ReferenceStream implements StreamDriver {
    *
    * @param accepted runs first, and only if the stream takes the action
    */
-  public void append(Runnable accepted, Task.Action action) {
+  public void append(Runnable accepted, StreamTask.Action action) {
     synchronized (producers) {
-      Task task = claim();
+      StreamTask task = claim();
       accepted.run();
       task.action = action;
       queue.publish();
@@ -109,7 +109,7 @@ public final class ReferenceStream implements StreamDriver {
     queue.wake();
   }
 
-  private Task claim() {
+  private StreamTask claim() {
     if (queue.closed()) {
       throw new IllegalStateException("stream is closed: " + this);
     }
@@ -120,7 +120,7 @@ public final class ReferenceStream implements StreamDriver {
       // started.
       worker = made.thread;
     }
-    Task task = queue.claim();
+    StreamTask task = queue.claim();
     task.stream = this;
     task.recorded = recording;
     if (recording != null) {
@@ -131,7 +131,7 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public void enclose(OperationTrace trace, Runnable launch) {
-    SpanTasks tasks = new SpanTasks(trace);
+    TracedTasks tasks = new TracedTasks(trace);
     synchronized (producers) {
       recording = tasks;
       try {
@@ -152,31 +152,33 @@ public final class ReferenceStream implements StreamDriver {
     private final TaskQueue queue;
     private final Thread thread;
     // Made before the thread starts, so that it can begin whether there is memory or not.
-    private final Patience patience;
-    private final Work[] single = new Work[1];
+    private final IdleStrategy patience;
+    private final RankExecution[] single = new RankExecution[1];
 
     Worker(TaskQueue queue, String name) {
       this.queue = queue;
       this.thread = Thread.ofPlatform().daemon().name(name).unstarted(this);
-      this.patience = new Patience(thread);
+      this.patience = new IdleStrategy(thread);
     }
 
     @Override
     public void run() {
-      for (Task task = queue.await(); task != null; task = queue.await()) {
+      for (StreamTask task = queue.await(); task != null; task = queue.await()) {
         task.stream.work(task, patience, single);
       }
     }
   }
 
-  private void work(Task task, Patience patience, Work[] single) {
+  private void work(StreamTask task, IdleStrategy patience, RankExecution[] single) {
     recorded = task.recorded;
     failureOfTask = null;
     try {
       if (task.action != null) {
         task.action.run(patience);
       } else {
-        note(Work.runOnly(task.member, task.ticket, task.call, hasMore, begins, patience, single));
+        note(
+            RankExecution.runOnly(
+                task.member, task.ticket, task.call, hasMore, begins, patience, single));
       }
     } catch (Throwable e) {
       note(e);
@@ -233,10 +235,11 @@ public final class ReferenceStream implements StreamDriver {
         cause instanceof IllegalStateException
             ? new NcclInvalidUsageException(
                 "stream",
-                Result.INVALID_USAGE.code(),
+                NcclResult.INVALID_USAGE.code(),
                 "a buffer was closed while the stream used it",
                 String.valueOf(cause.getMessage()))
-            : new NcclException("stream", Result.INTERNAL_ERROR.code(), String.valueOf(cause), "");
+            : new NcclException(
+                "stream", NcclResult.INTERNAL_ERROR.code(), String.valueOf(cause), "");
     typed.initCause(cause);
     return typed;
   }
@@ -332,7 +335,7 @@ public final class ReferenceStream implements StreamDriver {
   @Override
   public CompletionStage<Void> completion() {
     CompletableFuture<Void> future = new CompletableFuture<>();
-    Mark mark = new Mark();
+    EventRecord mark = new EventRecord();
     long target;
     synchronized (producers) {
       append(patience -> mark.reach(failure));
@@ -344,7 +347,7 @@ public final class ReferenceStream implements StreamDriver {
     return future.minimalCompletionStage();
   }
 
-  private void complete(CompletableFuture<Void> future, long target, Mark mark) {
+  private void complete(CompletableFuture<Void> future, long target, EventRecord mark) {
     try {
       mark.await();
       // The worker is about to finish the task that has reached the mark.
@@ -363,7 +366,7 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public void record(EventDriver event) {
-    Mark mark;
+    EventRecord mark;
     synchronized (producers) {
       mark = ((ReferenceEvent) event).newMark();
       append(patience -> mark.reach(failure));
@@ -371,22 +374,22 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   /** Appends a mark that belongs to no event. */
-  public Mark mark() {
-    Mark mark = new Mark();
+  public EventRecord mark() {
+    EventRecord mark = new EventRecord();
     append(patience -> mark.reach(failure));
     return mark;
   }
 
   @Override
   public void waitFor(EventDriver event) {
-    Mark mark = ((ReferenceEvent) event).mark();
+    EventRecord mark = ((ReferenceEvent) event).mark();
     if (mark != null) {
       follow(mark);
     }
   }
 
   /** Makes later work wait for a mark; what had failed before it has failed here too. */
-  public void follow(Mark mark) {
+  public void follow(EventRecord mark) {
     append(
         patience -> {
           mark.await();
@@ -395,7 +398,7 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   @Override
-  public void upload(MemorySegment source, Memory target) {
+  public void upload(MemorySegment source, BufferMemory target) {
     MemorySegment memory = target.pointer();
     synchronized (producers) {
       if (queue.finished() == queue.enqueued()) {
@@ -422,20 +425,20 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   @Override
-  public void download(Memory source, MemorySegment target) {
+  public void download(BufferMemory source, MemorySegment target) {
     await(DEFAULT_TIMEOUT);
     target.copyFrom(source.pointer());
   }
 
   @Override
-  public void copy(Memory source, Memory target) {
+  public void copy(BufferMemory source, BufferMemory target) {
     MemorySegment from = source.pointer();
     MemorySegment to = target.pointer();
     append(patience -> to.copyFrom(from));
   }
 
   @Override
-  public void fill(Memory target, byte value) {
+  public void fill(BufferMemory target, byte value) {
     MemorySegment memory = target.pointer();
     append(patience -> memory.fill(value));
   }

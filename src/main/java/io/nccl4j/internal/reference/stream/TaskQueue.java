@@ -1,6 +1,6 @@
 package io.nccl4j.internal.reference.stream;
 
-import io.nccl4j.internal.reference.reduce.Windows;
+import io.nccl4j.internal.reference.reduce.MappedViews;
 import java.util.concurrent.locks.LockSupport;
 
 /**
@@ -20,7 +20,7 @@ final class TaskQueue {
   /** How long an idle consumer still knows how to read the memory that it has worked on. */
   private static final long REMEMBERING_NANOS = 1_000_000_000;
 
-  private volatile Task[] entries = new Task[FIRST_CAPACITY];
+  private volatile StreamTask[] entries = new StreamTask[FIRST_CAPACITY];
   private volatile long enqueued;
   private volatile long finished;
   private volatile boolean closed;
@@ -28,20 +28,20 @@ final class TaskQueue {
   private volatile Thread sleeper;
 
   /** Producer: returns the entry that {@link #publish} will append. */
-  Task claim() {
+  StreamTask claim() {
     if (enqueued - finished == entries.length) {
       grow();
     }
     int index = (int) enqueued & (entries.length - 1);
     if (entries[index] == null) {
-      entries[index] = new Task();
+      entries[index] = new StreamTask();
     }
     return entries[index];
   }
 
   private void grow() {
-    Task[] old = entries;
-    Task[] larger = new Task[2 * old.length];
+    StreamTask[] old = entries;
+    StreamTask[] larger = new StreamTask[2 * old.length];
     for (long position = finished; position < enqueued; position++) {
       larger[(int) position & (larger.length - 1)] = old[(int) position & (old.length - 1)];
     }
@@ -72,9 +72,9 @@ final class TaskQueue {
   }
 
   /** Consumer: waits for a task and returns it, or null when there will be none. */
-  Task await() {
+  StreamTask await() {
     long since = 0;
-    Task task = first();
+    StreamTask task = first();
     while (task == null && !closed) {
       long now = System.nanoTime();
       since = since == 0 ? now : since;
@@ -96,7 +96,7 @@ final class TaskQueue {
       if (idleNanos < REMEMBERING_NANOS) {
         LockSupport.parkNanos(this, REMEMBERING_NANOS);
       } else {
-        Windows.forgetOfThread();
+        MappedViews.forgetOfThread();
         LockSupport.park(this);
       }
     }
@@ -110,12 +110,12 @@ final class TaskQueue {
   }
 
   /** Consumer: returns the first pending task, or null. */
-  Task first() {
+  StreamTask first() {
     long position = finished;
     if (position == enqueued) {
       return null;
     }
-    Task[] now = entries;
+    StreamTask[] now = entries;
     return now[(int) position & (now.length - 1)];
   }
 

@@ -14,18 +14,18 @@ import java.util.function.Supplier;
  */
 public final class LinkTable {
   private final LinkContext context;
-  private final HostMemory hostMemory;
+  private final SharedMemoryTransport hostMemory;
   private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<LinkKey, TcpSendLink> leaving = new ConcurrentHashMap<>();
   private final ConcurrentHashMap<LinkKey, TcpReceiveLink> arriving = new ConcurrentHashMap<>();
 
   public LinkTable(LinkContext context) {
     this.context = context;
-    this.hostMemory = new HostMemory(context, this);
+    this.hostMemory = new SharedMemoryTransport(context, this);
   }
 
   /** Returns what the ranks share of their host's memory. */
-  public HostMemory hostMemory() {
+  public SharedMemoryTransport hostMemory() {
     return hostMemory;
   }
 

@@ -1,7 +1,7 @@
 package io.nccl4j.internal.reference.transport;
 
+import io.nccl4j.NcclResult;
 import io.nccl4j.NcclSystemException;
-import io.nccl4j.Result;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.lang.foreign.Arena;
@@ -127,7 +127,7 @@ final class SharedMemory {
 
   private static NcclSystemException failed(String text, IOException cause) {
     NcclSystemException failure =
-        new NcclSystemException("sharedMemory", Result.SYSTEM_ERROR.code(), text, "");
+        new NcclSystemException("sharedMemory", NcclResult.SYSTEM_ERROR.code(), text, "");
     failure.initCause(cause);
     return failure;
   }

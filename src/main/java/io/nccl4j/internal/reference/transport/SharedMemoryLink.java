@@ -85,7 +85,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
    *
    * @param local which of the two ranks is in this process; messages name the other one
    * @throws io.nccl4j.NcclSystemException if the file cannot be opened
-   * @throws NonsenseException if it is no such link
+   * @throws ProtocolViolationException if it is no such link
    */
   static SharedMemoryLink open(Path path, Arena arena, int from, int to, int local) {
     MemorySegment shared = SharedMemory.open(path, arena);
@@ -99,13 +99,13 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
 
   private static int checkHeader(MemorySegment shared, int from, int to, int peer, Path path) {
     if (shared.byteSize() < FIRST_SLOT || shared.get(ValueLayout.JAVA_LONG, 0) != MAGIC) {
-      throw new NonsenseException(peer, path + " is no link of this release of nccl4j");
+      throw new ProtocolViolationException(peer, path + " is no link of this release of nccl4j");
     }
     int slots = shared.get(ValueLayout.JAVA_INT, 16);
     int slotBytes = shared.get(ValueLayout.JAVA_INT, 20);
     long told = shared.get(ValueLayout.JAVA_LONG, 8);
     if (slots < 1 || slotBytes < 1 || told != shared.byteSize() || told != size(slots, slotBytes)) {
-      throw new NonsenseException(
+      throw new ProtocolViolationException(
           peer,
           "%s has %d bytes and says %d, in %d slots of %d"
               .formatted(path, shared.byteSize(), told, slots, slotBytes));
@@ -113,7 +113,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     int fromTold = shared.get(ValueLayout.JAVA_INT, 24);
     int toTold = shared.get(ValueLayout.JAVA_INT, 28);
     if (fromTold != from || toTold != to) {
-      throw new NonsenseException(
+      throw new ProtocolViolationException(
           peer,
           "%s leads from rank %d to rank %d, not from %d to %d"
               .formatted(path, fromTold, toTold, from, to));
@@ -172,7 +172,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     }
     long now = (long) SharedMemory.COUNT.getAcquire(shared, RELEASED);
     if (now < released || now > sent) {
-      throw new NonsenseException(
+      throw new ProtocolViolationException(
           to, "it released slice " + now + " of " + sent + " after " + released);
     }
     released = now;
@@ -231,14 +231,15 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     long number = (long) SharedMemory.COUNT.getAcquire(shared, slot + NUMBER);
     if (number != due) {
       if (number != Math.max(0, due - slots)) {
-        throw new NonsenseException(from, "it sent slice " + number + " where " + due + " is due");
+        throw new ProtocolViolationException(
+            from, "it sent slice " + number + " where " + due + " is due");
       }
       return false;
     }
     bytes = shared.get(ValueLayout.JAVA_LONG, slot + BYTES);
     signature = shared.get(ValueLayout.JAVA_LONG, slot + SIGNATURE);
     if (bytes < 0 || bytes > slotBytes) {
-      throw new NonsenseException(
+      throw new ProtocolViolationException(
           from, "its slice " + due + " has " + bytes + " bytes, in a slot of " + slotBytes);
     }
     here = true;

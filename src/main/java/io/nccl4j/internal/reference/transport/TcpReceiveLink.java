@@ -21,7 +21,7 @@ public final class TcpReceiveLink implements ReceiveLink {
 
   private final LinkContext context;
   private final LinkKey key;
-  private final TcpBreak trouble;
+  private final TcpFailure trouble;
   private final AtomicBoolean offered = new AtomicBoolean();
   private final int mostBytes;
   // Made when the first slice comes, since many links are never used.
@@ -39,7 +39,7 @@ public final class TcpReceiveLink implements ReceiveLink {
   TcpReceiveLink(LinkContext context, LinkKey key) {
     this.context = context;
     this.key = key;
-    this.trouble = new TcpBreak(context, key.from());
+    this.trouble = new TcpFailure(context, key.from());
     this.mostBytes = context.sliceBytes();
   }
 
@@ -51,7 +51,7 @@ public final class TcpReceiveLink implements ReceiveLink {
   public void connected(SocketChannel from) {
     channel = from;
     if (closed) {
-      TcpBreak.close(from);
+      TcpFailure.close(from);
     }
   }
 
@@ -164,6 +164,6 @@ public final class TcpReceiveLink implements ReceiveLink {
   /** Ends the connection, from any thread. */
   public void close() {
     closed = true;
-    TcpBreak.close(channel);
+    TcpFailure.close(channel);
   }
 }

@@ -22,7 +22,7 @@ public final class TcpSendLink implements SendLink {
 
   private final LinkContext context;
   private final LinkKey key;
-  private final TcpBreak trouble;
+  private final TcpFailure trouble;
   private final int mostBytes;
   private final ByteBuffer waiting;
   private final MemorySegment memory;
@@ -38,7 +38,7 @@ public final class TcpSendLink implements SendLink {
   TcpSendLink(LinkContext context, LinkKey key) {
     this.context = context;
     this.key = key;
-    this.trouble = new TcpBreak(context, key.to());
+    this.trouble = new TcpFailure(context, key.to());
     this.mostBytes = context.sliceBytes();
     // Not only slices: first of all the link says which one it is.
     this.waiting = ByteBuffer.allocateDirect(512 + SLOTS * TcpFrame.size(mostBytes));
@@ -153,6 +153,6 @@ public final class TcpSendLink implements SendLink {
   /** Ends the connection, from any thread. */
   void close() {
     closed = true;
-    TcpBreak.close(channel);
+    TcpFailure.close(channel);
   }
 }

@@ -3,8 +3,8 @@ package io.nccl4j.internal.rendezvous.file;
 import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.RankBackend;
-import io.nccl4j.internal.rendezvous.RankOfRun;
 import io.nccl4j.internal.rendezvous.Ranks;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Backoff;
@@ -28,7 +28,7 @@ public final class FileExchange {
   private static final Duration SIGN_OF_LIFE = Duration.ofMillis(200);
 
   private final Path directory;
-  private final RankOfRun self;
+  private final JobRank self;
   private final Runnable checkStillOpen;
 
   /**
@@ -36,7 +36,7 @@ public final class FileExchange {
    *
    * @param checkStillOpen throws if the exchange has been closed meanwhile
    */
-  public FileExchange(Path directory, RankOfRun self, Runnable checkStillOpen) {
+  public FileExchange(Path directory, JobRank self, Runnable checkStillOpen) {
     this.directory = directory;
     this.self = self;
     this.checkStillOpen = checkStillOpen;
@@ -45,13 +45,13 @@ public final class FileExchange {
   /** Returns the id of a round; on the ranks but 0. */
   public UniqueId follow(int round, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
-    RoundFiles files = new RoundFiles(directory, self, round);
+    RoundDirectory files = new RoundDirectory(directory, self, round);
     Token attempt = Token.random();
     boolean taken = false;
     try {
-      Place place = new Place(files, attempt, backend);
-      RoundFiles.Publication publication = awaitAnswer(files, place, round, deadline);
-      files.write(new RoundFiles.Announcement(attempt, publication.session(), backend));
+      ExchangeFolder place = new ExchangeFolder(files, attempt, backend);
+      RoundDirectory.Publication publication = awaitAnswer(files, place, round, deadline);
+      files.write(new RoundDirectory.Announcement(attempt, publication.session(), backend));
       taken = true;
       RankBackend.Mismatch.check(publication.mismatch());
       return publication.id();
@@ -63,12 +63,12 @@ public final class FileExchange {
     }
   }
 
-  private RoundFiles.Publication awaitAnswer(
-      RoundFiles files, Place place, int round, Deadline deadline)
+  private RoundDirectory.Publication awaitAnswer(
+      RoundDirectory files, ExchangeFolder place, int round, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     Backoff backoff = Backoff.betweenLooks(deadline);
     while (true) {
-      Optional<RoundFiles.Publication> answer =
+      Optional<RoundDirectory.Publication> answer =
           files
               .publication()
               .filter(found -> found.attempts().get(self.rank() - 1).equals(place.attempt));
@@ -86,7 +86,7 @@ public final class FileExchange {
   }
 
   /** Returns the ranks without an announcement, to be read after what was waited for. */
-  private String notAnnounced(RoundFiles files) throws InterruptedException {
+  private String notAnnounced(RoundDirectory files) throws InterruptedException {
     BitSet absent = new BitSet();
     for (int rank = 0; rank < self.size(); rank++) {
       if (files.announcement(rank).isEmpty()) {
@@ -99,12 +99,12 @@ public final class FileExchange {
   /** Publishes the id of a round and returns when all ranks have confirmed it; on rank 0. */
   public void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
-    RoundFiles files = new RoundFiles(directory, self, round);
+    RoundDirectory files = new RoundDirectory(directory, self, round);
     Publisher publisher = new Publisher(files, id, backend);
     boolean served = false;
     try {
       Backoff backoff = Backoff.betweenLooks(deadline);
-      Place place = new Place(files, publisher.session, backend);
+      ExchangeFolder place = new ExchangeFolder(files, publisher.session, backend);
       while (!publisher.step()) {
         if (!publisher.published) {
           place.hold();
@@ -145,14 +145,14 @@ public final class FileExchange {
   }
 
   /** This rank's announcement, which says that it is there and alive. */
-  private final class Place {
-    private final RoundFiles files;
+  private final class ExchangeFolder {
+    private final RoundDirectory files;
     private final Token attempt;
     private final RankBackend backend;
     private boolean announced;
     private Deadline untilSign = Deadline.after(SIGN_OF_LIFE);
 
-    private Place(RoundFiles files, Token attempt, RankBackend backend) {
+    private ExchangeFolder(RoundDirectory files, Token attempt, RankBackend backend) {
       this.files = files;
       this.attempt = attempt;
       this.backend = backend;
@@ -160,7 +160,7 @@ public final class FileExchange {
 
     /** Keeps it in its place and gives a sign of life; throws if another process has taken it. */
     private void hold() throws InterruptedException, ExchangeFailedException {
-      Optional<RoundFiles.Announcement> own = files.announcement(self.rank());
+      Optional<RoundDirectory.Announcement> own = files.announcement(self.rank());
       boolean ours = own.isPresent() && own.get().attempt().equals(attempt);
       if (own.isPresent() && !ours && announced) {
         throw new ExchangeFailedException(
@@ -172,7 +172,7 @@ public final class FileExchange {
       announced = true;
       if (!ours) {
         // Not there yet, or swept away with the files of an earlier run, or by somebody else.
-        files.write(new RoundFiles.Announcement(attempt, Token.NONE, backend));
+        files.write(new RoundDirectory.Announcement(attempt, Token.NONE, backend));
       } else if (untilSign.passed()) {
         files.touch();
         untilSign = Deadline.after(SIGN_OF_LIFE);
@@ -182,7 +182,7 @@ public final class FileExchange {
 
   /** Rank 0's side of one round. */
   private final class Publisher {
-    private final RoundFiles files;
+    private final RoundDirectory files;
     private final UniqueId id;
     private final Token session = Token.random();
     private final Token[] seen = new Token[self.size()];
@@ -194,7 +194,7 @@ public final class FileExchange {
     private boolean published;
     private boolean outdated;
 
-    private Publisher(RoundFiles files, UniqueId id, RankBackend backend) {
+    private Publisher(RoundDirectory files, UniqueId id, RankBackend backend) {
       this.files = files;
       this.id = id;
       backends[0] = backend;
@@ -216,7 +216,7 @@ public final class FileExchange {
       boolean sure = mismatch.isEmpty() || alive.get(mismatch.get().rank());
       if (all && sure && (!stillPublished() || outdated)) {
         List<Token> attempts = List.of(Arrays.copyOfRange(seen, 1, self.size()));
-        files.write(new RoundFiles.Publication(session, id, mismatch, attempts));
+        files.write(new RoundDirectory.Publication(session, id, mismatch, attempts));
         published = true;
         outdated = false;
       }
@@ -231,7 +231,7 @@ public final class FileExchange {
 
     /** Returns whether the rank has announced itself anew. */
     private boolean look(int rank) throws InterruptedException {
-      Optional<RoundFiles.Announcement> found = files.announcement(rank);
+      Optional<RoundDirectory.Announcement> found = files.announcement(rank);
       if (found.isEmpty()) {
         absentOnce.set(rank);
         return false;
@@ -258,7 +258,7 @@ public final class FileExchange {
     }
 
     private boolean stillPublished() throws InterruptedException, ExchangeFailedException {
-      Optional<RoundFiles.Publication> found = files.publication();
+      Optional<RoundDirectory.Publication> found = files.publication();
       if (published && found.isPresent() && !found.get().session().equals(session)) {
         throw new ExchangeFailedException(
             files.idFile()

@@ -62,7 +62,7 @@ public final class Handshake {
 
   /** Returns the client's side of a connection on which the greeting was received. */
   public static Handshake ofClient(SharedSecret secret, byte[] greeting, Claim claim)
-      throws RefusedException {
+      throws RejectedException {
     checkMark(greeting, GREETING_BYTES);
     ByteBuffer bytes = ByteBuffer.allocate(CLAIM_BYTES - PROOF_BYTES);
     bytes.putLong(MAGIC).putInt(VERSION);
@@ -76,30 +76,31 @@ public final class Handshake {
 
   /** Returns rank 0's side of a connection, if the client has proved that it knows the secret. */
   public static Handshake ofServer(SharedSecret secret, byte[] greeting, byte[] message)
-      throws RefusedException {
+      throws RejectedException {
     checkMark(message, CLAIM_BYTES);
     byte[] claim = Arrays.copyOf(message, CLAIM_BYTES - PROOF_BYTES);
     Handshake handshake = new Handshake(secret, greeting, claim);
     byte[] proof = Arrays.copyOfRange(message, CLAIM_BYTES - PROOF_BYTES, CLAIM_BYTES);
     if (!handshake.keys.isProof(proof, CLAIM_LABEL, NOTHING)) {
-      throw new RefusedException(Refusal.NOT_AUTHENTIC, "its proof is wrong");
+      throw new RejectedException(RejectReason.NOT_AUTHENTIC, "its proof is wrong");
     }
     return handshake;
   }
 
-  private static void checkMark(byte[] message, int length) throws RefusedException {
+  private static void checkMark(byte[] message, int length) throws RejectedException {
     ByteBuffer bytes = ByteBuffer.wrap(message);
     if (message.length < Long.BYTES + Integer.BYTES || bytes.getLong() != MAGIC) {
-      throw new RefusedException(Refusal.MALFORMED, "its first message has not nccl4j's mark");
+      throw new RejectedException(
+          RejectReason.MALFORMED, "its first message has not nccl4j's mark");
     }
     int version = bytes.getInt();
     if (version != VERSION) {
-      throw new RefusedException(
-          Refusal.WRONG_VERSION, "it speaks version " + version + "; this side " + VERSION);
+      throw new RejectedException(
+          RejectReason.WRONG_VERSION, "it speaks version " + version + "; this side " + VERSION);
     }
     if (message.length != length) {
-      throw new RefusedException(
-          Refusal.MALFORMED,
+      throw new RejectedException(
+          RejectReason.MALFORMED,
           "its first message has " + message.length + " bytes; it must have " + length);
     }
   }
@@ -141,12 +142,13 @@ public final class Handshake {
   }
 
   /** Opens rank 0's one answer. */
-  public byte[] open(byte[] sealed) throws RefusedException {
+  public byte[] open(byte[] sealed) throws RejectedException {
     try {
       return keys.toConnector().open(sealed, transcript);
     } catch (AEADBadTagException e) {
-      RefusedException refused =
-          new RefusedException(Refusal.NOT_AUTHENTIC, "its answer is not sealed with the secret");
+      RejectedException refused =
+          new RejectedException(
+              RejectReason.NOT_AUTHENTIC, "its answer is not sealed with the secret");
       refused.initCause(e);
       throw refused;
     }

@@ -5,8 +5,8 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.SharedSecret;
 import io.nccl4j.internal.rendezvous.ExchangeFailedException;
 import io.nccl4j.internal.rendezvous.HostLookup;
+import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.RankBackend;
-import io.nccl4j.internal.rendezvous.RankOfRun;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Backoff;
 import io.nccl4j.internal.util.Deadline;
@@ -33,14 +33,14 @@ public final class IdClient implements Closeable {
 
   private final String host;
   private final int port;
-  private final RankOfRun member;
+  private final JobRank member;
   private final SharedSecret secret;
   private final Runnable checkStillOpen;
   private int attempts;
   private volatile SocketChannel current;
 
   public IdClient(
-      String host, int port, RankOfRun member, SharedSecret secret, Runnable checkStillOpen) {
+      String host, int port, JobRank member, SharedSecret secret, Runnable checkStillOpen) {
     this.host = host;
     this.port = port;
     this.member = member;
@@ -67,7 +67,7 @@ public final class IdClient implements Closeable {
         return ask(claim, deadline);
       } catch (ClosedByInterruptException e) {
         throw Interrupts.during("on a connection", e);
-      } catch (RefusedException e) {
+      } catch (RejectedException e) {
         problem = described(e);
         if (!e.refusal().worthRetrying()) {
           throw new ExchangeFailedException(problem, e);
@@ -103,14 +103,14 @@ public final class IdClient implements Closeable {
       current = channel;
       checkStillOpen.run();
       channel.socket().connect(new InetSocketAddress(address, port), attempt.remainingMillis());
-      try (Frames frames = new Frames(channel, attempt)) {
+      try (FramedConnection frames = new FramedConnection(channel, attempt)) {
         return converse(frames, claim);
       }
     }
   }
 
   /** Asks once over a connection; for tests too. */
-  public UniqueId converse(Frames frames, Handshake.Claim claim)
+  public UniqueId converse(FramedConnection frames, Handshake.Claim claim)
       throws IOException, ExchangeFailedException {
     Handshake handshake = greet(frames, claim);
     frames.write(handshake.claimMessage());
@@ -144,13 +144,13 @@ public final class IdClient implements Closeable {
   }
 
   /** Another service on the port may soon make room for rank 0, so what it says is no refusal. */
-  private Handshake greet(Frames frames, Handshake.Claim claim) throws IOException {
+  private Handshake greet(FramedConnection frames, Handshake.Claim claim) throws IOException {
     try {
       return Handshake.ofClient(secret, frames.read(Handshake.GREETING_BYTES), claim);
     } catch (EOFException e) {
       throw new IOException("what answers there closed the connection at once", e);
-    } catch (RefusedException e) {
-      throw e.refusal() == Refusal.WRONG_VERSION
+    } catch (RejectedException e) {
+      throw e.refusal() == RejectReason.WRONG_VERSION
           ? e
           : new IOException("what answers there is not nccl4j: " + e.getMessage(), e);
     }
@@ -159,20 +159,20 @@ public final class IdClient implements Closeable {
   private static byte[] open(Handshake handshake, byte[] sealed) throws ExchangeFailedException {
     try {
       return handshake.open(sealed);
-    } catch (RefusedException e) {
+    } catch (RejectedException e) {
       throw new ExchangeFailedException("what answers there does not know the secret", e);
     }
   }
 
-  private static RefusedException refused(int code, String detail) throws IOException {
-    Refusal refusal =
-        Refusal.ofCode(code)
+  private static RejectedException refused(int code, String detail) throws IOException {
+    RejectReason refusal =
+        RejectReason.ofCode(code)
             .orElseThrow(() -> new IOException("refused with the unknown code " + code));
-    return new RefusedException(refusal, detail);
+    return new RejectedException(refusal, detail);
   }
 
-  private String described(RefusedException refused) {
-    if (refused.refusal() == Refusal.ROUND_FAILED) {
+  private String described(RejectedException refused) {
+    if (refused.refusal() == RejectReason.ROUND_FAILED) {
       return "rank 0 at " + place() + " has ended the exchange: " + refused.detail();
     }
     String detail = refused.detail().isEmpty() ? "" : " (" + refused.detail() + ")";

@@ -4,13 +4,13 @@ import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.PendingConnections;
 import io.nccl4j.internal.auth.SharedSecret;
 import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.RankBackend;
-import io.nccl4j.internal.rendezvous.RankOfRun;
 import io.nccl4j.internal.rendezvous.Ranks;
 import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.RateLimitedWarning;
-import io.nccl4j.internal.util.Steps;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -63,7 +63,7 @@ public final class IdServer implements Closeable {
   /** First byte of a sealed answer that holds the id; otherwise it is the code of a refusal. */
   public static final int GRANTED = 0;
 
-  private final RankOfRun member;
+  private final JobRank member;
   private final Token run;
   private final SharedSecret secret;
   private final Limits limits;
@@ -77,7 +77,7 @@ public final class IdServer implements Closeable {
   // All below is guarded by the lock.
   private final PendingConnections<SocketChannel> unproved;
   private final Set<SocketChannel> evicted = new HashSet<>();
-  private final List<TurnedAway> turnedAway = new ArrayList<>();
+  private final List<Rejection> turnedAway = new ArrayList<>();
   private long turnedAwayCount;
   private int roundNumber;
   private Round current;
@@ -98,7 +98,7 @@ public final class IdServer implements Closeable {
   }
 
   /** One client that got no id. */
-  public record TurnedAway(String client, Refusal refusal, String detail) {
+  public record Rejection(String client, RejectReason refusal, String detail) {
     @Override
     public String toString() {
       return client + " " + refusal.text() + " (" + detail + ")";
@@ -157,7 +157,7 @@ public final class IdServer implements Closeable {
    *
    * @throws ExchangeFailedException if it cannot listen there
    */
-  public IdServer(InetSocketAddress address, RankOfRun member, SharedSecret secret, Limits limits)
+  public IdServer(InetSocketAddress address, JobRank member, SharedSecret secret, Limits limits)
       throws ExchangeFailedException {
     this.member = member;
     this.run = Token.ofText(member.run());
@@ -192,7 +192,7 @@ public final class IdServer implements Closeable {
     try {
       channel.close();
     } catch (IOException e) {
-      Steps.suppress(failure, e);
+      CloseAll.suppress(failure, e);
     }
   }
 
@@ -201,7 +201,7 @@ public final class IdServer implements Closeable {
   }
 
   /** Returns the clients turned away so far, but no more than the first hundred of each round. */
-  public List<TurnedAway> turnedAway() {
+  public List<Rejection> turnedAway() {
     lock.lock();
     try {
       return List.copyOf(turnedAway);
@@ -320,7 +320,7 @@ public final class IdServer implements Closeable {
       warn("accept", failure);
     } catch (OutOfMemoryError shortage) {
       // There is no memory for the message either; the next client may find some.
-      Steps.suppress(failure, shortage);
+      CloseAll.suppress(failure, shortage);
     }
   }
 
@@ -375,16 +375,17 @@ public final class IdServer implements Closeable {
   /** Serves one client from its greeting to its end. */
   private void attend(SocketChannel client) {
     String name = name(client);
-    try (Frames frames = new Frames(client, Deadline.after(limits.handshake()))) {
+    try (FramedConnection frames =
+        new FramedConnection(client, Deadline.after(limits.handshake()))) {
       try {
         converse(client, frames);
-      } catch (RefusedException e) {
+      } catch (RejectedException e) {
         note(name, e.refusal(), e.detail());
         sayLast(frames, name, new byte[] {PLAIN, (byte) e.refusal().code()});
       } catch (SocketTimeoutException e) {
         String limit = limits.handshake().toMillis() / 1000.0 + " s";
-        note(name, Refusal.TOO_SLOW, "its message was not complete after " + limit);
-        sayLast(frames, name, new byte[] {PLAIN, (byte) Refusal.TOO_SLOW.code()});
+        note(name, RejectReason.TOO_SLOW, "its message was not complete after " + limit);
+        sayLast(frames, name, new byte[] {PLAIN, (byte) RejectReason.TOO_SLOW.code()});
       }
     } catch (IOException e) {
       noteLeft(client, name, e);
@@ -403,7 +404,7 @@ public final class IdServer implements Closeable {
         : address.getHostAddress() + ":" + client.socket().getPort();
   }
 
-  private void converse(SocketChannel client, Frames frames) throws IOException {
+  private void converse(SocketChannel client, FramedConnection frames) throws IOException {
     byte[] greeting = Handshake.greeting();
     frames.write(greeting);
     byte[] message = frames.read(Handshake.CLAIM_BYTES);
@@ -413,9 +414,9 @@ public final class IdServer implements Closeable {
     Round round;
     try {
       round = grant(claim);
-    } catch (RefusedException e) {
+    } catch (RejectedException e) {
       answerRefused(client, frames, handshake, e);
-      if (e.refusal() == Refusal.ROUND_FAILED) {
+      if (e.refusal() == RejectReason.ROUND_FAILED) {
         notified(claim.rank());
       }
       return;
@@ -426,13 +427,16 @@ public final class IdServer implements Closeable {
     frames.write(prefixed(sealed));
     byte[] receipt = frames.read(Handshake.PROOF_BYTES);
     if (!handshake.isReceipt(receipt, sealed)) {
-      throw new RefusedException(Refusal.NOT_AUTHENTIC, "its receipt is wrong");
+      throw new RejectedException(RejectReason.NOT_AUTHENTIC, "its receipt is wrong");
     }
     confirm(round, claim.rank());
   }
 
   private void answerRefused(
-      SocketChannel client, Frames frames, Handshake handshake, RefusedException refused) {
+      SocketChannel client,
+      FramedConnection frames,
+      Handshake handshake,
+      RejectedException refused) {
     if (!refused.refusal().blameless()) {
       note(name(client), refused.refusal(), refused.detail());
     }
@@ -447,7 +451,7 @@ public final class IdServer implements Closeable {
   }
 
   /** Sends a client the reason why it is turned away, which has been noted already. */
-  private static void sayLast(Frames frames, String client, byte[] message) {
+  private static void sayLast(FramedConnection frames, String client, byte[] message) {
     try {
       frames.writeLast(message);
     } catch (IOException e) {
@@ -460,24 +464,25 @@ public final class IdServer implements Closeable {
   }
 
   /** Returns the round whose id the client may have, when all ranks have come. */
-  private Round grant(Handshake.Claim claim) throws RefusedException {
+  private Round grant(Handshake.Claim claim) throws RejectedException {
     lock.lock();
     try {
       checkMember(claim);
       Round round = current;
       if (claim.round() > roundNumber || (claim.round() == roundNumber && round == null)) {
-        throw new RefusedException(
-            Refusal.ROUND_TO_COME, "it is in round " + claim.round() + ", rank 0 is not there yet");
+        throw new RejectedException(
+            RejectReason.ROUND_TO_COME,
+            "it is in round " + claim.round() + ", rank 0 is not there yet");
       }
       if (claim.round() < roundNumber) {
-        throw new RefusedException(
-            Refusal.ROUND_PAST,
+        throw new RejectedException(
+            RejectReason.ROUND_PAST,
             "it is in round " + claim.round() + ", rank 0 in round " + roundNumber);
       }
       Token first = round.instances.putIfAbsent(claim.rank(), claim.instance());
       if (first != null && !first.equals(claim.instance())) {
-        throw new RefusedException(
-            Refusal.DUPLICATE_RANK, "rank " + claim.rank() + " has come before");
+        throw new RejectedException(
+            RejectReason.DUPLICATE_RANK, "rank " + claim.rank() + " has come before");
       }
       round.backends[claim.rank()] = claim.backend();
       if (round.failure == null) {
@@ -492,7 +497,7 @@ public final class IdServer implements Closeable {
   }
 
   /** Holds a client for a while; after that it comes again, so that no connection lasts long. */
-  private void awaitDecision(Round round) throws RefusedException {
+  private void awaitDecision(Round round) throws RejectedException {
     Deadline turn = Deadline.after(limits.handshake().dividedBy(4));
     try {
       await(turn, () -> round.decided() || current != round);
@@ -500,26 +505,26 @@ public final class IdServer implements Closeable {
       throw new IllegalStateException("nobody interrupts the thread of a client", e);
     }
     if (round.failure != null) {
-      throw new RefusedException(Refusal.ROUND_FAILED, round.failure);
+      throw new RejectedException(RejectReason.ROUND_FAILED, round.failure);
     }
     if (!round.decided()) {
-      throw new RefusedException(Refusal.OTHERS_MISSING, round.missingText());
+      throw new RejectedException(RejectReason.OTHERS_MISSING, round.missingText());
     }
   }
 
-  private void checkMember(Handshake.Claim claim) throws RefusedException {
+  private void checkMember(Handshake.Claim claim) throws RejectedException {
     if (!claim.run().equals(run)) {
-      throw new RefusedException(
-          Refusal.WRONG_RUN, "as rank " + claim.rank() + " of a run that is not rank 0's");
+      throw new RejectedException(
+          RejectReason.WRONG_RUN, "as rank " + claim.rank() + " of a run that is not rank 0's");
     }
     if (claim.size() != member.size()) {
-      throw new RefusedException(
-          Refusal.WRONG_SIZE,
+      throw new RejectedException(
+          RejectReason.WRONG_SIZE,
           "rank " + claim.rank() + " has world size " + claim.size() + ", rank 0 " + member.size());
     }
     if (claim.rank() < 1 || claim.rank() >= member.size()) {
-      throw new RefusedException(
-          Refusal.WRONG_RANK,
+      throw new RejectedException(
+          RejectReason.WRONG_RANK,
           "it claims rank " + claim.rank() + "; clients are ranks 1 to " + (member.size() - 1));
     }
   }
@@ -565,17 +570,17 @@ public final class IdServer implements Closeable {
       boolean dropped = evicted.contains(client);
       note(
           name,
-          dropped ? Refusal.TOO_MANY : Refusal.LEFT,
+          dropped ? RejectReason.TOO_MANY : RejectReason.LEFT,
           cause instanceof EOFException || dropped ? "before it was served" : cause.toString());
     } finally {
       lock.unlock();
     }
   }
 
-  private void note(String client, Refusal refusal, String detail) {
+  private void note(String client, RejectReason refusal, String detail) {
     lock.lock();
     try {
-      TurnedAway entry = new TurnedAway(client, refusal, detail);
+      Rejection entry = new Rejection(client, refusal, detail);
       LOG.debug("rank 0 turned away {}", entry);
       turnedAwayCount++;
       if (turnedAway.size() < MOST_NOTED) {

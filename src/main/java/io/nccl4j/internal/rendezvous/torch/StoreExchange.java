@@ -4,8 +4,8 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.UniqueId;
 import io.nccl4j.internal.auth.SharedSecret;
 import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.JobRank;
 import io.nccl4j.internal.rendezvous.RankBackend;
-import io.nccl4j.internal.rendezvous.RankOfRun;
 import io.nccl4j.internal.rendezvous.Ranks;
 import io.nccl4j.internal.rendezvous.Token;
 import io.nccl4j.internal.util.Backoff;
@@ -39,7 +39,7 @@ public final class StoreExchange implements Closeable {
   private final String host;
   private final int port;
   private final Optional<SharedSecret> secret;
-  private final RankOfRun self;
+  private final JobRank self;
   private final Runnable checkStillOpen;
   private volatile TorchStore store;
 
@@ -50,11 +50,7 @@ public final class StoreExchange implements Closeable {
    * @param checkStillOpen throws if the exchange has been closed meanwhile
    */
   public StoreExchange(
-      String host,
-      int port,
-      Optional<SharedSecret> secret,
-      RankOfRun self,
-      Runnable checkStillOpen) {
+      String host, int port, Optional<SharedSecret> secret, JobRank self, Runnable checkStillOpen) {
     this.host = host;
     this.port = port;
     this.secret = secret;

@@ -45,7 +45,7 @@ class Float8KernelTest {
 
   private static byte[] combined(
       DataType type, SoftArithmetic.Op how, byte[] lefts, byte[] rights) {
-    Operator.Kind kind = Operator.Kind.valueOf(how.name());
+    ReductionOp.Kind kind = ReductionOp.Kind.valueOf(how.name());
     boolean extreme = how == SoftArithmetic.Op.MAX || how == SoftArithmetic.Op.MIN;
     Kernel kernel = extreme ? Kernels.ofExtremes(type) : Kernels.of(type);
     MemorySegment left = copy(lefts);

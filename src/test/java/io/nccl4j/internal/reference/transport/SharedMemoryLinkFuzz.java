@@ -74,7 +74,7 @@ public final class SharedMemoryLinkFuzz implements FuzzTarget {
 
   @Override
   public List<Class<? extends Exception>> documented() {
-    return List.of(NonsenseException.class, NcclSystemException.class);
+    return List.of(ProtocolViolationException.class, NcclSystemException.class);
   }
 
   @Override

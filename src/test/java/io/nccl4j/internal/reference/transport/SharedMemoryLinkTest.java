@@ -255,7 +255,8 @@ class SharedMemoryLinkTest {
       out.send(data, 0, 1, 1);
     }
     out.memory().set(ValueLayout.JAVA_LONG, 128, SLOTS + 1);
-    NonsenseException failure = assertThrows(NonsenseException.class, out::hasRoom);
+    ProtocolViolationException failure =
+        assertThrows(ProtocolViolationException.class, out::hasRoom);
     assertTrue(
         failure.getMessage().contains("rank 5 spoke nonsense: it released slice 5 of 4"),
         failure::toString);
@@ -286,7 +287,7 @@ class SharedMemoryLinkTest {
   }
 
   private static void assertNonsense(String what, Executable call) {
-    NonsenseException failure = assertThrows(NonsenseException.class, call);
+    ProtocolViolationException failure = assertThrows(ProtocolViolationException.class, call);
     assertTrue(failure.getMessage().contains("rank 3 spoke nonsense"), failure::toString);
     assertTrue(failure.getMessage().contains(what), failure::toString);
   }

@@ -16,7 +16,7 @@ final class ArchitectureCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Gpu> gpus = evidence.trial().gpus();
     if (gpus.isEmpty() || evidence.standIn()) {
       return List.of();

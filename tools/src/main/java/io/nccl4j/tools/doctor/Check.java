@@ -8,5 +8,5 @@ interface Check {
   String name();
 
   /** Returns what there is to say; nothing where all is well. */
-  List<Finding> findings(Evidence evidence);
+  List<Finding> findings(MachineState evidence);
 }

@@ -11,9 +11,9 @@ final class CollectiveCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
-    Trial trial = evidence.trial();
+    ProbeResult trial = evidence.trial();
     boolean explained =
         trial.missing().isPresent()
             || trial
@@ -35,12 +35,12 @@ final class CollectiveCheck implements Check {
     return findings;
   }
 
-  private static Finding notRun(Trial trial) {
+  private static Finding notRun(ProbeResult trial) {
     String reason =
         trial
             .missing()
             .map(missing -> "lib" + missing.library() + " could not be loaded")
-            .or(() -> trial.cudaFailure().map(Trial.CudaFailure::message))
+            .or(() -> trial.cudaFailure().map(ProbeResult.CudaFailure::message))
             .orElseThrow();
     return Finding.unchecked(
         "the all-reduce on NCCL, which was not run",
@@ -48,7 +48,7 @@ final class CollectiveCheck implements Check {
         "fix the errors above, and run this again");
   }
 
-  private static Finding failed(Trial trial) {
+  private static Finding failed(ProbeResult trial) {
     String at = trial.lastStep().isEmpty() ? "before it began" : "while " + trial.lastStep();
     return switch (trial.end().kind()) {
       case TIMED_OUT ->
@@ -67,16 +67,16 @@ final class CollectiveCheck implements Check {
       case ENDED ->
           Finding.error(
                   "the all-reduce on NCCL failed " + at + ": " + reason(trial),
-                  "it is the smallest that there is: one rank, " + AllReduceTrial.COUNT + " floats",
+                  "it is the smallest that there is: one rank, " + AllReduceProbe.COUNT + " floats",
                   "the other findings may say why; NCCL's own words are with NCCL_DEBUG=INFO")
               .with(trial.output());
     };
   }
 
-  private static String reason(Trial trial) {
+  private static String reason(ProbeResult trial) {
     return trial
         .failure()
-        .or(() -> trial.cudaFailure().map(Trial.CudaFailure::message))
+        .or(() -> trial.cudaFailure().map(ProbeResult.CudaFailure::message))
         .orElse("no reason was given");
   }
 }

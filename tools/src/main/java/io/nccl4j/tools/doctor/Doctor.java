@@ -1,7 +1,7 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.rendezvous.Launch;
-import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.rendezvous.LaunchEnvironment;
+import io.nccl4j.tools.cli.Commands;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.io.UncheckedIOException;
@@ -69,7 +69,7 @@ public final class Doctor {
     Duration timeout = Duration.ofSeconds(flags.timeout);
     Thread watchdog = watchdog(timeout.multipliedBy(2).plusSeconds(OTHER_SECONDS));
     try {
-      Report report = Examination.of(gather(timeout), Examination.CHECKS);
+      Report report = CheckRunner.of(gather(timeout), CheckRunner.CHECKS);
       if (flags.json) {
         out.println(JsonReport.of(report));
       } else {
@@ -98,15 +98,15 @@ public final class Doctor {
             });
   }
 
-  private static Evidence gather(Duration timeout) throws IOException, InterruptedException {
+  private static MachineState gather(Duration timeout) throws IOException, InterruptedException {
     Machine machine = Machine.current();
-    Trial trial = trial(machine, timeout);
+    ProbeResult trial = trial(machine, timeout);
     List<Path> packages = PythonPackages.folders();
     List<LibraryCopy> nccl = LibraryCopy.of(NativeLibraryName.NCCL, machine, packages);
-    Optional<Launch> launch = Optional.empty();
+    Optional<LaunchEnvironment> launch = Optional.empty();
     Optional<String> problem = Optional.empty();
     try {
-      launch = Optional.of(Launch.from(machine.environment()));
+      launch = Optional.of(LaunchEnvironment.from(machine.environment()));
     } catch (IllegalArgumentException e) {
       problem = Optional.of(e.getMessage());
     }
@@ -117,7 +117,7 @@ public final class Doctor {
     } catch (IOException e) {
       ncclProblem = Optional.of(e.getMessage());
     }
-    return new Evidence(
+    return new MachineState(
         machine,
         trial,
         nccl,
@@ -126,21 +126,21 @@ public final class Doctor {
         ncclProblem,
         launch,
         problem,
-        ReferenceTrial.run(timeout));
+        ReferenceProbe.run(timeout));
   }
 
-  private static Trial trial(Machine machine, Duration timeout) throws InterruptedException {
+  private static ProbeResult trial(Machine machine, Duration timeout) throws InterruptedException {
     try {
-      return new TrialProcess(machine, timeout).run();
+      return new ProbeProcess(machine, timeout).run();
     } catch (IOException e) {
-      return Trial.notStarted(e);
+      return ProbeResult.notStarted(e);
     }
   }
 
   /** Reads the library that is loaded, or would be. */
-  private static Optional<LibraryFile> ncclFile(Trial trial, List<LibraryCopy> copies)
+  private static Optional<LibraryFile> ncclFile(ProbeResult trial, List<LibraryCopy> copies)
       throws IOException {
-    String loaded = trial.versions().get(Trial.NCCL_LIBRARY);
+    String loaded = trial.versions().get(ProbeResult.NCCL_LIBRARY);
     Optional<Path> file =
         loaded != null
             ? Optional.of(Path.of(loaded))

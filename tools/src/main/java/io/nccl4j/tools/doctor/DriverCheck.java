@@ -22,8 +22,8 @@ final class DriverCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
-    Trial trial = evidence.trial();
+  public List<Finding> findings(MachineState evidence) {
+    ProbeResult trial = evidence.trial();
     if (trial.driver().isEmpty()) {
       return List.of(
           Finding.unchecked(
@@ -101,7 +101,7 @@ final class DriverCheck implements Check {
   }
 
   /** NCCL has a CUDA runtime of its own, whose major version the driver must have too. */
-  private static Optional<Finding> tooOldForNccl(Evidence evidence, int driver) {
+  private static Optional<Finding> tooOldForNccl(MachineState evidence, int driver) {
     return evidence
         .nccl()
         .flatMap(LibraryFile::builtForCuda)
@@ -118,7 +118,7 @@ final class DriverCheck implements Check {
                         + ")"));
   }
 
-  private static Optional<Finding> runtime(Trial trial, int driver) {
+  private static Optional<Finding> runtime(ProbeResult trial, int driver) {
     String runtime = trial.runtimeVersion().orElse(text(driver));
     if (major(runtime) > driver / 1000) {
       return Optional.of(tooOld("libcudart is of CUDA " + runtime, driver));
@@ -144,7 +144,7 @@ final class DriverCheck implements Check {
             + " and NCCL for it");
   }
 
-  private static Optional<Finding> noDevice(Trial.CudaFailure failure, int driver) {
+  private static Optional<Finding> noDevice(ProbeResult.CudaFailure failure, int driver) {
     if (!failure.function().equals("cudaGetDeviceCount")) {
       return Optional.empty();
     }

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.tools.quantities.Within;
+import io.nccl4j.tools.cli.Within;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 

@@ -13,7 +13,7 @@ final class JavaCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
     Runtime.Version java = evidence.machine().java();
     if (java.compareToIgnoreOptional(OLDEST) < 0) {

@@ -1,8 +1,8 @@
 package io.nccl4j.tools.doctor;
 
-import static io.nccl4j.tools.quantities.JsonTree.object;
+import static io.nccl4j.tools.cli.JsonTree.object;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.util.Locale;
 
 /** A report as one JSON document. The environment, which may hold secrets, is not in it. */

@@ -14,7 +14,7 @@ final class LibrariesCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
     evidence.trial().missing().map(LibrariesCheck::missing).ifPresent(findings::add);
     if (nowhere(evidence)) {
@@ -48,7 +48,7 @@ final class LibrariesCheck implements Check {
   }
 
   /** Where there is no device, nobody has tried to load libnccl. */
-  private static boolean nowhere(Evidence evidence) {
+  private static boolean nowhere(MachineState evidence) {
     return evidence.trial().missing().isEmpty()
         && evidence.ncclCopies().isEmpty()
         && evidence.trial().mapped().getOrDefault("nccl", List.of()).isEmpty();
@@ -62,7 +62,7 @@ final class LibrariesCheck implements Check {
         + library.variable();
   }
 
-  private static Finding missing(Trial.Missing missing) {
+  private static Finding missing(ProbeResult.Missing missing) {
     NativeLibraryName library =
         missing.library().equals("nccl") ? NativeLibraryName.NCCL : NativeLibraryName.CUDART;
     return Finding.error(
@@ -72,7 +72,7 @@ final class LibrariesCheck implements Check {
         .with(missing.attempts());
   }
 
-  private static Optional<Finding> mapped(NativeLibraryName library, Evidence evidence) {
+  private static Optional<Finding> mapped(NativeLibraryName library, MachineState evidence) {
     List<String> files = evidence.trial().mapped().getOrDefault(library.label(), List.of());
     if (files.size() < 2) {
       return Optional.empty();
@@ -88,7 +88,7 @@ final class LibrariesCheck implements Check {
             .with(files));
   }
 
-  private static Optional<Finding> copies(Evidence evidence) {
+  private static Optional<Finding> copies(MachineState evidence) {
     List<String> loaded = evidence.trial().mapped().getOrDefault("nccl", List.of());
     List<LibraryCopy> copies =
         evidence.ncclCopies().stream()

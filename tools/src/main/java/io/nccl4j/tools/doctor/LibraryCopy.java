@@ -36,7 +36,7 @@ record LibraryCopy(String source, Path path) {
   static List<LibraryCopy> of(NativeLibraryName library, Machine machine, List<Path> sitePackages) {
     Map<Path, LibraryCopy> copies = new LinkedHashMap<>();
     named(library, machine).ifPresent(copy -> copies.putIfAbsent(copy.path(), copy));
-    for (Place place : places(library, machine, sitePackages)) {
+    for (CopySource place : places(library, machine, sitePackages)) {
       for (String name : library.files()) {
         real(place.folder().resolve(name))
             .ifPresent(file -> copies.putIfAbsent(file, new LibraryCopy(place.source(), file)));
@@ -45,7 +45,7 @@ record LibraryCopy(String source, Path path) {
     return List.copyOf(copies.values());
   }
 
-  private record Place(String source, Path folder) {}
+  private record CopySource(String source, Path folder) {}
 
   private static Optional<LibraryCopy> named(NativeLibraryName library, Machine machine) {
     String property = machine.properties().get(library.property());
@@ -65,34 +65,36 @@ record LibraryCopy(String source, Path path) {
         .map(file -> new LibraryCopy(source, file));
   }
 
-  private static List<Place> places(
+  private static List<CopySource> places(
       NativeLibraryName library, Machine machine, List<Path> sitePackages) {
-    List<Place> places = new ArrayList<>();
+    List<CopySource> places = new ArrayList<>();
     machine
         .variable("LD_LIBRARY_PATH")
         .ifPresent(value -> folders(value, "LD_LIBRARY_PATH", machine, places));
-    configured(machine).forEach(f -> places.add(new Place("the system's loader", machine.path(f))));
+    configured(machine)
+        .forEach(f -> places.add(new CopySource("the system's loader", machine.path(f))));
     for (Path packages : sitePackages) {
       library
           .wheelFolders()
-          .forEach(f -> places.add(new Place("a pip wheel of python3", packages.resolve(f))));
+          .forEach(f -> places.add(new CopySource("a pip wheel of python3", packages.resolve(f))));
     }
     machine
         .variable("CONDA_PREFIX")
-        .ifPresent(home -> places.add(new Place("CONDA_PREFIX", machine.path(home + "/lib"))));
+        .ifPresent(home -> places.add(new CopySource("CONDA_PREFIX", machine.path(home + "/lib"))));
     cudaHomes(machine)
         .forEach(
             (source, home) -> {
-              places.add(new Place(source, machine.path(home + "/lib64")));
-              places.add(new Place(source, machine.path(home + "/lib")));
+              places.add(new CopySource(source, machine.path(home + "/lib64")));
+              places.add(new CopySource(source, machine.path(home + "/lib")));
             });
     return places;
   }
 
-  private static void folders(String value, String source, Machine machine, List<Place> places) {
+  private static void folders(
+      String value, String source, Machine machine, List<CopySource> places) {
     for (String folder : value.split("[:;]", -1)) {
       if (!folder.isBlank()) {
-        places.add(new Place(source, machine.path(folder)));
+        places.add(new CopySource(source, machine.path(folder)));
       }
     }
   }

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
@@ -20,7 +20,7 @@ final class LimitsCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     Optional<String> limits = evidence.machine().text(LIMITS);
     if (limits.isEmpty()) {
       return List.of(
@@ -30,7 +30,7 @@ final class LimitsCheck implements Check {
               "mount /proc, or look at ulimit -a"));
     }
     List<Finding> findings = new ArrayList<>();
-    int ranks = evidence.launch().map(Launch::size).orElse(1);
+    int ranks = evidence.launch().map(LaunchEnvironment::size).orElse(1);
     openFiles(hard(limits.get(), "Max open files"), ranks).ifPresent(findings::add);
     if (!NetworkCheck.infinibandDevices(evidence.machine()).isEmpty()) {
       lockedMemory(hard(limits.get(), "Max locked memory")).ifPresent(findings::add);

@@ -28,7 +28,7 @@ final class MemoryCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     return tightest(evidence.machine())
         .filter(limit -> limit.free() < WANTED)
         .map(

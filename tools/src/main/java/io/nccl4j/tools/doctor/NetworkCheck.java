@@ -19,16 +19,18 @@ final class NetworkCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     Machine machine = evidence.machine();
     List<Finding> findings = new ArrayList<>(sockets(machine));
-    Setting.of(HCA, machine).flatMap(set -> infiniband(set, machine)).ifPresent(findings::add);
+    NcclVariable.of(HCA, machine).flatMap(set -> infiniband(set, machine)).ifPresent(findings::add);
     return findings;
   }
 
   private static List<Finding> sockets(Machine machine) {
     String family =
-        Setting.of("NCCL_SOCKET_FAMILY", machine).map(Setting::value).orElse("either family");
+        NcclVariable.of("NCCL_SOCKET_FAMILY", machine)
+            .map(NcclVariable::value)
+            .orElse("either family");
     List<NetworkPort> usable =
         machine.ports().stream().filter(port -> port.usable(family)).toList();
     if (usable.isEmpty()) {
@@ -39,12 +41,13 @@ final class NetworkCheck implements Check {
               "bring one up; lo with 127.0.0.1 is enough on one host"));
     }
     // NCCL takes a single character for nothing.
-    Optional<Setting> set = Setting.of(IFNAME, machine).filter(each -> each.value().length() > 1);
+    Optional<NcclVariable> set =
+        NcclVariable.of(IFNAME, machine).filter(each -> each.value().length() > 1);
     return set.map(each -> chosen(each, usable, machine)).orElse(List.of());
   }
 
-  private static List<Finding> chosen(Setting set, List<NetworkPort> usable, Machine machine) {
-    Choice choice = Choice.parse(set.value());
+  private static List<Finding> chosen(NcclVariable set, List<NetworkPort> usable, Machine machine) {
+    InterfaceFilter choice = InterfaceFilter.parse(set.value());
     if (usable.stream().noneMatch(port -> choice.takes(port.name(), -1))) {
       return List.of(
           Finding.error(
@@ -69,7 +72,7 @@ final class NetworkCheck implements Check {
         .toList();
   }
 
-  private static String unusable(Choice choice, Machine machine) {
+  private static String unusable(InterfaceFilter choice, Machine machine) {
     String present =
         machine.ports().stream()
             .map(NetworkPort::name)
@@ -89,8 +92,8 @@ final class NetworkCheck implements Check {
     return machine.names(INFINIBAND);
   }
 
-  private static Optional<Finding> infiniband(Setting set, Machine machine) {
-    Choice choice = Choice.parse(set.value());
+  private static Optional<Finding> infiniband(NcclVariable set, Machine machine) {
+    InterfaceFilter choice = InterfaceFilter.parse(set.value());
     List<String> devices = infinibandDevices(machine);
     if (devices.isEmpty()) {
       return choice.except()
@@ -115,7 +118,7 @@ final class NetworkCheck implements Check {
                     : "take some of: " + String.join(", ", ports)));
   }
 
-  private static boolean takes(Choice choice, String port) {
+  private static boolean takes(InterfaceFilter choice, String port) {
     int colon = port.lastIndexOf(':');
     return choice.takes(port.substring(0, colon), Integer.parseInt(port.substring(colon + 1)));
   }

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import java.util.Arrays;
 import java.util.List;
 
@@ -15,7 +15,7 @@ final class RanksCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     if (evidence.launch().isEmpty()) {
       return List.of(
           Finding.error(
@@ -24,7 +24,7 @@ final class RanksCheck implements Check {
               "Launch.current() refuses them, because ranks would be numbered wrongly",
               "unset those that are left over from another launcher"));
     }
-    Launch launch = evidence.launch().get();
+    LaunchEnvironment launch = evidence.launch().get();
     int visible = evidence.trial().gpus().size();
     if (launch.localSize().isEmpty() || launch.localSize().getAsInt() <= visible || visible == 0) {
       return List.of();
@@ -32,7 +32,7 @@ final class RanksCheck implements Check {
     return List.of(finding(evidence, launch.localSize().getAsInt(), visible, launch.toString()));
   }
 
-  private static Finding finding(Evidence evidence, int ranks, int visible, String launch) {
+  private static Finding finding(MachineState evidence, int ranks, int visible, String launch) {
     Machine machine = evidence.machine();
     int gpus = Math.max(visible, machine.gpusOfTheDriver());
     boolean parts =
@@ -48,7 +48,7 @@ final class RanksCheck implements Check {
         "%d ranks on this host share %d %s (%s)"
             .formatted(ranks, gpus, gpus == 1 ? "GPU" : "GPUs", launch);
     boolean shared =
-        Setting.of(SHARING, machine).filter(each -> !each.value().equals("0")).isPresent();
+        NcclVariable.of(SHARING, machine).filter(each -> !each.value().equals("0")).isPresent();
     if (shared && knowsSharing(evidence.ncclVersion().orElse("2.30"))) {
       return Finding.warning(
           what,

@@ -39,7 +39,7 @@ final class SharedMemoryCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     Path folder = evidence.machine().path(FOLDER);
     if (!Files.isDirectory(folder)) {
       return List.of(

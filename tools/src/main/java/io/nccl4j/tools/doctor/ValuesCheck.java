@@ -83,9 +83,9 @@ final class ValuesCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
-    for (Setting setting : Setting.all(evidence.machine())) {
+    for (NcclVariable setting : NcclVariable.all(evidence.machine())) {
       if (setting.name().startsWith("NCCL_") && !setting.value().isEmpty()) {
         finding(setting, evidence.machine()).ifPresent(findings::add);
       }
@@ -93,7 +93,7 @@ final class ValuesCheck implements Check {
     return findings;
   }
 
-  private static Optional<Finding> finding(Setting setting, Machine machine) {
+  private static Optional<Finding> finding(NcclVariable setting, Machine machine) {
     String name = setting.name();
     if (WORDS.containsKey(name)) {
       return word(setting, WORDS.get(name));
@@ -112,14 +112,14 @@ final class ValuesCheck implements Check {
     };
   }
 
-  private static Optional<Finding> word(Setting setting, Set<String> words) {
+  private static Optional<Finding> word(NcclVariable setting, Set<String> words) {
     return words.contains(upper(setting.value()))
         ? Optional.empty()
         : Optional.of(
             Finding.warning(setting + " is no value of it", IGNORED, "take one of " + text(words)));
   }
 
-  private static Optional<Finding> level(Setting setting) {
+  private static Optional<Finding> level(NcclVariable setting) {
     return LEVELS.contains(setting.value()) || Character.isDigit(setting.value().charAt(0))
         ? Optional.empty()
         : Optional.of(
@@ -129,7 +129,7 @@ final class ValuesCheck implements Check {
                 "take one of " + text(LEVELS) + ", in capitals"));
   }
 
-  private static Optional<Finding> family(Setting setting) {
+  private static Optional<Finding> family(NcclVariable setting) {
     Set<String> families = Set.of("AF_INET", "AF_INET6");
     return families.contains(setting.value())
         ? Optional.empty()
@@ -140,7 +140,7 @@ final class ValuesCheck implements Check {
                 "take one of " + text(families) + ", in capitals"));
   }
 
-  private static Optional<Finding> subsystems(Setting setting) {
+  private static Optional<Finding> subsystems(NcclVariable setting) {
     String list = setting.value().startsWith("^") ? setting.value().substring(1) : setting.value();
     return unknown(list, SUBSYSTEMS)
         .map(
@@ -154,7 +154,7 @@ final class ValuesCheck implements Check {
   /**
    * Lists for functions, such as {@code ring;allreduce:tree,nvls}, or {@code ^ll} for all others.
    */
-  private static Optional<Finding> list(Setting setting, Set<String> words) {
+  private static Optional<Finding> list(NcclVariable setting, Set<String> words) {
     String[] parts = setting.value().split(";", -1);
     for (int i = 0; i < parts.length; i++) {
       int colon = parts[i].indexOf(':');
@@ -175,7 +175,7 @@ final class ValuesCheck implements Check {
     return Optional.empty();
   }
 
-  private static Finding refused(Setting setting, String why, Set<String> words) {
+  private static Finding refused(NcclVariable setting, String why, Set<String> words) {
     return Finding.error(
         setting + ": " + why,
         "NCCL 2.24 and later refuse to make a communicator; older ones ignore it",
@@ -191,7 +191,7 @@ final class ValuesCheck implements Check {
     return Optional.empty();
   }
 
-  private static Optional<Finding> file(Setting setting, Machine machine) {
+  private static Optional<Finding> file(NcclVariable setting, Machine machine) {
     return machine.has(setting.value())
         ? Optional.empty()
         : Optional.of(
@@ -199,7 +199,7 @@ final class ValuesCheck implements Check {
                 setting + ": there is no such file", IGNORED, "correct the path or unset it"));
   }
 
-  private static Optional<Finding> folder(Setting setting, Machine machine) {
+  private static Optional<Finding> folder(NcclVariable setting, Machine machine) {
     int slash = setting.value().lastIndexOf('/');
     return slash <= 0 || machine.has(setting.value().substring(0, slash))
         ? Optional.empty()
@@ -210,7 +210,7 @@ final class ValuesCheck implements Check {
                 "make the folder, or correct the path"));
   }
 
-  private static Optional<Finding> number(Setting setting) {
+  private static Optional<Finding> number(NcclVariable setting) {
     String name = setting.name();
     boolean isNumber =
         NUMBERS.contains(name) || name.endsWith("_ENABLE") || name.endsWith("_DISABLE");

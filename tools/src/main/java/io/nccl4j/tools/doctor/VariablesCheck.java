@@ -53,10 +53,10 @@ final class VariablesCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
-    List<Setting> settings = Setting.all(evidence.machine());
-    for (Setting setting : settings) {
+    List<NcclVariable> settings = NcclVariable.all(evidence.machine());
+    for (NcclVariable setting : settings) {
       own(setting).ifPresent(findings::add);
     }
     Set<String> known = evidence.nccl().map(LibraryFile::variables).orElse(Set.of());
@@ -67,13 +67,13 @@ final class VariablesCheck implements Check {
       return findings;
     }
     String release = "NCCL " + evidence.ncclVersion().orElse("of this release");
-    for (Setting setting : settings) {
+    for (NcclVariable setting : settings) {
       finding(setting, known, release).ifPresent(findings::add);
     }
     return findings;
   }
 
-  private static Finding unknowable(Evidence evidence) {
+  private static Finding unknowable(MachineState evidence) {
     return Finding.unchecked(
         "the names of NCCL_ variables",
         evidence.nccl().isEmpty()
@@ -82,7 +82,7 @@ final class VariablesCheck implements Check {
         "run this again with NVIDIA's libnccl");
   }
 
-  private static Optional<Finding> own(Setting setting) {
+  private static Optional<Finding> own(NcclVariable setting) {
     String name = setting.name();
     if (!name.startsWith("NCCL4J_") || name.startsWith(STAND_IN) || OWN.contains(name)) {
       return Optional.empty();
@@ -94,7 +94,8 @@ final class VariablesCheck implements Check {
             "correct or unset it"));
   }
 
-  private static Optional<Finding> finding(Setting setting, Set<String> known, String release) {
+  private static Optional<Finding> finding(
+      NcclVariable setting, Set<String> known, String release) {
     String name = setting.name();
     if (known.contains(name) || OF_OTHERS.contains(name)) {
       return Optional.empty();

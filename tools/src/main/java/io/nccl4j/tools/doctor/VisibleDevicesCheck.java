@@ -15,7 +15,7 @@ final class VisibleDevicesCheck implements Check {
   }
 
   @Override
-  public List<Finding> findings(Evidence evidence) {
+  public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
     String cuda = evidence.machine().environment().get(CUDA);
     if (cuda != null) {
@@ -34,7 +34,7 @@ final class VisibleDevicesCheck implements Check {
     return findings;
   }
 
-  private static Optional<Finding> hidden(String value, Evidence evidence) {
+  private static Optional<Finding> hidden(String value, MachineState evidence) {
     int gpus = evidence.machine().gpusOfTheDriver();
     String[] entries = value.strip().split(",", -1);
     for (int i = 0; i < entries.length; i++) {

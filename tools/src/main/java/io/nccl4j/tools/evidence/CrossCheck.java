@@ -37,13 +37,13 @@ final class CrossCheck {
   private final Endpoint nccl;
   private final List<Endpoint> reference;
   private final boolean reducesFloat8;
-  private final Map<String, Map<DataType, Tally>> tallies = new LinkedHashMap<>();
+  private final Map<String, Map<DataType, Totals>> tallies = new LinkedHashMap<>();
   private long comparisons;
   private long differences;
   private int noted;
 
   /** How many calls of one kind were compared, and how many of them differed. */
-  private static final class Tally {
+  private static final class Totals {
     private int compared;
     private int different;
 
@@ -158,10 +158,10 @@ final class CrossCheck {
     long bytes = call.recvCount() * call.type().bytes();
     long at = actual.asSlice(from, bytes).mismatch(right.asSlice(from, bytes));
     boolean same = at < 0 && Endpoint.guarded(call, actual);
-    Tally tally =
+    Totals tally =
         tallies
             .computeIfAbsent(call.label(), label -> new LinkedHashMap<>())
-            .computeIfAbsent(call.type(), type -> new Tally());
+            .computeIfAbsent(call.type(), type -> new Totals());
     tally.compared++;
     comparisons++;
     if (!same) {

@@ -1,9 +1,9 @@
 package io.nccl4j.tools.evidence;
 
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.Tree;
+import io.nccl4j.schedule.TreePattern;
 import io.nccl4j.tools.evidence.Child.NotPossible;
 import java.util.ArrayList;
 import java.util.List;
@@ -25,10 +25,10 @@ final class NcclGraph {
       Pattern.compile("\\[(\\d+)] (-?\\d+)/(-?\\d+)/(-?\\d+)->(\\d+)->(-?\\d+)");
 
   /** A rank's neighbours in a tree, -1 where there is none. */
-  private record Place(int parent, List<Integer> children) {}
+  private record GraphNode(int parent, List<Integer> children) {}
 
   private final Map<Integer, List<Integer>> rings = new TreeMap<>();
-  private final Map<Integer, Map<Integer, Place>> trees = new TreeMap<>();
+  private final Map<Integer, Map<Integer, GraphNode>> trees = new TreeMap<>();
 
   private NcclGraph() {}
 
@@ -63,7 +63,7 @@ final class NcclGraph {
           .computeIfAbsent(Integer.valueOf(place.group(1)), channel -> new TreeMap<>())
           .put(
               Integer.valueOf(place.group(5)),
-              new Place(Integer.parseInt(place.group(6)), children));
+              new GraphNode(Integer.parseInt(place.group(6)), children));
     }
   }
 
@@ -91,7 +91,7 @@ final class NcclGraph {
       }
       List<List<Integer>> chains = trees.values().stream().map(NcclGraph::chain).toList();
       if (chains.stream().allMatch(chain -> chain.size() == ranks)) {
-        layout = layout.withNodes(ranks, NodePattern.TREE).withTreeOrders(chains);
+        layout = layout.withNodes(ranks, TreePattern.TREE).withTreeOrders(chains);
         if (matches(layout, ranks)) {
           return layout;
         }
@@ -101,7 +101,7 @@ final class NcclGraph {
   }
 
   /** Returns the ranks from the root down along first children. */
-  private static List<Integer> chain(Map<Integer, Place> tree) {
+  private static List<Integer> chain(Map<Integer, GraphNode> tree) {
     List<Integer> chain = new ArrayList<>();
     tree.forEach(
         (rank, place) -> {
@@ -110,7 +110,7 @@ final class NcclGraph {
           }
         });
     while (!chain.isEmpty() && chain.size() < tree.size()) {
-      Place last = tree.get(chain.getLast());
+      GraphNode last = tree.get(chain.getLast());
       if (last == null || last.children.isEmpty()) {
         break;
       }
@@ -120,7 +120,7 @@ final class NcclGraph {
   }
 
   private boolean matches(Layout layout, int ranks) {
-    for (Map.Entry<Integer, Map<Integer, Place>> entry : trees.entrySet()) {
+    for (Map.Entry<Integer, Map<Integer, GraphNode>> entry : trees.entrySet()) {
       Tree tree = layout.tree(entry.getKey(), ranks);
       for (int rank = 0; rank < ranks; rank++) {
         if (!placeIn(tree, rank).equals(entry.getValue().get(rank))) {
@@ -131,8 +131,8 @@ final class NcclGraph {
     return true;
   }
 
-  private static Place placeIn(Tree tree, int rank) {
-    return new Place(
+  private static GraphNode placeIn(Tree tree, int rank) {
+    return new GraphNode(
         tree.parent(rank),
         IntStream.range(0, tree.children(rank)).map(i -> tree.child(rank, i)).boxed().toList());
   }

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.evidence;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.LinkedHashMap;

@@ -83,11 +83,11 @@ final class Page {
     return outcomes.stream().filter(outcome -> outcome.status() == status).count();
   }
 
-  private void section(Run.Recorded step, Run.Origin latest) {
+  private void section(Run.Recorded step, Run.RunSource latest) {
     Outcome outcome = step.outcome();
     line("## %s".formatted(outcome.step().title()));
     line("");
-    Run.Origin origin = step.origin();
+    Run.RunSource origin = step.origin();
     if (!origin.equals(latest)) {
       String versions = origin.versions().equals(latest.versions()) ? "" : "; " + origin.versions();
       line("Of the run of %s, nccl4j %s%s.".formatted(origin.date(), origin.build(), versions));

@@ -5,7 +5,7 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.UniqueId;
 import io.nccl4j.rendezvous.FileRendezvous;
-import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.time.Duration;
 
@@ -20,7 +20,8 @@ final class Peers implements AutoCloseable {
     this.rendezvous =
         child.size == 1
             ? null
-            : FileRendezvous.in(child.meet, Member.of(child.rank, child.size).withTimeout(MEETING));
+            : FileRendezvous.in(
+                child.meet, RankInfo.of(child.rank, child.size).withTimeout(MEETING));
   }
 
   /** Makes a communicator with all of them; each rank calls this equally often. */

@@ -36,7 +36,7 @@ import java.util.stream.IntStream;
  * bit. All ranks are of this process, or one of them, and each process predicts for all.
  */
 final class Prediction {
-  /** Where Plan lets NCCL write its log, a file for each process. */
+  /** Where EvidencePlan lets NCCL write its log, a file for each process. */
   static final String LOG = "NCCL_DEBUG_FILE";
 
   /** The end of that name, in which NCCL puts its process id. */

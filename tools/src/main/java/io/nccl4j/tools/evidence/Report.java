@@ -1,6 +1,6 @@
 package io.nccl4j.tools.evidence;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

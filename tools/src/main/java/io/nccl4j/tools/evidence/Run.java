@@ -1,6 +1,6 @@
 package io.nccl4j.tools.evidence;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -18,7 +18,7 @@ import java.util.TreeMap;
  * @param machine what it ran on, as far as that was found out
  * @param steps in the order of the plan
  */
-record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) {
+record Run(RunSource origin, boolean quick, Machine machine, List<Recorded> steps) {
   /**
    * Which run a step is of.
    *
@@ -26,21 +26,21 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
    * @param build what nccl4j was built from
    * @param versions those of what may differ between the runs of one page
    */
-  record Origin(String date, String build, String versions) {
+  record RunSource(String date, String build, String versions) {
     private static final List<String> NAMES = List.of("date", "build", "versions");
 
     private Map<String, Object> tree() {
       return JsonTree.object("date", date, "build", build, "versions", versions);
     }
 
-    private static Origin of(Map<?, ?> tree) {
+    private static RunSource of(Map<?, ?> tree) {
       List<String> values = NAMES.stream().map(name -> (String) tree.get(name)).toList();
-      return new Origin(values.get(0), values.get(1), values.get(2));
+      return new RunSource(values.get(0), values.get(1), values.get(2));
     }
   }
 
   /** A step and the run that it is of. */
-  record Recorded(Outcome outcome, Origin origin) {
+  record Recorded(Outcome outcome, RunSource origin) {
     String name() {
       return outcome.step().name();
     }
@@ -54,7 +54,7 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
     @SuppressWarnings("unchecked") // The other side of tree().
     private static Recorded of(Object tree) {
       return new Recorded(
-          Outcome.of((Map<String, Object>) tree), Origin.of((Map<String, Object>) tree));
+          Outcome.of((Map<String, Object>) tree), RunSource.of((Map<String, Object>) tree));
     }
   }
 
@@ -82,10 +82,10 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
   Run over(List<Recorded> earlier) {
     Map<Integer, Recorded> all = new TreeMap<>();
     for (Recorded step : earlier) {
-      all.put(Plan.NAMES.indexOf(step.name()), step);
+      all.put(EvidencePlan.NAMES.indexOf(step.name()), step);
     }
     for (Recorded step : steps) {
-      all.put(Plan.NAMES.indexOf(step.name()), step);
+      all.put(EvidencePlan.NAMES.indexOf(step.name()), step);
     }
     return new Run(origin, quick, machine, List.copyOf(all.values()));
   }
@@ -132,7 +132,7 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
       }
       Map<String, Object> common = new LinkedHashMap<>();
       for (String name :
-          new Run(new Origin("", "", ""), false, Machine.NONE, List.of()).common().keySet()) {
+          new Run(new RunSource("", "", ""), false, Machine.NONE, List.of()).common().keySet()) {
         common.put(name, tree.get(name));
       }
       List<Recorded> steps = new ArrayList<>();
@@ -140,7 +140,7 @@ record Run(Origin origin, boolean quick, Machine machine, List<Recorded> steps) 
         for (Object step : (List<?>) tree.get("steps")) {
           steps.add(Recorded.of(step));
         }
-        steps.removeIf(step -> !Plan.NAMES.contains(step.name()));
+        steps.removeIf(step -> !EvidencePlan.NAMES.contains(step.name()));
       } catch (RuntimeException e) {
         // A field that is missing or of another kind comes out as one of several.
         throw new IOException(json + " has a step that cannot be read: " + e.getMessage(), e);

@@ -1,7 +1,7 @@
 package io.nccl4j.tools.explain;
 
-import io.nccl4j.tools.quantities.Commands;
-import io.nccl4j.tools.quantities.OutputFile;
+import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.util.List;
@@ -37,14 +37,14 @@ public final class Explain {
     flags.check();
     List<Algorithm> algorithms =
         flags.algorithm == null ? List.of(Algorithm.values()) : List.of(flags.algorithm);
-    List<Telling> tellings =
-        algorithms.stream().map(algorithm -> Telling.of(algorithm, flags)).toList();
+    List<Explanation> tellings =
+        algorithms.stream().map(algorithm -> Explanation.of(algorithm, flags)).toList();
     if (flags.html != null) {
       OutputFile.write(flags.html, HtmlPage.of(tellings));
       out.println(flags.html);
       return Commands.OK;
     }
-    for (Telling telling : tellings) {
+    for (Explanation telling : tellings) {
       TextReport.write(telling, out);
       out.println();
     }

@@ -1,8 +1,8 @@
 package io.nccl4j.tools.explain;
 
 import io.nccl4j.schedule.Protocol;
-import io.nccl4j.tools.quantities.OptionValue;
-import io.nccl4j.tools.quantities.Within;
+import io.nccl4j.tools.cli.OptionValue;
+import io.nccl4j.tools.cli.Within;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.stream.Collectors;

@@ -3,8 +3,8 @@ package io.nccl4j.tools.explain;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
 import io.nccl4j.schedule.TreeSchedule;
-import io.nccl4j.tools.quantities.Count;
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.Count;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
@@ -26,7 +26,7 @@ final class HtmlPage {
    *
    * @throws IllegalArgumentException if there are too many frames for one
    */
-  static String of(List<Telling> tellings) throws IOException {
+  static String of(List<Explanation> tellings) throws IOException {
     int frames =
         tellings.stream()
             .flatMap(telling -> telling.stories().stream())
@@ -46,7 +46,7 @@ final class HtmlPage {
     }
   }
 
-  private static Object json(List<Telling> tellings) {
+  private static Object json(List<Explanation> tellings) {
     int ranks = tellings.getFirst().schedule().ranks();
     return JsonTree.object(
         "ranks",
@@ -59,7 +59,7 @@ final class HtmlPage {
             .toList());
   }
 
-  private static Object view(Telling telling, Story story) {
+  private static Object view(Explanation telling, ChannelTrace story) {
     Schedule schedule = telling.schedule();
     String about =
         "elements %,d to %,d of %,d float32; %s"
@@ -86,14 +86,14 @@ final class HtmlPage {
     return view;
   }
 
-  private static Object frame(Telling telling, Frame frame) {
+  private static Object frame(Explanation telling, Frame frame) {
     return JsonTree.object(
         "name", telling.name(frame),
         "opening", frame.opening(),
         "moves", frame.moves().stream().map(move -> move(telling, move)).toList());
   }
 
-  private static Object move(Telling telling, Move move) {
+  private static Object move(Explanation telling, Move move) {
     return JsonTree.object(
         "rank", move.step().rank(),
         "chunk", move.step().chunk(),

@@ -1,21 +1,21 @@
 package io.nccl4j.tools.explain;
 
-import io.nccl4j.tools.quantities.Count;
+import io.nccl4j.tools.cli.Count;
 import java.io.PrintStream;
 import java.util.Locale;
 
 /** A telling as lines of text. */
 final class TextReport {
-  private final Telling telling;
+  private final Explanation telling;
   private final PrintStream out;
 
-  private TextReport(Telling telling, PrintStream out) {
+  private TextReport(Explanation telling, PrintStream out) {
     this.telling = telling;
     this.out = out;
   }
 
   /** Prints a telling. */
-  static void write(Telling telling, PrintStream out) {
+  static void write(Explanation telling, PrintStream out) {
     TextReport report = new TextReport(telling, out);
     report.title();
     telling.stories().forEach(report::story);
@@ -32,7 +32,7 @@ final class TextReport {
         telling.schedule().count());
   }
 
-  private void story(Story story) {
+  private void story(ChannelTrace story) {
     long begin = telling.schedule().begin(story.channel());
     long end = telling.schedule().end(story.channel());
     out.printf(

@@ -7,7 +7,7 @@ import io.nccl4j.Group;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.tools.perf.Collective.Shape;
-import io.nccl4j.tools.perf.TestData.Span;
+import io.nccl4j.tools.perf.TestData.Range;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -36,11 +36,11 @@ final class Bench implements AutoCloseable {
   private static final int MOST_LATENCIES = 1000;
 
   private final Settings settings;
-  private final Launch launch;
-  private final Drivers drivers;
+  private final RankEnqueue launch;
+  private final EnqueueThreads drivers;
   private final Ranks ranks;
-  private final Tally tally;
-  private final List<Place> places;
+  private final CrossRankStats tally;
+  private final List<RankLocation> places;
   private final Set<String> compiled = new HashSet<>();
   private long repetition;
   private int failedChecks;
@@ -51,12 +51,12 @@ final class Bench implements AutoCloseable {
    * @param own where the ranks of this process are
    * @param launch enqueues one operation: the collective itself, or what a test puts in its place
    */
-  Bench(Settings wanted, List<Place> own, Launch launch) {
+  Bench(Settings wanted, List<RankLocation> own, RankEnqueue launch) {
     this.launch = launch;
     this.ranks = new Ranks(wanted);
-    this.drivers = new Drivers(wanted.threads(), ranks::abort);
+    this.drivers = new EnqueueThreads(wanted.threads(), ranks::abort);
     ranks.connect(wanted, drivers);
-    this.tally = new Tally(ranks, wanted);
+    this.tally = new CrossRankStats(ranks, wanted);
     this.places = tally.places(own);
     checkAgreement();
     // Hosts may have room for more than others.
@@ -78,7 +78,7 @@ final class Bench implements AutoCloseable {
   }
 
   /** Returns where all ranks are. */
-  List<Place> places() {
+  List<RankLocation> places() {
     return places;
   }
 
@@ -130,7 +130,7 @@ final class Bench implements AutoCloseable {
     private final int root;
     private final DataType type;
     private final TestData data;
-    private final Memory[] memories;
+    private final RankBuffers[] memories;
     private final List<ReduceOp> operators = new ArrayList<>();
 
     Series(ElementType element, Operator op, int root) {
@@ -139,7 +139,7 @@ final class Bench implements AutoCloseable {
       this.root = root;
       this.type = element.type();
       this.data = new TestData(settings.collective(), element, op, ranks.world(), root);
-      this.memories = new Memory[ranks.count()];
+      this.memories = new RankBuffers[ranks.count()];
       long count = capacity() * settings.aggregated() + settings.unalign();
       // In as many threads as will use it. What is received into needs no data yet: whoever
       // allocates memory has it mapped, and the first operations are out of place.
@@ -147,8 +147,9 @@ final class Bench implements AutoCloseable {
           count * type.bytes(),
           rank -> {
             int device = ranks.comm(rank).device();
-            Memory memory = new Memory(settings.backend(), device, ranks.stream(rank), type, count);
-            Span all = data.sent(ranks.number(rank), new Shape(count, count, count, 0, 0), 0);
+            RankBuffers memory =
+                new RankBuffers(settings.backend(), device, ranks.stream(rank), type, count);
+            Range all = data.sent(ranks.number(rank), new Shape(count, count, count, 0, 0), 0);
             memory.write(memory.send(), all);
             memories[rank] = memory;
           });
@@ -195,7 +196,7 @@ final class Bench implements AutoCloseable {
       }
       Settings.Sizes sizes = settings.sizes();
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
-        new Work(shape(size), false, settings.warmup()).run(settings.warmup());
+        new IterationBody(shape(size), false, settings.warmup()).run(settings.warmup());
       }
     }
 
@@ -236,11 +237,12 @@ final class Bench implements AutoCloseable {
       /** What takes no less than this share of the time before counts as equal. */
       private static final double EQUAL = 0.9;
 
-      private final Work work;
+      private final IterationBody work;
       private double best = Double.POSITIVE_INFINITY;
 
       Burst(long size, boolean inPlace) {
-        this.work = new Work(shape(size), inPlace, settings.iterations() * settings.aggregated());
+        this.work =
+            new IterationBody(shape(size), inPlace, settings.iterations() * settings.aggregated());
       }
 
       /** Runs the operation; returns whether that was faster than ever before. */
@@ -268,7 +270,8 @@ final class Bench implements AutoCloseable {
     }
 
     private Row.Cell cell(Shape shape, boolean inPlace) {
-      Work work = new Work(shape, inPlace, settings.iterations() * settings.aggregated());
+      IterationBody work =
+          new IterationBody(shape, inPlace, settings.iterations() * settings.aggregated());
       Timing timing = work.time(settings.iterations());
       double algBw =
           settings.collective().algorithmBytes(shape, type.bytes(), ranks.world())
@@ -284,7 +287,7 @@ final class Bench implements AutoCloseable {
           timing.iterations());
     }
 
-    private long wrong(Shape shape, boolean inPlace, Work work) {
+    private long wrong(Shape shape, boolean inPlace, IterationBody work) {
       if (settings.checks() == 0) {
         return Row.UNCHECKED;
       }
@@ -305,13 +308,13 @@ final class Bench implements AutoCloseable {
     }
 
     private void prepare(int rank, Shape shape, boolean inPlace) {
-      Memory memory = memories[rank];
-      Span sent = data.sent(ranks.number(rank), shape, repetition);
+      RankBuffers memory = memories[rank];
+      Range sent = data.sent(ranks.number(rank), shape, repetition);
       if (!inPlace) {
         memory.write(memory.send(), moved(sent, settings.unalign()));
       }
       if (!inPlace || sent.count() < shape.total()) {
-        Span poison = data.untouched(0, shape.total());
+        Range poison = data.untouched(0, shape.total());
         memory.write(memory.recv(), moved(poison, settings.unalign()));
       }
       if (inPlace) {
@@ -322,18 +325,18 @@ final class Bench implements AutoCloseable {
     }
 
     private long wrong(int rank, Shape shape, boolean inPlace) {
-      Memory memory = memories[rank];
+      RankBuffers memory = memories[rank];
       int number = ranks.number(rank);
       long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * number : 0);
       long wrong = 0;
-      for (Span span : data.received(number, shape, repetition, inPlace)) {
+      for (Range span : data.received(number, shape, repetition, inPlace)) {
         wrong += memory.wrong(memory.recv(), moved(span, offset));
       }
       return wrong;
     }
 
-    private Span moved(Span span, long by) {
-      return new Span(span.offset() + by, span.count(), span.pattern(), span.start());
+    private Range moved(Range span, long by) {
+      return new Range(span.offset() + by, span.count(), span.pattern(), span.start());
     }
 
     @Override
@@ -343,7 +346,7 @@ final class Bench implements AutoCloseable {
           created.close();
         }
       }
-      Arrays.stream(memories).forEach(Memory::close);
+      Arrays.stream(memories).forEach(RankBuffers::close);
     }
 
     /**
@@ -352,18 +355,18 @@ final class Bench implements AutoCloseable {
      * group have places of their own, since they have no order; nccl-tests lets large ones share
      * theirs.
      */
-    private final class Work {
+    private final class IterationBody {
       private final Buffer[][] sends;
       private final Buffer[][] recvs;
 
-      Work(Shape shape, boolean inPlace, int operations) {
+      IterationBody(Shape shape, boolean inPlace, int operations) {
         long steps = shape.total() == 0 ? 1 : capacity() / shape.total();
         int together = settings.aggregated();
         int places = Math.clamp(steps, together, Math.max(together, operations));
         this.sends = new Buffer[ranks.count()][places];
         this.recvs = new Buffer[ranks.count()][places];
         for (int rank = 0; rank < ranks.count(); rank++) {
-          Memory memory = memories[rank];
+          RankBuffers memory = memories[rank];
           Buffer from = inPlace ? memory.recv() : memory.send();
           long sendOffset = inPlace ? shape.sendInPlace() * ranks.number(rank) : 0;
           long recvOffset = inPlace ? shape.recvInPlace() * ranks.number(rank) : 0;

@@ -11,7 +11,7 @@ import java.util.Optional;
 import java.util.stream.Collectors;
 
 /** What can be measured: its name, how a size becomes counts, and what its bandwidths mean. */
-enum Collective implements Launch {
+enum Collective implements RankEnqueue {
   ALL_REDUCE("all_reduce", Operation.ALL_REDUCE),
   ALL_GATHER("all_gather", Operation.ALL_GATHER),
   REDUCE_SCATTER("reduce_scatter", Operation.REDUCE_SCATTER),

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.perf;
 
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.cli.OptionValue;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.function.Consumer;

@@ -5,10 +5,10 @@ import static io.nccl4j.tools.perf.BadArguments.checkAtMost;
 
 import io.nccl4j.Backend;
 import io.nccl4j.Device;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
+import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.perf.Settings.Average;
 import io.nccl4j.tools.perf.Settings.Blocking;
-import io.nccl4j.tools.quantities.OptionValue;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -292,7 +292,7 @@ final class Flags {
     List<Device> devices = opened.devices();
     int count = ranks.ofProcess(job, devices);
     int firstDevice =
-        opened.platform() == Platform.CUDA
+        opened.platform() == DeviceType.CUDA
             ? RankOptions.firstGpu(opened, job, count, environment)
             : 0;
     int all = count * job.processes();
@@ -341,7 +341,7 @@ final class Flags {
     Map<String, String> choices = new LinkedHashMap<>();
     choices.put("algorithm", algorithm.name().toLowerCase(Locale.ROOT));
     for (String variable : List.of("NCCL_ALGO", "NCCL_PROTO")) {
-      if (opened.platform() == Platform.CUDA && environment.containsKey(variable)) {
+      if (opened.platform() == DeviceType.CUDA && environment.containsKey(variable)) {
         choices.put(variable, environment.get(variable));
       }
     }

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.perf;
 
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.time.Duration;
 import java.util.Map;
@@ -13,9 +13,9 @@ final class Job {
   /** How long the processes wait for each other at the start. */
   private static final Duration MEETING = Duration.ofMinutes(2);
 
-  private final Launch launch;
+  private final LaunchEnvironment launch;
 
-  private Job(Launch launch) {
+  private Job(LaunchEnvironment launch) {
     this.launch = launch;
   }
 
@@ -26,7 +26,7 @@ final class Job {
    */
   static Job in(Map<String, String> environment) {
     try {
-      return new Job(Launch.from(environment));
+      return new Job(LaunchEnvironment.from(environment));
     } catch (IllegalArgumentException e) {
       throw new BadArguments(e.getMessage());
     }

@@ -1,8 +1,8 @@
 package io.nccl4j.tools.perf;
 
-import static io.nccl4j.tools.quantities.JsonTree.object;
+import static io.nccl4j.tools.cli.JsonTree.object;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
@@ -89,7 +89,7 @@ final class JsonReport {
   String text(
       Settings settings,
       List<String> arguments,
-      List<Place> places,
+      List<RankLocation> places,
       List<Row> rows,
       int failedChecks,
       double averageBusBw,
@@ -117,7 +117,7 @@ final class JsonReport {
         "arch", System.getProperty("os.arch"));
   }
 
-  private static Object config(Settings settings, List<Place> places) {
+  private static Object config(Settings settings, List<RankLocation> places) {
     Map<String, Object> config =
         object(
             "collective", settings.collective().label(),
@@ -150,7 +150,7 @@ final class JsonReport {
     return config;
   }
 
-  private static Object place(int rank, Place place) {
+  private static Object place(int rank, RankLocation place) {
     return object(
         "rank", rank,
         "group", 0,

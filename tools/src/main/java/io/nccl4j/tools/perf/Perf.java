@@ -9,10 +9,10 @@ import io.nccl4j.NcclTimeoutException;
 import io.nccl4j.reference.Algorithm;
 import io.nccl4j.reference.ReferenceBackend;
 import io.nccl4j.reference.ReferenceOptions;
-import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.cli.OptionValue;
+import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.processes.Processes;
-import io.nccl4j.tools.quantities.OptionValue;
 import java.io.BufferedOutputStream;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
@@ -55,7 +55,7 @@ public final class Perf {
   private final PrintStream err;
   private final boolean terminal;
   private final Map<String, String> environment;
-  private final UnaryOperator<Launch> launching;
+  private final UnaryOperator<RankEnqueue> launching;
   private boolean hasStarted;
 
   /**
@@ -72,7 +72,7 @@ public final class Perf {
       PrintStream err,
       boolean terminal,
       Map<String, String> environment,
-      UnaryOperator<Launch> launching) {
+      UnaryOperator<RankEnqueue> launching) {
     this.out = out;
     this.err = err;
     this.terminal = terminal;
@@ -93,7 +93,8 @@ public final class Perf {
         .name("perf-log4j")
         .start(() -> LogManager.getLogger(Perf.class).debug("ready"));
     Perf perf =
-        new Perf(out, System.err, Progress.onTerminal(), System.getenv(), UnaryOperator.identity());
+        new Perf(
+            out, System.err, ProgressLine.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
     out.flush();
     if (FlightRecorder.isInitialized() || perf.hasStarted) {
@@ -297,13 +298,13 @@ public final class Perf {
   private final class Run {
     private final List<String> args;
     private final Table table;
-    private final Progress progress;
+    private final ProgressLine progress;
     private final JsonReport json;
-    private final List<Measured> earlier;
+    private final List<PerfRun> earlier;
     private final List<Row> rows = new ArrayList<>();
     private final Flags flags;
     private Settings settings;
-    private List<Place> places;
+    private List<RankLocation> places;
 
     Run(Flags flags, Settings settings, List<String> args) {
       this.flags = flags;
@@ -311,7 +312,7 @@ public final class Perf {
       this.settings = settings;
       this.args = args;
       this.places = ownPlaces();
-      this.progress = new Progress(terminal ? err : null, settings.rows() * settings.cycles());
+      this.progress = new ProgressLine(terminal ? err : null, settings.rows() * settings.cycles());
       boolean writes = settings.job().writes();
       this.json =
           flags.files.outputFile == null || !writes
@@ -329,10 +330,10 @@ public final class Perf {
       }
     }
 
-    private List<Place> ownPlaces() {
+    private List<RankLocation> ownPlaces() {
       List<Device> devices = settings.backend().devices();
       return IntStream.range(0, settings.ranks())
-          .mapToObj(rank -> Place.of(devices.get(settings.deviceOf(rank)), args.hashCode()))
+          .mapToObj(rank -> RankLocation.of(devices.get(settings.deviceOf(rank)), args.hashCode()))
           .toList();
     }
 
@@ -353,11 +354,11 @@ public final class Perf {
       }
     }
 
-    private static List<Measured> earlier(Flags flags) {
-      List<Measured> earlier = new ArrayList<>();
+    private static List<PerfRun> earlier(Flags flags) {
+      List<PerfRun> earlier = new ArrayList<>();
       for (Path file : flags.files.compare) {
         try {
-          earlier.add(Measured.read(file));
+          earlier.add(PerfRun.read(file));
         } catch (IOException | IllegalArgumentException e) {
           throw new BadArguments("--compare: " + e.getMessage());
         }
@@ -439,8 +440,8 @@ public final class Perf {
       if (!settings.job().writes()) {
         return;
       }
-      List<Measured> runs = new ArrayList<>(earlier);
-      runs.add(Measured.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
+      List<PerfRun> runs = new ArrayList<>(earlier);
+      runs.add(PerfRun.of(text, earlier.isEmpty() ? settings.collective().label() : "this run"));
       if (flags.files.plot != null) {
         RunReport.writePicture(runs, flags.files.plot);
       }

@@ -1,7 +1,7 @@
 package io.nccl4j.tools.perf;
 
+import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.processes.Processes;
-import io.nccl4j.tools.quantities.OptionValue;
 import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;

@@ -3,9 +3,9 @@ package io.nccl4j.tools.perf;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Group;
 import io.nccl4j.NcclTimeoutException;
-import io.nccl4j.Platform;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.rendezvous.Rendezvous;
@@ -43,7 +43,7 @@ final class Ranks implements AutoCloseable {
   }
 
   /** Makes communicators and streams, in one group or in one for each thread. */
-  void connect(Settings settings, Drivers drivers) {
+  void connect(Settings settings, EnqueueThreads drivers) {
     CommunicatorConfig config =
         CommunicatorConfig.defaults()
             .withTimeout(settings.timeout().isZero() ? DEFAULT_TIMEOUT : settings.timeout());
@@ -117,7 +117,7 @@ final class Ranks implements AutoCloseable {
   /** Waits for a rank's stream, for so long at most, or as long as it takes where that is zero. */
   void complete(int rank, Duration timeout) {
     Duration longest = timeout.isZero() ? Stream.DEFAULT_TIMEOUT : timeout;
-    if (comms[rank].backend().platform() == Platform.CUDA) {
+    if (comms[rank].backend().platform() == DeviceType.CUDA) {
       poll(streams[rank], longest);
       return;
     }

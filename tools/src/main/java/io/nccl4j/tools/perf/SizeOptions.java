@@ -1,7 +1,7 @@
 package io.nccl4j.tools.perf;
 
 import io.nccl4j.Device;
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.cli.OptionValue;
 import java.util.List;
 import picocli.CommandLine.Option;
 

@@ -37,7 +37,8 @@ final class Table {
    * @param maxBytes the last one; there may be memory for less
    * @param places where each rank is
    */
-  void header(Settings measured, String version, long minBytes, long maxBytes, List<Place> places) {
+  void header(
+      Settings measured, String version, long minBytes, long maxBytes, List<RankLocation> places) {
     settings = measured;
     Settings.Sizes sizes = settings.sizes();
     print("# %s%n", version);
@@ -63,7 +64,7 @@ final class Table {
     modes();
     print("#%n# Using devices%n");
     for (int rank = 0; rank < places.size(); rank++) {
-      Place place = places.get(rank);
+      RankLocation place = places.get(rank);
       print(
           "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s%n",
           rank, 0, place.pid(), place.host(), place.device(), place.busId(), place.name());

@@ -43,7 +43,7 @@ final class TestData {
    * @param pattern what they repeat
    * @param start which element of the pattern is the first
    */
-  record Span(long offset, long count, Pattern pattern, long start) {}
+  record Range(long offset, long count, Pattern pattern, long start) {}
 
   private final Collective collective;
   private final ElementType element;
@@ -87,47 +87,48 @@ final class TestData {
   }
 
   /** Returns what a rank sends, relative to where its data to send begins. */
-  Span sent(int rank, Shape shape, long repetition) {
-    return new Span(0, shape.send(), inputs.get(rank), phase(repetition));
+  Range sent(int rank, Shape shape, long repetition) {
+    return new Range(0, shape.send(), inputs.get(rank), phase(repetition));
   }
 
   /** Returns what a buffer holds that must be written, or must stay as it is. */
-  Span untouched(long offset, long count) {
-    return new Span(offset, count, poison, 0);
+  Range untouched(long offset, long count) {
+    return new Range(offset, count, poison, 0);
   }
 
   /** Returns what a rank must have received, relative to where its received data begins. */
-  List<Span> received(int rank, Shape shape, long repetition, boolean inPlace) {
+  List<Range> received(int rank, Shape shape, long repetition, boolean inPlace) {
     long phase = phase(repetition);
     long slice = shape.param();
     return switch (collective) {
-      case ALL_REDUCE -> List.of(new Span(0, slice, result, phase));
+      case ALL_REDUCE -> List.of(new Range(0, slice, result, phase));
       case REDUCE ->
           List.of(
               rank == root
-                  ? new Span(0, slice, result, phase)
-                  : inPlace ? new Span(0, slice, inputs.get(rank), phase) : untouched(0, slice));
-      case REDUCE_SCATTER -> List.of(new Span(0, slice, result, rank * slice + phase));
-      case BROADCAST -> List.of(new Span(0, slice, inputs.get(root), phase));
+                  ? new Range(0, slice, result, phase)
+                  : inPlace ? new Range(0, slice, inputs.get(rank), phase) : untouched(0, slice));
+      case REDUCE_SCATTER -> List.of(new Range(0, slice, result, rank * slice + phase));
+      case BROADCAST -> List.of(new Range(0, slice, inputs.get(root), phase));
       case ALL_GATHER ->
-          slices(slice, from -> new Span(from * slice, slice, inputs.get(from), phase));
+          slices(slice, from -> new Range(from * slice, slice, inputs.get(from), phase));
       case ALLTOALL ->
           slices(
-              slice, from -> new Span(from * slice, slice, inputs.get(from), rank * slice + phase));
+              slice,
+              from -> new Range(from * slice, slice, inputs.get(from), rank * slice + phase));
       case GATHER ->
           slices(
               slice,
               from ->
                   rank == root || (inPlace && from == rank)
-                      ? new Span(from * slice, slice, inputs.get(from), phase)
+                      ? new Range(from * slice, slice, inputs.get(from), phase)
                       : untouched(from * slice, slice));
-      case SCATTER -> List.of(new Span(0, slice, inputs.get(root), rank * slice + phase));
-      case SENDRECV -> List.of(new Span(0, slice, inputs.get((rank + ranks - 1) % ranks), phase));
+      case SCATTER -> List.of(new Range(0, slice, inputs.get(root), rank * slice + phase));
+      case SENDRECV -> List.of(new Range(0, slice, inputs.get((rank + ranks - 1) % ranks), phase));
     };
   }
 
-  private List<Span> slices(long slice, IntFunction<Span> span) {
-    List<Span> spans = new ArrayList<>();
+  private List<Range> slices(long slice, IntFunction<Range> span) {
+    List<Range> spans = new ArrayList<>();
     for (int from = 0; slice > 0 && from < ranks; from++) {
       spans.add(span.apply(from));
     }

@@ -26,7 +26,7 @@ record Timing(double seconds, double cpuSeconds, double[] iterations) {
   }
 
   /** Returns the one time that stands for those of all processes. */
-  Timing ofAll(Tally tally, Settings.Average average) {
+  Timing ofAll(CrossRankStats tally, Settings.Average average) {
     return new Timing(tally.average(seconds, average), cpuSeconds, iterations);
   }
 

@@ -1,7 +1,7 @@
 package io.nccl4j.tools.perf;
 
 import io.nccl4j.Backend;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.nccl.VersionReport;
 import java.util.LinkedHashMap;
@@ -15,7 +15,7 @@ final class Versions {
     Map<String, String> versions = new LinkedHashMap<>();
     versions.put("nccl4j", Backend.libraryVersion());
     versions.put("java", Runtime.version().toString());
-    if (backend.platform() == Platform.CUDA) {
+    if (backend.platform() == DeviceType.CUDA) {
       VersionReport report = NcclBackend.of(backend).versionReport();
       versions.put("nccl", report.nccl());
       versions.put("nccl library", report.ncclLibrary().toString());

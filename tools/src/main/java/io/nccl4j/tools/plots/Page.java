@@ -1,6 +1,6 @@
 package io.nccl4j.tools.plots;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;

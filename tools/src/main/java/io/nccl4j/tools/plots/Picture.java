@@ -1,6 +1,6 @@
 package io.nccl4j.tools.plots;
 
-import io.nccl4j.tools.quantities.OutputFile;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.List;

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.plots;
 
-import io.nccl4j.tools.quantities.ByteSize;
+import io.nccl4j.tools.cli.ByteSize;
 import java.awt.FontMetrics;
 import java.awt.Graphics2D;
 import java.awt.geom.Rectangle2D;

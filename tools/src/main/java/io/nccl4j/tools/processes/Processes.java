@@ -1,6 +1,6 @@
 package io.nccl4j.tools.processes;
 
-import io.nccl4j.tools.quantities.OutputFile;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.PrintStream;

@@ -1,9 +1,9 @@
 package io.nccl4j.tools.simulate;
 
-import io.nccl4j.tools.quantities.Bandwidth;
-import io.nccl4j.tools.quantities.Latency;
-import io.nccl4j.tools.quantities.OptionValue;
-import io.nccl4j.tools.quantities.Within;
+import io.nccl4j.tools.cli.Bandwidth;
+import io.nccl4j.tools.cli.Latency;
+import io.nccl4j.tools.cli.OptionValue;
+import io.nccl4j.tools.cli.Within;
 import java.nio.file.Path;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.ITypeConverter;

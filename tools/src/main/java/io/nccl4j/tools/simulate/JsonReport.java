@@ -1,8 +1,8 @@
 package io.nccl4j.tools.simulate;
 
-import static io.nccl4j.tools.quantities.JsonTree.object;
+import static io.nccl4j.tools.cli.JsonTree.object;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;

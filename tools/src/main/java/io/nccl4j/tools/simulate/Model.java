@@ -1,10 +1,10 @@
 package io.nccl4j.tools.simulate;
 
 import io.nccl4j.schedule.Layout;
-import io.nccl4j.schedule.NodePattern;
 import io.nccl4j.schedule.Protocol;
 import io.nccl4j.schedule.RingSchedule;
 import io.nccl4j.schedule.Schedule;
+import io.nccl4j.schedule.TreePattern;
 import io.nccl4j.schedule.TreeSchedule;
 import java.util.ArrayList;
 import java.util.Comparator;
@@ -54,7 +54,7 @@ final class Model {
         .withProtocol(protocol)
         .withChannels(channels)
         .withSliceBytes(protocol == Protocol.SIMPLE ? chunk / 2 : chunk)
-        .withNodes(ranksPerNode, NodePattern.BALANCED_TREE);
+        .withNodes(ranksPerNode, TreePattern.BALANCED_TREE);
   }
 
   private Cluster inside() {
@@ -139,7 +139,7 @@ final class Model {
     // The two halves of an all-reduce around a node's ring, with another all-reduce between them.
     Cost inside = ring(layout, ringInside, inside(), count);
     long shard = Math.ceilDiv(count, (long) cluster.ranksPerNode());
-    Layout flat = layout.withNodes(1, NodePattern.TREE);
+    Layout flat = layout.withNodes(1, TreePattern.TREE);
     Cluster heads = new Cluster(cluster.nodes(), 1);
     Cost ring = ring(flat, ringAcross, heads, shard);
     Cost tree = tree(flat, treeAcross, heads, shard);

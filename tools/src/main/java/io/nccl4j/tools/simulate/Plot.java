@@ -1,12 +1,12 @@
 package io.nccl4j.tools.simulate;
 
+import io.nccl4j.tools.cli.Count;
 import io.nccl4j.tools.plots.Axis;
 import io.nccl4j.tools.plots.Axis.Scale;
 import io.nccl4j.tools.plots.Chart;
 import io.nccl4j.tools.plots.Curve;
 import io.nccl4j.tools.plots.Curve.Line;
 import io.nccl4j.tools.plots.Curve.Point;
-import io.nccl4j.tools.quantities.Count;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.ToDoubleFunction;

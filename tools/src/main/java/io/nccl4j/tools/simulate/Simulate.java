@@ -1,7 +1,7 @@
 package io.nccl4j.tools.simulate;
 
+import io.nccl4j.tools.cli.Commands;
 import io.nccl4j.tools.plots.Picture;
-import io.nccl4j.tools.quantities.Commands;
 import java.io.IOException;
 import java.io.PrintStream;
 

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.simulate;
 
-import io.nccl4j.tools.quantities.ByteSize;
+import io.nccl4j.tools.cli.ByteSize;
 import java.util.Locale;
 
 /** Numbers with their units. */

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.simulate;
 
-import io.nccl4j.tools.quantities.Count;
+import io.nccl4j.tools.cli.Count;
 import java.io.PrintStream;
 import java.util.List;
 import java.util.Locale;

@@ -30,8 +30,8 @@ final class ChromeTrace {
 
   /** What belongs together on several ranks. */
   private record Together(String communicator, String kind, long sequence, int from, int to) {
-    static Together of(Span span) {
-      Span.Moved moved = span.operation();
+    static Together of(TraceSpan span) {
+      TraceSpan.Moved moved = span.operation();
       return switch (span.name()) {
         case "send" -> message(moved, moved.rank(), moved.peer());
         case "recv" -> message(moved, moved.peer(), moved.rank());
@@ -39,7 +39,7 @@ final class ChromeTrace {
       };
     }
 
-    private static Together message(Span.Moved moved, int from, int to) {
+    private static Together message(TraceSpan.Moved moved, int from, int to) {
       return new Together(moved.communicator(), "message", moved.sequence(), from, to);
     }
   }
@@ -69,7 +69,7 @@ final class ChromeTrace {
     json.writeStringField("displayTimeUnit", "ns");
     json.writeArrayFieldStart("traceEvents");
     processes();
-    for (Span span : timeline.spans()) {
+    for (TraceSpan span : timeline.spans()) {
       span(span);
     }
     for (Step step : timeline.steps()) {
@@ -92,7 +92,7 @@ final class ChromeTrace {
       metadata("process_name", number, 0, "name", name + process.source());
       metadata("process_sort_index", number, 0, "sort_index", number);
     }
-    for (Span span : timeline.spans()) {
+    for (TraceSpan span : timeline.spans()) {
       int number = timeline.number(span.source(), span.rank());
       List<Object> key = List.of(number, span.lane());
       if (!threads.containsKey(key)) {
@@ -123,7 +123,7 @@ final class ChromeTrace {
     json.writeEndObject();
   }
 
-  private void span(Span span) throws IOException {
+  private void span(TraceSpan span) throws IOException {
     begin("X", title(span), category(span), span, thread(span), span.begun());
     json.writeNumberField("dur", (span.ended() - span.begun()) / NANOS_PER_MICRO);
     json.writeObjectFieldStart("args");
@@ -140,7 +140,7 @@ final class ChromeTrace {
     }
   }
 
-  private static String title(Span span) {
+  private static String title(TraceSpan span) {
     if (span.operation() == null) {
       return span.name();
     }
@@ -148,18 +148,18 @@ final class ChromeTrace {
         + (span.operation().refused() ? ", refused" : " #" + span.operation().sequence());
   }
 
-  private static String category(Span span) {
+  private static String category(TraceSpan span) {
     if (span.operation() != null) {
       return span.error() == null ? "collective" : "collective,failed";
     }
     return span.lane().stream() > 0 ? "graph" : "other";
   }
 
-  private long thread(Span span) {
+  private long thread(TraceSpan span) {
     return threads.get(List.of(timeline.number(span.source(), span.rank()), span.lane()));
   }
 
-  private void moved(Span span, Span.Moved moved) throws IOException {
+  private void moved(TraceSpan span, TraceSpan.Moved moved) throws IOException {
     json.writeStringField("operation", span.name());
     json.writeStringField("communicator", moved.communicator());
     json.writeNumberField("sequence", moved.sequence());
@@ -180,7 +180,7 @@ final class ChromeTrace {
   }
 
   /** The call, and an arrow from it to what it enqueued. */
-  private void call(Span span) throws IOException {
+  private void call(TraceSpan span) throws IOException {
     begin("X", title(span), "call", span, CALLS, span.called());
     json.writeNumberField(
         "dur", Math.max(1, Math.min(CALL_NANOS, span.begun() - span.called())) / NANOS_PER_MICRO);
@@ -190,7 +190,7 @@ final class ChromeTrace {
     arrow("f", "enqueued", flow, span, thread(span), span.begun());
   }
 
-  private void arrow(String phase, String name, long flow, Span span, long thread, long at)
+  private void arrow(String phase, String name, long flow, TraceSpan span, long thread, long at)
       throws IOException {
     begin(phase, name, "flow", span, thread, at);
     json.writeNumberField("id", flow);
@@ -202,19 +202,19 @@ final class ChromeTrace {
 
   /** Arrows along the ranks of each operation that several have, in the order of their coming. */
   private void together() throws IOException {
-    Map<Together, List<Span>> all = new LinkedHashMap<>();
-    for (Span span : timeline.spans()) {
+    Map<Together, List<TraceSpan>> all = new LinkedHashMap<>();
+    for (TraceSpan span : timeline.spans()) {
       if (span.operation() != null && !span.operation().refused()) {
         all.computeIfAbsent(Together.of(span), key -> new ArrayList<>()).add(span);
       }
     }
-    for (List<Span> spans : all.values()) {
+    for (List<TraceSpan> spans : all.values()) {
       if (spans.size() > 1) {
-        spans.sort(Comparator.comparingLong(Span::begun));
+        spans.sort(Comparator.comparingLong(TraceSpan::begun));
         long flow = ++flows;
         for (int i = 0; i < spans.size(); i++) {
           String phase = i == 0 ? "s" : i == spans.size() - 1 ? "f" : "t";
-          Span span = spans.get(i);
+          TraceSpan span = spans.get(i);
           arrow(phase, "between ranks", flow, span, thread(span), span.begun());
         }
       }
@@ -241,7 +241,8 @@ final class ChromeTrace {
   }
 
   /** Begins an event of a span's process, for the caller to add to and to end. */
-  private void begin(String phase, String name, String category, Span span, long thread, long at)
+  private void begin(
+      String phase, String name, String category, TraceSpan span, long thread, long at)
       throws IOException {
     json.writeStartObject();
     json.writeStringField("ph", phase);

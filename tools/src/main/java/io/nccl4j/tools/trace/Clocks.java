@@ -14,7 +14,7 @@ import java.util.Map;
  */
 final class Clocks {
   /** Which collective it is, on whatever rank. */
-  private record Meeting(String communicator, long sequence) {}
+  private record CommonCollective(String communicator, long sequence) {}
 
   /**
    * What was found of a clock.
@@ -30,14 +30,15 @@ final class Clocks {
   private Clocks() {}
 
   /** Compares the clocks with the first span's. */
-  static Clocks of(List<Span> spans) {
-    Map<String, Map<Meeting, Long>> ends = new LinkedHashMap<>();
-    for (Span span : spans) {
-      Map<Meeting, Long> own =
+  static Clocks of(List<TraceSpan> spans) {
+    Map<String, Map<CommonCollective, Long>> ends = new LinkedHashMap<>();
+    for (TraceSpan span : spans) {
+      Map<CommonCollective, Long> own =
           ends.computeIfAbsent(span.source().clock(), clock -> new HashMap<>());
       if (span.synchronizes()) {
-        Span.Moved moved = span.operation();
-        own.merge(new Meeting(moved.communicator(), moved.sequence()), span.ended(), Math::max);
+        TraceSpan.Moved moved = span.operation();
+        own.merge(
+            new CommonCollective(moved.communicator(), moved.sequence()), span.ended(), Math::max);
       }
     }
     Clocks clocks = new Clocks();
@@ -46,8 +47,8 @@ final class Clocks {
   }
 
   /** Goes from the clocks that are known to those that have collectives in common with them. */
-  private void compare(Map<String, Map<Meeting, Long>> ends) {
-    Map<Meeting, Long> known = new HashMap<>();
+  private void compare(Map<String, Map<CommonCollective, Long>> ends) {
+    Map<CommonCollective, Long> known = new HashMap<>();
     List<String> left = new ArrayList<>(ends.keySet());
     while (!left.isEmpty()) {
       String next = left.getFirst();
@@ -65,7 +66,7 @@ final class Clocks {
     }
   }
 
-  private static Offset offset(Map<Meeting, Long> known, Map<Meeting, Long> own) {
+  private static Offset offset(Map<CommonCollective, Long> known, Map<CommonCollective, Long> own) {
     List<Long> differences =
         own.entrySet().stream()
             .filter(entry -> known.containsKey(entry.getKey()))

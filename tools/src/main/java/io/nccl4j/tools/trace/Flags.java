@@ -1,6 +1,6 @@
 package io.nccl4j.tools.trace;
 
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.cli.OptionValue;
 import java.nio.file.Path;
 import java.util.LinkedHashSet;
 import java.util.List;

@@ -13,16 +13,16 @@ import java.util.Map;
  * @param besideOthers those of them in which a span of another row ran as well
  */
 record Overlap(long communicating, long besideOthers) {
-  private record Edge(long at, Span span, int by) {}
+  private record Edge(long at, TraceSpan span, int by) {}
 
-  static Overlap of(List<Span> spans) {
+  static Overlap of(List<TraceSpan> spans) {
     List<Edge> edges = new ArrayList<>();
-    for (Span span : spans) {
+    for (TraceSpan span : spans) {
       edges.add(new Edge(span.begun(), span, 1));
       edges.add(new Edge(span.ended(), span, -1));
     }
     edges.sort(Comparator.comparingLong(Edge::at));
-    Map<Span.Lane, Integer> busy = new HashMap<>();
+    Map<TraceSpan.Lane, Integer> busy = new HashMap<>();
     int operations = 0;
     long communicating = 0;
     long beside = 0;

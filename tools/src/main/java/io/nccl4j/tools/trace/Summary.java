@@ -1,6 +1,6 @@
 package io.nccl4j.tools.trace;
 
-import io.nccl4j.tools.quantities.Count;
+import io.nccl4j.tools.cli.Count;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.List;
@@ -60,8 +60,8 @@ final class Summary {
   }
 
   private static void operations(Timeline timeline, PrintStream out) {
-    Map<String, List<Span>> byName = new TreeMap<>();
-    for (Span span : timeline.spans()) {
+    Map<String, List<TraceSpan>> byName = new TreeMap<>();
+    for (TraceSpan span : timeline.spans()) {
       if (span.operation() != null) {
         byName.computeIfAbsent(span.name(), name -> new ArrayList<>()).add(span);
       }
@@ -83,11 +83,11 @@ final class Summary {
                 spans.stream().filter(span -> span.error() != null).count()));
   }
 
-  private static double medianBusBandwidth(List<Span> spans) {
+  private static double medianBusBandwidth(List<TraceSpan> spans) {
     double[] sorted =
         spans.stream()
             .filter(span -> span.error() == null)
-            .mapToDouble(Span::busBandwidth)
+            .mapToDouble(TraceSpan::busBandwidth)
             .sorted()
             .toArray();
     return sorted.length == 0 ? 0 : sorted[sorted.length / 2];
@@ -95,7 +95,7 @@ final class Summary {
 
   private static void overlaps(Timeline timeline, PrintStream out) {
     out.printf("%-6s %20s %28s%n", "rank", "communicating (ms)", "of it beside other rows (%)");
-    Map<Integer, List<Span>> spans = timeline.byProcess();
+    Map<Integer, List<TraceSpan>> spans = timeline.byProcess();
     timeline
         .processes()
         .forEach(

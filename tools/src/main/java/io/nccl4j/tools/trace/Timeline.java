@@ -25,12 +25,12 @@ final class Timeline {
   record Owner(Source source, int rank) {}
 
   private final List<Source> sources;
-  private final List<Span> spans;
+  private final List<TraceSpan> spans;
   private final List<Step> steps;
   private final Clocks clocks;
   private final Map<Owner, Integer> numbers;
 
-  Timeline(List<Source> sources, List<Span> spans, List<Step> steps, Clocks clocks) {
+  Timeline(List<Source> sources, List<TraceSpan> spans, List<Step> steps, Clocks clocks) {
     this.sources = sources;
     this.spans = spans;
     this.steps = steps;
@@ -38,18 +38,18 @@ final class Timeline {
     this.numbers = number();
   }
 
-  static Timeline of(List<Reading> readings) {
+  static Timeline of(List<RecordingReader> readings) {
     Map<String, String> names = new HashMap<>();
     readings.forEach(reading -> names.putAll(reading.namesById()));
-    List<Span> spans =
+    List<TraceSpan> spans =
         readings.stream().flatMap(r -> r.spans().stream()).map(span -> named(span, names)).toList();
     Clocks clocks = Clocks.of(spans);
     Map<Source, Integer> onlyRanks = onlyRanks(spans);
-    List<Span> aligned =
+    List<TraceSpan> aligned =
         spans.stream()
             .map(span -> span.later(clocks.later(span.source())))
             .map(span -> span.rank() < 0 ? ofRank(span, onlyRanks) : span)
-            .sorted(Comparator.comparingLong(Span::begun))
+            .sorted(Comparator.comparingLong(TraceSpan::begun))
             .toList();
     List<Step> steps =
         readings.stream()
@@ -58,11 +58,11 @@ final class Timeline {
             .sorted(Comparator.comparingLong(Step::ended))
             .toList();
     return new Timeline(
-        readings.stream().map(Reading::source).toList(), inTurn(aligned), steps, clocks);
+        readings.stream().map(RecordingReader::source).toList(), inTurn(aligned), steps, clocks);
   }
 
   /** Gives a communicator that this rank knows by an id the name that the others know. */
-  private static Span named(Span span, Map<String, String> names) {
+  private static TraceSpan named(TraceSpan span, Map<String, String> names) {
     if (span.operation() == null) {
       return span;
     }
@@ -73,13 +73,13 @@ final class Timeline {
   }
 
   /** Returns the rank of each recording that has only one. */
-  private static Map<Source, Integer> onlyRanks(List<Span> spans) {
+  private static Map<Source, Integer> onlyRanks(List<TraceSpan> spans) {
     Map<Source, Set<Integer>> ranks =
         spans.stream()
             .filter(span -> span.rank() >= 0)
             .collect(
                 Collectors.groupingBy(
-                    Span::source, Collectors.mapping(Span::rank, Collectors.toSet())));
+                    TraceSpan::source, Collectors.mapping(TraceSpan::rank, Collectors.toSet())));
     Map<Source, Integer> only = new HashMap<>();
     ranks.forEach(
         (source, of) -> {
@@ -90,8 +90,8 @@ final class Timeline {
     return only;
   }
 
-  private static Span ofRank(Span span, Map<Source, Integer> onlyRanks) {
-    return new Span(
+  private static TraceSpan ofRank(TraceSpan span, Map<Source, Integer> onlyRanks) {
+    return new TraceSpan(
         span.source(),
         onlyRanks.getOrDefault(span.source(), -1),
         span.lane(),
@@ -104,15 +104,15 @@ final class Timeline {
   }
 
   /** Takes back the little by which spans of one stream seem to overlap that came in turn. */
-  private static List<Span> inTurn(List<Span> spans) {
-    Map<List<Object>, Span> last = new HashMap<>();
-    List<Span> ordered = new ArrayList<>();
-    for (Span span : spans) {
+  private static List<TraceSpan> inTurn(List<TraceSpan> spans) {
+    Map<List<Object>, TraceSpan> last = new HashMap<>();
+    List<TraceSpan> ordered = new ArrayList<>();
+    for (TraceSpan span : spans) {
       List<Object> track = List.of(span.source(), span.rank(), span.lane());
-      Span before = last.get(track);
+      TraceSpan before = last.get(track);
       long overlap = before == null ? 0 : before.ended() - span.begun();
       boolean together = before != null && group(before) != 0 && group(before) == group(span);
-      Span placed =
+      TraceSpan placed =
           overlap > 0 && overlap < IMPRECISION_NANOS && !together
               ? span.begunAt(before.ended())
               : span;
@@ -122,7 +122,7 @@ final class Timeline {
     return ordered;
   }
 
-  private static long group(Span span) {
+  private static long group(TraceSpan span) {
     return span.operation() == null ? 0 : span.operation().group();
   }
 
@@ -154,7 +154,7 @@ final class Timeline {
   }
 
   /** Returns the spans, in the order in which they began. */
-  List<Span> spans() {
+  List<TraceSpan> spans() {
     return spans;
   }
 
@@ -178,7 +178,7 @@ final class Timeline {
   /** Returns the first moment of all. */
   long start() {
     long first = Long.MAX_VALUE;
-    for (Span span : spans) {
+    for (TraceSpan span : spans) {
       first = Math.min(first, span.called());
     }
     for (Step step : steps) {
@@ -190,7 +190,7 @@ final class Timeline {
   /** Returns the last moment of all. */
   long end() {
     long last = Long.MIN_VALUE;
-    for (Span span : spans) {
+    for (TraceSpan span : spans) {
       last = Math.max(last, span.ended());
     }
     for (Step step : steps) {
@@ -200,9 +200,9 @@ final class Timeline {
   }
 
   /** Returns the spans of each rank that ran on streams or threads, rank 0 first. */
-  Map<Integer, List<Span>> byProcess() {
-    Map<Integer, List<Span>> by = new TreeMap<>();
-    for (Span span : spans) {
+  Map<Integer, List<TraceSpan>> byProcess() {
+    Map<Integer, List<TraceSpan>> by = new TreeMap<>();
+    for (TraceSpan span : spans) {
       by.computeIfAbsent(number(span.source(), span.rank()), n -> new ArrayList<>()).add(span);
     }
     return by;

@@ -1,7 +1,7 @@
 package io.nccl4j.tools.trace;
 
-import io.nccl4j.tools.quantities.Commands;
-import io.nccl4j.tools.quantities.OutputFile;
+import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Path;
@@ -50,11 +50,11 @@ public final class Trace {
   }
 
   /** Reads what has anything of nccl4j in it; one file that has not may be a launcher's. */
-  private List<Reading> read(Flags flags) throws BadRecordingException {
-    List<Reading> readings = new ArrayList<>();
+  private List<RecordingReader> read(Flags flags) throws BadRecordingException {
+    List<RecordingReader> readings = new ArrayList<>();
     Set<String> unseen = new LinkedHashSet<>(flags.others);
     for (Path recording : new LinkedHashSet<>(flags.recordings)) {
-      Reading reading = Reading.of(recording, flags.others);
+      RecordingReader reading = RecordingReader.of(recording, flags.others);
       unseen.removeAll(reading.types());
       if (!reading.empty()) {
         readings.add(reading);

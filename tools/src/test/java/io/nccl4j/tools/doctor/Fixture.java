@@ -1,6 +1,6 @@
 package io.nccl4j.tools.doctor;
 
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
@@ -31,12 +31,13 @@ final class Fixture {
   Runtime.Version java = Runtime.Version.parse("25.0.3");
   boolean nativeAccess = true;
   OptionalInt driver = OptionalInt.of(13000);
-  Trial.End end = new Trial.End(Trial.End.Kind.ENDED, "ended");
+  ProbeResult.ProcessEnd end =
+      new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.ENDED, "ended");
   String lastStep = "done";
-  Optional<Trial.Missing> missing = Optional.empty();
-  Optional<Trial.CudaFailure> cudaFailure = Optional.empty();
+  Optional<ProbeResult.Missing> missing = Optional.empty();
+  Optional<ProbeResult.CudaFailure> cudaFailure = Optional.empty();
   Optional<String> failure = Optional.empty();
-  Optional<Trial.Sums> sums = Optional.of(new Trial.Sums(1000, 100));
+  Optional<ProbeResult.Sums> sums = Optional.of(new ProbeResult.Sums(1000, 100));
   Optional<LibraryFile> nccl = Optional.empty();
   Optional<String> ncclProblem = Optional.empty();
   Optional<String> reference = Optional.empty();
@@ -71,7 +72,7 @@ final class Fixture {
     driver = OptionalInt.of(driverVersion);
     lastStep = "looking for devices";
     cudaFailure =
-        Optional.of(new Trial.CudaFailure("cudaGetDeviceCount", error, error + " it said"));
+        Optional.of(new ProbeResult.CudaFailure("cudaGetDeviceCount", error, error + " it said"));
     return this;
   }
 
@@ -116,16 +117,16 @@ final class Fixture {
         root, Map.copyOf(environment), Map.copyOf(properties), ports, java, nativeAccess);
   }
 
-  Evidence evidence() {
-    Optional<Launch> launch = Optional.empty();
+  MachineState evidence() {
+    Optional<LaunchEnvironment> launch = Optional.empty();
     Optional<String> problem = Optional.empty();
     try {
-      launch = Optional.of(Launch.from(environment));
+      launch = Optional.of(LaunchEnvironment.from(environment));
     } catch (IllegalArgumentException e) {
       problem = Optional.of(e.getMessage());
     }
-    Trial trial =
-        new Trial(
+    ProbeResult trial =
+        new ProbeResult(
             end,
             lastStep,
             driver,
@@ -138,7 +139,7 @@ final class Fixture {
             sums,
             output);
     Machine machine = machine();
-    return new Evidence(
+    return new MachineState(
         machine,
         trial,
         LibraryCopy.of(NativeLibraryName.NCCL, machine, List.of()),

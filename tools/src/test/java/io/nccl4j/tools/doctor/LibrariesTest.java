@@ -103,7 +103,8 @@ class LibrariesTest {
   void aLibraryThatIsNotFoundListsEveryAttempt() {
     machine.missing =
         Optional.of(
-            new Trial.Missing("cudart", "no", List.of("system loader: libcudart.so.13: no file")));
+            new ProbeResult.Missing(
+                "cudart", "no", List.of("system loader: libcudart.so.13: no file")));
     Finding finding = machine.only(new LibrariesCheck());
     assertEquals(Severity.ERROR, finding.severity());
     assertEquals(List.of("system loader: libcudart.so.13: no file"), finding.details());
@@ -139,7 +140,7 @@ class LibrariesTest {
     assertEquals(
         List.of("note: libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
         machine.said(new LibrariesCheck()));
-    Report report = Examination.of(machine.evidence(), List.of());
+    Report report = CheckRunner.of(machine.evidence(), List.of());
     assertEquals(
         "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL",
         report.verdict());

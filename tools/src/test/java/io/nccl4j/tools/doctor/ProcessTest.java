@@ -9,7 +9,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -30,7 +30,7 @@ class ReportTest {
   }
 
   private Report report(Check... checks) {
-    return Examination.of(machine.evidence(), List.of(checks));
+    return CheckRunner.of(machine.evidence(), List.of(checks));
   }
 
   private String text(Report report) {
@@ -91,7 +91,9 @@ class ReportTest {
 
   @Test
   void aRightSumOfAProcessThatThenHangsIsAnErrorToo() {
-    machine.end = new Trial.End(Trial.End.Kind.TIMED_OUT, "did not end within 60 s");
+    machine.end =
+        new ProbeResult.ProcessEnd(
+            ProbeResult.ProcessEnd.Kind.TIMED_OUT, "did not end within 60 s");
     machine.lastStep = "closing the communicator";
     Finding finding = machine.only(new CollectiveCheck());
     assertEquals(
@@ -105,7 +107,8 @@ class ReportTest {
   void aCrashShowsWhatTheProcessPrinted() {
     machine.sums = Optional.empty();
     machine.lastStep = "loading libcudart";
-    machine.end = new Trial.End(Trial.End.Kind.CRASHED, "was ended by signal 6");
+    machine.end =
+        new ProbeResult.ProcessEnd(ProbeResult.ProcessEnd.Kind.CRASHED, "was ended by signal 6");
     machine.output.add("# Problematic frame:");
     Finding finding = machine.only(new CollectiveCheck());
     assertEquals(
@@ -116,11 +119,11 @@ class ReportTest {
 
   @Test
   void aTrialThatCannotBeStartedLeavesTheOtherChecks() {
-    Evidence evidence = machine.evidence();
-    Evidence without =
-        new Evidence(
+    MachineState evidence = machine.evidence();
+    MachineState without =
+        new MachineState(
             evidence.machine(),
-            Trial.notStarted(new IOException("no space left")),
+            ProbeResult.notStarted(new IOException("no space left")),
             List.of(),
             List.of(),
             Optional.empty(),
@@ -128,7 +131,7 @@ class ReportTest {
             evidence.launch(),
             Optional.empty(),
             Optional.empty());
-    Report report = Examination.of(without, Examination.CHECKS);
+    Report report = CheckRunner.of(without, CheckRunner.CHECKS);
     assertEquals(Doctor.UNUSABLE, report.status());
     assertTrue(
         report.findings().stream()
@@ -197,7 +200,7 @@ class ReportTest {
           }
 
           @Override
-          public List<Finding> findings(Evidence evidence) {
+          public List<Finding> findings(MachineState evidence) {
             throw new IllegalStateException("no luck");
           }
         };
@@ -211,18 +214,18 @@ class ReportTest {
 
   @Test
   void theDiaryKeepsWhatWasWrittenAndLeavesOutHalfALine() throws IOException {
-    Diary diary = new Diary(root.resolve("diary"));
-    assertEquals(List.of(), diary.entries(Diary.STEP));
-    diary.write(Diary.STEP, "one\ttwo\n\\three");
-    diary.write(Diary.VERSION, "nccl", "2.30.7");
+    ProgressLog diary = new ProgressLog(root.resolve("diary"));
+    assertEquals(List.of(), diary.entries(ProgressLog.STEP));
+    diary.write(ProgressLog.STEP, "one\ttwo\n\\three");
+    diary.write(ProgressLog.VERSION, "nccl", "2.30.7");
     java.nio.file.Files.writeString(
         diary.file(), "step\tcut o", java.nio.file.StandardOpenOption.APPEND);
-    assertEquals(List.of(List.of("one\ttwo\n\\three")), diary.entries(Diary.STEP));
-    assertEquals(Optional.of(List.of("nccl", "2.30.7")), diary.last(Diary.VERSION));
+    assertEquals(List.of(List.of("one\ttwo\n\\three")), diary.entries(ProgressLog.STEP));
+    assertEquals(Optional.of(List.of("nccl", "2.30.7")), diary.last(ProgressLog.VERSION));
   }
 
   @Test
   void theReferenceAllReduceIsRight() throws InterruptedException {
-    assertEquals(Optional.empty(), ReferenceTrial.run(Duration.ofSeconds(60)));
+    assertEquals(Optional.empty(), ReferenceProbe.run(Duration.ofSeconds(60)));
   }
 }

@@ -8,7 +8,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 import io.nccl4j.fixtures.Checkout;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -200,7 +200,7 @@ class BundleTest {
       status.put((String) one.get("name"), (String) one.get("status"));
     }
     Map<String, String> expected = new LinkedHashMap<>();
-    for (String name : Plan.NAMES) {
+    for (String name : EvidencePlan.NAMES) {
       boolean severalProcesses =
           name.endsWith("processes")
               || List.of("bandwidth-shared", "cross-check-python").contains(name);
@@ -208,7 +208,7 @@ class BundleTest {
       boolean foldsOtherwise = name.startsWith("prediction-");
       expected.put(name, severalProcesses || foldsOtherwise ? "not possible here" : "passed");
     }
-    expected.remove(Plan.LAUNCHED);
+    expected.remove(EvidencePlan.LAUNCHED);
     assertEquals(expected, status);
 
     String page = Files.readString(out.resolve("evidence.md"));
@@ -245,7 +245,7 @@ class BundleTest {
     String page = Files.readString(out.resolve("evidence.md"));
     List<String> lines = new ArrayList<>(page.lines().toList());
     assertEquals("# nccl4j evidence: no usable GPU, NCCL not loaded", lines.getFirst());
-    int steps = Plan.NAMES.size() - 1; // No launcher has started this.
+    int steps = EvidencePlan.NAMES.size() - 1; // No launcher has started this.
     String counts =
         "**%d steps: 0 passed, %d not possible here, 1 failed**".formatted(steps, steps - 1);
     assertTrue(lines.stream().anyMatch(line -> line.startsWith(counts)), ended.output());

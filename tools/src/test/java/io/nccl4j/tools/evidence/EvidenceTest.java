@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import io.nccl4j.fixtures.programs.StandIn;
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -23,7 +23,7 @@ class EvidenceTest {
 
   private FinishedProgram run(Map<String, String> variables, String... arguments)
       throws IOException, InterruptedException {
-    List<String> words = new ArrayList<>(Java.command(Evidence.class.getName()));
+    List<String> words = new ArrayList<>(Java.command(EvidenceCommand.class.getName()));
     words.addAll(List.of(arguments));
     words.add(folder.resolve("out").toString());
     Map<String, String> environment = StandIn.build();
@@ -60,7 +60,8 @@ class EvidenceTest {
     assertEquals("1.0, commit aaa", builds.get("latency"));
     assertEquals("1.0, commit bbb", builds.get("cross-check-one-process"));
     assertEquals(
-        Plan.NAMES.stream().filter(builds::containsKey).toList(), List.copyOf(builds.keySet()));
+        EvidencePlan.NAMES.stream().filter(builds::containsKey).toList(),
+        List.copyOf(builds.keySet()));
     assertEquals("passed", steps("status").get("latency"));
     assertTrue(((List<?>) steps("tables").get("latency")).size() == 1, "the table is kept");
     String page = Files.readString(folder.resolve("out/evidence.md"));
@@ -140,7 +141,7 @@ class EvidenceTest {
   void namesOfStepsAreListedAndCheckedAgainst() throws IOException, InterruptedException {
     FinishedProgram help = run(Map.of(), "--help");
     assertEquals(0, help.status(), help.output());
-    for (String name : Plan.NAMES) {
+    for (String name : EvidencePlan.NAMES) {
       assertTrue(help.output().contains(name), name);
     }
     FinishedProgram unknown = run(Map.of(), "--steps", "latency,nothing");

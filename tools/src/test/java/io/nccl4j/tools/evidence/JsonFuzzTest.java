@@ -3,7 +3,7 @@ package io.nccl4j.tools.evidence;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -43,7 +43,7 @@ class JsonFuzzTest {
           new Step.Command("rank 0", List.of("java"), Map.of("A", "B"), Path.of("report"));
       Step step = Step.of("latency", "The title", Duration.ofSeconds(9), command);
       Outcome outcome = new Outcome(step, Outcome.Status.PASSED, REPORT, 1.26, Map.of());
-      Run.Origin origin = new Run.Origin("2026-11-20 12:00:00 UTC", "1.0", "Java 25");
+      Run.RunSource origin = new Run.RunSource("2026-11-20 12:00:00 UTC", "1.0", "Java 25");
       Run run = new Run(origin, false, MACHINE, List.of(new Run.Recorded(outcome, origin)));
       Path report = folder.resolve("report.json");
       REPORT.write(report);

@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -22,8 +22,8 @@ class PageTest {
   private static final Machine STAND_IN =
       new Machine(true, true, "stand-in", 8, "2.30.7", "/lib/libnccl.so.2", "/lib/libcudart.so");
 
-  private static final Run.Origin LATEST =
-      new Run.Origin("2026-11-20 12:00:00 UTC", "1.0, commit abc", "Java 25");
+  private static final Run.RunSource LATEST =
+      new Run.RunSource("2026-11-20 12:00:00 UTC", "1.0, commit abc", "Java 25");
 
   private static Outcome outcome(Outcome.Status status, String summary) {
     Step.Command command =
@@ -146,7 +146,8 @@ class PageTest {
     Run first = run(GPU, outcome(Outcome.Status.TIMED_OUT, "killed"));
     Files.writeString(json, JsonTree.text(first.tree()));
     Run.Earlier earlier = Run.Earlier.read(json);
-    Run.Origin today = new Run.Origin("2026-11-21 09:00:00 UTC", "1.0, commit def", "Java 26");
+    Run.RunSource today =
+        new Run.RunSource("2026-11-21 09:00:00 UTC", "1.0, commit def", "Java 26");
     Run second = new Run(today, false, GPU, List.of());
     assertEquals("", earlier.difference(second));
     Run both = second.over(earlier.steps());

@@ -376,7 +376,7 @@ class ProgramsTest {
   }
 
   private static void assumePython() {
-    boolean there = new Plan(Path.of("/"), true, System.getenv()).onPath("python3");
+    boolean there = new EvidencePlan(Path.of("/"), true, System.getenv()).onPath("python3");
     assumeTrue(there || "1".equals(System.getenv("REQUIRE_NCCL")), "python3 is not on the PATH");
   }
 

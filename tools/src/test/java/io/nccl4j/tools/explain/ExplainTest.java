@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
-import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.cli.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;
@@ -163,8 +163,8 @@ class ExplainTest {
     Flags flags = CommandLine.populateCommand(new Flags(), args);
     List<String> views = new ArrayList<>();
     for (Algorithm algorithm : Algorithm.values()) {
-      Telling telling = Telling.of(algorithm, flags);
-      for (Story story : telling.stories()) {
+      Explanation telling = Explanation.of(algorithm, flags);
+      for (ChannelTrace story : telling.stories()) {
         int steps = story.frames().size();
         views.add(
             String.join(

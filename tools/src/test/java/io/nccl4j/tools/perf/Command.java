@@ -21,7 +21,7 @@ record Command(int status, String out, String err) {
   }
 
   /** Runs the command with something between it and the collective. */
-  static Command run(UnaryOperator<Launch> launching, String... args) {
+  static Command run(UnaryOperator<RankEnqueue> launching, String... args) {
     return run(launching, Map.of(), args);
   }
 
@@ -31,7 +31,7 @@ record Command(int status, String out, String err) {
   }
 
   private static Command run(
-      UnaryOperator<Launch> launching, Map<String, String> environment, String... args) {
+      UnaryOperator<RankEnqueue> launching, Map<String, String> environment, String... args) {
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     Perf perf =

@@ -16,7 +16,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 class DataCheckTest {
   private static final String[] ARGUMENTS = {"-b", "64K", "-e", "64K", "-n", "2", "-w", "0"};
 
-  private static Command run(UnaryOperator<Launch> fault, String collective, String... more) {
+  private static Command run(UnaryOperator<RankEnqueue> fault, String collective, String... more) {
     String[] head = {collective, "--backend", "reference", "--ranks", "3"};
     String[] all = new String[head.length + ARGUMENTS.length + more.length];
     System.arraycopy(head, 0, all, 0, head.length);
@@ -30,7 +30,7 @@ class DataCheckTest {
     void damage(Buffer recv, Stream stream);
   }
 
-  private static UnaryOperator<Launch> onRank(int rank, Damage damage) {
+  private static UnaryOperator<RankEnqueue> onRank(int rank, Damage damage) {
     return launch ->
         (Communicator comm, Buffer send, Buffer recv, ReduceOp op, int root, Stream stream) -> {
           launch.enqueue(comm, send, recv, op, root, stream);
@@ -80,7 +80,7 @@ class DataCheckTest {
   void staleDataIsWrong(Collective collective) {
     // All operations but the first really run; the checked one of the out-of-place half does not.
     int[] calls = new int[3];
-    UnaryOperator<Launch> stale =
+    UnaryOperator<RankEnqueue> stale =
         launch ->
             (comm, send, recv, op, root, stream) -> {
               // once, two timed, then the check
@@ -109,7 +109,7 @@ class DataCheckTest {
 
   @Test
   void aRankThatNeverComesIsATimeOut() {
-    UnaryOperator<Launch> missing =
+    UnaryOperator<RankEnqueue> missing =
         launch ->
             (comm, send, recv, op, root, stream) -> {
               if (comm.rank() != 2) {

@@ -6,7 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
-import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -111,11 +111,11 @@ class ReportTest {
   @Test
   void thePageHasTheNumbersOfTheTable() throws IOException {
     Command command = run("--html", file("a.html"), "-J", file("a.json"));
-    Measured measured = Measured.read(folder.resolve("a.json"));
+    PerfRun measured = PerfRun.read(folder.resolve("a.json"));
     assertEquals("a", measured.label());
     assertEquals(4, measured.rows().size());
     for (int i = 0; i < 4; i++) {
-      Measured.Row row = measured.rows().get(i);
+      PerfRun.Row row = measured.rows().get(i);
       List<String> printed = command.rows().get(i);
       assertEquals(printed.get(0), "" + row.bytes());
       assertEquals("float sum", row.variant());
@@ -135,9 +135,9 @@ class ReportTest {
     run("-J", file("without.json"));
     assertFalse(Files.readString(folder.resolve("without.json")).contains("_latency"));
     run("-J", file("with.json"), "--percentiles");
-    for (Measured.Row row : Measured.read(folder.resolve("with.json")).rows()) {
-      for (Measured.Cell cell : List.of(row.outOfPlace(), row.inPlace())) {
-        Measured.Latency latency = cell.latency();
+    for (PerfRun.Row row : PerfRun.read(folder.resolve("with.json")).rows()) {
+      for (PerfRun.Cell cell : List.of(row.outOfPlace(), row.inPlace())) {
+        PerfRun.Latency latency = cell.latency();
         assertTrue(latency.count() >= 20 && latency.count() <= 1000, latency.toString());
         assertTrue(
             latency.min() > 0
@@ -174,7 +174,7 @@ class ReportTest {
   @Test
   void threadsAndProcessesTakeTheirPercentilesTogether() throws IOException {
     run("-J", file("t.json"), "--percentiles", "-t", "3", "-m", "2");
-    assertEquals(4, Measured.read(folder.resolve("t.json")).rows().size());
+    assertEquals(4, PerfRun.read(folder.resolve("t.json")).rows().size());
   }
 
   @Test

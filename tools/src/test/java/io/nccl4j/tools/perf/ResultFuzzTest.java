@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -58,7 +58,7 @@ class ResultFuzzTest {
 
     @Override
     public void read(byte[] input) throws IOException {
-      Measured.read(Files.write(folder.resolve("input.json"), input));
+      PerfRun.read(Files.write(folder.resolve("input.json"), input));
     }
 
     @Override

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.nccl4j.DataType;
 import io.nccl4j.tools.perf.Collective.Shape;
-import io.nccl4j.tools.perf.TestData.Span;
+import io.nccl4j.tools.perf.TestData.Range;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.HashSet;
@@ -33,7 +33,7 @@ class TestDataTest {
                                 .mapToObj(n -> new Object[] {element, op, n})));
   }
 
-  private static MemorySegment filled(DataType type, Span span) {
+  private static MemorySegment filled(DataType type, Range span) {
     MemorySegment segment = Arena.ofAuto().allocate(span.count() * type.bytes(), 8);
     span.pattern().write(segment, span.start());
     return segment;
@@ -79,7 +79,7 @@ class TestDataTest {
       type.set(up, i, ascending);
       type.set(down, i, descending);
     }
-    Span expected = data.received(0, shape, 3, false).getFirst();
+    Range expected = data.received(0, shape, 3, false).getFirst();
     assertEquals(0, expected.pattern().wrong(up, expected.start()));
     assertEquals(0, expected.pattern().wrong(down, expected.start()));
   }
@@ -106,7 +106,7 @@ class TestDataTest {
         values.add(type.get(first, i));
       }
       assertTrue(values.size() > 10, element.label() + " has " + values.size() + " values");
-      for (Span other : new Span[] {data.sent(1, shape, 1), data.sent(0, shape, 2)}) {
+      for (Range other : new Range[] {data.sent(1, shape, 1), data.sent(0, shape, 2)}) {
         long different = other.pattern().wrong(first, other.start());
         assertTrue(different > COUNT / 2, element.label() + ": " + different);
       }
@@ -121,13 +121,13 @@ class TestDataTest {
     for (int i = 0; i < COUNT; i++) {
       float sum = 0;
       for (int rank = 0; rank < 3; rank++) {
-        Span sent = data.sent(rank, shape, 1);
+        Range sent = data.sent(rank, shape, 1);
         int at = (int) ((sent.start() + i) % Pattern.PERIOD);
         sum += (float) DataType.FLOAT32.get(sent.pattern().elements(), at) * (1f / 3);
       }
       DataType.FLOAT32.set(result, i, sum);
     }
-    Span expected = data.received(0, shape, 1, false).getFirst();
+    Range expected = data.received(0, shape, 1, false).getFirst();
     assertEquals(0, expected.pattern().wrong(result, expected.start()));
     DataType.FLOAT32.set(result, 7, DataType.FLOAT32.get(result, 7) + 0.01);
     DataType.FLOAT32.set(result, 8, Double.NaN);

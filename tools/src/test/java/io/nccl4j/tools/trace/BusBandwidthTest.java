@@ -8,18 +8,18 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class BusBandwidthTest {
-  private static Span span(Operation operation, long nanos, String error) {
+  private static TraceSpan span(Operation operation, long nanos, String error) {
     String name = operation.method();
     long bytes = BusBandwidth.bytes(name, 4000, 4);
-    return new Span(
+    return new TraceSpan(
         new Source("file", 1, "host", "clock"),
         0,
-        new Span.Lane(1, "stream 1"),
+        new TraceSpan.Lane(1, "stream 1"),
         name,
         0,
         1000,
         1000 + nanos,
-        new Span.Moved("c", 1, 0, 4, -1, 0, "FLOAT32", null, bytes),
+        new TraceSpan.Moved("c", 1, 0, 4, -1, 0, "FLOAT32", null, bytes),
         error);
   }
 
@@ -37,7 +37,7 @@ class BusBandwidthTest {
     "SCATTER, 16000, 12e6",
   })
   void fourRanksInAMillisecondCountAsNcclTestsDoes(Operation operation, long bytes, double busbw) {
-    Span span = span(operation, 1_000_000, null);
+    TraceSpan span = span(operation, 1_000_000, null);
     assertEquals(bytes, span.operation().bytes());
     assertEquals(busbw, span.busBandwidth(), 1e-3);
   }

@@ -10,7 +10,7 @@ import io.nccl4j.Stream;
 import io.nccl4j.fixtures.fuzzing.FuzzTarget;
 import io.nccl4j.fixtures.fuzzing.Fuzzer;
 import io.nccl4j.fixtures.fuzzing.Sample;
-import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.cli.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;

@@ -17,23 +17,23 @@ class TimelineTest {
     return new Source(clock + ".jfr", 1, "host " + clock, clock);
   }
 
-  private static Span span(
+  private static TraceSpan span(
       String clock, int rank, long stream, String name, long sequence, long begun, long ended) {
-    return new Span(
+    return new TraceSpan(
         source(clock),
         rank,
-        new Span.Lane(stream, "stream " + stream),
+        new TraceSpan.Lane(stream, "stream " + stream),
         name,
         begun,
         begun,
         ended,
-        new Span.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4),
+        new TraceSpan.Moved("c", sequence, rank, 2, -1, 0, "FLOAT32", "sum", 4),
         null);
   }
 
   @Test
   void anotherHostsClockIsReadBySoMuchLaterThatCollectivesEndTogether() {
-    List<Span> spans = new ArrayList<>();
+    List<TraceSpan> spans = new ArrayList<>();
     for (long i = 1; i <= 5; i++) {
       spans.add(span("a", 0, 1, "allReduce", i, 10 * i * MILLI, (10 * i + 2) * MILLI));
       // Seven milliseconds behind, and once, by chance, nine.
@@ -52,7 +52,7 @@ class TimelineTest {
 
   @Test
   void aClockIsComparedByWayOfAnotherOne() {
-    List<Span> spans =
+    List<TraceSpan> spans =
         List.of(
             span("a", 0, 1, "allReduce", 1, 0, 10),
             span("c", 2, 1, "allReduce", 2, 0, 500),
@@ -86,7 +86,7 @@ class TimelineTest {
 
   @Test
   void whatWasRefusedBelongsToNothingOnOtherRanks() throws IOException {
-    List<Span> spans = new ArrayList<>();
+    List<TraceSpan> spans = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
       spans.add(span("a", rank, 1, "broadcast", 0, 10, 11));
       spans.add(span("a", rank, 1, "allReduce", 0, 12, 13));

@@ -9,7 +9,7 @@ import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonToken;
 import io.nccl4j.fixtures.browser.HeadlessBrowser;
 import io.nccl4j.fixtures.browser.HeadlessBrowser.Visit;
-import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.cli.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.PrintStream;

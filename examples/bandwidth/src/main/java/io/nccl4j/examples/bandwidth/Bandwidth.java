@@ -9,7 +9,7 @@ import io.nccl4j.Event;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.lang.foreign.Arena;
@@ -38,7 +38,7 @@ public final class Bandwidth {
    */
   public static void main(String[] args) throws Exception {
     long most = args.length == 0 ? 32L << 20 : Long.parseLong(args[0]);
-    Launch launch = Launch.current();
+    LaunchEnvironment launch = LaunchEnvironment.current();
     try (Backend backend = Backend.auto()) {
       if (launch.launcher() == Launcher.NONE) {
         oneRankPerDevice(backend, most);

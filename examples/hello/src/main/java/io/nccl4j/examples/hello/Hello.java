@@ -11,7 +11,7 @@ import io.nccl4j.NcclException;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
 import io.nccl4j.rendezvous.RendezvousException;
@@ -54,7 +54,7 @@ public final class Hello {
 
   /** Runs the rank that a launcher says, else one for each device of the best backend. */
   private static void run() throws InterruptedException, ExecutionException, IOException {
-    Launch launch = Launch.current();
+    LaunchEnvironment launch = LaunchEnvironment.current();
     try (Backend backend = Backend.auto()) {
       backend
           .fallbackReason()
@@ -70,7 +70,7 @@ public final class Hello {
     }
   }
 
-  private static void oneRankOf(Launch launch, Backend backend) {
+  private static void oneRankOf(LaunchEnvironment launch, Backend backend) {
     try (Rendezvous rendezvous = launch.rendezvous(TIMEOUT);
         Communicator comm = rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
       System.out.println(

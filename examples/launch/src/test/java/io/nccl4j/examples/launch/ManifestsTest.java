@@ -4,7 +4,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Launcher;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -98,7 +98,7 @@ class ManifestsTest {
     Map<String, String> variables =
         new HashMap<>(IndexedJob.read().environment("0123456789abcdef"));
     variables.put("JOB_COMPLETION_INDEX", "1");
-    Launch launch = Launch.from(variables);
+    LaunchEnvironment launch = LaunchEnvironment.from(variables);
     assertEquals(Launcher.KUBERNETES, launch.launcher());
     assertEquals(List.of(1, 2), List.of(launch.rank(), launch.size()));
     assertEquals("rank 0 at nccl4j-0.nccl4j:29500", launch.idSource());

@@ -3,8 +3,8 @@ package io.nccl4j.examples.spark;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.rendezvous.GatherRendezvous;
-import io.nccl4j.rendezvous.Member;
+import io.nccl4j.rendezvous.AllGatherRendezvous;
+import io.nccl4j.rendezvous.RankInfo;
 import io.nccl4j.rendezvous.Rendezvous;
 import java.io.Serializable;
 import java.time.Duration;
@@ -69,8 +69,8 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
 
   private static Rendezvous rendezvous(BarrierTaskContext context) {
     BarrierTaskInfo[] tasks = context.getTaskInfos();
-    return GatherRendezvous.over(
-        Member.of(context.partitionId(), tasks.length),
+    return AllGatherRendezvous.over(
+        RankInfo.of(context.partitionId(), tasks.length),
         text -> Arrays.asList(context.allGather(text)));
   }
 

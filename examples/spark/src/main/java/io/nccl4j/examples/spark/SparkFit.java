@@ -1,6 +1,6 @@
 package io.nccl4j.examples.spark;
 
-import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.cli.Commands;
 import java.io.PrintStream;
 import java.time.Duration;
 import java.util.List;

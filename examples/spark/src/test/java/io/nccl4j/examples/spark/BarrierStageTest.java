@@ -11,7 +11,7 @@ import io.nccl4j.DataType;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.fixtures.programs.StandIn;
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.cli.OptionValue;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.nio.file.Files;

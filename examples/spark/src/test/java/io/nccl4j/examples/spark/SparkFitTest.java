@@ -3,7 +3,7 @@ package io.nccl4j.examples.spark;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.tools.quantities.Commands;
+import io.nccl4j.tools.cli.Commands;
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;

@@ -3,7 +3,7 @@ package io.nccl4j.examples.spark;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.cli.OptionValue;
 import java.time.Duration;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;

@@ -2,7 +2,7 @@ package io.nccl4j.examples.training;
 
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Stream;
 import io.nccl4j.pytorch.TensorBuffers;
 import io.nccl4j.training.GradientReducer;
@@ -43,7 +43,7 @@ final class DataParallel implements AutoCloseable {
    * A parameter whose gradient lies in a bucket. The engine refers to node and mark, but does not
    * own them.
    */
-  private record Hooked(Tensor gradient, Node accumulates, Mark mark) {}
+  private record Hooked(Tensor gradient, Node accumulates, GradientHook mark) {}
 
   /**
    * Gives every rank rank 0's parameters, and takes over their gradients.
@@ -55,7 +55,7 @@ final class DataParallel implements AutoCloseable {
     // PyTorch's engine computes backward on the stream that forward was on. Without a GPU it has
     // computed what it returns, and any stream will do, since there is nothing to wait for.
     compute =
-        comm.backend().platform() == Platform.CUDA
+        comm.backend().platform() == DeviceType.CUDA
             ? TensorBuffers.currentStream(comm)
             : comm.newStream();
     undo.push(compute::close);
@@ -87,17 +87,17 @@ final class DataParallel implements AutoCloseable {
     undo.push(() -> tensor.mutable_grad().put(new Tensor()));
     // The node that adds to a parameter's gradient is where any use of the parameter leads to.
     Node accumulates = tensor.view_as(tensor).grad_fn().next_edge(0).function();
-    Mark mark = new Mark(parameter);
+    GradientHook mark = new GradientHook(parameter);
     long key = accumulates.add_post_hook(mark);
     undo.push(() -> accumulates.del_post_hook(key));
     return new Hooked(gradient, accumulates, mark);
   }
 
   /** What the engine calls when it has accumulated a gradient. */
-  private final class Mark extends FunctionPostHook {
+  private final class GradientHook extends FunctionPostHook {
     private final Parameter parameter;
 
-    Mark(Parameter parameter) {
+    GradientHook(Parameter parameter) {
       this.parameter = parameter;
     }
 
@@ -153,7 +153,7 @@ final class DataParallel implements AutoCloseable {
       throw new IllegalStateException("backward could not mark a gradient", failure);
     }
     reducer.finish(compute);
-    if (comm.backend().platform() == Platform.HOST) {
+    if (comm.backend().platform() == DeviceType.HOST) {
       // PyTorch on a processor knows no streams: it reads at once.
       compute.synchronize();
     }

@@ -4,8 +4,8 @@ import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.pytorch.TensorBuffers;
-import io.nccl4j.tools.quantities.ByteSize;
-import io.nccl4j.tools.quantities.OptionValue;
+import io.nccl4j.tools.cli.ByteSize;
+import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.training.ReducerConfig;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -172,7 +172,7 @@ public final class DdpExample extends Ranks {
     }
     // Ranks begin with different parameters; the reducer gives all of them rank 0's.
     Net net = new Net(comm, size, seed + comm.rank());
-    try (Tape tape = trace == null ? null : Tape.start()) {
+    try (FlightRecording tape = trace == null ? null : FlightRecording.start()) {
       train(
           comm,
           net,
@@ -190,7 +190,7 @@ public final class DdpExample extends Ranks {
   }
 
   /** What hears of each step. */
-  interface Progress {
+  interface EpochReport {
     /**
      * Hears of one step.
      *
@@ -206,7 +206,7 @@ public final class DdpExample extends Ranks {
    *
    * @param net this rank's model, whose parameters become rank 0's and are then trained
    */
-  static List<Double> train(Communicator comm, Net net, Settings settings, Progress progress) {
+  static List<Double> train(Communicator comm, Net net, Settings settings, EpochReport progress) {
     List<Double> losses = new ArrayList<>();
     try (DataParallel parallel = new DataParallel(comm, net.parameters(), settings.reducer())) {
       SGD optimizer = new SGD(net.parameterVector(), new SGDOptions(settings.learningRate()));

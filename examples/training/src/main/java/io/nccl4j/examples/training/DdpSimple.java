@@ -3,7 +3,7 @@ package io.nccl4j.examples.training;
 import io.nccl4j.Buffer;
 import io.nccl4j.Communicator;
 import io.nccl4j.DataType;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import io.nccl4j.Stream;
 import io.nccl4j.tools.processes.Processes;
 import io.nccl4j.training.ReducerConfig;
@@ -88,7 +88,7 @@ public final class DdpSimple extends Ranks {
 
   /** {@return the gradient of w after the step, averaged over all ranks} */
   static float averagedGradient(Communicator comm) {
-    String device = comm.backend().platform() == Platform.CUDA ? "cuda:" + comm.device() : "cpu";
+    String device = comm.backend().platform() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu";
     Tensor w = Tensor.create(new float[] {W}, 1).to(new Device(device), torch.ScalarType.Float);
     w.set_requires_grad(true);
     try (DataParallel model = new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults())) {

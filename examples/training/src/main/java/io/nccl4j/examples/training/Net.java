@@ -1,7 +1,7 @@
 package io.nccl4j.examples.training;
 
 import io.nccl4j.Communicator;
-import io.nccl4j.Platform;
+import io.nccl4j.DeviceType;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.SplittableRandom;
@@ -30,7 +30,7 @@ final class Net {
   Net(Communicator comm, int size, long seed) {
     this.size = size;
     device =
-        new Device(comm.backend().platform() == Platform.CUDA ? "cuda:" + comm.device() : "cpu");
+        new Device(comm.backend().platform() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu");
     SplittableRandom random = new SplittableRandom(seed);
     for (int i = 0; i < LAYERS; i++) {
       layers[i] = new LinearImpl(size, size);

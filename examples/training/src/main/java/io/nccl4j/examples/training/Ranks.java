@@ -3,12 +3,12 @@ package io.nccl4j.examples.training;
 import io.nccl4j.Backend;
 import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
-import io.nccl4j.rendezvous.Launch;
+import io.nccl4j.rendezvous.LaunchEnvironment;
 import io.nccl4j.rendezvous.Launcher;
 import io.nccl4j.rendezvous.Rendezvous;
+import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.OptionValue;
 import io.nccl4j.tools.processes.Processes;
-import io.nccl4j.tools.quantities.Commands;
-import io.nccl4j.tools.quantities.OptionValue;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
@@ -96,7 +96,7 @@ abstract class Ranks implements Callable<Integer> {
 
   @Override
   public final Integer call() throws IOException {
-    Launch launch = Launch.current();
+    LaunchEnvironment launch = LaunchEnvironment.current();
     boolean starts = !child && launch.launcher() == Launcher.NONE;
     if (procs != null && (procs < 1 || procs > Processes.most())) {
       throw refused(
@@ -121,7 +121,7 @@ abstract class Ranks implements Callable<Integer> {
     return new Processes(spec.name(), 1, GRACE, System.err).run(ranks, command, null);
   }
 
-  private int join(Launch launch) throws IOException {
+  private int join(LaunchEnvironment launch) throws IOException {
     if (child) {
       Processes.endWithParent();
     }

@@ -104,7 +104,7 @@ class TrainingTest {
   @Test
   void bucketsAreLaunchedWhileBackwardStillRuns(@TempDir Path folder) throws Exception {
     Path file = folder.resolve("ranks.jfr");
-    try (Tape tape = Tape.start()) {
+    try (FlightRecording tape = FlightRecording.start()) {
       train(2, new DdpExample.Settings(64, 3, 16, 1, 0.1, 3));
       tape.write(file);
     }

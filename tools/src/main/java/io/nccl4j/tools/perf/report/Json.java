@@ -1,6 +1,6 @@
 package io.nccl4j.tools.perf.report;
 
-import io.nccl4j.tools.quantities.JsonTree;
+import io.nccl4j.tools.cli.JsonTree;
 import java.io.IOException;
 import java.util.LinkedHashMap;
 import java.util.List;

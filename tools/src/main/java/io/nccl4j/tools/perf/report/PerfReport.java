@@ -1,7 +1,7 @@
 package io.nccl4j.tools.perf.report;
 
-import io.nccl4j.tools.quantities.Commands;
-import io.nccl4j.tools.quantities.Count;
+import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.Count;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Path;
@@ -40,7 +40,7 @@ public final class PerfReport {
             "what a run is called, one for each, in their order; default: the files' names")
     List<String> labels = List.of();
 
-    @Mixin Shown shown;
+    @Mixin ReportOptions shown;
   }
 
   /**
@@ -69,7 +69,7 @@ public final class PerfReport {
     return Commands.of(flags, () -> write(flags, runs(flags)), out, err).execute(args);
   }
 
-  private static List<Measured> runs(Flags flags) {
+  private static List<PerfRun> runs(Flags flags) {
     if (flags.shown.html() == null && flags.shown.plot() == null) {
       throw new IllegalArgumentException("neither --html nor --plot says what to write");
     }
@@ -79,14 +79,12 @@ public final class PerfReport {
               .formatted(
                   Count.of(flags.labels.size(), "time"), Count.of(flags.files.size(), "file")));
     }
-    List<Measured> runs = new ArrayList<>();
+    List<PerfRun> runs = new ArrayList<>();
     for (int i = 0; i < flags.files.size(); i++) {
       Path file = flags.files.get(i);
       try {
         runs.add(
-            flags.labels.isEmpty()
-                ? Measured.read(file)
-                : Measured.read(file, flags.labels.get(i)));
+            flags.labels.isEmpty() ? PerfRun.read(file) : PerfRun.read(file, flags.labels.get(i)));
       } catch (IOException e) {
         throw new IllegalArgumentException(e.getMessage(), e);
       }
@@ -94,7 +92,7 @@ public final class PerfReport {
     return runs;
   }
 
-  private int write(Flags flags, List<Measured> runs) throws IOException {
+  private int write(Flags flags, List<PerfRun> runs) throws IOException {
     if (flags.shown.plot() != null) {
       RunReport.writePicture(runs, flags.shown.plot());
       out.println(flags.shown.plot());

@@ -1,5 +1,7 @@
 package io.nccl4j.tools.perf.report;
 
+import io.nccl4j.tools.cli.ByteSize;
+import io.nccl4j.tools.cli.OutputFile;
 import io.nccl4j.tools.plots.Axis;
 import io.nccl4j.tools.plots.Axis.Scale;
 import io.nccl4j.tools.plots.Chart;
@@ -11,8 +13,6 @@ import io.nccl4j.tools.plots.Picture;
 import io.nccl4j.tools.plots.Table;
 import io.nccl4j.tools.plots.Table.Cell;
 import io.nccl4j.tools.plots.Table.Kind;
-import io.nccl4j.tools.quantities.ByteSize;
-import io.nccl4j.tools.quantities.OutputFile;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -42,48 +42,48 @@ public final class RunReport {
 
   private static final Axis BANDWIDTH = new Axis("busbw (GB/s)", Scale.LINEAR);
 
-  private final List<Measured> runs;
+  private final List<PerfRun> runs;
   private final List<Series> series = new ArrayList<>();
 
   /** The rows of one run that differ in nothing but size. */
-  private record Series(Measured run, String name, String variant, Map<Long, Measured.Row> rows) {}
+  private record Series(PerfRun run, String name, String variant, Map<Long, PerfRun.Row> rows) {}
 
   /** Where the result goes. */
-  private enum Place {
+  private enum ReportRank {
     OUT_OF_PLACE("out of place", Line.SOLID),
     IN_PLACE("in place", Line.DASHED);
 
     private final String label;
     private final Line line;
 
-    Place(String label, Line line) {
+    ReportRank(String label, Line line) {
       this.label = label;
       this.line = line;
     }
 
-    Measured.Cell of(Measured.Row row) {
+    PerfRun.Cell of(PerfRun.Row row) {
       return this == OUT_OF_PLACE ? row.outOfPlace() : row.inPlace();
     }
   }
 
   /** What is drawn of the times of single operations. */
-  private record Percentile(String name, Line line, ToDoubleFunction<Measured.Latency> value) {}
+  private record Percentile(String name, Line line, ToDoubleFunction<PerfRun.Latency> value) {}
 
   private static final List<Percentile> PERCENTILES =
       List.of(
-          new Percentile("p50", Line.SOLID, Measured.Latency::p50),
-          new Percentile("p90", Line.DASHED, Measured.Latency::p90),
-          new Percentile("p99", Line.DOTTED, Measured.Latency::p99),
-          new Percentile("max", Line.MIXED, Measured.Latency::max));
+          new Percentile("p50", Line.SOLID, PerfRun.Latency::p50),
+          new Percentile("p90", Line.DASHED, PerfRun.Latency::p90),
+          new Percentile("p99", Line.DOTTED, PerfRun.Latency::p99),
+          new Percentile("max", Line.MIXED, PerfRun.Latency::max));
 
-  private RunReport(List<Measured> runs) {
+  private RunReport(List<PerfRun> runs) {
     this.runs = runs;
     Set<String> variants = new LinkedHashSet<>();
     runs.forEach(run -> run.rows().forEach(row -> variants.add(row.variant())));
     Set<String> names = new LinkedHashSet<>();
-    for (Measured run : runs) {
+    for (PerfRun run : runs) {
       for (String variant : variants) {
-        Map<Long, Measured.Row> rows = new LinkedHashMap<>();
+        Map<Long, PerfRun.Row> rows = new LinkedHashMap<>();
         run.rows().stream()
             .filter(row -> row.variant().equals(variant))
             .forEach(row -> rows.put(row.bytes(), row));
@@ -113,7 +113,7 @@ public final class RunReport {
    * @param file a name that ends in .svg or .png
    * @throws IOException if it cannot be written, or nothing was measured
    */
-  public static void writePicture(List<Measured> runs, Path file) throws IOException {
+  public static void writePicture(List<PerfRun> runs, Path file) throws IOException {
     Picture.write(new RunReport(runs).charts(), file);
   }
 
@@ -124,16 +124,16 @@ public final class RunReport {
    * @param file the file
    * @throws IOException if it cannot be written
    */
-  public static void writePage(List<Measured> runs, Path file) throws IOException {
+  public static void writePage(List<PerfRun> runs, Path file) throws IOException {
     OutputFile.write(file, new RunReport(runs).page().html());
   }
 
   private Page page() {
     String collectives =
-        runs.stream().map(Measured::collective).distinct().collect(Collectors.joining(", "));
+        runs.stream().map(PerfRun::collective).distinct().collect(Collectors.joining(", "));
     List<Table> tables = new ArrayList<>();
     tables.add(facts(runs));
-    for (Place place : Place.values()) {
+    for (ReportRank place : ReportRank.values()) {
       tables.add(numbers(place));
     }
     tables.add(latencies());
@@ -152,9 +152,9 @@ public final class RunReport {
    *
    * @param runs the runs
    */
-  public static String warning(List<Measured> runs) {
+  public static String warning(List<PerfRun> runs) {
     List<String> said = new ArrayList<>();
-    if (runs.stream().anyMatch(Measured::standIn)) {
+    if (runs.stream().anyMatch(PerfRun::standIn)) {
       said.add(
           "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.");
     }
@@ -164,7 +164,7 @@ public final class RunReport {
     return String.join(" ", said);
   }
 
-  private static boolean wrong(Measured run) {
+  private static boolean wrong(PerfRun run) {
     return run.rows().stream()
         .flatMap(row -> Stream.of(row.outOfPlace(), row.inPlace()))
         .anyMatch(cell -> cell != null && cell.wrong() > 0);
@@ -172,8 +172,8 @@ public final class RunReport {
 
   private List<Chart> charts() {
     return List.of(
-        chart("Time of one operation", TIME, Measured.Cell::micros),
-        chart("Bus bandwidth", BANDWIDTH, Measured.Cell::busBw),
+        chart("Time of one operation", TIME, PerfRun.Cell::micros),
+        chart("Bus bandwidth", BANDWIDTH, PerfRun.Cell::busBw),
         latencyChart());
   }
 
@@ -181,11 +181,12 @@ public final class RunReport {
     return series.size() <= FEW;
   }
 
-  private Chart chart(String title, Axis axis, ToDoubleFunction<Measured.Cell> value) {
-    List<Place> places = few() ? List.of(Place.values()) : List.of(Place.OUT_OF_PLACE);
+  private Chart chart(String title, Axis axis, ToDoubleFunction<PerfRun.Cell> value) {
+    List<ReportRank> places =
+        few() ? List.of(ReportRank.values()) : List.of(ReportRank.OUT_OF_PLACE);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
-      for (Place place : places) {
+      for (ReportRank place : places) {
         curves.add(
             curve(i, place.label, place.line, places.size(), points(series.get(i), place, value)));
       }
@@ -202,7 +203,7 @@ public final class RunReport {
         List<Point> points =
             points(
                 series.get(i),
-                Place.OUT_OF_PLACE,
+                ReportRank.OUT_OF_PLACE,
                 cell ->
                     cell.latency() == null
                         ? Double.NaN
@@ -224,7 +225,7 @@ public final class RunReport {
   }
 
   private static List<Point> points(
-      Series series, Place place, ToDoubleFunction<Measured.Cell> value) {
+      Series series, ReportRank place, ToDoubleFunction<PerfRun.Cell> value) {
     return series.rows.values().stream()
         .filter(row -> place.of(row) != null)
         .map(row -> new Point(row.bytes(), value.applyAsDouble(place.of(row))))
@@ -236,7 +237,7 @@ public final class RunReport {
    *
    * @param runs the runs
    */
-  public static Table facts(List<Measured> runs) {
+  public static Table facts(List<PerfRun> runs) {
     Set<String> names = new LinkedHashSet<>();
     runs.forEach(run -> names.addAll(run.facts().keySet()));
     List<String> columns = new ArrayList<>(List.of(""));
@@ -250,7 +251,7 @@ public final class RunReport {
     return new Table("What was measured", "", columns, rows);
   }
 
-  private Table numbers(Place place) {
+  private Table numbers(ReportRank place) {
     List<String> columns = new ArrayList<>(List.of("size"));
     for (int i = 0; i < series.size(); i++) {
       String name = series.size() == 1 ? "" : series.get(i).name + ", ";
@@ -282,8 +283,8 @@ public final class RunReport {
     return sizes;
   }
 
-  private List<Cell> numbers(Place place, long bytes, int i) {
-    Measured.Cell cell = cell(place, bytes, series.get(i));
+  private List<Cell> numbers(ReportRank place, long bytes, int i) {
+    PerfRun.Cell cell = cell(place, bytes, series.get(i));
     List<Cell> cells = new ArrayList<>();
     if (cell == null) {
       Cell missing = new Cell("n/a", Kind.MISSING);
@@ -295,7 +296,7 @@ public final class RunReport {
       cells.add(Cell.of(Texts.number(cell.busBw())));
     }
     if (i > 0) {
-      Measured.Cell first = cell(place, bytes, series.getFirst());
+      PerfRun.Cell first = cell(place, bytes, series.getFirst());
       cells.add(
           cell == null || first == null
               ? new Cell("n/a", Kind.MISSING)
@@ -304,8 +305,8 @@ public final class RunReport {
     return cells;
   }
 
-  private static Measured.Cell cell(Place place, long bytes, Series series) {
-    Measured.Row row = series.rows.get(bytes);
+  private static PerfRun.Cell cell(ReportRank place, long bytes, Series series) {
+    PerfRun.Row row = series.rows.get(bytes);
     return row == null ? null : place.of(row);
   }
 
@@ -313,8 +314,8 @@ public final class RunReport {
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : sizes()) {
       for (Series one : series) {
-        for (Place place : Place.values()) {
-          Measured.Cell cell = cell(place, bytes, one);
+        for (ReportRank place : ReportRank.values()) {
+          PerfRun.Cell cell = cell(place, bytes, one);
           if (cell != null && cell.latency() != null) {
             String name = series.size() == 1 ? place.label : one.name + ", " + place.label;
             rows.add(latency(bytes, name, cell.latency()));
@@ -330,7 +331,7 @@ public final class RunReport {
         rows);
   }
 
-  private static List<Cell> latency(long bytes, String name, Measured.Latency latency) {
+  private static List<Cell> latency(long bytes, String name, PerfRun.Latency latency) {
     List<Cell> row =
         new ArrayList<>(
             List.of(Cell.of(ByteSize.text(bytes)), Cell.of(name), Cell.of("" + latency.count())));

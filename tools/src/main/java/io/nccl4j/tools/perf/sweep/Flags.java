@@ -1,8 +1,8 @@
 package io.nccl4j.tools.perf.sweep;
 
-import io.nccl4j.tools.perf.report.Shown;
-import io.nccl4j.tools.quantities.OptionValue;
-import io.nccl4j.tools.quantities.Within;
+import io.nccl4j.tools.cli.OptionValue;
+import io.nccl4j.tools.cli.Within;
+import io.nccl4j.tools.perf.report.ReportOptions;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -74,7 +74,7 @@ final class Flags {
   @Within(least = 1, most = LONGEST_LIMIT)
   int limit;
 
-  @Mixin Shown shown;
+  @Mixin ReportOptions shown;
 
   @Option(
       names = "--csv",
@@ -126,7 +126,7 @@ final class Flags {
    *
    * @throws IllegalArgumentException if one that was asked for is not there
    */
-  List<Choice> choices(String backend) {
+  List<SweepChoice> choices(String backend) {
     boolean reference = backend.equals("reference");
     for (Algorithm algorithm : algorithms) {
       if (!algorithm.on(backend)) {
@@ -140,7 +140,7 @@ final class Flags {
           "--proto is given, and the reference backend has no protocols to choose");
     }
     List<Algorithm> usual = reference ? Algorithm.USUAL_REFERENCE : Algorithm.USUAL_NCCL;
-    return Choice.all(
+    return SweepChoice.all(
         backend,
         algorithms.isEmpty() ? usual : algorithms.stream().distinct().toList(),
         protocols.isEmpty() ? List.of(Protocol.values()) : protocols.stream().distinct().toList());

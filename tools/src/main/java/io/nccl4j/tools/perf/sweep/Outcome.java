@@ -1,6 +1,6 @@
 package io.nccl4j.tools.perf.sweep;
 
-import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.perf.report.PerfRun;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Optional;
@@ -17,24 +17,24 @@ import java.util.stream.Collectors;
  * @param rounds how often each choice was measured
  * @param trials one for each choice, the automatic one first
  */
-record Outcome(String collective, String backend, int rounds, List<Trial> trials) {
+record Outcome(String collective, String backend, int rounds, List<SweepResult> trials) {
   /** From this release on NCCL refuses a choice that it does not have. */
   private static final int REFUSES_SINCE = 24;
 
   private static final Pattern RELEASE = Pattern.compile("\\bnccl ((\\d+)\\.(\\d+)[.\\d]*)");
 
   /** Returns what came of the automatic choice. */
-  Trial automatic() {
+  SweepResult automatic() {
     return trials.getFirst();
   }
 
   /** Returns what came of the other choices. */
-  List<Trial> forced() {
+  List<SweepResult> forced() {
     return trials.subList(1, trials.size());
   }
 
   /** Returns what was measured of the automatic choice, or else of any. */
-  Optional<Measured> first() {
+  Optional<PerfRun> first() {
     return trials.stream().flatMap(trial -> trial.rounds().stream()).findFirst();
   }
 
@@ -44,12 +44,12 @@ record Outcome(String collective, String backend, int rounds, List<Trial> trials
         trials.stream()
             .flatMap(trial -> trial.rounds().stream())
             .flatMap(measured -> measured.rows().stream())
-            .map(Measured.Row::bytes)
+            .map(PerfRun.Row::bytes)
             .collect(Collectors.toCollection(TreeSet::new)));
   }
 
   /** Returns the quickest of the choices with right data, but for the automatic one. */
-  Optional<Trial> best(long bytes) {
+  Optional<SweepResult> best(long bytes) {
     return forced().stream()
         .filter(trial -> !Double.isNaN(trial.micros(bytes)))
         .min(Comparator.comparingDouble(trial -> trial.micros(bytes)));
@@ -71,12 +71,12 @@ record Outcome(String collective, String backend, int rounds, List<Trial> trials
 
   /** Returns whether any data was wrong. */
   boolean wrong() {
-    return trials.stream().anyMatch(trial -> trial.state() == Trial.State.WRONG);
+    return trials.stream().anyMatch(trial -> trial.state() == SweepResult.State.WRONG);
   }
 
   /** Returns whether it ran on the stand-in for NCCL, whose times mean nothing. */
   boolean standIn() {
-    return first().map(Measured::standIn).orElse(false);
+    return first().map(PerfRun::standIn).orElse(false);
   }
 
   /** Returns what limits what the columns say, or an empty text. */

@@ -1,9 +1,9 @@
 package io.nccl4j.tools.perf.sweep;
 
-import io.nccl4j.Result;
+import io.nccl4j.NcclResult;
+import io.nccl4j.tools.cli.OutputFile;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
-import io.nccl4j.tools.perf.report.Measured;
-import io.nccl4j.tools.quantities.OutputFile;
+import io.nccl4j.tools.perf.report.PerfRun;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
@@ -28,7 +28,7 @@ final class PerfProcess implements AutoCloseable {
   private static final Duration GRACE = Duration.ofSeconds(20);
 
   /** What NCCL answers to a choice that it does not have. */
-  private static final String REFUSED = "(" + Result.INVALID_USAGE + ", code ";
+  private static final String REFUSED = "(" + NcclResult.INVALID_USAGE + ", code ";
 
   private final List<String> command;
   private final Map<String, String> environment;
@@ -62,7 +62,7 @@ final class PerfProcess implements AutoCloseable {
   }
 
   /** Measures a choice. */
-  Trial run(Choice choice) throws IOException {
+  SweepResult run(SweepChoice choice) throws IOException {
     Path json = folder.resolve(choice.name().replace(' ', '-') + ".json");
     Path said = folder.resolve(choice.name().replace(' ', '-') + ".err");
     ProcessBuilder builder =
@@ -113,7 +113,7 @@ final class PerfProcess implements AutoCloseable {
     OutputFile.deleteFolder(folder);
   }
 
-  private List<String> arguments(Choice choice, Path json) {
+  private List<String> arguments(SweepChoice choice, Path json) {
     List<String> arguments = new ArrayList<>(command);
     arguments.addAll(choice.arguments());
     arguments.addAll(List.of("-J", json.toString()));
@@ -123,34 +123,35 @@ final class PerfProcess implements AutoCloseable {
     return arguments;
   }
 
-  private Trial late(Choice choice, Path json) throws IOException {
+  private SweepResult late(SweepChoice choice, Path json) throws IOException {
     String reason = "it had not ended after " + limit.toSeconds() + " s";
     try {
-      return new Trial(choice, Trial.State.FAILED, reason, measured(json, choice));
+      return new SweepResult(choice, SweepResult.State.FAILED, reason, measured(json, choice));
     } catch (IllegalArgumentException e) {
       // It may have been ended while it wrote.
-      return new Trial(
-          choice, Trial.State.FAILED, reason + ", and its result is not whole", List.of());
+      return new SweepResult(
+          choice, SweepResult.State.FAILED, reason + ", and its result is not whole", List.of());
     }
   }
 
-  private static Trial trial(Choice choice, int status, String message, Path json)
+  private static SweepResult trial(SweepChoice choice, int status, String message, Path json)
       throws IOException {
-    List<Measured> measured;
+    List<PerfRun> measured;
     try {
       measured = measured(json, choice);
     } catch (IllegalArgumentException e) {
       String reason = status == 0 ? e.getMessage() : message;
-      return new Trial(choice, Trial.State.FAILED, reason, List.of());
+      return new SweepResult(choice, SweepResult.State.FAILED, reason, List.of());
     }
     if (status == 0 && !measured.isEmpty()) {
-      return new Trial(choice, Trial.State.MEASURED, "", measured);
+      return new SweepResult(choice, SweepResult.State.MEASURED, "", measured);
     }
     if (status == WRONG_DATA && !measured.isEmpty()) {
-      return new Trial(choice, Trial.State.WRONG, "some data was wrong", measured);
+      return new SweepResult(choice, SweepResult.State.WRONG, "some data was wrong", measured);
     }
     boolean refused = !choice.environment().isEmpty() && message.contains(REFUSED);
-    return new Trial(choice, refused ? Trial.State.REFUSED : Trial.State.FAILED, message, measured);
+    return new SweepResult(
+        choice, refused ? SweepResult.State.REFUSED : SweepResult.State.FAILED, message, measured);
   }
 
   /**
@@ -176,12 +177,12 @@ final class PerfProcess implements AutoCloseable {
    *
    * @throws IllegalArgumentException if the file is not whole
    */
-  private static List<Measured> measured(Path json, Choice choice) throws IOException {
+  private static List<PerfRun> measured(Path json, SweepChoice choice) throws IOException {
     try {
       // A process that was ended has taken its file, and not written it.
       return !Files.exists(json) || Files.size(json) == 0
           ? List.of()
-          : List.of(Measured.read(json, choice.name()));
+          : List.of(PerfRun.read(json, choice.name()));
     } finally {
       Files.deleteIfExists(json);
     }

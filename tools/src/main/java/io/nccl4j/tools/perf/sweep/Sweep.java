@@ -1,11 +1,11 @@
 package io.nccl4j.tools.perf.sweep;
 
+import io.nccl4j.tools.cli.Commands;
+import io.nccl4j.tools.cli.OutputFile;
 import io.nccl4j.tools.perf.PerfCommand;
 import io.nccl4j.tools.perf.PerfCommand.Asked;
-import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.plots.Picture;
-import io.nccl4j.tools.quantities.Commands;
-import io.nccl4j.tools.quantities.OutputFile;
 import java.io.IOException;
 import java.io.PrintStream;
 import java.nio.file.Files;
@@ -75,7 +75,7 @@ public final class Sweep {
     }
   }
 
-  private static List<Choice> choices(Flags flags, Asked asked, String backend) {
+  private static List<SweepChoice> choices(Flags flags, Asked asked, String backend) {
     if (backend.equals("reference") && !asked.collective().equals("all_reduce")) {
       throw new IllegalArgumentException(
           "on the reference backend all_reduce alone leaves a choice; "
@@ -87,7 +87,7 @@ public final class Sweep {
 
   private Outcome measure(Flags flags, Asked asked, PerfProcess process) throws IOException {
     err.println("sweep: auto ...");
-    Trial automatic = process.run(Choice.AUTO);
+    SweepResult automatic = process.run(SweepChoice.AUTO);
     String backend = asked.backend();
     if (backend.isEmpty()) {
       if (automatic.rounds().isEmpty()) {
@@ -97,23 +97,24 @@ public final class Sweep {
       }
       backend = backend(automatic.rounds().getFirst());
     }
-    List<Choice> choices = new ArrayList<>(List.of(Choice.AUTO));
+    List<SweepChoice> choices = new ArrayList<>(List.of(SweepChoice.AUTO));
     choices.addAll(choices(flags, asked, backend));
-    Map<Choice, Trial> trials = new LinkedHashMap<>(Map.of(Choice.AUTO, automatic));
+    Map<SweepChoice, SweepResult> trials = new LinkedHashMap<>(Map.of(SweepChoice.AUTO, automatic));
     for (int round = 1; round <= flags.rounds; round++) {
-      for (Choice choice : choices) {
-        Trial before = trials.get(choice);
-        boolean once = before != null && (round == 1 || before.state() != Trial.State.MEASURED);
+      for (SweepChoice choice : choices) {
+        SweepResult before = trials.get(choice);
+        boolean once =
+            before != null && (round == 1 || before.state() != SweepResult.State.MEASURED);
         if (!once) {
           err.printf("sweep: %s, round %d of %d ...%n", choice.name(), round, flags.rounds);
-          trials.merge(choice, process.run(choice), Trial::and);
+          trials.merge(choice, process.run(choice), SweepResult::and);
         }
       }
     }
     return new Outcome(asked.collective(), backend, flags.rounds, List.copyOf(trials.values()));
   }
 
-  private static String backend(Measured measured) {
+  private static String backend(PerfRun measured) {
     return measured.facts().get("backend").startsWith("nccl") ? "nccl" : "reference";
   }
 

@@ -1,8 +1,11 @@
 package io.nccl4j.tools.perf.sweep;
 
-import static io.nccl4j.tools.quantities.JsonTree.object;
+import static io.nccl4j.tools.cli.JsonTree.object;
 
-import io.nccl4j.tools.perf.report.Measured;
+import io.nccl4j.tools.cli.ByteSize;
+import io.nccl4j.tools.cli.Count;
+import io.nccl4j.tools.cli.JsonTree;
+import io.nccl4j.tools.perf.report.PerfRun;
 import io.nccl4j.tools.perf.report.RunReport;
 import io.nccl4j.tools.perf.report.Texts;
 import io.nccl4j.tools.plots.Axis;
@@ -15,9 +18,6 @@ import io.nccl4j.tools.plots.Page;
 import io.nccl4j.tools.plots.Table;
 import io.nccl4j.tools.plots.Table.Cell;
 import io.nccl4j.tools.plots.Table.Kind;
-import io.nccl4j.tools.quantities.ByteSize;
-import io.nccl4j.tools.quantities.Count;
-import io.nccl4j.tools.quantities.JsonTree;
 import java.io.PrintStream;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
@@ -118,7 +118,7 @@ final class SweepReport {
         : Cell.of(String.format(Locale.ROOT, "%+.0f %%", 100 * cost));
   }
 
-  private Cell cell(Trial trial, long bytes) {
+  private Cell cell(SweepResult trial, long bytes) {
     return trial
         .at(bytes)
         .map(
@@ -135,7 +135,7 @@ final class SweepReport {
   private Table missing() {
     List<List<Cell>> rows =
         outcome.trials().stream()
-            .filter(trial -> trial.state() != Trial.State.MEASURED)
+            .filter(trial -> trial.state() != SweepResult.State.MEASURED)
             .map(
                 trial ->
                     List.of(
@@ -149,11 +149,11 @@ final class SweepReport {
   /** Returns the charts: time, bus bandwidth, and how far each choice is from the best. */
   List<Chart> charts() {
     return List.of(
-        chart("Time of each choice", new Axis("time (us)", Scale.LOGARITHMIC), Trial::micros),
+        chart("Time of each choice", new Axis("time (us)", Scale.LOGARITHMIC), SweepResult::micros),
         chart(
             "Bus bandwidth of each choice",
             new Axis("busbw (GB/s)", Scale.LINEAR),
-            (trial, bytes) -> trial.at(bytes).map(Measured.Cell::busBw).orElse(Double.NaN)),
+            (trial, bytes) -> trial.at(bytes).map(PerfRun.Cell::busBw).orElse(Double.NaN)),
         chart(
             "Time of each choice, as a multiple of the best",
             new Axis("times the best", Scale.LOGARITHMIC),
@@ -164,12 +164,12 @@ final class SweepReport {
                     .orElse(Double.NaN)));
   }
 
-  private Chart chart(String title, Axis axis, BiFunction<Trial, Long, Double> value) {
+  private Chart chart(String title, Axis axis, BiFunction<SweepResult, Long, Double> value) {
     List<Algorithm> algorithms =
         outcome.forced().stream().map(trial -> trial.choice().algorithm()).distinct().toList();
     List<Curve> curves = new ArrayList<>();
-    for (Trial trial : outcome.trials()) {
-      Choice choice = trial.choice();
+    for (SweepResult trial : outcome.trials()) {
+      SweepChoice choice = trial.choice();
       int colour = choice.automatic() ? Curve.COLOURS - 1 : algorithms.indexOf(choice.algorithm());
       Line line =
           choice.automatic()
@@ -225,8 +225,8 @@ final class SweepReport {
     StringBuilder csv =
         new StringBuilder("size_bytes,choice,algorithm,protocol,state,time_us,busbw_gbs,reason\n");
     for (long bytes : outcome.sizes()) {
-      for (Trial trial : outcome.trials()) {
-        Choice choice = trial.choice();
+      for (SweepResult trial : outcome.trials()) {
+        SweepChoice choice = trial.choice();
         boolean there = trial.at(bytes).isPresent();
         boolean wrong = trial.at(bytes).filter(cell -> cell.wrong() > 0).isPresent();
         csv.append(
@@ -267,7 +267,7 @@ final class SweepReport {
         + "\n";
   }
 
-  private static Object choice(Trial trial) {
+  private static Object choice(SweepResult trial) {
     return object(
         "choice", trial.choice().name(),
         "state", trial.state().label(),

@@ -4,8 +4,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import io.nccl4j.tools.perf.report.Measured;
-import io.nccl4j.tools.perf.sweep.Trial.State;
+import io.nccl4j.tools.perf.report.PerfRun;
+import io.nccl4j.tools.perf.sweep.SweepResult.State;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.IntStream;
@@ -15,12 +15,12 @@ import org.junit.jupiter.params.provider.CsvSource;
 
 /** The best choice is the quickest with right data, and its price is told to the choice of NCCL. */
 class OutcomeTest {
-  private static final Choice RING = new Choice(Algorithm.RING, Protocol.SIMPLE);
-  private static final Choice TREE = new Choice(Algorithm.TREE, Protocol.LL);
+  private static final SweepChoice RING = new SweepChoice(Algorithm.RING, Protocol.SIMPLE);
+  private static final SweepChoice TREE = new SweepChoice(Algorithm.TREE, Protocol.LL);
 
   /** Returns a run with sizes 8, 16 and so on. */
-  private static Measured run(String versions, long wrong, double... micros) {
-    return new Measured(
+  private static PerfRun run(String versions, long wrong, double... micros) {
+    return new PerfRun(
         "run",
         "all_reduce",
         false,
@@ -28,22 +28,23 @@ class OutcomeTest {
         IntStream.range(0, micros.length)
             .mapToObj(
                 i ->
-                    new Measured.Row(
-                        8L << i, "float sum", new Measured.Cell(micros[i], 1, wrong, null), null))
+                    new PerfRun.Row(
+                        8L << i, "float sum", new PerfRun.Cell(micros[i], 1, wrong, null), null))
             .toList());
   }
 
-  private static Trial trial(Choice choice, double... micros) {
-    return new Trial(choice, State.MEASURED, "", List.of(run("nccl 2.30.7", 0, micros)));
+  private static SweepResult trial(SweepChoice choice, double... micros) {
+    return new SweepResult(choice, State.MEASURED, "", List.of(run("nccl 2.30.7", 0, micros)));
   }
 
-  private static Outcome outcome(Trial... trials) {
+  private static Outcome outcome(SweepResult... trials) {
     return new Outcome("all_reduce", "nccl", 1, List.of(trials));
   }
 
   @Test
   void theQuickestIsTheBestAndAutoCostsTheRest() {
-    Outcome outcome = outcome(trial(Choice.AUTO, 12, 9), trial(RING, 10, 30), trial(TREE, 20, 10));
+    Outcome outcome =
+        outcome(trial(SweepChoice.AUTO, 12, 9), trial(RING, 10, 30), trial(TREE, 20, 10));
     assertEquals(List.of(8L, 16L), outcome.sizes());
     assertEquals(RING, outcome.best(8).orElseThrow().choice());
     assertEquals(TREE, outcome.best(16).orElseThrow().choice());
@@ -53,9 +54,10 @@ class OutcomeTest {
 
   @Test
   void wrongDataIsNeverTheBest() {
-    Trial wrong =
-        new Trial(RING, State.WRONG, "some data was wrong", List.of(run("nccl 2.30.7", 4, 1, 1)));
-    Outcome outcome = outcome(trial(Choice.AUTO, 12, 12), wrong, trial(TREE, 20, 10));
+    SweepResult wrong =
+        new SweepResult(
+            RING, State.WRONG, "some data was wrong", List.of(run("nccl 2.30.7", 4, 1, 1)));
+    Outcome outcome = outcome(trial(SweepChoice.AUTO, 12, 12), wrong, trial(TREE, 20, 10));
     assertEquals(TREE, outcome.best(8).orElseThrow().choice());
     assertTrue(outcome.wrong());
     assertTrue(Double.isNaN(wrong.micros(8)));
@@ -63,7 +65,7 @@ class OutcomeTest {
 
   @Test
   void theQuickestRoundCounts() {
-    Trial both = trial(RING, 10, 30).and(trial(RING, 20, 5));
+    SweepResult both = trial(RING, 10, 30).and(trial(RING, 20, 5));
     assertEquals(10, both.micros(8));
     assertEquals(5, both.micros(16));
     assertEquals(State.MEASURED, both.state());
@@ -71,8 +73,8 @@ class OutcomeTest {
 
   @Test
   void aWorseRoundIsToldOf() {
-    Trial late = new Trial(RING, State.FAILED, "late", List.of());
-    for (Trial both : List.of(trial(RING, 10).and(late), late.and(trial(RING, 10)))) {
+    SweepResult late = new SweepResult(RING, State.FAILED, "late", List.of());
+    for (SweepResult both : List.of(trial(RING, 10).and(late), late.and(trial(RING, 10)))) {
       assertEquals(State.FAILED, both.state());
       assertEquals("late", both.reason());
       assertEquals(10, both.micros(8));
@@ -81,8 +83,9 @@ class OutcomeTest {
 
   @Test
   void whatNclRefusesAtSomeSizesKeepsTheOthers() {
-    Trial half = new Trial(TREE, State.REFUSED, "none", List.of(run("nccl 2.30.7", 0, 7)));
-    Outcome outcome = outcome(trial(Choice.AUTO, 7, 7), trial(RING, 9, 9), half);
+    SweepResult half =
+        new SweepResult(TREE, State.REFUSED, "none", List.of(run("nccl 2.30.7", 0, 7)));
+    Outcome outcome = outcome(trial(SweepChoice.AUTO, 7, 7), trial(RING, 9, 9), half);
     assertEquals(TREE, outcome.best(8).orElseThrow().choice());
     assertEquals(RING, outcome.best(16).orElseThrow().choice());
     assertEquals("n/a", half.missing());
@@ -92,7 +95,7 @@ class OutcomeTest {
 
   @Test
   void withoutAnythingThereIsNoBest() {
-    Outcome outcome = outcome(new Trial(Choice.AUTO, State.FAILED, "late", List.of()));
+    Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.FAILED, "late", List.of()));
     assertFalse(outcome.measuredAnything());
     assertTrue(outcome.best(8).isEmpty());
     assertTrue(Double.isNaN(outcome.cost(8)));
@@ -101,8 +104,9 @@ class OutcomeTest {
   @ParameterizedTest
   @CsvSource({"2.18.3, true", "2.23.4, true", "2.24.3, false", "2.30.7, false", "3.0.0, false"})
   void anOlderReleaseMayReplaceAChoiceSilently(String release, boolean may) {
-    Measured measured = run("java 25, nccl " + release + ", nccl headers 2.30.7", 0, 1);
-    Outcome outcome = outcome(new Trial(Choice.AUTO, State.MEASURED, "", List.of(measured)));
+    PerfRun measured = run("java 25, nccl " + release + ", nccl headers 2.30.7", 0, 1);
+    Outcome outcome =
+        outcome(new SweepResult(SweepChoice.AUTO, State.MEASURED, "", List.of(measured)));
     assertEquals(may, outcome.caution().contains("NCCL " + release + " may take another choice"));
     assertEquals(may, !outcome.caution().isEmpty());
   }

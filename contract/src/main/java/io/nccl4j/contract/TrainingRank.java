@@ -1,0 +1,144 @@
+package io.nccl4j.contract;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.training.GradientReducer;
+import io.nccl4j.training.Parameter;
+import io.nccl4j.training.Reducer;
+import io.nccl4j.training.ReducerConfig;
+import io.nccl4j.training.Shard;
+import io.nccl4j.training.ShardedReducer;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * One rank's copy of a model and the loop that trains it: what a framework would compute on the
+ * device, the test computes on the host and brings there.
+ */
+final class TrainingRank implements AutoCloseable {
+  /** What is particular about a training run. */
+  record TrainingPlan(boolean sharded, List<DataType> types, int parts, boolean skipsUnused) {}
+
+  private final Rank rank;
+  private final TrainingPlan plan;
+  private final TinyModel model;
+  private final List<Parameter> parameters = new ArrayList<>();
+  private final Reducer reducer;
+
+  /** Begins with parameters that are random on each rank, of which rank 0's count. */
+  TrainingRank(Rank rank, TrainingPlan plan) {
+    this.rank = rank;
+    this.plan = plan;
+    this.model = TinyModel.random("rank " + rank.rank(), plan.types());
+    for (int p = 0; p < TinyModel.parameters(); p++) {
+      DataType type = model.type(p);
+      Buffer value = rank.allocate(type, TinyModel.count(p));
+      upload(value, model.values(p));
+      Buffer gradient = rank.allocate(type, TinyModel.count(p));
+      gradient.fill((byte) 0, rank.stream());
+      String name = TinyModel.name(p);
+      parameters.add(p % 2 == 0 ? Parameter.of(name, value, gradient) : Parameter.of(name, value));
+    }
+    // Small enough that there are several buckets.
+    ReducerConfig config =
+        ReducerConfig.defaults()
+            .withFirstBucketBytes(8)
+            .withBucketBytes(48)
+            .withUnusedAllowed(plan.skipsUnused());
+    this.reducer =
+        plan.sharded()
+            ? ShardedReducer.open(rank.comm(), parameters, config, rank.stream())
+            : GradientReducer.open(rank.comm(), parameters, config, rank.stream());
+    takeParameters();
+  }
+
+  /** Trains on this rank's part of a batch, and returns the loss on all of it after each step. */
+  double[] train(List<TinyModel.Sample> batch, int steps) {
+    List<TinyModel.Sample> mine = TinyModel.part(batch, rank.rank(), rank.size());
+    double[] losses = new double[steps];
+    for (int step = 0; step < steps; step++) {
+      for (int part = 0; part < plan.parts() - 1; part++) {
+        List<TinyModel.Sample> samples = TinyModel.part(mine, part, plan.parts());
+        reducer.withoutSynchronising(() -> backward(samples));
+      }
+      backward(TinyModel.part(mine, plan.parts() - 1, plan.parts()));
+      reducer.finish(rank.stream());
+      step();
+      takeParameters();
+      losses[step] = model.loss(batch);
+    }
+    return losses;
+  }
+
+  private void backward(List<TinyModel.Sample> samples) {
+    List<double[]> gradients = model.gradients(samples);
+    for (int p = parameters.size() - 1; p >= 0; p--) {
+      if (TinyModel.uses(samples, p) || !plan.skipsUnused()) {
+        Buffer gradient = reducer.gradient(parameters.get(p));
+        double[] sum = download(gradient);
+        for (int i = 0; i < sum.length; i++) {
+          sum[i] += gradients.get(p)[i] / plan.parts();
+        }
+        upload(gradient, sum);
+        reducer.ready(parameters.get(p), rank.stream());
+      }
+    }
+  }
+
+  private void step() {
+    if (reducer instanceof ShardedReducer sharded) {
+      for (Shard shard : sharded.shards()) {
+        step(shard.values(), shard.gradients());
+      }
+      sharded.gather(rank.stream());
+    } else {
+      parameters.forEach(parameter -> step(parameter.value(), reducer.gradient(parameter)));
+    }
+    for (Parameter parameter : parameters) {
+      // A sharded reducer has made zeros of those that live in buckets.
+      if (!plan.sharded() || parameter.gradient().isPresent()) {
+        reducer.gradient(parameter).fill((byte) 0, rank.stream());
+      }
+    }
+  }
+
+  private void step(Buffer value, Buffer gradient) {
+    double[] values = download(value);
+    double[] gradients = download(gradient);
+    for (int i = 0; i < values.length; i++) {
+      values[i] = TinyModel.stepped(value.type(), values[i], gradients[i]);
+    }
+    upload(value, values);
+  }
+
+  private void takeParameters() {
+    for (int p = 0; p < parameters.size(); p++) {
+      double[] values = download(parameters.get(p).value());
+      System.arraycopy(values, 0, model.values(p), 0, values.length);
+    }
+  }
+
+  private double[] download(Buffer buffer) {
+    MemorySegment contents = rank.download(buffer);
+    double[] values = new double[Math.toIntExact(buffer.count())];
+    for (int i = 0; i < values.length; i++) {
+      values[i] = buffer.type().get(contents, i);
+    }
+    return values;
+  }
+
+  private void upload(Buffer buffer, double[] values) {
+    MemorySegment contents = MemorySegment.ofArray(new byte[Math.toIntExact(buffer.byteSize())]);
+    for (int i = 0; i < values.length; i++) {
+      buffer.type().set(contents, i, values[i]);
+    }
+    buffer.copyFrom(contents, rank.stream());
+  }
+
+  @Override
+  public void close() {
+    rank.stream().synchronize();
+    reducer.close();
+  }
+}

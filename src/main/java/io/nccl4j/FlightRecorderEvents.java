@@ -1,0 +1,88 @@
+package io.nccl4j;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import jdk.jfr.FlightRecorder;
+import jdk.jfr.FlightRecorderListener;
+import jdk.jfr.Recording;
+import jdk.jfr.RecordingState;
+
+/** Whether the flight recorder records, and what it hears of communicators. */
+final class FlightRecorderEvents {
+  /** Looks again whenever a recording begins or ends, however it was asked for. */
+  private static final class Listener implements FlightRecorderListener {
+    @Override
+    public void recorderInitialized(FlightRecorder recorder) {
+      FlightRecorder.addPeriodicEvent(ProcessEvent.class, FlightRecorderEvents::tellProcess);
+      look(recorder);
+    }
+
+    @Override
+    public void recordingStateChanged(Recording recording) {
+      look(FlightRecorder.getFlightRecorder());
+    }
+  }
+
+  private static volatile boolean on;
+
+  static {
+    // Of all that can tell, this alone does not start the recorder.
+    FlightRecorder.addListener(new Listener());
+  }
+
+  private FlightRecorderEvents() {}
+
+  /** Returns whether any recording is running, whatever events it takes. */
+  static boolean on() {
+    return on;
+  }
+
+  private static void look(FlightRecorder recorder) {
+    on = recorder.getRecordings().stream().anyMatch(r -> r.getState() == RecordingState.RUNNING);
+  }
+
+  /** Does a step of a communicator's life and, where that is recorded, tells of it. */
+  static void step(CommunicatorCore communicator, String step, Runnable work) {
+    if (!on) {
+      work.run();
+      return;
+    }
+    CommunicatorEvent event = new CommunicatorEvent();
+    event.begin();
+    try {
+      work.run();
+    } catch (Throwable failure) {
+      event.error = failure.toString();
+      throw failure;
+    } finally {
+      event.tell(communicator, step);
+    }
+  }
+
+  /** Tells of what has happened to a communicator. */
+  static void tell(CommunicatorCore communicator, String step, Throwable failure) {
+    if (on) {
+      CommunicatorEvent event = new CommunicatorEvent();
+      event.error = failure == null ? null : failure.toString();
+      event.tell(communicator, step);
+    }
+  }
+
+  private static void tellProcess() {
+    ProcessEvent event = new ProcessEvent();
+    event.pid = ProcessHandle.current().pid();
+    event.host = line("/proc/sys/kernel/hostname");
+    event.clock = line("/proc/sys/kernel/random/boot_id");
+    event.library = LibraryVersion.current();
+    event.commit();
+  }
+
+  private static String line(String file) {
+    try {
+      return Files.readString(Path.of(file)).strip();
+    } catch (IOException e) {
+      return "unknown: " + e;
+    }
+  }
+}

@@ -1,0 +1,130 @@
+package io.nccl4j.internal.cuda;
+
+import io.nccl4j.internal.KeptMemory;
+import io.nccl4j.internal.PinnedMemory;
+import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.spi.BufferMemory;
+import io.nccl4j.spi.StreamDriver;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * Copies between a stream's device and host memory that is not page-locked, through two page-locked
+ * chunks in turn.
+ *
+ * <p>CUDA may read such memory after the call has returned, when its Java owner may have freed or
+ * moved it. What is staged here is ours: an upload has been read when the call returns, a download
+ * is written only by this thread.
+ */
+final class StagingBuffers {
+  private static final Logger LOG = LogManager.getLogger(StagingBuffers.class);
+  private static final long CHUNK_BYTES = PinnedMemory.CHUNK_BYTES;
+
+  private final CudaStreamDriver stream;
+  private final Chunk[] chunks = new Chunk[2];
+  private int next;
+
+  /** One page-locked piece and the event that tells when the device is done with it. */
+  private record Chunk(KeptMemory.Piece piece, CudaEventDriver done) {
+    MemorySegment memory() {
+      return piece.memory();
+    }
+  }
+
+  StagingBuffers(CudaStreamDriver stream) {
+    this.stream = stream;
+  }
+
+  synchronized void upload(MemorySegment source, BufferMemory target) {
+    for (long offset = 0; offset < source.byteSize(); offset += CHUNK_BYTES) {
+      long bytes = Math.min(CHUNK_BYTES, source.byteSize() - offset);
+      Chunk chunk = free();
+      MemorySegment.copy(source, offset, chunk.memory(), 0, bytes);
+      stream.copy(at(target, offset), chunk.memory(), bytes);
+      stream.record(chunk.done());
+    }
+  }
+
+  synchronized void download(BufferMemory source, MemorySegment target) {
+    Chunk flying = null;
+    long flyingOffset = 0;
+    for (long offset = 0; offset < target.byteSize(); offset += CHUNK_BYTES) {
+      long bytes = Math.min(CHUNK_BYTES, target.byteSize() - offset);
+      Chunk chunk = free();
+      stream.copy(chunk.memory(), at(source, offset), bytes);
+      stream.record(chunk.done());
+      write(flying, target, flyingOffset);
+      flying = chunk;
+      flyingOffset = offset;
+    }
+    write(flying, target, flyingOffset);
+    // Throws if a collective before the copy has failed, and waits even where there was nothing to
+    // copy.
+    stream.await(StreamDriver.DEFAULT_TIMEOUT);
+  }
+
+  private void write(Chunk chunk, MemorySegment target, long offset) {
+    if (chunk != null) {
+      await(chunk);
+      long bytes = Math.min(CHUNK_BYTES, target.byteSize() - offset);
+      MemorySegment.copy(chunk.memory(), 0, target, offset, bytes);
+    }
+  }
+
+  /**
+   * Returns a chunk that the device is done with; the two take turns. Both are made at once, on
+   * first use: page-locking memory can wait for the whole device, so it must not happen again and
+   * again.
+   */
+  private Chunk free() {
+    for (int i = 0; i < chunks.length; i++) {
+      if (chunks[i] == null) {
+        chunks[i] = made();
+      }
+    }
+    Chunk chunk = chunks[next];
+    await(chunk);
+    next = 1 - next;
+    return chunk;
+  }
+
+  private Chunk made() {
+    // First what takes less, so that there is nothing large to undo.
+    CudaEventDriver done = CudaEventDriver.create(stream.device());
+    try {
+      return new Chunk(PinnedMemory.CHUNKS.take(stream.device(), CHUNK_BYTES), done);
+    } catch (Throwable failure) {
+      CloseAll.after(failure, done::close);
+      throw failure;
+    }
+  }
+
+  private static MemorySegment at(BufferMemory buffer, long offset) {
+    return MemorySegment.ofAddress(buffer.address() + offset);
+  }
+
+  private void await(Chunk chunk) {
+    stream.await(
+        chunk.done()::isComplete, Deadline.after(StreamDriver.DEFAULT_TIMEOUT), "cudaEventQuery");
+  }
+
+  /** Returns the chunks; if the stream is stuck, it may still write them, and they stay with it. */
+  synchronized void close(boolean drained) {
+    List<Runnable> steps = new ArrayList<>();
+    for (int i = 0; i < chunks.length && chunks[i] != null; i++) {
+      Chunk chunk = chunks[i];
+      chunks[i] = null;
+      if (drained) {
+        steps.add(() -> PinnedMemory.CHUNKS.put(chunk.piece()));
+      } else {
+        LOG.warn("{} is stuck; {} bytes of page-locked memory stay with it", stream, CHUNK_BYTES);
+      }
+      steps.add(chunk.done()::close);
+    }
+    CloseAll.all(steps);
+  }
+}

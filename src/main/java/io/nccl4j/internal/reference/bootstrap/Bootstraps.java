@@ -1,0 +1,126 @@
+package io.nccl4j.internal.reference.bootstrap;
+
+import io.nccl4j.NcclException;
+import java.net.ProtocolException;
+import java.util.BitSet;
+import java.util.Objects;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * Where the ranks of a communicator meet to make new ones, as far as that is not done: for a split,
+ * a shrink or a grow.
+ */
+public final class Bootstraps {
+  private final ProcessEndpoint site;
+  private final Bootstrap.Parent parent;
+  private final String options;
+  private final ConcurrentHashMap<BootstrapKey, Bootstrap> meetings = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<BootstrapKey, GrowBootstrap> growths = new ConcurrentHashMap<>();
+
+  /**
+   * Makes those of a communicator.
+   *
+   * @param options what new ranks must do their work with too, as text
+   */
+  public Bootstraps(ProcessEndpoint site, Bootstrap.Parent parent, String options) {
+    this.site = site;
+    this.parent = parent;
+    this.options = options;
+  }
+
+  ProcessEndpoint site() {
+    return site;
+  }
+
+  int parentSize() {
+    return parent.size();
+  }
+
+  String options() {
+    return options;
+  }
+
+  /** Returns where the ranks meet for a split or a shrink. */
+  public Bootstrap meeting(BootstrapKey occasion) {
+    return meetings.computeIfAbsent(
+        occasion,
+        o -> {
+          BitSet expected = new BitSet();
+          expected.set(0, parent.size());
+          expected.andNot(o.excluded());
+          return open(o, expected, done -> over(o, done));
+        });
+  }
+
+  /** Returns how many splits and shrinks are known that are not done; for tests. */
+  public int unfinished() {
+    return meetings.size();
+  }
+
+  /**
+   * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
+   */
+  Bootstrap open(BootstrapKey occasion, BitSet expected, Bootstrap.CompletionListener end) {
+    RankMap plan = parent.plan();
+    Bootstrap meeting = new Bootstrap(occasion.function(), plan.secret(), expected, parent, end);
+    Bootstrap.Coordinator chair = parent.chair(plan.processOf(expected.nextSetBit(0)), occasion);
+    if (chair != null) {
+      meeting.attend(chair);
+      return meeting;
+    }
+    BitSet told = new BitSet();
+    expected.stream().filter(rank -> rank < plan.size()).map(plan::processOf).forEach(told::set);
+    told.stream()
+        .mapToObj(process -> parent.audience(process, occasion))
+        .filter(Objects::nonNull)
+        .forEach(meeting::addAudience);
+    return meeting;
+  }
+
+  private void over(BootstrapKey occasion, boolean done) {
+    // A rank that calls later than the others needs to find that the meeting has failed.
+    if (done) {
+      forget(occasion);
+    }
+  }
+
+  /** Returns where the ranks meet for a grow. */
+  public GrowBootstrap growth(BootstrapKey occasion) {
+    return growths.computeIfAbsent(occasion, o -> new GrowBootstrap(this, o));
+  }
+
+  /**
+   * Returns the meeting of an occasion that ranks of another process speak of.
+   *
+   * @throws NcclException if a grow cannot have this size, or the ranks here want another one
+   */
+  public Bootstrap meetingFor(BootstrapKey occasion, int newSize) throws ProtocolException {
+    if (occasion.function().equals(BootstrapKey.GROW)) {
+      return growth(occasion).meeting(newSize);
+    }
+    if (occasion.excluded().cardinality() >= parent.size()) {
+      throw new ProtocolException("a " + occasion.function() + " leaves no rank");
+    }
+    return meeting(occasion);
+  }
+
+  /** Returns the meeting of an occasion, or null if there is none for this size. */
+  public Bootstrap known(BootstrapKey occasion, int newSize) {
+    if (occasion.function().equals(BootstrapKey.GROW)) {
+      GrowBootstrap growth = growths.get(occasion);
+      return growth == null ? null : growth.knownMeeting(newSize);
+    }
+    return meetings.get(occasion);
+  }
+
+  void forget(BootstrapKey occasion) {
+    meetings.remove(occasion);
+    growths.remove(occasion);
+  }
+
+  /** Ends those meetings that need a rank that has left. */
+  public void checkPresent() {
+    meetings.values().forEach(Bootstrap::checkPresent);
+    growths.values().forEach(GrowBootstrap::checkPresent);
+  }
+}

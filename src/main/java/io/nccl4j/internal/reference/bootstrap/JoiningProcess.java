@@ -1,0 +1,134 @@
+package io.nccl4j.internal.reference.bootstrap;
+
+import io.nccl4j.NcclException;
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.util.RankSets;
+import java.io.DataInput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.util.BitSet;
+
+/** A process that has ranks who come by an id that this process has made, and its connection. */
+final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListener {
+  private final ProcessEndpoint site;
+  private final Connection connection;
+  private final Secret secret;
+  private final BitSet ranks = new BitSet();
+  private BootstrapTarget doorway;
+  private Bootstrap meeting;
+  private ProcessAddress location;
+
+  /**
+   * Takes a connection.
+   *
+   * @param secret what the other process has proved to know
+   */
+  JoiningProcess(ProcessEndpoint site, Connection connection, Secret secret) {
+    this.site = site;
+    this.connection = connection;
+    this.secret = secret;
+  }
+
+  @Override
+  public void receive(Connection from, Message message) throws IOException {
+    DataInput in = message.content();
+    switch (message.kind()) {
+      case JOIN -> join(in);
+      case CONNECTED -> {
+        int rank = in.readInt();
+        if (rank < 0 || !ranks.get(rank)) {
+          throw new ProtocolException("it says that rank " + rank + " has connected");
+        }
+        meeting.confirm(rank);
+      }
+      case GIVE_UP -> {
+        String text = in.readUTF();
+        BitSet missing = Message.readBits(in);
+        if (meeting != null) {
+          meeting.giveUp(text, missing);
+        }
+      }
+      default -> throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+  }
+
+  private void join(DataInput in) throws IOException {
+    byte[] bytes = new byte[UniqueId.BYTES];
+    in.readFully(bytes);
+    UniqueId id = check(bytes);
+    String function = in.readUTF();
+    int size = in.readInt();
+    String options = in.readUTF();
+    Bootstrap.MembershipRequest wish = Bootstrap.MembershipRequest.read(in);
+    if (size > RankMap.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
+      throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
+    }
+    boolean again = ranks.get(wish.rank());
+    ranks.set(wish.rank());
+    location = wish.at();
+    try {
+      BootstrapTarget.JoinRequest visitor =
+          new BootstrapTarget.JoinRequest(size, wish.rank(), options, wish.at());
+      if (doorway == null) {
+        doorway = InitBootstrap.of(site, id, function, visitor);
+        doorway.attend(visitor, this);
+      }
+      meeting = doorway.admit(visitor, null);
+    } catch (NcclException e) {
+      refused(wish.rank(), e.text());
+      // Where a rank comes again, the end of the connection is still the loss of the first one.
+      ranks.set(wish.rank(), again);
+    }
+  }
+
+  private UniqueId check(byte[] bytes) throws ProtocolException {
+    try {
+      UniqueId id = UniqueId.of(bytes);
+      ReferenceId meaning = ReferenceId.of(id);
+      if (meaning.secret().equals(secret) && meaning.maker().process().equals(site.process())) {
+        return id;
+      }
+    } catch (IllegalArgumentException e) {
+      throw new ProtocolException("it brings no id: " + e.getMessage());
+    }
+    throw new ProtocolException("it brings an id that this process has not made");
+  }
+
+  @Override
+  public void told(int expected, Message.Body state) {
+    connection.send(
+        Message.of(
+            Message.Kind.MEETING,
+            out -> {
+              out.writeInt(expected);
+              state.write(out);
+            }));
+  }
+
+  @Override
+  public void refused(int rank, String text) {
+    if (ranks.get(rank)) {
+      ranks.clear(rank);
+      connection.send(
+          Message.of(
+              Message.Kind.REFUSED,
+              out -> {
+                out.writeInt(rank);
+                Message.writeReason(out, text);
+              }));
+    }
+  }
+
+  @Override
+  public void ended(Connection from, String why, boolean nonsense) {
+    if (meeting != null && !ranks.isEmpty()) {
+      meeting.giveUp(
+          RankSets.describe(ranks)
+              + " ("
+              + location
+              + ") ended the connection while others were waiting"
+              + (why == null ? "" : ": " + why),
+          null);
+    }
+  }
+}

@@ -1,0 +1,104 @@
+package io.nccl4j.internal.reference.bootstrap;
+
+import io.nccl4j.UniqueId;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * This process, as a place of ranks that those of other processes can reach: its communicators with
+ * ranks elsewhere, and the ids by which ranks are still to come.
+ */
+public final class ProcessEndpoint extends ListeningEndpoint {
+  private static final ProcessEndpoint THIS_PROCESS = new ProcessEndpoint();
+
+  private final Map<Long, CommunicatorEndpoint> communicators = new ConcurrentHashMap<>();
+  private final Map<UniqueId, BootstrapTarget> doorways = new HashMap<>();
+
+  /** Makes one of its own, as if it were another process. */
+  public ProcessEndpoint() {
+    this(null);
+  }
+
+  /** Makes one of its own, as if it were a process of another host; for tests. */
+  public ProcessEndpoint(UUID host) {
+    super(host);
+  }
+
+  public static ProcessEndpoint ofThisProcess() {
+    return THIS_PROCESS;
+  }
+
+  /** Finds the logger only when there is something to say, since most programs never need it. */
+  public static Logger log() {
+    return LogManager.getLogger(ProcessEndpoint.class);
+  }
+
+  /** Lets the other processes of a communicator find it. */
+  public void enroll(CommunicatorEndpoint communicator) {
+    communicators.put(communicator.id(), communicator);
+    admitParked();
+  }
+
+  public void dismiss(CommunicatorEndpoint communicator) {
+    communicators.remove(communicator.id());
+  }
+
+  @Override
+  CommunicatorEndpoint communicator(long id) {
+    return communicators.get(id);
+  }
+
+  @Override
+  List<CommunicatorEndpoint> communicators() {
+    return List.copyOf(communicators.values());
+  }
+
+  @Override
+  Connection.Receiver guest(Connection connection, Secret secret) {
+    return new JoiningProcess(this, connection, secret);
+  }
+
+  /** Lets those in who come by an id. */
+  void open(UniqueId id, BootstrapTarget doorway) {
+    synchronized (doorways) {
+      doorways.put(id, doorway);
+    }
+  }
+
+  void shut(UniqueId id, BootstrapTarget doorway) {
+    synchronized (doorways) {
+      doorways.remove(id, doorway);
+    }
+  }
+
+  /** Guards {@link #doorway} and what follows from it. */
+  Object doors() {
+    return doorways;
+  }
+
+  /** Returns where those are let in who come by an id, or null. */
+  public BootstrapTarget doorway(UniqueId id) {
+    synchronized (doorways) {
+      return doorways.get(id);
+    }
+  }
+
+  /** Returns how many ids ranks are waiting by; for tests. */
+  public int openDoorways() {
+    synchronized (doorways) {
+      return doorways.size();
+    }
+  }
+
+  @Override
+  List<BootstrapTarget> bootstrapTargets() {
+    synchronized (doorways) {
+      return List.copyOf(doorways.values());
+    }
+  }
+}

@@ -1,0 +1,315 @@
+package io.nccl4j.internal.reference.collective;
+
+import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.reduce.Reduction;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.schedule.ChannelDivision;
+import io.nccl4j.schedule.Layout;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.VarHandle;
+
+/**
+ * One rank's part in the collective that it is in: which algorithm on how many channels, and what
+ * all of them need. Reused from one collective to the next, so that none allocates.
+ */
+public final class CollectiveRunner implements Transfer {
+  /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
+  private static final long TREE_BYTES = 256 << 10;
+
+  /** Up to this size, meeting on a board that processes share costs less than a ring's hops. */
+  private static final long BOARD_BYTES = 256 << 10;
+
+  private final RankContext context;
+  private final Reduction arithmetic = new Reduction();
+  private final ChannelDivision ringDivision;
+  private final ChannelDivision treeDivision;
+  private final RingPipeline[] rings;
+  private final TreeAllReduce[] trees;
+  private final Transfer[] active;
+  private final ChainPipeline chain;
+  private final PointToPoint exchange;
+  private DirectAllReduce direct;
+  private SharedMemoryAllReduce shared;
+  private int activeCount;
+  private String function;
+  private long signature;
+  // Since when a slice has lain here that is of another operation, or 0.
+  private long foreignSince;
+
+  public CollectiveRunner(RankContext context) {
+    this.context = context;
+    Layout layout = context.layout();
+    int channels = layout.channels();
+    this.ringDivision = new ChannelDivision(layout, true, context.size());
+    this.treeDivision = new ChannelDivision(layout, false, context.size());
+    this.rings = new RingPipeline[channels];
+    this.trees = new TreeAllReduce[channels];
+    this.active = new Transfer[channels];
+    this.chain = new ChainPipeline(this);
+    this.exchange = new PointToPoint(context, Route.EXCHANGE);
+  }
+
+  RankContext context() {
+    return context;
+  }
+
+  Reduction arithmetic() {
+    return arithmetic;
+  }
+
+  /** Returns what every slice of this collective is signed with. */
+  long signature() {
+    return signature;
+  }
+
+  public String function() {
+    return function;
+  }
+
+  public void start(Call call) {
+    function = call.operation.method();
+    signature = sign(call);
+    foreignSince = 0;
+    activeCount = 0;
+    if (call.operator != null) {
+      arithmetic.prepare(call.type, call.operator, context.size(), call.bytes());
+    }
+    switch (call.operation) {
+      case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);
+      default -> {
+        if (context.size() == 1) {
+          alone(call);
+        } else {
+          startReducing(call);
+        }
+      }
+    }
+  }
+
+  private void startReducing(Call call) {
+    switch (call.operation) {
+      case ALL_REDUCE -> startAllReduce(call);
+      case REDUCE_SCATTER -> ring(0).reduceScatter(call);
+      case ALL_GATHER -> ring(0).allGather(call);
+      default -> {
+        chain.start(call);
+        active[activeCount++] = chain;
+      }
+    }
+  }
+
+  private void startAllReduce(Call call) {
+    AllReduceAlgorithm algorithm = algorithm(call.bytes());
+    if (algorithm == AllReduceAlgorithm.DIRECT) {
+      startDirect(call);
+      return;
+    }
+    boolean tree = algorithm == AllReduceAlgorithm.TREE;
+    ChannelDivision division = tree ? treeDivision : ringDivision;
+    division.divide(call.count, call.type.bytes());
+    for (int channel = 0; channel < division.channels(); channel++) {
+      long begin = division.begin(channel);
+      long end = division.end(channel);
+      if (tree) {
+        tree(channel).start(call, begin, end);
+      } else {
+        ring(channel).allReduce(call, begin, end);
+      }
+    }
+  }
+
+  private void startDirect(Call call) {
+    if (context.inOneProcess()) {
+      direct().start(call);
+      return;
+    }
+    if (shared == null) {
+      shared = new SharedMemoryAllReduce(this);
+    }
+    shared.start(call);
+    active[activeCount++] = shared;
+  }
+
+  /** Chooses by what all ranks know alike. */
+  private AllReduceAlgorithm algorithm(long bytes) {
+    AllReduceAlgorithm wanted = context.algorithm();
+    boolean direct = context.inOneProcess() || context.allShareMemory();
+    if (wanted == null) {
+      return direct ? directOrRing(bytes) : ringOrTree(bytes);
+    }
+    return wanted == AllReduceAlgorithm.DIRECT && !direct ? AllReduceAlgorithm.RING : wanted;
+  }
+
+  private AllReduceAlgorithm directOrRing(long bytes) {
+    return context.inOneProcess() || bytes <= BOARD_BYTES
+        ? AllReduceAlgorithm.DIRECT
+        : AllReduceAlgorithm.RING;
+  }
+
+  private AllReduceAlgorithm ringOrTree(long bytes) {
+    return context.size() > 2 && bytes <= TREE_BYTES
+        ? AllReduceAlgorithm.TREE
+        : AllReduceAlgorithm.RING;
+  }
+
+  private DirectAllReduce direct() {
+    if (direct == null) {
+      direct = new DirectAllReduce(this);
+    }
+    active[activeCount++] = direct;
+    return direct;
+  }
+
+  private RingPipeline ring(int channel) {
+    if (rings[channel] == null) {
+      rings[channel] = new RingPipeline(this, channel);
+    }
+    active[activeCount++] = rings[channel];
+    return rings[channel];
+  }
+
+  private TreeAllReduce tree(int channel) {
+    if (trees[channel] == null) {
+      trees[channel] = new TreeAllReduce(this, channel);
+    }
+    active[activeCount++] = trees[channel];
+    return trees[channel];
+  }
+
+  private void startExchange(Call call) {
+    exchange.clear();
+    exchange.reportAs(function);
+    int rank = context.rank();
+    long bytes = call.bytes();
+    for (int peer = 0; peer < context.size(); peer++) {
+      boolean sends = call.operation != Operation.GATHER || peer == call.peer;
+      boolean receives = call.operation != Operation.SCATTER || peer == call.peer;
+      long sendSlice = call.operation == Operation.GATHER ? 0 : peer * bytes;
+      long recvSlice = call.operation == Operation.SCATTER ? 0 : peer * bytes;
+      if (peer == rank && call.send != null && call.recv != null) {
+        copyOwn(call.send, sendSlice, call.recv, recvSlice, bytes);
+      } else {
+        if (sends && call.send != null) {
+          exchange.send(peer, call.send, sendSlice, bytes, signature);
+        }
+        if (receives && call.recv != null) {
+          exchange.receive(peer, call.recv, recvSlice, bytes, signature);
+        }
+      }
+    }
+    active[activeCount++] = exchange;
+  }
+
+  private static void copyOwn(
+      MemorySegment from, long fromOffset, MemorySegment to, long toOffset, long bytes) {
+    if (from.address() + fromOffset != to.address() + toOffset) {
+      MemorySegment.copy(from, fromOffset, to, toOffset, bytes);
+    }
+  }
+
+  private void alone(Call call) {
+    if (call.operator != null) {
+      arithmetic.alone(call.send, 0, call.recv, 0, call.count);
+    } else {
+      copyOwn(call.send, 0, call.recv, 0, call.bytes());
+    }
+  }
+
+  private long sign(Call call) {
+    long sum = context.entered();
+    sum = sum * 0x9E3779B97F4A7C15L + call.shape();
+    sum = sum * 0x9E3779B97F4A7C15L + call.count;
+    return sum * 0x9E3779B97F4A7C15L + call.peer;
+  }
+
+  @Override
+  public boolean advance() {
+    boolean moved = false;
+    for (int i = 0; i < activeCount; i++) {
+      moved |= active[i].advance();
+    }
+    return moved;
+  }
+
+  @Override
+  public boolean done() {
+    for (int i = 0; i < activeCount; i++) {
+      if (!active[i].done()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Returns whether a slice of this collective has come; throws if it is one of another.
+   *
+   * @param bytes the size that the slice must have
+   */
+  boolean ready(ReceiveLink link, long bytes) {
+    if (!link.ready()) {
+      return false;
+    }
+    if (link.signature() != signature || link.bytes() != bytes) {
+      checkForeign(link.source());
+      return false;
+    }
+    return true;
+  }
+
+  /** Throws if what a rank of this process has signed is of another collective. */
+  void checkSignature(long signed, int source) {
+    if (signed != signature) {
+      checkForeign(source);
+    }
+  }
+
+  /**
+   * Returns whether what a rank of another process has signed is of this collective; throws once
+   * that rank has said of which else it is.
+   */
+  boolean agrees(long signed, int source) {
+    if (signed != signature) {
+      checkForeign(source);
+      return false;
+    }
+    return true;
+  }
+
+  /** Throws for what has come from another operation, as soon as its rank has said which. */
+  private void checkForeign(int source) {
+    if (!context.mayExplain(function, source, foreignSince)) {
+      throw context.mismatch(
+          function, "rank " + source + " came with another operation than " + function);
+    }
+    foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
+  }
+
+  /** Leaves a collective that has failed: afterwards no other rank writes this rank's memory. */
+  public void withdraw() {
+    if (direct != null) {
+      direct.withdraw();
+    }
+  }
+
+  /** Keeps no buffers reachable. */
+  public void forget() {
+    arithmetic.forget();
+    if (direct != null) {
+      direct.forget();
+    }
+    if (shared != null) {
+      shared.forget();
+    }
+  }
+
+  /** Gives a slice back after it was read, having made sure that it was the sender's till then. */
+  void release(ReceiveLink link) {
+    VarHandle.loadLoadFence();
+    if (context.alarm()) {
+      context.checkSource(link.source(), function);
+    }
+    link.release();
+  }
+}

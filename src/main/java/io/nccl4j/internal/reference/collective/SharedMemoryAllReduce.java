@@ -1,0 +1,325 @@
+package io.nccl4j.internal.reference.collective;
+
+import io.nccl4j.internal.reference.transport.ProtocolViolationException;
+import io.nccl4j.internal.reference.transport.SharedMemorySync;
+import io.nccl4j.schedule.RingPieces;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * An all-reduce among ranks of several processes of one host, through a {@link SharedMemorySync}.
+ * Whose part an element is of, and the order in which it is folded, are those of the ring: so the
+ * results are the same bits.
+ *
+ * <p>It goes in rounds of so many elements that what all ranks put in stays in the caches. Where
+ * there are two ranks, or little data, each rank puts in all its data of a round and folds
+ * everybody's: one wait. Otherwise it folds its own part, puts in the result, and takes the others'
+ * results. Up to {@link SharedMemorySync#DEPTH} rounds are under way at a time.
+ *
+ * <p>Counts of rounds go on from one transfer to the next. Nobody writes what another may still
+ * read: a rank puts in round r when all have folded round {@code r - DEPTH}, and folds it when all
+ * have taken the results of round {@code r - DEPTH}. What a rank has put in stays as it is also
+ * where its operation fails, so nothing is read that was never sent.
+ */
+final class SharedMemoryAllReduce implements Transfer {
+  /** Up to this size, folding everything costs less than waiting twice. */
+  private static final long FOLD_ALL_BYTES = 16 << 10;
+
+  /** What is folded of more than two ranks at a time stays in the first-level cache. */
+  private static final int TILE_BYTES = 8 << 10;
+
+  private final CollectiveRunner collective;
+  private final int rank;
+  private final int ranks;
+  private final RingPieces pieces;
+  private final StepCounter putting = new StepCounter();
+  private final StepCounter folding = new StepCounter();
+  private final StepCounter taking = new StepCounter();
+  private SharedMemorySync board;
+  private MemorySegment tile;
+
+  // How many rounds all other ranks have done at least, as far as is known.
+  private long allPut;
+  private long allFolded;
+  private long allTaken;
+
+  private MemorySegment send;
+  private MemorySegment recv;
+  private int elementBytes;
+  private long partCount;
+  private boolean foldsAll;
+
+  /** How far one of the three steps is: in the pieces that each rank has, and in the piece. */
+  private final class StepCounter {
+    private long done;
+    private long end;
+    private int piece;
+    private long inPiece;
+
+    void start(long rounds) {
+      end = done + rounds;
+      piece = 0;
+      inPiece = 0;
+    }
+
+    boolean due() {
+      return done < end;
+    }
+
+    void goTo(int owner) {
+      pieces.goTo(owner, piece);
+    }
+
+    /** Returns where what the owner has of this round begins in a buffer, in bytes. */
+    long offset() {
+      return (pieces.begin() + inPiece) * elementBytes;
+    }
+
+    /** Returns how many elements the owner has of this round; 0 or less for none. */
+    long count() {
+      return Math.min(partCount, pieces.count() - inPiece);
+    }
+
+    void next() {
+      done++;
+      inPiece += partCount;
+      if (inPiece >= pieces.mostCount()) {
+        inPiece = 0;
+        piece++;
+      }
+    }
+  }
+
+  SharedMemoryAllReduce(CollectiveRunner collective) {
+    this.collective = collective;
+    RankContext context = collective.context();
+    this.rank = context.rank();
+    this.ranks = context.size();
+    this.pieces = new RingPieces(context.layout(), ranks);
+  }
+
+  void start(Call call) {
+    send = call.send;
+    recv = call.recv;
+    elementBytes = call.type.bytes();
+    partCount = SharedMemorySync.partBytes(ranks) / elementBytes;
+    foldsAll = ranks == 2 || call.bytes() <= FOLD_ALL_BYTES;
+    pieces.divide(call.count, elementBytes);
+    long rounds = pieces.perRank() * Math.ceilDiv(pieces.mostCount(), partCount);
+    putting.start(rounds);
+    folding.start(rounds);
+    taking.start(rounds);
+  }
+
+  @Override
+  public boolean advance() {
+    if (board == null && !begin()) {
+      return false;
+    }
+    boolean moved = false;
+    // What others wait for comes first.
+    while (tryPut() || tryFold() || tryTake()) {
+      moved = true;
+    }
+    return moved;
+  }
+
+  private boolean begin() {
+    board = collective.context().sharedBoard();
+    if (tile == null) {
+      tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
+    }
+    return board != null;
+  }
+
+  @Override
+  public boolean done() {
+    return !taking.due();
+  }
+
+  private boolean tryPut() {
+    long needed = putting.done + 1 - SharedMemorySync.DEPTH;
+    // This rank's own share too is read from the board where it is multiplied.
+    if (!putting.due() || folding.done < needed || !allHaveFolded(needed)) {
+      return false;
+    }
+    for (int owner = 0; owner < ranks; owner++) {
+      put(owner);
+    }
+    board.sign(rank, putting.done, collective.signature());
+    putting.next();
+    board.put(rank, putting.done);
+    return true;
+  }
+
+  private void put(int owner) {
+    putting.goTo(owner);
+    long count = putting.count();
+    boolean read = foldsAll || owner != rank || !foldsInPlace(rank);
+    if (count > 0 && read) {
+      long at = board.input(rank, putting.done, owner);
+      if (collective.arithmetic().scales()) {
+        collective.arithmetic().scale(send, putting.offset(), board.memory(), at, count);
+      } else {
+        MemorySegment.copy(send, putting.offset(), board.memory(), at, count * elementBytes);
+      }
+    }
+  }
+
+  private boolean tryFold() {
+    long needed = folding.done + 1;
+    if (folding.done == putting.done
+        || !allHavePut(needed)
+        || !(foldsAll || allHaveTaken(needed - SharedMemorySync.DEPTH))) {
+      return false;
+    }
+    if (foldsAll) {
+      for (int owner = 0; owner < ranks; owner++) {
+        fold(owner);
+      }
+    } else {
+      fold(rank);
+      showResult();
+    }
+    folding.next();
+    board.folded(rank, folding.done);
+    if (foldsAll) {
+      taking.next();
+      board.taken(rank, taking.done);
+    }
+    return true;
+  }
+
+  private void fold(int owner) {
+    folding.goTo(owner);
+    long count = folding.count();
+    long atOnce = ranks == 2 ? partCount : TILE_BYTES / elementBytes;
+    for (long done = 0; done < count; done += atOnce) {
+      fold(owner, done * elementBytes, Math.min(atOnce, count - done));
+    }
+  }
+
+  /** Folds some elements of an owner's part, the ranks in the order of its ring. */
+  private void fold(int owner, long at, long count) {
+    int turn = pieces.first();
+    int source = pieces.order()[turn];
+    MemorySegment partial = memory(source);
+    long partialOffset = offset(source, owner) + at;
+    for (int left = ranks - 1; left > 0; left--) {
+      source = pieces.order()[++turn];
+      MemorySegment out = left == 1 ? recv : tile;
+      long outOffset = left == 1 ? folding.offset() + at : 0;
+      collective
+          .arithmetic()
+          .foldScaled(
+              memory(source),
+              offset(source, owner) + at,
+              partial,
+              partialOffset,
+              out,
+              outOffset,
+              count,
+              left == 1);
+      partial = out;
+      partialOffset = outOffset;
+    }
+  }
+
+  /** Returns whether a rank's data is folded where it lies: only its own, and as it is. */
+  private boolean foldsInPlace(int source) {
+    return source == rank && !collective.arithmetic().scales();
+  }
+
+  private MemorySegment memory(int source) {
+    return foldsInPlace(source) ? send : board.memory();
+  }
+
+  private long offset(int source, int owner) {
+    return foldsInPlace(source) ? folding.offset() : board.input(source, folding.done, owner);
+  }
+
+  private void showResult() {
+    long bytes = folding.count() * elementBytes;
+    if (bytes > 0) {
+      long at = board.result(rank, folding.done);
+      MemorySegment.copy(recv, folding.offset(), board.memory(), at, bytes);
+    }
+  }
+
+  private boolean tryTake() {
+    if (taking.done == folding.done || !allHaveFolded(taking.done + 1)) {
+      return false;
+    }
+    for (int turn = 1; turn < ranks; turn++) {
+      take((rank + turn) % ranks);
+    }
+    taking.next();
+    board.taken(rank, taking.done);
+    return true;
+  }
+
+  private void take(int owner) {
+    taking.goTo(owner);
+    long bytes = taking.count() * elementBytes;
+    if (bytes > 0) {
+      long at = board.result(owner, taking.done);
+      MemorySegment.copy(board.memory(), at, recv, taking.offset(), bytes);
+    }
+  }
+
+  private boolean allHavePut(long rounds) {
+    for (int peer = 0; allPut < rounds && peer < ranks; peer++) {
+      if (peer != rank) {
+        long put = board.put(peer);
+        checkCount(peer, put, folding.done + SharedMemorySync.DEPTH);
+        if (put < rounds || !collective.agrees(board.signature(peer, rounds - 1), peer)) {
+          return false;
+        }
+      }
+    }
+    allPut = Math.max(allPut, rounds);
+    return true;
+  }
+
+  private boolean allHaveFolded(long rounds) {
+    for (int peer = 0; allFolded < rounds && peer < ranks; peer++) {
+      if (peer != rank) {
+        long folded = board.folded(peer);
+        checkCount(peer, folded, putting.done);
+        if (folded < rounds) {
+          return false;
+        }
+      }
+    }
+    allFolded = Math.max(allFolded, rounds);
+    return true;
+  }
+
+  private boolean allHaveTaken(long rounds) {
+    for (int peer = 0; allTaken < rounds && peer < ranks; peer++) {
+      if (peer != rank) {
+        long taken = board.taken(peer);
+        checkCount(peer, taken, putting.done);
+        if (taken < rounds) {
+          return false;
+        }
+      }
+    }
+    allTaken = Math.max(allTaken, rounds);
+    return true;
+  }
+
+  /** Throws if a rank says that it has done more rounds than this one has let it. */
+  private void checkCount(int peer, long rounds, long most) {
+    if (rounds < 0 || rounds > most) {
+      throw new ProtocolViolationException(
+          peer, "it has done " + rounds + " rounds where " + most + " can be");
+    }
+  }
+
+  /** Keeps no buffers reachable. */
+  void forget() {
+    send = null;
+    recv = null;
+  }
+}

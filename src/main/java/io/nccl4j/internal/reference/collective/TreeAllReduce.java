@@ -1,0 +1,170 @@
+package io.nccl4j.internal.reference.collective;
+
+import io.nccl4j.internal.reference.reduce.Reduction;
+import io.nccl4j.internal.reference.transport.ReceiveLink;
+import io.nccl4j.internal.reference.transport.Route;
+import io.nccl4j.internal.reference.transport.SendLink;
+import io.nccl4j.schedule.Layout;
+import io.nccl4j.schedule.Tree;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * One channel's all-reduce over a tree: slices are folded on the way up, a rank's own data first
+ * and then its children's, and copied on the way down. Both ways run at the same time.
+ */
+final class TreeAllReduce implements Transfer {
+  private final CollectiveRunner collective;
+  private final Layout layout;
+  // Null where there is no parent.
+  private final SendLink toParent;
+  private final ReceiveLink fromParent;
+  // In the order in which they are folded.
+  private final ReceiveLink[] fromChildren;
+  private final SendLink[] toChildren;
+
+  private MemorySegment send;
+  private MemorySegment recv;
+  private int elementBytes;
+  private long sliceCount;
+  private long up;
+  private long down;
+  private long end;
+
+  TreeAllReduce(CollectiveRunner collective, int channel) {
+    this.collective = collective;
+    RankContext context = collective.context();
+    int rank = context.rank();
+    this.layout = context.layout();
+    Tree tree = layout.tree(channel, context.size());
+    int parent = tree.parent(rank);
+    this.toParent = parent == Tree.NONE ? null : context.sendLink(Route.UP, channel, parent);
+    this.fromParent = parent == Tree.NONE ? null : context.receiveLink(Route.DOWN, channel, parent);
+    this.fromChildren = new ReceiveLink[tree.children(rank)];
+    this.toChildren = new SendLink[fromChildren.length];
+    for (int i = 0; i < fromChildren.length; i++) {
+      int child = tree.child(rank, i);
+      fromChildren[i] = context.receiveLink(Route.UP, channel, child);
+      toChildren[i] = context.sendLink(Route.DOWN, channel, child);
+    }
+  }
+
+  void start(Call call, long begin, long endOfChannel) {
+    send = call.send;
+    recv = call.recv;
+    elementBytes = call.type.bytes();
+    sliceCount = Math.min(layout.treeChunkBytes(), layout.sliceBytes()) / elementBytes;
+    up = begin;
+    down = begin;
+    end = endOfChannel;
+  }
+
+  @Override
+  public boolean advance() {
+    boolean moved = false;
+    boolean again = true;
+    while (again) {
+      again = up < end && advanceUp();
+      again |= fromParent != null && down < end && advanceDown();
+      moved |= again;
+    }
+    return moved;
+  }
+
+  @Override
+  public boolean done() {
+    return up >= end
+        && (fromParent == null || (down >= end && toParent.drained()))
+        && childrenDrained();
+  }
+
+  private boolean childrenDrained() {
+    for (SendLink child : toChildren) {
+      if (!child.drained()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private boolean childrenHaveRoom() {
+    for (SendLink child : toChildren) {
+      if (!child.hasRoom()) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private boolean childrenReady(long bytes) {
+    for (ReceiveLink child : fromChildren) {
+      if (!collective.ready(child, bytes)) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  private boolean advanceUp() {
+    boolean root = toParent == null;
+    boolean room = root ? childrenHaveRoom() : toParent.hasRoom();
+    long count = Math.min(sliceCount, end - up);
+    long bytes = count * elementBytes;
+    if (!room || !childrenReady(bytes)) {
+      return false;
+    }
+    long offset = up * elementBytes;
+    MemorySegment folded = fold(offset, count, root);
+    if (root) {
+      passDown(offset, bytes);
+    } else {
+      toParent.send(folded, offset, bytes, collective.signature());
+    }
+    up += count;
+    return true;
+  }
+
+  /** Folds the children's slices onto this rank's own; returns where the result lies. */
+  private MemorySegment fold(long offset, long count, boolean root) {
+    Reduction arithmetic = collective.arithmetic();
+    int children = fromChildren.length;
+    if (children == 0) {
+      if (!arithmetic.scales()) {
+        return send;
+      }
+      arithmetic.scale(send, offset, recv, offset, count);
+      return recv;
+    }
+    for (int i = 0; i < children; i++) {
+      ReceiveLink child = fromChildren[i];
+      boolean last = root && i == children - 1;
+      MemorySegment partial = child.memory();
+      if (i == 0) {
+        arithmetic.fold(send, offset, partial, child.offset(), recv, offset, count, last);
+      } else {
+        arithmetic.foldMore(recv, offset, partial, child.offset(), count, last);
+      }
+      collective.release(child);
+    }
+    return recv;
+  }
+
+  private boolean advanceDown() {
+    long count = Math.min(sliceCount, end - down);
+    long offset = down * elementBytes;
+    long bytes = count * elementBytes;
+    if (!childrenHaveRoom() || !collective.ready(fromParent, bytes)) {
+      return false;
+    }
+    MemorySegment.copy(fromParent.memory(), fromParent.offset(), recv, offset, bytes);
+    collective.release(fromParent);
+    passDown(offset, bytes);
+    down += count;
+    return true;
+  }
+
+  private void passDown(long offset, long bytes) {
+    for (SendLink child : toChildren) {
+      child.send(recv, offset, bytes, collective.signature());
+    }
+  }
+}

@@ -1,0 +1,130 @@
+package io.nccl4j.internal.reference.rank;
+
+import io.nccl4j.FailureDetails;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclInvalidUsageException;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclResult;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.Operation;
+import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.util.RankSets;
+import java.io.DataInput;
+import java.io.DataOutput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.util.BitSet;
+import java.util.List;
+
+/**
+ * The first thing that went wrong among the ranks of a world, and how each rank is told.
+ *
+ * @param rank who found it
+ * @param kind whom it concerns
+ * @param text what went wrong
+ * @param failed the ranks that have failed
+ * @param missing the ranks that were waited for, of {@link Kind#TIMEOUT}
+ * @param operation the operation in which it was found, or null
+ * @param sequenceNumber which collective of the communicator that was, or 0
+ */
+public record RankFailure(
+    int rank,
+    Kind kind,
+    String text,
+    BitSet failed,
+    BitSet missing,
+    Operation operation,
+    long sequenceNumber) {
+  public enum Kind {
+    /** One rank failed for a reason of its own. */
+    RANK_FAILED,
+    /** Ranks called different things; every rank is told the same. */
+    MISMATCH,
+    /** Ranks did not come; those that waited for them are told so. */
+    TIMEOUT,
+    /** Another process cannot be understood or reached; every rank is told the same. */
+    NONSENSE;
+
+    private static final Kind[] ALL = values();
+  }
+
+  private static final List<Operation> OPERATIONS = List.of(Operation.values());
+
+  /** Returns the fault that a rank's exception is to the others. */
+  public static RankFailure of(int rank, Kind kind, String text, FailureDetails details) {
+    return new RankFailure(
+        rank,
+        kind,
+        text,
+        RankSets.of(details.failedRanks()),
+        RankSets.of(details.missingRanks()),
+        details.operation(),
+        details.sequenceNumber());
+  }
+
+  /** Returns the fault of another process, whose ranks are lost. */
+  public static RankFailure nonsense(String text, BitSet failed) {
+    return new RankFailure(0, Kind.NONSENSE, text, failed, new BitSet(), null, 0);
+  }
+
+  public static RankFailure read(DataInput in) throws IOException {
+    int rank = in.readInt();
+    int kind = in.readUnsignedByte();
+    if (kind >= Kind.ALL.length) {
+      throw new ProtocolException("there is no fault of kind " + kind);
+    }
+    String text = in.readUTF();
+    BitSet failed = Message.readBits(in);
+    BitSet missing = Message.readBits(in);
+    int operation = in.readUnsignedByte();
+    if (failed == null || missing == null || operation > OPERATIONS.size()) {
+      throw new ProtocolException("a fault names no ranks, or operation " + operation);
+    }
+    return new RankFailure(
+        rank,
+        Kind.ALL[kind],
+        text,
+        failed,
+        missing,
+        operation == 0 ? null : OPERATIONS.get(operation - 1),
+        in.readLong());
+  }
+
+  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  public void write(DataOutput out) throws IOException {
+    out.writeInt(rank);
+    out.writeByte(kind.ordinal());
+    Message.writeReason(out, text);
+    Message.writeBits(out, failed);
+    Message.writeBits(out, missing);
+    out.writeByte(operation == null ? 0 : 1 + operation.ordinal());
+    out.writeLong(sequenceNumber);
+  }
+
+  /**
+   * Returns what a rank throws whose own function was waiting.
+   *
+   * @param own what that rank knows of the failure
+   */
+  NcclException seenBy(int observer, String function, FailureDetails own) {
+    return exception(observer, function)
+        .initDetails(operation == null ? own : own.in(operation, sequenceNumber));
+  }
+
+  private NcclException exception(int observer, String function) {
+    return switch (kind) {
+      case MISMATCH ->
+          new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
+      case TIMEOUT ->
+          missing.get(observer)
+              ? remote(function, "rank " + rank + " gave up waiting for this rank: " + text)
+              : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), text, "");
+      case RANK_FAILED -> remote(function, "rank " + rank + " failed: " + text);
+      case NONSENSE -> remote(function, text);
+    };
+  }
+
+  public static NcclRemoteException remote(String function, String text) {
+    return new NcclRemoteException(function, NcclResult.REMOTE_ERROR.code(), text, "");
+  }
+}

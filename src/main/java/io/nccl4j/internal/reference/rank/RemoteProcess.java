@@ -1,0 +1,453 @@
+package io.nccl4j.internal.reference.rank;
+
+import io.nccl4j.FailureDetails;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.internal.reference.bootstrap.Bootstrap;
+import io.nccl4j.internal.reference.bootstrap.BootstrapKey;
+import io.nccl4j.internal.reference.bootstrap.Connection;
+import io.nccl4j.internal.reference.bootstrap.Handshake;
+import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.reference.bootstrap.Participant;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.transport.LinkKey;
+import io.nccl4j.internal.reference.transport.Presence;
+import io.nccl4j.internal.reference.transport.TcpSendLink;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.RankSets;
+import java.io.DataInput;
+import java.io.IOException;
+import java.net.ProtocolException;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.BitSet;
+import java.util.List;
+
+/**
+ * Another process that has ranks of a world, and the connection over which it tells how they are.
+ * What changes is told at once; how far ranks are is told when it is asked for, since most of the
+ * time nobody wants to know.
+ */
+public final class RemoteProcess implements Connection.Receiver {
+  private final CommunicatorState world;
+  private final int process;
+  private final BitSet ranks;
+  private volatile Connection connection;
+  private volatile boolean lost;
+  // Of the question that has not been answered yet; 0 is none.
+  private volatile long unansweredSince;
+
+  RemoteProcess(CommunicatorState world, int process) {
+    this.world = world;
+    this.process = process;
+    this.ranks = world.plan().ranksOf(process);
+  }
+
+  ProcessAddress location() {
+    return world.plan().processes().get(process);
+  }
+
+  BitSet ranks() {
+    return ranks;
+  }
+
+  /** Names the ranks and the process. */
+  String describe() {
+    return RankSets.describe(ranks) + " (" + location() + ")";
+  }
+
+  /** Connects, where it is this process's turn. */
+  public void connect(Participant participant) {
+    String function = participant.meeting().function();
+    Deadline deadline = participant.deadline();
+    try {
+      connection =
+          world
+              .site()
+              .connect(
+                  location(),
+                  opening(
+                      Message.Kind.CONTROL,
+                      out -> ProcessAddress.writeUuid(out, world.site().process())),
+                  this,
+                  deadline);
+    } catch (SocketTimeoutException e) {
+      throw new NcclTimeoutException(
+              function,
+              deadline.timeout(),
+              participant.describe(world.plan(), process) + " did not accept a connection")
+          .initDetails(
+              FailureDetails.of(
+                  participant.communicator(),
+                  new BitSet(),
+                  participant.ranksOf(world.plan(), process)));
+    } catch (IOException e) {
+      throw RankFailure.remote(
+              function,
+              participant.describe(world.plan(), process)
+                  + " cannot be reached at "
+                  + location().address()
+                  + ": "
+                  + e)
+          .initDetails(
+              FailureDetails.of(
+                  participant.communicator(),
+                  participant.ranksOf(world.plan(), process),
+                  new BitSet()));
+    }
+  }
+
+  /** Waits until the process has connected to this one. */
+  void awaitConnected(Participant participant) {
+    participant.awaitConnection(world.plan(), process, this::connected);
+  }
+
+  /** Returns how a connection to the process begins. */
+  Handshake.Opening opening(Message.Kind kind, Message.Body detail) {
+    return new Handshake.Opening(
+        kind, world.plan().secret(), location().process(), world.id(), detail);
+  }
+
+  /** Event loop: takes the connection, where it is the other process's turn. */
+  void accept(Connection accepted) throws ProtocolException {
+    if (connection != null) {
+      throw new ProtocolException(describe() + " is connected already");
+    }
+    accepted.tell(this);
+    connection = accepted;
+    world.noteConnected();
+  }
+
+  public boolean connected() {
+    return connection != null;
+  }
+
+  /** Sends a message, unless the process has gone. */
+  public void send(ByteBuffer message) {
+    Connection open = connection;
+    if (open != null) {
+      open.send(message);
+    }
+  }
+
+  public void end() {
+    Connection open = connection;
+    if (open != null) {
+      open.close();
+    }
+  }
+
+  void tell(RankFailure fault) {
+    send(Message.of(Message.Kind.FAULT, fault::write));
+  }
+
+  /** Tells how a rank of this process is, and what it has sent if no more will come. */
+  void tell(RankState self) {
+    List<TcpSendLink> sent =
+        self.presence() == Presence.CLOSED ? world.links().sentBy(self.rank(), ranks) : List.of();
+    sendState(
+        Message.of(
+            Message.Kind.PRESENCE,
+            out -> {
+              out.writeInt(self.rank());
+              self.write(out);
+              out.writeInt(sent.size());
+              for (TcpSendLink link : sent) {
+                link.key().write(out);
+                out.writeLong(link.sent());
+              }
+            }));
+  }
+
+  /**
+   * Sends a message that says how ranks of this process are, after the fault that may be the reason
+   * why one has ended: a process that heard of the end alone would take that for the fault.
+   *
+   * @param state the message; the fault is looked for after it was written, since a rank ends later
+   *     than it learns of the fault
+   */
+  private void sendState(ByteBuffer state) {
+    RankFailure known = world.fault();
+    if (known != null) {
+      tell(known);
+    }
+    send(state);
+  }
+
+  /** Tells what memory a link goes through. */
+  public void tellMemory(LinkKey key, Path path) {
+    send(
+        Message.of(
+            Message.Kind.MEMORY,
+            out -> {
+              key.write(out);
+              out.writeUTF(path.toString());
+            }));
+  }
+
+  /** Tells where the board of all ranks is. */
+  void tellBoard(Path path) {
+    send(Message.of(Message.Kind.BOARD, out -> out.writeUTF(path.toString())));
+  }
+
+  /** Asks how far the ranks are; an answer that is still due is waited for. */
+  public void ask(long now) {
+    if (!lost && unansweredSince == 0) {
+      unansweredSince = now;
+      send(Message.of(Message.Kind.ASK, out -> {}));
+    }
+  }
+
+  /** Returns whether the process has owed an answer for so long. */
+  public boolean silent(long nanos) {
+    long since = unansweredSince;
+    return !lost && since != 0 && System.nanoTime() - since > nanos;
+  }
+
+  @Override
+  public void receive(Connection from, Message message) throws IOException {
+    DataInput in = message.content();
+    switch (message.kind()) {
+      case PRESENCE -> hearPresence(in);
+      case FAULT -> world.hear(RankFailure.read(in));
+      case ASK -> answer();
+      case STATUS -> hearStatus(in);
+      case MEMORY -> hearMemory(in);
+      case BOARD -> hearBoard(in);
+      case MEET -> meet(in);
+      case MEETING, REFUSED, CONNECTED, GIVE_UP -> hearOfMeeting(message.kind(), in);
+      default -> throw new ProtocolException("it sent a " + message.kind() + " message");
+    }
+  }
+
+  private RankState readPeer(DataInput in) throws IOException {
+    int rank = in.readInt();
+    checkOwn(rank);
+    return world.peer(rank);
+  }
+
+  private void checkOwn(int rank) throws ProtocolException {
+    if (rank < 0 || !ranks.get(rank)) {
+      throw new ProtocolException("it speaks of rank " + rank + ", which is not its own");
+    }
+  }
+
+  private int readConfirmed(DataInput in) throws IOException {
+    int rank = in.readInt();
+    // The process that made the id of a grow passes on what the new ranks say.
+    if (rank < 0 || (rank < world.size() && !ranks.get(rank))) {
+      throw new ProtocolException("it says that rank " + rank + " has connected");
+    }
+    return rank;
+  }
+
+  private void hearPresence(DataInput in) throws IOException {
+    RankState peer = readPeer(in);
+    boolean changed = peer.read(in);
+    for (int left = Message.count(in); left > 0; left--) {
+      world.links().expect(LinkKey.read(in), in.readLong());
+    }
+    if (changed) {
+      world.notePresence();
+    }
+  }
+
+  private void hearMemory(DataInput in) throws IOException {
+    LinkKey key = LinkKey.read(in);
+    if (key.from() < 0 || !ranks.get(key.from())) {
+      throw new ProtocolException("it speaks of " + key + ", which is not its own");
+    }
+    world.links().admitMemory(key, in.readUTF());
+  }
+
+  private void hearBoard(DataInput in) throws IOException {
+    if (!ranks.get(0)) {
+      throw new ProtocolException("it has made a board, which is for the process of rank 0 to do");
+    }
+    world.links().hostMemory().hearBoard(in.readUTF());
+  }
+
+  private void answer() {
+    BitSet own = new BitSet();
+    for (int rank = 0; rank < world.size(); rank++) {
+      own.set(rank, world.hosts(rank));
+    }
+    sendState(
+        Message.of(
+            Message.Kind.STATUS,
+            out -> {
+              out.writeInt(own.cardinality());
+              for (int rank = own.nextSetBit(0); rank >= 0; rank = own.nextSetBit(rank + 1)) {
+                out.writeInt(rank);
+                world.peer(rank).write(out);
+              }
+            }));
+  }
+
+  private void hearStatus(DataInput in) throws IOException {
+    for (int left = Message.count(in); left > 0; left--) {
+      readPeer(in).read(in);
+    }
+    unansweredSince = 0;
+  }
+
+  private void hearOfMeeting(Message.Kind kind, DataInput in) throws IOException {
+    BootstrapKey occasion = BootstrapKey.read(in);
+    int newSize = in.readInt();
+    if (kind == Message.Kind.MEETING) {
+      hearMeeting(occasion, newSize, in);
+      return;
+    }
+    // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
+    Bootstrap meeting = world.meetings().known(occasion, newSize);
+    if (meeting == null) {
+      ProcessEndpoint.log()
+          .debug("{} was not read: there is no meeting for {} and its size", kind, occasion);
+      return;
+    }
+    switch (kind) {
+      case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+      case CONNECTED -> meeting.confirm(readConfirmed(in));
+      default -> meeting.fail(in.readUTF(), Message.readBits(in));
+    }
+  }
+
+  /** Hears how a meeting stands; ranks that call later need to find that it has failed. */
+  private void hearMeeting(BootstrapKey occasion, int newSize, DataInput in) throws IOException {
+    Bootstrap meeting;
+    try {
+      meeting = world.meetings().meetingFor(occasion, newSize);
+    } catch (NcclException e) {
+      // A grow to a size that the ranks here do not want; the answer to their MEET says so.
+      ProcessEndpoint.log().debug("MEETING was not read: {}", e.text());
+      return;
+    }
+    meeting.hear(in);
+  }
+
+  private void meet(DataInput in) throws IOException {
+    BootstrapKey occasion = BootstrapKey.read(in);
+    int newSize = in.readInt();
+    Bootstrap.MembershipRequest wish = Bootstrap.MembershipRequest.read(in);
+    if (wish.rank() < world.size()) {
+      checkOwn(wish.rank());
+    }
+    try {
+      Bootstrap meeting = world.meetings().meetingFor(occasion, newSize);
+      meeting.arrive(wish);
+    } catch (NcclException e) {
+      send(
+          Message.of(
+              Message.Kind.REFUSED,
+              out -> {
+                occasion.write(out);
+                out.writeInt(newSize);
+                out.writeInt(wish.rank());
+                Message.writeReason(out, e.text());
+              }));
+    }
+  }
+
+  /** Returns how this process's ranks come to a meeting that the other one convenes. */
+  public Bootstrap.Coordinator chair(BootstrapKey occasion) {
+    return new Bootstrap.Coordinator() {
+      @Override
+      public void arrive(int expected, Bootstrap.MembershipRequest wish) {
+        send(
+            Message.of(
+                Message.Kind.MEET,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  wish.write(out);
+                }));
+      }
+
+      @Override
+      public void confirm(int expected, int rank) {
+        send(
+            Message.of(
+                Message.Kind.CONNECTED,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  out.writeInt(rank);
+                }));
+      }
+
+      @Override
+      public void giveUp(int expected, String text, BitSet missing) {
+        send(
+            Message.of(
+                Message.Kind.GIVE_UP,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  Message.writeReason(out, text);
+                  Message.writeBits(out, missing);
+                }));
+      }
+
+      @Override
+      public String departure() {
+        BitSet gone = new BitSet();
+        ranks.stream().filter(rank -> world.presence(rank).left()).forEach(gone::set);
+        return gone.equals(ranks) ? world.peer(ranks.nextSetBit(0)).departure() : null;
+      }
+
+      @Override
+      public String toString() {
+        return describe();
+      }
+    };
+  }
+
+  /** Returns how the other process learns of a meeting that this one convenes. */
+  Bootstrap.StateListener audience(BootstrapKey occasion) {
+    return new Bootstrap.StateListener() {
+      @Override
+      public void told(int expected, Message.Body state) {
+        send(
+            Message.of(
+                Message.Kind.MEETING,
+                out -> {
+                  occasion.write(out);
+                  out.writeInt(expected);
+                  state.write(out);
+                }));
+      }
+
+      @Override
+      public void refused(int rank, String text) {
+        // Who comes over a connection of a world is answered at once.
+      }
+    };
+  }
+
+  @Override
+  public void ended(Connection from, String why, boolean nonsense) {
+    lost = true;
+    boolean someHere = false;
+    for (int rank = ranks.nextSetBit(0); rank >= 0; rank = ranks.nextSetBit(rank + 1)) {
+      someHere |= !world.presence(rank).left();
+    }
+    if (!someHere) {
+      return;
+    }
+    if (nonsense) {
+      RankFailure fault = RankFailure.nonsense(describe() + " spoke nonsense: " + why, ranks);
+      world.raise(fault);
+    }
+    String how =
+        nonsense
+            ? location() + " spoke nonsense: " + why
+            : location() + " ended" + (why == null ? "" : ": " + why);
+    ranks.stream().forEach(rank -> world.peer(rank).lose(how));
+    world.links().hostMemory().lost(ranks);
+    ProcessEndpoint.log()
+        .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), world.size(), how);
+    world.notePresence();
+  }
+}

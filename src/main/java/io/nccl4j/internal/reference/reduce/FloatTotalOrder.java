@@ -1,0 +1,184 @@
+package io.nccl4j.internal.reference.reduce;
+
+/**
+ * Maximum and minimum of floating-point numbers by their bits, which the compiler vectorizes where
+ * it would not with a test for NaN.
+ *
+ * <p>The bits are turned into a key that orders as a signed integer, -0 below +0; turning is its
+ * own inverse. A NaN gets the key that loses against every number, and that key is itself turned
+ * into a NaN: so a NaN is ignored, and two of them give one.
+ */
+final class FloatTotalOrder {
+  /** The top bit and the lowest bit of each byte. */
+  private static final int TOPS = 0x80808080;
+
+  private static final int ONES = 0x01010101;
+
+  private FloatTotalOrder() {}
+
+  /**
+   * Replaces each left number by the larger one.
+   *
+   * @param infinity the bits of infinity: what is above them is NaN
+   */
+  static void max(int[] left, int[] right, int infinity, int count) {
+    for (int i = 0; i < count; i++) {
+      left[i] = turn(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
+    }
+  }
+
+  /** Replaces each left number by the smaller one. */
+  static void min(int[] left, int[] right, int infinity, int count) {
+    for (int i = 0; i < count; i++) {
+      left[i] = turn(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));
+    }
+  }
+
+  /** As {@code max}, of 16-bit numbers, two in each element. */
+  static void maxOfPairs(int[] left, int[] right, int infinity, int count) {
+    for (int i = 0; i < count; i++) {
+      int low = Math.max(highKey(left[i] << 16, infinity), highKey(right[i] << 16, infinity));
+      int high =
+          Math.max(
+              highKey(left[i] & 0xFFFF0000, infinity), highKey(right[i] & 0xFFFF0000, infinity));
+      left[i] = (turn(low) >>> 16) | (turn(high) & 0xFFFF0000);
+    }
+  }
+
+  /** As {@code min}, of 16-bit numbers, two in each element. */
+  static void minOfPairs(int[] left, int[] right, int infinity, int count) {
+    for (int i = 0; i < count; i++) {
+      int low = Math.min(lowKey(left[i] << 16, infinity), lowKey(right[i] << 16, infinity));
+      int high =
+          Math.min(lowKey(left[i] & 0xFFFF0000, infinity), lowKey(right[i] & 0xFFFF0000, infinity));
+      left[i] = (turn(low) >>> 16) | (turn(high) & 0xFFFF0000);
+    }
+  }
+
+  /**
+   * As {@code max}, of 8-bit numbers, four in each element; infinity becomes the largest number.
+   */
+  static void maxOfFours(int[] left, int[] right, boolean e4m3, int count) {
+    pickOfFours(left, right, e4m3, 0, count);
+  }
+
+  /** As {@code min}, of 8-bit numbers likewise. */
+  static void minOfFours(int[] left, int[] right, boolean e4m3, int count) {
+    pickOfFours(left, right, e4m3, -1, count);
+  }
+
+  /** Picks the larger ones; or the smaller ones, if {@code flip} turns the order around. */
+  private static void pickOfFours(int[] left, int[] right, boolean e4m3, int flip, int count) {
+    int toNan = e4m3 ? ONES : 3 * ONES;
+    keys(left, flip, toNan, count);
+    keys(right, flip, toNan, count);
+    larger(left, right, flip, count);
+    if (!e4m3) {
+      saturate(left, count);
+    }
+  }
+
+  // Each loop has a method of its own: in one, some were vectorized and some were not.
+
+  private static void keys(int[] words, int flip, int toNan, int count) {
+    for (int i = 0; i < count; i++) {
+      words[i] = (key(words[i]) ^ flip) & ~nanOfFour(words[i], toNan);
+    }
+  }
+
+  private static void larger(int[] left, int[] right, int flip, int count) {
+    for (int i = 0; i < count; i++) {
+      int larger = notLess(left[i], right[i]);
+      left[i] = number(((left[i] & larger) | (right[i] & ~larger)) ^ flip);
+    }
+  }
+
+  /** Turns four numbers into keys that order as unsigned integers. */
+  private static int key(int word) {
+    return word ^ (all(word & TOPS) | TOPS);
+  }
+
+  /** Turns four keys back. */
+  private static int number(int keys) {
+    return keys ^ (all(~keys & TOPS) | TOPS);
+  }
+
+  /** Turns infinite e5m2 numbers into the largest ones. */
+  private static void saturate(int[] words, int count) {
+    for (int i = 0; i < count; i++) {
+      int size = words[i] & ~TOPS;
+      words[i] -= ((size + 4 * ONES) & ~(size + 3 * ONES) & TOPS) >>> 7;
+    }
+  }
+
+  /**
+   * Fills the bytes that are NaN.
+   *
+   * @param toNan what, added to each byte, sets the top bit of those whose other bits are NaN
+   */
+  private static int nanOfFour(int word, int toNan) {
+    return all(((word & ~TOPS) + toNan) & TOPS);
+  }
+
+  /** Fills the bytes whose top bit is set, of a word that has no other bits. */
+  private static int all(int tops) {
+    return (tops << 1) - (tops >>> 7);
+  }
+
+  /** Fills the bytes of which the left one is not less than the right one. */
+  private static int notLess(int left, int right) {
+    int sameTop = ~(left ^ right) & ((left | TOPS) - (right & ~TOPS));
+    return all(((left & ~right) | sameTop) & TOPS);
+  }
+
+  private static int turn(int bits) {
+    return bits ^ ((bits >> 31) & Integer.MAX_VALUE);
+  }
+
+  /** Returns all ones for a NaN, else 0. */
+  private static int nan(int bits, int infinity) {
+    return (infinity - (bits & Integer.MAX_VALUE)) >> 31;
+  }
+
+  private static int highKey(int bits, int infinity) {
+    int nan = nan(bits, infinity);
+    return (turn(bits) & ~nan) | (Integer.MIN_VALUE & nan);
+  }
+
+  private static int lowKey(int bits, int infinity) {
+    int nan = nan(bits, infinity);
+    return (turn(bits) & ~nan) | (Integer.MAX_VALUE & nan);
+  }
+
+  /** As {@code max}, of 64-bit numbers. */
+  static void max(long[] left, long[] right, long infinity, int count) {
+    for (int i = 0; i < count; i++) {
+      left[i] = turn(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
+    }
+  }
+
+  /** As {@code min}, of 64-bit numbers. */
+  static void min(long[] left, long[] right, long infinity, int count) {
+    for (int i = 0; i < count; i++) {
+      left[i] = turn(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));
+    }
+  }
+
+  private static long turn(long bits) {
+    return bits ^ ((bits >> 63) & Long.MAX_VALUE);
+  }
+
+  private static long nan(long bits, long infinity) {
+    return (infinity - (bits & Long.MAX_VALUE)) >> 63;
+  }
+
+  private static long highKey(long bits, long infinity) {
+    long nan = nan(bits, infinity);
+    return (turn(bits) & ~nan) | (Long.MIN_VALUE & nan);
+  }
+
+  private static long lowKey(long bits, long infinity) {
+    long nan = nan(bits, infinity);
+    return (turn(bits) & ~nan) | (Long.MAX_VALUE & nan);
+  }
+}

@@ -1,0 +1,351 @@
+package io.nccl4j.internal.rendezvous.file;
+
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.JobRank;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.rendezvous.Token;
+import io.nccl4j.internal.util.Interrupts;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.ClosedByInterruptException;
+import java.nio.channels.FileChannel;
+import java.nio.channels.SeekableByteChannel;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.nio.file.attribute.FileAttribute;
+import java.nio.file.attribute.FileTime;
+import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Instant;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * The files of one round: the id that rank 0 publishes, and one file for each rank. The only class
+ * that knows their names and bytes.
+ *
+ * <p>A file is written aside, synced, and renamed to its place, so that a reader sees all of it or
+ * nothing. It ends with a digest of the rest. What cannot be read, or does not fit this round,
+ * counts as absent and is kept in {@link #problems()}: its owner, if alive, will replace it.
+ */
+public final class RoundDirectory {
+  private static final Logger LOG = LogManager.getLogger(RoundDirectory.class);
+
+  private static final long MAGIC = 0x4e43434c344a5246L; // NCCL4JRF
+  private static final int VERSION = 2;
+  private static final int DIGEST_BYTES = 32;
+  private static final int HEADER_BYTES = Long.BYTES + 5 * Integer.BYTES;
+  private static final int WRITE_ATTEMPTS = 5;
+  private static final FileAttribute<Set<PosixFilePermission>> OWNER_ONLY =
+      PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
+
+  private final Path directory;
+  private final JobRank member;
+  private final int round;
+  private final String prefix;
+  private final Map<Path, String> problems = new HashMap<>();
+
+  public RoundDirectory(Path directory, JobRank member, int round) {
+    this.directory = directory;
+    this.member = member;
+    this.round = round;
+    String run = member.run().isEmpty() ? "norun" : Token.ofText(member.run()).toHex();
+    this.prefix = "nccl4j-" + run + "-round" + round + ".";
+  }
+
+  /**
+   * What a rank wrote.
+   *
+   * @param attempt stands for this one wait of that rank; on rank 0, its session
+   * @param session the session of rank 0 whose id it has taken, or {@link Token#NONE}
+   * @param backend the backend that it will use the id with
+   */
+  public record Announcement(Token attempt, Token session, RankBackend backend) {}
+
+  /**
+   * What rank 0 wrote.
+   *
+   * @param session stands for this one publishing
+   * @param id what is published
+   * @param mismatch why no rank may use the id, if ranks have different backends
+   * @param attempts the attempt of each other rank that it answers, that of rank 1 first
+   */
+  public record Publication(
+      Token session, UniqueId id, Optional<RankBackend.Mismatch> mismatch, List<Token> attempts) {}
+
+  public Path idFile() {
+    return directory.resolve(prefix + "id");
+  }
+
+  public Path rankFile(int rank) {
+    return directory.resolve(prefix + "rank" + rank);
+  }
+
+  /** Returns what was wrong with files when they were last read. */
+  public Map<Path, String> problems() {
+    return problems;
+  }
+
+  public void write(Announcement announcement)
+      throws InterruptedException, ExchangeFailedException {
+    ByteBuffer bytes = start(member.rank(), announcementBytes());
+    announcement.attempt().write(bytes);
+    announcement.session().write(bytes);
+    bytes.putInt(announcement.backend().code());
+    replace(rankFile(member.rank()), bytes);
+  }
+
+  public void write(Publication publication) throws InterruptedException, ExchangeFailedException {
+    ByteBuffer bytes = start(0, publicationBytes());
+    publication.session().write(bytes);
+    bytes.put(publication.id().toBytes());
+    RankBackend.Mismatch.write(publication.mismatch(), bytes);
+    publication.attempts().forEach(attempt -> attempt.write(bytes));
+    replace(idFile(), bytes);
+  }
+
+  public Optional<Announcement> announcement(int rank) throws InterruptedException {
+    return read(rankFile(rank), rank, announcementBytes())
+        .map(
+            bytes ->
+                new Announcement(
+                    Token.read(bytes), Token.read(bytes), RankBackend.ofCode(bytes.getInt())));
+  }
+
+  public Optional<Publication> publication() throws InterruptedException {
+    return read(idFile(), 0, publicationBytes()).flatMap(this::parsePublication);
+  }
+
+  private Optional<Publication> parsePublication(ByteBuffer bytes) {
+    Token session = Token.read(bytes);
+    byte[] id = new byte[UniqueId.BYTES];
+    bytes.get(id);
+    Optional<RankBackend.Mismatch> mismatch = RankBackend.Mismatch.read(bytes);
+    Token[] attempts = new Token[member.size() - 1];
+    Arrays.setAll(attempts, rank -> Token.read(bytes));
+    try {
+      return Optional.of(new Publication(session, UniqueId.of(id), mismatch, List.of(attempts)));
+    } catch (IllegalArgumentException e) {
+      problem(idFile(), "holds no unique id: " + e.getMessage());
+      return Optional.empty();
+    }
+  }
+
+  private int announcementBytes() {
+    return HEADER_BYTES + 2 * Token.BYTES + Integer.BYTES + DIGEST_BYTES;
+  }
+
+  private int publicationBytes() {
+    return Math.addExact(
+        HEADER_BYTES + UniqueId.BYTES + RankBackend.Mismatch.BYTES + DIGEST_BYTES,
+        Math.multiplyExact(member.size(), Token.BYTES));
+  }
+
+  private ByteBuffer start(int author, int length) {
+    ByteBuffer bytes = ByteBuffer.allocate(length);
+    bytes.putLong(MAGIC).putInt(VERSION).putInt(member.size()).putInt(author).putInt(round);
+    return bytes.putInt(length);
+  }
+
+  private void replace(Path target, ByteBuffer bytes)
+      throws InterruptedException, ExchangeFailedException {
+    byte[] digest = digest(bytes, bytes.capacity());
+    bytes.position(bytes.capacity() - DIGEST_BYTES).put(digest).flip();
+    try {
+      for (int attempt = 1; !tryReplace(target, bytes.rewind()); attempt++) {
+        if (attempt == WRITE_ATTEMPTS) {
+          throw new ExchangeFailedException(
+              target + " could not be written: another process removes our files");
+        }
+      }
+    } catch (ClosedByInterruptException e) {
+      throw Interrupts.during("in file access", e);
+    } catch (IOException e) {
+      throw new ExchangeFailedException(target + " could not be written: " + e, e);
+    }
+  }
+
+  /** Returns false if the file was swept away half-way, by a rank 0 that ends an earlier run. */
+  private static boolean tryReplace(Path target, ByteBuffer bytes) throws IOException {
+    String aside = target.getFileName() + "." + Token.random().toHex() + ".tmp";
+    Path temporary = target.resolveSibling(aside);
+    try {
+      try (FileChannel channel =
+          FileChannel.open(
+              temporary,
+              Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE),
+              attributes(target))) {
+        while (bytes.hasRemaining()) {
+          channel.write(bytes);
+        }
+        channel.force(true);
+      }
+      Files.move(temporary, target, StandardCopyOption.ATOMIC_MOVE);
+      return true;
+    } catch (NoSuchFileException e) {
+      if (!Files.isDirectory(target.getParent())) {
+        throw e;
+      }
+      LOG.debug("{} vanished while it was written; writing it again", temporary);
+      return false;
+    } finally {
+      Files.deleteIfExists(temporary);
+    }
+  }
+
+  private static FileAttribute<?>[] attributes(Path target) {
+    boolean posix = target.getFileSystem().supportedFileAttributeViews().contains("posix");
+    return posix ? new FileAttribute<?>[] {OWNER_ONLY} : new FileAttribute<?>[0];
+  }
+
+  /** Returns the body of a file, or nothing if it is absent or has a problem. */
+  private Optional<ByteBuffer> read(Path file, int author, int length) throws InterruptedException {
+    try {
+      String defect = "is no regular file";
+      // Asked first, for opening a pipe would wait for its other end.
+      if (attributesOf(file).isRegularFile()) {
+        ByteBuffer bytes = readAtMost(file, length + 1);
+        defect = defect(bytes, author, length);
+        if (defect == null) {
+          problems.remove(file);
+          return Optional.of(bytes.position(HEADER_BYTES));
+        }
+      }
+      problem(file, defect);
+    } catch (NoSuchFileException e) {
+      problems.remove(file);
+    } catch (ClosedByInterruptException e) {
+      throw Interrupts.during("in file access", e);
+    } catch (IOException e) {
+      problem(file, "could not be read: " + e);
+    }
+    return Optional.empty();
+  }
+
+  private static BasicFileAttributes attributesOf(Path file) throws IOException {
+    return Files.readAttributes(file, BasicFileAttributes.class, LinkOption.NOFOLLOW_LINKS);
+  }
+
+  private static ByteBuffer readAtMost(Path file, int limit) throws IOException {
+    ByteBuffer bytes = ByteBuffer.allocate(limit);
+    try (SeekableByteChannel channel =
+        Files.newByteChannel(file, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS)) {
+      while (bytes.hasRemaining() && channel.read(bytes) >= 0) {}
+    }
+    return bytes.flip();
+  }
+
+  /** Returns what is wrong with a file's bytes, or null. */
+  private String defect(ByteBuffer bytes, int author, int length) {
+    if (bytes.remaining() < HEADER_BYTES + DIGEST_BYTES) {
+      return "is damaged: it has only " + bytes.remaining() + " bytes";
+    }
+    if (bytes.getLong(0) != MAGIC) {
+      return "is damaged, or is not nccl4j's: it does not start with nccl4j's mark";
+    }
+    int version = bytes.getInt(8);
+    if (version != VERSION) {
+      return "has version " + version + "; this nccl4j writes version " + VERSION;
+    }
+    int world = bytes.getInt(12);
+    if (world != member.size()) {
+      return "is of a world of " + world + " ranks; this one has " + member.size();
+    }
+    if (bytes.getInt(16) != author || bytes.getInt(20) != round) {
+      return "is damaged: it is of another rank or round than its name says";
+    }
+    if (bytes.getInt(24) != length || bytes.remaining() != length) {
+      String size = bytes.remaining() > length ? "more than " + length : "" + bytes.remaining();
+      return "is damaged: it has " + size + " bytes; it should have " + length;
+    }
+    byte[] found = new byte[DIGEST_BYTES];
+    bytes.get(length - DIGEST_BYTES, found);
+    return Arrays.equals(found, digest(bytes, length))
+        ? null
+        : "is damaged: its digest is not that of its contents";
+  }
+
+  /** Returns the digest of all that stands before the digest. */
+  private static byte[] digest(ByteBuffer bytes, int length) {
+    byte[] body = new byte[length - DIGEST_BYTES];
+    bytes.get(0, body);
+    return SessionKeys.sha256(body);
+  }
+
+  private void problem(Path file, String text) {
+    if (!Objects.equals(problems.put(file, text), text)) {
+      LOG.warn("{} {}; waiting for its owner to replace it", file, text);
+    }
+  }
+
+  /** Shows that this rank is alive. */
+  public void touch() {
+    Path file = rankFile(member.rank());
+    try {
+      Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
+    } catch (NoSuchFileException e) {
+      LOG.debug("{} vanished before it was touched; it will be written again", file);
+    } catch (IOException e) {
+      problem(file, "could not be touched: " + e);
+    }
+  }
+
+  /** Returns when a rank showed that it is alive, to be compared with what it was before. */
+  public Optional<FileTime> lastSign(int rank) {
+    Path file = rankFile(rank);
+    try {
+      return Optional.of(attributesOf(file).lastModifiedTime());
+    } catch (NoSuchFileException e) {
+      return Optional.empty();
+    } catch (IOException e) {
+      problem(file, "could not be read: " + e);
+      return Optional.empty();
+    }
+  }
+
+  /** Removes this rank's file if it is still of this attempt. */
+  public void withdraw(Token attempt) throws InterruptedException {
+    if (announcement(member.rank()).filter(found -> found.attempt().equals(attempt)).isPresent()) {
+      delete(rankFile(member.rank()));
+    }
+  }
+
+  /** Removes the id file if it is still of this session. */
+  public void withdrawPublication(Token session) throws InterruptedException {
+    if (publication().filter(found -> found.session().equals(session)).isPresent()) {
+      delete(idFile());
+    }
+  }
+
+  /** Removes every file of this round, also what a crashed run left of it. */
+  public void sweep() {
+    try (DirectoryStream<Path> files = Files.newDirectoryStream(directory, prefix + "*")) {
+      files.forEach(RoundDirectory::delete);
+    } catch (IOException e) {
+      LOG.warn("{} could not be swept of the files {}*: {}", directory, prefix, e.toString());
+    }
+  }
+
+  private static void delete(Path file) {
+    try {
+      Files.deleteIfExists(file);
+    } catch (IOException e) {
+      LOG.warn("{} could not be removed: {}", file, e.toString());
+    }
+  }
+}

@@ -1,0 +1,105 @@
+package io.nccl4j.internal.rendezvous.tcp;
+
+import io.nccl4j.internal.util.Deadline;
+import java.io.Closeable;
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+
+/**
+ * Messages on one connection: two bytes of length, then so many bytes. All its reads together end
+ * at one deadline, so that a peer cannot buy time with a byte now and then.
+ */
+public final class FramedConnection implements Closeable {
+  private static final int LENGTH_BYTES = 2;
+  private static final int MOST_DRAINED_BYTES = 1 << 16;
+
+  private final SocketChannel channel;
+  private final Socket socket;
+  private final Deadline deadline;
+
+  public FramedConnection(SocketChannel channel, Deadline deadline) throws IOException {
+    this.channel = channel;
+    this.socket = channel.socket();
+    this.deadline = deadline;
+    socket.setTcpNoDelay(true);
+  }
+
+  /**
+   * Reads one message.
+   *
+   * @throws RejectedException if it is longer than the limit
+   * @throws SocketTimeoutException if the deadline has passed
+   * @throws EOFException if the peer closed before the end
+   */
+  public byte[] read(int limit) throws IOException {
+    byte[] header = readFully(LENGTH_BYTES);
+    int length = Short.toUnsignedInt(ByteBuffer.wrap(header).getShort());
+    if (length > limit) {
+      throw new RejectedException(
+          RejectReason.OVERSIZED,
+          "a message of " + length + " bytes; at most " + limit + " are taken");
+    }
+    return readFully(length);
+  }
+
+  private byte[] readFully(int length) throws IOException {
+    byte[] bytes = new byte[length];
+    for (int have = 0; have < length; ) {
+      int got = readSome(bytes, have);
+      if (got < 0) {
+        throw new EOFException("the peer closed the connection");
+      }
+      have += got;
+    }
+    return bytes;
+  }
+
+  private int readSome(byte[] bytes, int from) throws IOException {
+    if (deadline.passed()) {
+      throw new SocketTimeoutException("the message did not come in time");
+    }
+    socket.setSoTimeout(deadline.remainingMillis());
+    InputStream in = socket.getInputStream();
+    return in.read(bytes, from, bytes.length - from);
+  }
+
+  /** Writes one message; they are so short that a socket's buffer always takes them. */
+  public void write(byte[] message) throws IOException {
+    byte[] framed =
+        ByteBuffer.allocate(LENGTH_BYTES + message.length)
+            .putShort((short) message.length)
+            .put(message)
+            .array();
+    OutputStream out = socket.getOutputStream();
+    out.write(framed);
+    out.flush();
+  }
+
+  /**
+   * Writes a last message and reads off what the peer is still sending, within bounds: closing on
+   * unread bytes would reset the connection and lose the message.
+   */
+  public void writeLast(byte[] message) throws IOException {
+    write(message);
+    socket.shutdownOutput();
+    byte[] dropped = new byte[512];
+    for (int total = 0; total < MOST_DRAINED_BYTES && !deadline.passed(); ) {
+      int got = readSome(dropped, 0);
+      if (got < 0) {
+        return;
+      }
+      total += got;
+    }
+  }
+
+  @Override
+  public void close() throws IOException {
+    channel.close();
+  }
+}

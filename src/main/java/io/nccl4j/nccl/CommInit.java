@@ -1,0 +1,247 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.nccl.ncclUniqueId;
+import io.nccl4j.bindings.nccl.nccl_h;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.List;
+import java.util.SortedSet;
+
+/**
+ * The native call that makes a rank's communicator. It writes the new pointer into the cell of the
+ * new communicator's handle, perhaps long after it has answered; who is to be asked whether it is
+ * done differs.
+ */
+sealed interface CommInit {
+  /** The cohort of all communicators that old and new ranks of a grow share. */
+  Object GROWN = "ranks of a grow";
+
+  /** Returns the C function. */
+  String function();
+
+  /** Throws unless the library has the function. */
+  default void check(NcclVersion library) {
+    library.require(function());
+  }
+
+  /** Returns what the ranks that are made together have in common; called once. */
+  Object world();
+
+  /** Returns the children of the communicator that this one is made of, or null. */
+  default NativeChildren children() {
+    return null;
+  }
+
+  /**
+   * Returns what is equal for those ranks of this process that may wait for each other. Old and new
+   * ranks of a grow do not know each other's world, so all of them count together.
+   */
+  default Object cohort(Object world) {
+    return children() != null && children().cohort() == GROWN ? GROWN : world;
+  }
+
+  /** Waits for what must be over before the call. */
+  default void prepare() {
+    // Most calls need nothing.
+  }
+
+  /** Makes the call, and waits for it; by the thread that is inside the new handle. */
+  void make(NativeCommunicator made, MemorySegment config, Arena arena);
+
+  private static MemorySegment bytes(List<UniqueId> ids, Arena arena) {
+    MemorySegment bytes = ncclUniqueId.allocateArray(ids.size(), arena);
+    for (int i = 0; i < ids.size(); i++) {
+      ncclUniqueId.asSlice(bytes, i).copyFrom(MemorySegment.ofArray(ids.get(i).toBytes()));
+    }
+    return bytes;
+  }
+
+  /** A rank of a communicator with one id. */
+  record Init(UniqueId id, int size, int rank) implements CommInit {
+    @Override
+    public Object world() {
+      return id;
+    }
+
+    @Override
+    public String function() {
+      return "ncclCommInitRankConfig";
+    }
+
+    @Override
+    public void check(NcclVersion library) {
+      // Every release that is loaded has it.
+    }
+
+    @Override
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment cell = made.handle().cell();
+      MemorySegment bytes = bytes(List.of(id), arena);
+      made.settle(nccl_h.ncclCommInitRankConfig(cell, size, bytes, rank, config), function());
+    }
+  }
+
+  /** A rank of a communicator with several ids. */
+  record InitScalable(List<UniqueId> ids, int size, int rank) implements CommInit {
+    @Override
+    public Object world() {
+      return List.copyOf(ids);
+    }
+
+    @Override
+    public String function() {
+      return "ncclCommInitRankScalable";
+    }
+
+    @Override
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment cell = made.handle().cell();
+      MemorySegment bytes = bytes(ids, arena);
+      int result = nccl_h.ncclCommInitRankScalable(cell, size, rank, ids.size(), bytes, config);
+      made.settle(result, function());
+    }
+  }
+
+  /** A child of a split. */
+  record Split(NativeChildren children, int color, int key) implements CommInit {
+    @Override
+    public Object world() {
+      return children.nextWorld(color);
+    }
+
+    @Override
+    public String function() {
+      return "ncclCommSplit";
+    }
+
+    @Override
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment cell = made.handle().cell();
+      CommunicatorHandle handle = children.parent().handle();
+      handle.insideForLong(
+          function(),
+          comm -> {
+            int result = handle.guarded(() -> nccl_h.ncclCommSplit(comm, color, key, cell, config));
+            children.settle(made, result, function());
+          });
+    }
+  }
+
+  /** A child of a shrink. */
+  record Shrink(NativeChildren children, SortedSet<Integer> excluded, ShrinkMode mode)
+      implements CommInit {
+    @Override
+    public Object world() {
+      return children.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
+    @Override
+    public String function() {
+      return "ncclCommShrink";
+    }
+
+    @Override
+    public void prepare() {
+      if (mode != ShrinkMode.ABORT_FIRST) {
+        children.parent().context().awaitStreams(function());
+      }
+    }
+
+    @Override
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      int flags =
+          mode == ShrinkMode.ABORT_FIRST
+              ? nccl_h.NCCL_SHRINK_ABORT()
+              : nccl_h.NCCL_SHRINK_DEFAULT();
+      // NCCL sorts this array, which is why it is a copy.
+      int[] ranks = excluded.stream().mapToInt(Integer::intValue).toArray();
+      MemorySegment array = arena.allocateFrom(ValueLayout.JAVA_INT, ranks);
+      MemorySegment cell = made.handle().cell();
+      CommunicatorHandle handle = children.parent().handle();
+      handle.insideForLong(
+          function(),
+          comm -> {
+            if (mode == ShrinkMode.ABORT_FIRST) {
+              children.parent().endOperations();
+            }
+            int result =
+                handle.guarded(
+                    () -> nccl_h.ncclCommShrink(comm, array, ranks.length, cell, config, flags));
+            children.settle(made, result, function());
+          });
+    }
+  }
+
+  /** The end of a rank that a growing communicator has already; the id is null but on one rank. */
+  record Grow(NativeChildren children, int newSize, UniqueId id) implements CommInit {
+    private static final int KEEPS_ITS_RANK = -1;
+
+    @Override
+    public Object cohort(Object world) {
+      return GROWN;
+    }
+
+    @Override
+    public Object world() {
+      return children.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    }
+
+    @Override
+    public String function() {
+      return "ncclCommGrow";
+    }
+
+    @Override
+    public void prepare() {
+      children.parent().context().awaitStreams(function());
+    }
+
+    @Override
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment bytes = id == null ? MemorySegment.NULL : bytes(List.of(id), arena);
+      MemorySegment cell = made.handle().cell();
+      CommunicatorHandle handle = children.parent().handle();
+      handle.insideForLong(
+          function(),
+          comm -> {
+            children.parent().context().useGrowId(id);
+            int result =
+                handle.guarded(
+                    () -> nccl_h.ncclCommGrow(comm, newSize, bytes, KEEPS_ITS_RANK, cell, config));
+            // Here it is the new communicator that says when it is done; the old one is used till
+            // then.
+            made.settle(result, function());
+          });
+    }
+  }
+
+  /** The end of a new rank of a growing communicator. */
+  record Join(UniqueId id, int newSize, int rank) implements CommInit {
+    @Override
+    public Object cohort(Object world) {
+      return GROWN;
+    }
+
+    @Override
+    public Object world() {
+      // The old ranks do not learn the id: with them it has nothing in common here.
+      return id;
+    }
+
+    @Override
+    public String function() {
+      return "ncclCommGrow";
+    }
+
+    @Override
+    public void make(NativeCommunicator made, MemorySegment config, Arena arena) {
+      MemorySegment none = MemorySegment.NULL;
+      MemorySegment cell = made.handle().cell();
+      MemorySegment bytes = bytes(List.of(id), arena);
+      made.settle(nccl_h.ncclCommGrow(none, newSize, bytes, rank, cell, config), function());
+    }
+  }
+}

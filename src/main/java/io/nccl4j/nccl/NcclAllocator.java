@@ -1,0 +1,52 @@
+package io.nccl4j.nccl;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.internal.KeptMemory;
+import io.nccl4j.internal.NcclResults;
+import io.nccl4j.internal.OpenRanks;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+
+/** Device memory that NCCL allocates, in the ways that all of its registrations can use. */
+final class NcclAllocator {
+  private static final KeptMemory MEMORY = new RegistrableMemory();
+
+  private NcclAllocator() {}
+
+  static Buffer allocate(int device, DataType type, long count) {
+    long bytes = type.byteSize(count);
+    if (bytes == 0) {
+      return Buffer.ofDeviceAddress(0, type, 0, device);
+    }
+    KeptMemory.Piece piece = MEMORY.take(device, bytes);
+    return Buffer.ofDeviceAddress(
+        piece.memory().address(), type, count, device, () -> MEMORY.put(piece));
+  }
+
+  /**
+   * NCCL frees by unmapping, or by {@code cudaFree} where it cannot map memory. Only the latter is
+   * known to wait for the device.
+   */
+  private static final class RegistrableMemory extends KeptMemory {
+    RegistrableMemory() {
+      super("ncclMemAlloc", "ncclMemFree", true, OpenRanks::several);
+    }
+
+    @Override
+    protected MemorySegment allocate(long bytes) {
+      try (Arena arena = Arena.ofConfined()) {
+        MemorySegment address = arena.allocate(ValueLayout.ADDRESS);
+        NcclResults.check(nccl_h.ncclMemAlloc(address, bytes), "ncclMemAlloc");
+        return address.get(ValueLayout.ADDRESS, 0);
+      }
+    }
+
+    @Override
+    protected void free(MemorySegment memory) {
+      NcclResults.check(nccl_h.ncclMemFree(memory), "ncclMemFree");
+    }
+  }
+}

@@ -1,0 +1,206 @@
+package io.nccl4j.rendezvous;
+
+import io.nccl4j.Backend;
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.ExchangeFailedException;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Deadline;
+import java.time.Duration;
+import java.util.Objects;
+import java.util.OptionalInt;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
+import org.apache.logging.log4j.LogManager;
+import org.apache.logging.log4j.Logger;
+
+/**
+ * The base of every rendezvous here: it counts rounds, allows one at a time, and refuses more after
+ * the first that fails.
+ */
+abstract sealed class AbstractRendezvous implements Rendezvous
+    permits InProcessRendezvous,
+        FileRendezvous,
+        TcpRendezvous,
+        TorchStoreRendezvous,
+        AllGatherRendezvous {
+  private static final Logger LOG = LogManager.getLogger(AbstractRendezvous.class);
+
+  /** Ranks that are started together rarely wait longer. */
+  private static final Duration LONG_WAIT = Duration.ofSeconds(10);
+
+  private final RankInfo member;
+  private final ReentrantLock inUse = new ReentrantLock();
+  private int rounds;
+  private boolean failed;
+  private volatile boolean closed;
+
+  AbstractRendezvous(RankInfo member) {
+    this.member = member;
+  }
+
+  @Override
+  public final int rank() {
+    return member.rank();
+  }
+
+  @Override
+  public final int size() {
+    return member.size();
+  }
+
+  @Override
+  public final OptionalInt localRank() {
+    return member.localRank();
+  }
+
+  final RankInfo member() {
+    return member;
+  }
+
+  @Override
+  public final UniqueId exchange(Supplier<UniqueId> maker) {
+    return exchange(maker, RankBackend.UNKNOWN);
+  }
+
+  @Override
+  public final UniqueId exchange(Backend backend) {
+    AtomicReference<UniqueId> made = new AtomicReference<>();
+    try {
+      return exchange(() -> newId(backend, made), RankBackend.of(backend));
+    } catch (RuntimeException | Error e) {
+      UniqueId unused = made.get();
+      if (unused != null) {
+        backend.closeUniqueId(unused);
+      }
+      throw e;
+    }
+  }
+
+  private static UniqueId newId(Backend backend, AtomicReference<UniqueId> made) {
+    UniqueId id = backend.newUniqueId();
+    made.set(id);
+    return id;
+  }
+
+  final UniqueId exchange(Supplier<UniqueId> maker, RankBackend backend) {
+    Objects.requireNonNull(maker, "maker");
+    if (inUse.isHeldByCurrentThread() || !inUse.tryLock()) {
+      throw new IllegalStateException(this + " is in another exchange; they come one at a time");
+    }
+    try {
+      return nextRound(maker, backend);
+    } finally {
+      inUse.unlock();
+    }
+  }
+
+  private UniqueId nextRound(Supplier<UniqueId> maker, RankBackend backend) {
+    if (closed) {
+      throw new IllegalStateException(this + " is closed");
+    }
+    if (failed) {
+      throw new IllegalStateException(
+          this + " failed in round " + rounds + "; all ranks must make a new one");
+    }
+    failed = true;
+    rounds++;
+    Deadline deadline = Deadline.after(member.timeout());
+    try {
+      UniqueId id = member.rank() == 0 ? make(rounds, maker) : null;
+      if (member.size() > 1) {
+        id = exchange(rounds, id, backend, deadline);
+      }
+      failed = false;
+      return id;
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw releasedAfter(new RendezvousException(this + " was interrupted in round " + rounds, e));
+    } catch (ExchangeFailedException e) {
+      throw releasedAfter(failed(e));
+    } catch (RuntimeException | Error e) {
+      releasedAfter(e);
+      throw e;
+    }
+  }
+
+  /** Returns what the public methods throw for a failure, with the same message and cause. */
+  static RendezvousException failed(ExchangeFailedException failure) {
+    Throwable cause = failure.getCause();
+    return new RendezvousException(failure.getMessage(), cause == null ? failure : cause);
+  }
+
+  /** Hands the id to the other ranks, where this one has made it, or else returns theirs. */
+  private UniqueId exchange(int round, UniqueId made, RankBackend backend, Deadline deadline)
+      throws InterruptedException, ExchangeFailedException {
+    Thread reminder = Thread.ofVirtual().start(() -> sayThatItWaits(round, deadline));
+    try {
+      if (made == null) {
+        return follow(round, backend, deadline);
+      }
+      publish(round, made, backend, deadline);
+      return made;
+    } finally {
+      reminder.interrupt();
+    }
+  }
+
+  /** Logs once that other ranks are late, for a user who looks at a program that prints nothing. */
+  private void sayThatItWaits(int round, Deadline deadline) {
+    try {
+      Thread.sleep(Math.min(LONG_WAIT.toMillis(), deadline.remainingMillis() / 2));
+    } catch (InterruptedException e) {
+      // The exchange has ended.
+      return;
+    }
+    LOG.warn(
+        "rank {} of {} still waits for all ranks to come in round {}, for {} s more: {}",
+        rank(),
+        size(),
+        round,
+        TimeUnit.NANOSECONDS.toSeconds(Math.max(0, deadline.remainingNanos())),
+        this);
+  }
+
+  /** Releases what is held, since no further exchange is allowed; returns the failure. */
+  private <T extends Throwable> T releasedAfter(T failure) {
+    CloseAll.after(failure, this::release);
+    return failure;
+  }
+
+  /** Makes the id of a round, on rank 0. */
+  UniqueId make(int round, Supplier<UniqueId> maker) {
+    return Objects.requireNonNull(maker.get(), () -> "maker returned null in round " + round);
+  }
+
+  /** Ends a wait whose rendezvous was closed by another thread. */
+  final void checkStillOpen() {
+    if (closed) {
+      throw new RendezvousException(this + " was closed while it was exchanging an id");
+    }
+  }
+
+  /**
+   * Waits until all other ranks have come, hands them the id and returns when they have it; called
+   * on rank 0.
+   *
+   * @throws ExchangeFailedException if a rank uses another backend; every rank gets one then
+   */
+  abstract void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
+      throws InterruptedException, ExchangeFailedException;
+
+  /** Returns the id that rank 0 published; called on the other ranks. */
+  abstract UniqueId follow(int round, RankBackend backend, Deadline deadline)
+      throws InterruptedException, ExchangeFailedException;
+
+  @Override
+  public final void close() {
+    closed = true;
+    release();
+  }
+
+  /** Gives back what is held and wakes who waits; may be called more than once. */
+  abstract void release();
+}

@@ -1,0 +1,143 @@
+package io.nccl4j.training;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.Event;
+import io.nccl4j.Stream;
+import java.util.Arrays;
+
+/**
+ * The memory of one bucket, and which streams its gradients come from in this step. Only the
+ * communication stream touches the slots of gradients that are copied.
+ */
+final class BucketBuffer {
+  private final Bucket bucket;
+  private final Communicator communicator;
+  private final OwnedResources resources;
+  private final Buffer memory;
+  private final BucketEntry[] members;
+  private int pending;
+  // The streams of this step's marks: mostly one, so that looking through them costs nothing.
+  private Stream[] sources = new Stream[1];
+  private Event[] marks = new Event[1];
+  private int sourceCount;
+
+  /** Allocates the memory, for {@code resources} to give back. */
+  BucketBuffer(Bucket bucket, Communicator communicator, OwnedResources resources) {
+    this.bucket = bucket;
+    this.communicator = communicator;
+    this.resources = resources;
+    this.memory =
+        resources.add(communicator.allocate(bucket.type(), bucket.count()), Buffer::close);
+    this.marks[0] = newMark();
+    this.members =
+        bucket.slots().stream()
+            .map(slot -> new BucketEntry(slot.parameter(), this, slice(slot)))
+            .toArray(BucketEntry[]::new);
+    this.pending = members.length;
+  }
+
+  private Buffer slice(Bucket.Slot slot) {
+    return memory.slice(slot.offset(), slot.parameter().value().count());
+  }
+
+  private Event newMark() {
+    return resources.add(communicator.newEvent(), Event::close);
+  }
+
+  Bucket bucket() {
+    return bucket;
+  }
+
+  Buffer memory() {
+    return memory;
+  }
+
+  BucketEntry[] members() {
+    return members;
+  }
+
+  /** Notes that one more gradient is ready when a stream comes to here. */
+  void take(Stream source) {
+    addSource(source);
+    pending--;
+    if (pending == 0) {
+      // Later than each gradient's own mark where there are several streams, but one event each.
+      for (int i = 0; i < sourceCount; i++) {
+        sources[i].record(marks[i]);
+      }
+    }
+  }
+
+  private void addSource(Stream source) {
+    for (int i = 0; i < sourceCount; i++) {
+      if (sources[i] == source) {
+        return;
+      }
+    }
+    if (sourceCount == sources.length) {
+      sources = Arrays.copyOf(sources, sourceCount + 1);
+      marks = Arrays.copyOf(marks, sourceCount + 1);
+      marks[sourceCount] = newMark();
+    }
+    sources[sourceCount] = source;
+    sourceCount++;
+  }
+
+  /** Returns whether all gradients are ready. */
+  boolean complete() {
+    return pending == 0;
+  }
+
+  /** Lets a stream wait for the gradients, and brings those that are copied into their slots. */
+  void gather(Stream stream) {
+    for (int i = 0; i < sourceCount; i++) {
+      stream.waitFor(marks[i]);
+    }
+    for (BucketEntry member : members) {
+      if (member.unused()) {
+        member.slot().fill((byte) 0, stream);
+      } else if (member.copied()) {
+        member.slot().copyFrom(member.gradient(), stream);
+      }
+    }
+  }
+
+  /** Brings what is in the slots back to the gradients that are copied. */
+  void scatter(Stream stream) {
+    for (BucketEntry member : members) {
+      if (member.copied()) {
+        member.gradient().copyFrom(member.slot(), stream);
+      }
+    }
+  }
+
+  /** Brings the parameters' values into the slots. */
+  void gatherValues(Stream stream) {
+    for (BucketEntry member : members) {
+      member.slot().copyFrom(member.parameter().value(), stream);
+    }
+  }
+
+  /** Brings what is in the slots to the parameters' values. */
+  void scatterValues(Stream stream) {
+    for (BucketEntry member : members) {
+      member.parameter().value().copyFrom(member.slot(), stream);
+    }
+  }
+
+  /** Makes zeros of everything, the gaps included. */
+  void clear(Stream stream) {
+    memory.fill((byte) 0, stream);
+  }
+
+  /** Forgets the marks. */
+  void beginStep() {
+    for (BucketEntry member : members) {
+      member.beginStep();
+    }
+    pending = members.length;
+    Arrays.fill(sources, null);
+    sourceCount = 0;
+  }
+}

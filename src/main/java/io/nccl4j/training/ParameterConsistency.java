@@ -1,0 +1,170 @@
+package io.nccl4j.training;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Stream;
+import java.lang.foreign.MemorySegment;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+
+/**
+ * Makes sure that all ranks mean the same before they reduce anything: ranks that disagree would
+ * mix up gradients, or wait for each other for ever. Each rank states what it registered, line by
+ * line, and digests of the statements go round. Only where those differ does a statement, that of
+ * the rank which most agree with, go to all; then the first few ranks that differ from it tell all
+ * how, and every rank throws the same exception. So what is moved does not grow with the product of
+ * ranks and parameters.
+ */
+final class ParameterConsistency {
+  private static final int MOST_RANKS_TOLD = 4;
+
+  /** Of a line, what a message has of its beginning and of its end, where the type stands. */
+  private static final int LINE_BEGINNING = 160;
+
+  private static final int LINE_END = 40;
+
+  /** Has room for any difference: two lines of 3 bytes a character, and the ranks. */
+  private static final int DIFFERENCE_BYTES = 2048;
+
+  private final Communicator communicator;
+  private final Stream stream;
+
+  private ParameterConsistency(Communicator communicator, Stream stream) {
+    this.communicator = communicator;
+    this.stream = stream;
+  }
+
+  /**
+   * Waits until all ranks have stated what they have.
+   *
+   * @param statement what this rank has, line by line
+   * @throws IllegalArgumentException on every rank, if they do not all state the same
+   */
+  static void check(Communicator communicator, Stream stream, List<String> statement) {
+    new ParameterConsistency(communicator, stream).check(statement);
+  }
+
+  private void check(List<String> statement) {
+    byte[] mine = String.join("\n", statement).getBytes(StandardCharsets.UTF_8);
+    List<ByteBuffer> digests = gathered(digest(mine));
+    int most = mostAgreed(digests);
+    int[] differing =
+        IntStream.range(0, digests.size())
+            .filter(rank -> !digests.get(rank).equals(digests.get(most)))
+            .toArray();
+    if (differing.length > 0) {
+      byte[] agreed = communicator.rank() == most ? mine : new byte[digests.get(most).getInt(0)];
+      broadcast(agreed, most);
+      throw new IllegalArgumentException(
+          "the ranks registered different parameters: "
+              + differences(differing, lines(mine), most, lines(agreed)));
+    }
+  }
+
+  /** Returns the lines as all read them, this rank its own too: bytes do not keep every text. */
+  private static List<String> lines(byte[] statement) {
+    return Arrays.asList(new String(statement, StandardCharsets.UTF_8).split("\n"));
+  }
+
+  /** Returns the length of a statement, as four bytes, and a digest of it. */
+  private static byte[] digest(byte[] statement) {
+    try {
+      byte[] digest = MessageDigest.getInstance("SHA-256").digest(statement);
+      return ByteBuffer.allocate(Integer.BYTES + digest.length)
+          .putInt(statement.length)
+          .put(digest)
+          .array();
+    } catch (NoSuchAlgorithmException e) {
+      throw new IllegalStateException("every Java platform has SHA-256", e);
+    }
+  }
+
+  /** Returns the lowest rank whose digest no other has more ranks for. */
+  private static int mostAgreed(List<ByteBuffer> digests) {
+    Map<ByteBuffer, Integer> ranksAgreeing = new LinkedHashMap<>();
+    digests.forEach(digest -> ranksAgreeing.merge(digest, 1, Integer::sum));
+    // The first of several that are equal, which is that of the lowest rank.
+    Map.Entry<ByteBuffer, Integer> most =
+        Collections.max(ranksAgreeing.entrySet(), Map.Entry.comparingByValue());
+    return digests.indexOf(most.getKey());
+  }
+
+  /** Gives every rank each rank's bytes, of which all have as many. */
+  private List<ByteBuffer> gathered(byte[] mine) {
+    int size = communicator.size();
+    byte[] all = new byte[Math.multiplyExact(size, mine.length)];
+    try (Buffer send = communicator.allocate(DataType.UINT8, mine.length);
+        Buffer recv = communicator.allocate(DataType.UINT8, all.length)) {
+      send.copyFrom(MemorySegment.ofArray(mine), stream);
+      communicator.allGather(send, recv, stream);
+      Reducer.await(communicator, stream);
+      recv.copyTo(MemorySegment.ofArray(all), stream);
+    }
+    return IntStream.range(0, size)
+        .mapToObj(rank -> ByteBuffer.wrap(all, rank * mine.length, mine.length).slice())
+        .toList();
+  }
+
+  /** Gives every rank the root's bytes, in place; all have as many. */
+  private void broadcast(byte[] bytes, int root) {
+    try (Buffer buffer = communicator.allocate(DataType.UINT8, bytes.length)) {
+      buffer.copyFrom(MemorySegment.ofArray(bytes), stream);
+      communicator.broadcast(buffer, root, stream);
+      Reducer.await(communicator, stream);
+      buffer.copyTo(MemorySegment.ofArray(bytes), stream);
+    }
+  }
+
+  /** Returns what sets ranks apart from the rank that most agree with, in their own words. */
+  private String differences(
+      int[] differing, List<String> statement, int most, List<String> agreed) {
+    List<String> told = new ArrayList<>();
+    for (int rank : Arrays.copyOf(differing, Math.min(differing.length, MOST_RANKS_TOLD))) {
+      byte[] words = new byte[DIFFERENCE_BYTES];
+      if (rank == communicator.rank()) {
+        byte[] own = difference(rank, statement, most, agreed).getBytes(StandardCharsets.UTF_8);
+        System.arraycopy(own, 0, words, 0, own.length);
+      }
+      broadcast(words, rank);
+      told.add(new String(words, StandardCharsets.UTF_8).replace("\0", ""));
+    }
+    if (differing.length > MOST_RANKS_TOLD) {
+      int more = differing.length - MOST_RANKS_TOLD;
+      told.add(more == 1 ? "1 more rank differs" : more + " more ranks differ");
+    }
+    return String.join("; ", told);
+  }
+
+  private static String difference(
+      int rank, List<String> statement, int other, List<String> otherStatement) {
+    int line = 0;
+    while (line < statement.size()
+        && line < otherStatement.size()
+        && statement.get(line).equals(otherStatement.get(line))) {
+      line++;
+    }
+    return "rank %d has %s, rank %d has %s"
+        .formatted(rank, line(statement, line), other, line(otherStatement, line));
+  }
+
+  private static String line(List<String> statement, int number) {
+    if (number == statement.size()) {
+      return "no more than " + (number - 1) + " parameters";
+    }
+    String line = statement.get(number);
+    int end = line.length() - LINE_END;
+    return end <= LINE_BEGINNING
+        ? line
+        : line.substring(0, LINE_BEGINNING) + "..." + line.substring(end);
+  }
+}

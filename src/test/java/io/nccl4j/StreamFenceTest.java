@@ -1,0 +1,93 @@
+package io.nccl4j;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.Arena;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** Threads that share a stream may note their work in another order than it has there. */
+class StreamFenceTest {
+  private Backend backend;
+  private List<Communicator> ranks;
+  private Stream stream;
+
+  @BeforeEach
+  void enqueueWhatDoesNotEnd() {
+    backend = Backend.reference(2);
+    ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+    stream = backend.newStream(0);
+    Buffer waiting = backend.allocate(0, DataType.INT32, 1);
+    ranks.getFirst().allReduce(waiting, waiting, ReduceOp.SUM, stream);
+  }
+
+  @AfterEach
+  void end() {
+    ranks.forEach(Communicator::abort);
+    stream.close();
+    backend.close();
+  }
+
+  @Test
+  void aUseThatIsNotedLateDoesNotHideALaterOne() {
+    StreamFence progress = stream.progress();
+    Buffer buffer = backend.allocate(0, DataType.INT32, 1);
+    long early = progress.enqueued();
+    long late = progress.ticket();
+    progress.collective(late);
+    buffer.usedBy(progress, late);
+    buffer.usedBy(progress, early);
+    progress.passed(early);
+    assertThrows(IllegalStateException.class, buffer::close, "the later use is pending");
+  }
+
+  @Test
+  void memoryThatCannotBeGivenBackConcernsNeitherWhoWaitsNorOtherMemory() {
+    List<String> givenBack = new ArrayList<>();
+    try (Arena arena = Arena.ofShared()) {
+      Buffer bad = foreign(arena, () -> refuse("bad"));
+      Buffer good = foreign(arena, () -> givenBack.add("good"));
+      for (Buffer each : List.of(bad, good)) {
+        ranks.getFirst().allReduce(each, each, ReduceOp.SUM, stream);
+        assertThrows(IllegalStateException.class, each::close, "it is pending");
+      }
+      ranks.forEach(Communicator::abort);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      stream.synchronize();
+      assertEquals(List.of("good"), givenBack);
+    }
+  }
+
+  private static Buffer foreign(Arena arena, Runnable release) {
+    return Buffer.ofHostSegment(
+        arena.allocate(DataType.INT32.bytes(), DataType.INT32.bytes()),
+        DataType.INT32,
+        1,
+        Buffer.ANY_DEVICE,
+        release);
+  }
+
+  private static void refuse(String what) {
+    throw new IllegalStateException(what);
+  }
+
+  @Test
+  void aCollectiveThatIsNotedLateDoesNotHideALaterOne() {
+    StreamFence progress = stream.progress();
+    long early = progress.enqueued();
+    long late = progress.ticket();
+    progress.collective(late);
+    progress.collective(early);
+    progress.passed(early);
+    assertFalse(progress.passedCollectives());
+    ranks.forEach(Communicator::abort);
+    assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+    assertTrue(progress.passedCollectives());
+  }
+}

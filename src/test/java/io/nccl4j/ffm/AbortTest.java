@@ -1,0 +1,297 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclRemoteException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.nccl.NcclCommunicator;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.LockSupport;
+import java.util.random.RandomGenerator;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/**
+ * That nobody uses a communicator of NCCL's which somebody else has freed; the stand-in notices a
+ * handle that is used too late, where NCCL would crash.
+ */
+@OnStandIn
+class AbortTest {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final CommunicatorConfig IMPATIENT = CONFIG.withTimeout(Duration.ofMillis(300));
+
+  private Backend backend;
+
+  @BeforeEach
+  void open() {
+    StandIn.reset();
+    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    backend = Backend.nccl();
+  }
+
+  @AfterEach
+  void close() {
+    StandIn.reset();
+    backend.close();
+  }
+
+  @Test
+  void anAbortInTheMidstOfCallsLetsNoCallReachWhatItFreed() throws InterruptedException {
+    long seed = Long.getLong("test.seed", System.nanoTime());
+    System.out.println("AbortTest -Dtest.seed=" + seed);
+    RandomGenerator random = new java.util.Random(seed);
+    long before = StandIn.live("communicator");
+    for (int round = 0; round < 100; round++) {
+      abortInTheMidstOfCalls(round % 2 == 0, random.nextInt(300_000));
+    }
+    assertEquals(before, StandIn.live("communicator"));
+  }
+
+  private void abortInTheMidstOfCalls(boolean blocking, int nanos) throws InterruptedException {
+    Communicator comm =
+        backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
+    AtomicReference<RuntimeException> end = new AtomicReference<>();
+    CountDownLatch calling = new CountDownLatch(1);
+    try (Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      Thread caller =
+          Thread.ofPlatform()
+              .start(
+                  () -> {
+                    try {
+                      while (true) {
+                        comm.allReduce(value, value, ReduceOp.SUM, stream);
+                        calling.countDown();
+                      }
+                    } catch (RuntimeException e) {
+                      end.set(e);
+                      calling.countDown();
+                    }
+                  });
+      calling.await();
+      LockSupport.parkNanos(nanos);
+      comm.abort();
+      caller.join(Duration.ofSeconds(20));
+      assertFalse(caller.isAlive());
+    }
+    RuntimeException last = end.get();
+    boolean aborted =
+        last instanceof CommunicatorAbortedException
+            || (last instanceof IllegalStateException && last.getMessage().startsWith("aborted: "));
+    assertTrue(aborted, () -> "blocking " + blocking + ": " + last);
+  }
+
+  @Test
+  void aSecondThreadInsideACommunicatorIsRefused() throws InterruptedException {
+    Communicator comm =
+        backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(false));
+    try (Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      StandIn.hold(1_000);
+      Thread first =
+          Thread.ofPlatform().start(() -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+      awaitInside(first);
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+      assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
+      first.join();
+      // The call has returned, but the stream may not have passed the collective yet.
+      stream.synchronize();
+    }
+    comm.close();
+  }
+
+  @Test
+  void callWhileItsCommunicatorClosesIsRefusedAndLeavesTheCloseAlone() {
+    for (int round = 0; round < 100; round++) {
+      Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+      try (Stream stream = comm.newStream();
+          Buffer value = comm.allocate(DataType.INT32, 1)) {
+        comm.allReduce(value, value, ReduceOp.SUM, stream);
+        stream.synchronize();
+        CompletableFuture<Void> closing =
+            NcclCommunicator.of(comm).closeAsync().toCompletableFuture();
+        do {
+          IllegalStateException refused =
+              assertThrows(
+                  IllegalStateException.class,
+                  () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+          assertEquals("closed: " + comm, refused.getMessage());
+        } while (!closing.isDone());
+        Pair.await(closing);
+        assertFalse(comm.aborted());
+      }
+    }
+  }
+
+  /** Waits until the other thread sleeps between two looks at the state. */
+  private static void awaitInside(Thread thread) {
+    long start = System.nanoTime();
+    while (thread.getState() != Thread.State.TIMED_WAITING) {
+      assertTrue(System.nanoTime() - start < 10_000_000_000L, () -> thread.getState().toString());
+      LockSupport.parkNanos(100_000);
+    }
+  }
+
+  @Test
+  void whatAnAbortedCommunicatorLeftUndoneIsToldAlsoAfterItWasClosed() {
+    List<Communicator> ranks = backend.communicators(CONFIG, 0, 1);
+    Communicator waiting = ranks.getFirst();
+    try (Stream stream = waiting.newStream();
+        Buffer value = waiting.allocate(DataType.INT32, 1)) {
+      waiting.allReduce(value, value, ReduceOp.SUM, stream);
+      waiting.abort();
+      waiting.close();
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+    }
+    ranks.getLast().abort();
+  }
+
+  @Test
+  void aStreamThatIsClosedWithStuckWorkLetsItsCommunicatorEndByAnAbort() {
+    long before = StandIn.live("communicator");
+    List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
+    Communicator waiting = ranks.getFirst();
+    long streams = StandIn.live("stream");
+    Stream stream = waiting.newStream();
+    Buffer value = waiting.allocate(DataType.INT32, 1);
+    waiting.allReduce(value, value, ReduceOp.SUM, stream);
+    assertThrows(IllegalStateException.class, stream::close);
+    assertThrows(NcclTimeoutException.class, waiting::close);
+    assertTrue(waiting.aborted());
+    ranks.getLast().abort();
+    value.close();
+    assertEquals(before, StandIn.live("communicator"));
+    assertEquals(streams, StandIn.live("stream"));
+  }
+
+  @Test
+  void aCommunicatorThatWasClosedInItsChildsGroupIsNotHandedToNccl() {
+    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    IllegalStateException refused =
+        assertThrows(
+            IllegalStateException.class,
+            () ->
+                Group.run(
+                    () -> {
+                      comm.split(0, 0);
+                      comm.close();
+                    }));
+    assertTrue(refused.getMessage().startsWith("closed: "), refused::toString);
+    assertEquals(0, StandIn.calls("ncclCommSplit"));
+  }
+
+  @Test
+  void memoryOfALaunchThatWasGivenUpIsKeptUntilItsCommunicatorEnds() {
+    Communicator comm =
+        backend.communicator(backend.newUniqueId(), 1, 0, IMPATIENT.withBlocking(false));
+    Stream stream = comm.newStream();
+    Buffer value = comm.allocate(DataType.INT32, 1);
+    long memory = StandIn.live("memory");
+    StandIn.hold(-1);
+    assertThrows(
+        NcclTimeoutException.class, () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+    assertThrows(IllegalStateException.class, value::close);
+    assertEquals(memory, StandIn.live("memory"), "NCCL may still enqueue it");
+    StandIn.hold(0);
+    comm.abort();
+    stream.close();
+    assertEquals(memory - 1, StandIn.live("memory"));
+  }
+
+  @Test
+  void aSplitThatWasGivenUpIsNamedToWhoeverComesNext() {
+    List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
+    Communicator waiting = ranks.getFirst();
+    assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
+    try (Stream stream = waiting.newStream();
+        Buffer value = waiting.allocate(DataType.INT32, 1)) {
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () -> waiting.allReduce(value, value, ReduceOp.SUM, stream));
+      assertTrue(refused.getMessage().contains("left in ncclCommSplit"), refused::toString);
+    }
+    ranks.forEach(Communicator::abort);
+  }
+
+  @Test
+  void closingACommunicatorThatHasFailedAbortsIt() {
+    long before = StandIn.live("communicator");
+    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    StandIn.fail("ncclCommFinalize", 6, 1);
+    assertThrows(NcclRemoteException.class, comm::close);
+    assertTrue(comm.aborted());
+    assertEquals(before, StandIn.live("communicator"));
+    assertEquals(1, StandIn.calls("ncclCommAbort"));
+  }
+
+  @Test
+  void anInterruptDoesNotLeaveACommunicatorHalfClosed() {
+    long before = StandIn.live("communicator");
+    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Thread.currentThread().interrupt();
+    comm.close();
+    assertTrue(Thread.interrupted());
+    assertEquals(before, StandIn.live("communicator"));
+  }
+
+  @Test
+  void twoSplitsOfOneCommunicatorInAGroupAreRefused() {
+    try (Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG)) {
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        comm.split(0, 0);
+                        comm.split(0, 0);
+                      }));
+      assertTrue(refused.getMessage().contains("one split"), refused::toString);
+      assertEquals(0, StandIn.calls("ncclCommSplit"));
+    }
+  }
+
+  @Test
+  void aBufferClosedBeforeItsGroupEndsKeepsTheGroupFromBeingLaunched() {
+    try (Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+        Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      Buffer closed = comm.allocate(DataType.INT32, 1);
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        comm.allReduce(value, value, ReduceOp.SUM, stream);
+                        comm.allReduce(closed, closed, ReduceOp.SUM, stream);
+                        closed.close();
+                      }));
+      assertTrue(refused.getMessage().startsWith("send is closed"), refused::toString);
+      assertEquals(0, StandIn.calls("ncclAllReduce"));
+    }
+  }
+}

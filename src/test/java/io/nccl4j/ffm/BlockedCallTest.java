@@ -1,0 +1,354 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Graph;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclResult;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.BooleanSupplier;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+/**
+ * The first operations of a blocking communicator connect inside the call: NCCL waits there for the
+ * peers without a deadline. nccl4j ends such a call when the timeout has passed, or with an abort.
+ */
+@OnStandIn
+class BlockedCallTest {
+  private static final Duration TIMEOUT = Duration.ofMillis(600);
+  private static final long SOON_SECONDS = 8;
+  private static final CommunicatorConfig PATIENT =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
+  private static final CommunicatorConfig CONFIG = PATIENT.withTimeout(TIMEOUT);
+
+  @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
+
+  @BeforeEach
+  void reset() {
+    StandIn.reset();
+  }
+
+  /** A call in a thread of its own, and what it throws. */
+  private static final class Call {
+    private final CompletableFuture<Throwable> end = new CompletableFuture<>();
+    private final Thread thread;
+
+    Call(Runnable call) {
+      thread = Thread.ofPlatform().daemon().start(() -> end.complete(thrown(call)));
+    }
+
+    private static Throwable thrown(Runnable call) {
+      try {
+        call.run();
+        return null;
+      } catch (RuntimeException | Error failure) {
+        return failure;
+      }
+    }
+
+    /** Returns what the call has thrown, or null if it has returned. */
+    Throwable failure() {
+      try {
+        return end.get(SOON_SECONDS, TimeUnit.SECONDS);
+      } catch (TimeoutException e) {
+        throw new AssertionError("the call does not end", e);
+      } catch (InterruptedException | ExecutionException e) {
+        throw new AssertionError(e);
+      }
+    }
+
+    /** Waits until the call is well inside NCCL. */
+    Call blocked(String function, long calls) {
+      await(() -> StandIn.calls(function) == calls);
+      LockSupport.parkNanos(TimeUnit.MILLISECONDS.toNanos(50));
+      assertFalse(end.isDone(), "the call waits");
+      return this;
+    }
+  }
+
+  @Test
+  void firstCollectiveWithoutPeer_timesOut() {
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      long start = System.nanoTime();
+      Throwable failure = new Call(() -> sum(comm, value, pair.stream(0))).failure();
+      assertTrue(System.nanoTime() - start >= TIMEOUT.toNanos(), "not before its time");
+      assertTimedOut(failure, "ncclAllReduce", comm);
+      assertTrue(comm.aborted());
+      assertFalse(comm.open());
+      assertEquals(1, StandIn.calls("ncclCommRevoke"));
+      await(() -> communicators.made() == 1);
+      assertThrows(IllegalStateException.class, () -> sum(comm, value, pair.stream(0)));
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void firstSendWithoutReceive_timesOut() {
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Call send = new Call(() -> comm.send(value, 1, pair.stream(0)));
+      assertTimedOut(send.failure(), "ncclSend", comm);
+      await(() -> communicators.made() == 1);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void overdueCall_namesCommunicatorAndNumber() {
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Throwable failure = new Call(() -> sum(comm, value, pair.stream(0))).failure();
+      assertTrue(failure.getMessage().contains("collective 1 of " + comm), failure::toString);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void overdueWait_namesCommunicatorAndLastNumber() {
+    StandIn.connect(false);
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      sum(comm, value, pair.stream(0));
+      sum(comm, value, pair.stream(0));
+      NcclTimeoutException failure =
+          assertThrows(
+              NcclTimeoutException.class, () -> pair.stream(0).synchronize(Duration.ofMillis(50)));
+      assertTrue(failure.getMessage().contains("collective 2 of " + comm), failure::toString);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void groupOfTwoCommunicators_timesOutAndEndsBoth() {
+    try (Pair pair = new Pair(CONFIG);
+        Stream stream = pair.backend().newStream(0);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4);
+        Buffer other = pair.rank(0).allocate(DataType.INT32, 4)) {
+      List<Communicator> patient = pair.backend().communicators(PATIENT, 0, 1);
+      Runnable both =
+          () ->
+              Group.run(
+                  () -> {
+                    sum(patient.get(0), other, stream);
+                    sum(pair.rank(0), value, pair.stream(0));
+                  });
+      Throwable failure = new Call(both).failure();
+      assertTimedOut(failure, "ncclGroupEnd", pair.rank(0));
+      assertEquals(0, failure.getSuppressed().length);
+      assertTrue(pair.rank(0).aborted());
+      assertTrue(patient.get(0).aborted(), "NCCL has ended its connecting too");
+      await(() -> communicators.made() == 2);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      pair.abort();
+      patient.forEach(Communicator::abort);
+    }
+  }
+
+  @Test
+  void capturedFirstCollectiveWithoutPeer_timesOut() {
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Stream stream = pair.stream(0);
+      long graphs = StandIn.live("graph");
+      Call capture = new Call(() -> Graph.capture(List.of(stream), () -> sum(comm, value, stream)));
+      assertTimedOut(capture.failure(), "ncclAllReduce", comm);
+      await(() -> communicators.made() == 1);
+      assertEquals(graphs, StandIn.live("graph"));
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      value.fill((byte) 0, stream);
+      stream.synchronize();
+      pair.abort();
+    }
+  }
+
+  @Test
+  void capturedSendAfterCollective_timesOut() {
+    try (Pair pair = new Pair(CONFIG)) {
+      List<Buffer> values = pair.registrable(DataType.INT32, 4);
+      Communicator comm = pair.rank(0);
+      Stream stream = pair.stream(0);
+      Group.run(
+          () -> {
+            sum(comm, values.get(0), stream);
+            sum(pair.rank(1), values.get(1), pair.stream(1));
+          });
+      pair.stream(1).synchronize();
+      stream.synchronize();
+      long graphs = StandIn.live("graph");
+      Runnable body =
+          () -> {
+            sum(comm, values.get(0), stream);
+            comm.send(values.get(0), 1, stream);
+          };
+      Call capture = new Call(() -> Graph.capture(List.of(stream), body));
+      assertTimedOut(capture.failure(), "ncclSend", comm);
+      await(() -> communicators.made() == 1);
+      assertEquals(graphs, StandIn.live("graph"));
+      assertThrows(CommunicatorAbortedException.class, stream::synchronize);
+      pair.abort();
+      values.forEach(Buffer::close);
+    }
+  }
+
+  @Test
+  void interruptedCaller_staysUntilTheTimeout() {
+    try (Pair pair = new Pair(CONFIG);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      boolean[] interrupted = new boolean[1];
+      Runnable sum =
+          () -> {
+            try {
+              sum(comm, value, pair.stream(0));
+            } finally {
+              interrupted[0] = Thread.interrupted();
+            }
+          };
+      Call call = new Call(sum).blocked("ncclAllReduce", 1);
+      call.thread.interrupt();
+      assertTimedOut(call.failure(), "ncclAllReduce", comm);
+      assertTrue(interrupted[0]);
+      await(() -> communicators.made() == 1);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void abort_endsTheCallOfAnotherThread() {
+    try (Pair pair = new Pair(PATIENT);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
+      comm.abort();
+      CommunicatorAbortedException failure = (CommunicatorAbortedException) call.failure();
+      assertEquals("ncclAllReduce", failure.function());
+      assertEquals(comm.toString(), failure.communicator());
+      await(() -> communicators.made() == 1);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+    }
+  }
+
+  @Test
+  void revokeThatIsRefused_leavesTheCallAndFreesLater() {
+    try (Pair pair = new Pair(PATIENT);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4);
+        Buffer other = pair.rank(1).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
+      StandIn.fail("ncclCommRevoke", NcclResult.INVALID_ARGUMENT.code(), 1);
+      comm.abort();
+      assertFalse(call.end.isDone());
+      assertEquals(2, communicators.made(), "it is in use");
+      sum(pair.rank(1), other, pair.stream(1));
+      assertNull(call.failure());
+      await(() -> communicators.made() == 1);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+      assertThrows(CommunicatorAbortedException.class, pair.stream(1)::synchronize);
+    }
+  }
+
+  @Test
+  void manyShortCalls_areNotTakenForOneLongCall() {
+    try (Pair pair = new Pair(CONFIG)) {
+      List<Buffer> values = new ArrayList<>();
+      for (int rank = 0; rank < 2; rank++) {
+        Buffer value = pair.rank(rank).allocate(DataType.INT32, 1);
+        value.copyFrom(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
+        values.add(value);
+      }
+      long start = System.nanoTime();
+      while (System.nanoTime() - start < 3 * TIMEOUT.toNanos()) {
+        Group.run(
+            () -> {
+              for (int rank = 0; rank < 2; rank++) {
+                Buffer value = values.get(rank);
+                pair.rank(rank).allReduce(value, value, ReduceOp.MAX, pair.stream(rank));
+              }
+            });
+        pair.stream(0).synchronize();
+        pair.stream(1).synchronize();
+      }
+      assertEquals(1, pair.download(0, values.getFirst())[0]);
+      assertEquals(0, StandIn.calls("ncclCommRevoke"));
+      values.forEach(Buffer::close);
+    }
+  }
+
+  @Test
+  void secondThread_isToldThatAbortEndsTheCall() {
+    try (Pair pair = new Pair(PATIENT);
+        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+      Communicator comm = pair.rank(0);
+      Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
+      IllegalStateException refused =
+          assertThrows(IllegalStateException.class, () -> sum(comm, value, pair.stream(0)));
+      assertEquals(
+          comm
+              + " is in use by another thread, in ncclAllReduce; one thread at a time may use a"
+              + " communicator, and abort ends its call",
+          refused.getMessage());
+      comm.abort();
+      assertTrue(call.failure() instanceof CommunicatorAbortedException);
+      await(() -> communicators.made() == 1);
+      assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
+      pair.abort();
+    }
+  }
+
+  private static void assertTimedOut(Throwable failure, String function, Communicator comm) {
+    assertTrue(failure instanceof NcclTimeoutException, () -> String.valueOf(failure));
+    NcclException timeout = (NcclException) failure;
+    assertEquals(function, timeout.function());
+    assertTrue(timeout.getMessage().contains("0.6 s: the peers of " + comm), timeout::toString);
+  }
+
+  private static void sum(Communicator comm, Buffer value, Stream stream) {
+    comm.allReduce(value, value, ReduceOp.SUM, stream);
+  }
+
+  private static void await(BooleanSupplier condition) {
+    long start = System.nanoTime();
+    while (!condition.getAsBoolean()) {
+      assertTrue(
+          System.nanoTime() - start < TimeUnit.SECONDS.toNanos(SOON_SECONDS),
+          "it does not come about");
+      LockSupport.parkNanos(1_000_000);
+    }
+  }
+}

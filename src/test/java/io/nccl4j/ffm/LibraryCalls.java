@@ -1,0 +1,60 @@
+package io.nccl4j.ffm;
+
+import io.nccl4j.Backend;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.lang.classfile.ClassFile;
+import java.lang.classfile.ClassModel;
+import java.lang.classfile.constantpool.MemberRefEntry;
+import java.lang.classfile.constantpool.PoolEntry;
+import java.net.URI;
+import java.net.URISyntaxException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.SortedSet;
+import java.util.TreeSet;
+import java.util.stream.Stream;
+
+/** Which bound functions nccl4j itself calls, read from its class files. */
+final class LibraryCalls {
+  private LibraryCalls() {}
+
+  /** Returns the names of the functions of one generated class that the library's classes name. */
+  static SortedSet<String> to(Class<?> bindings) {
+    SortedSet<String> functions = new TreeSet<>();
+    for (Path file : classFiles()) {
+      for (PoolEntry entry : parse(file).constantPool()) {
+        if (entry instanceof MemberRefEntry member
+            && member.owner().asInternalName().equals(bindings.getName().replace('.', '/'))) {
+          // Beside each function there are function$handle, function$address and the like.
+          functions.add(member.name().stringValue().replaceFirst("\\$.*", ""));
+        }
+      }
+    }
+    return functions;
+  }
+
+  private static ClassModel parse(Path file) {
+    try {
+      return ClassFile.of().parse(file);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    }
+  }
+
+  private static List<Path> classFiles() {
+    try {
+      URI classes = Backend.class.getProtectionDomain().getCodeSource().getLocation().toURI();
+      try (Stream<Path> files = Files.walk(Path.of(classes).resolve("io/nccl4j"))) {
+        return files
+            .filter(f -> f.toString().endsWith(".class") && !f.toString().contains("/bindings/"))
+            .toList();
+      }
+    } catch (IOException e) {
+      throw new UncheckedIOException(e);
+    } catch (URISyntaxException e) {
+      throw new IllegalStateException(e);
+    }
+  }
+}

@@ -1,0 +1,41 @@
+package io.nccl4j.ffm;
+
+import io.nccl4j.Backend;
+import io.nccl4j.CudaException;
+import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.nccl.VersionReport;
+
+/**
+ * A program of its own for {@link LibrarySearchTest}: prints what was loaded, or why nothing was.
+ */
+public final class LibraryUser {
+  private LibraryUser() {}
+
+  /**
+   * Opens the NCCL backend; with the argument {@code auto} the one that suits the machine, with
+   * {@code cudart} loads the CUDA runtime only.
+   */
+  public static void main(String[] arguments) {
+    String mode = arguments.length > 0 ? arguments[0] : "nccl";
+    if (mode.equals("cudart")) {
+      System.out.println("cudart from " + NativeLibrary.CUDART.load().path());
+      return;
+    }
+    try (Backend backend = mode.equals("auto") ? Backend.auto() : Backend.nccl()) {
+      if (backend.name().equals("reference")) {
+        System.out.println("reference because " + backend.fallbackReason().orElse("?"));
+        return;
+      }
+      VersionReport report = VersionReport.load();
+      System.out.println("nccl from " + report.ncclLibrary());
+      System.out.println("cudart from " + report.cudaRuntimeLibrary());
+    } catch (LibraryNotFoundException e) {
+      System.out.println("no " + e.library() + "\n" + e.getMessage());
+    } catch (CudaException e) {
+      System.out.println("no device\n" + e.getMessage());
+    } catch (IllegalCallerException e) {
+      System.out.println(e.getMessage());
+    }
+  }
+}

@@ -1,0 +1,197 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.nccl.NcclBackend;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/**
+ * Freeing and pinning memory while a rank of this process waits for another one, which share a
+ * device: CUDA waits for the kernel of the first, and so for the second.
+ */
+@OnStandIn
+class MemoryOfSeveralRanksTest {
+  private static final int DEVICE = 7;
+  private static final long SOON_NANOS = 10_000_000_000L;
+
+  @BeforeEach
+  void allowTwoRanksOnOneDevice() {
+    StandIn.reset();
+    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    StandIn.setEnvironment("NCCL_MULTI_RANK_GPU_ENABLE", "1");
+  }
+
+  @AfterEach
+  void allowOne() {
+    StandIn.setEnvironment("NCCL_MULTI_RANK_GPU_ENABLE", null);
+    StandIn.reset();
+  }
+
+  @Test
+  void bufferClosedWhileAPeerIsMissingDoesNotWait() {
+    try (Sharing two = new Sharing()) {
+      Buffer spare = two.backend.allocate(DEVICE, DataType.INT32, 64);
+      Buffer registrable =
+          NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT32, 64);
+      Buffer pinned = two.backend.allocatePinned(DataType.INT32, 64);
+      two.allReduceOf(0);
+      long start = System.nanoTime();
+      spare.close();
+      registrable.close();
+      pinned.close();
+      assertTrue(System.nanoTime() - start < SOON_NANOS, "the close waited for the device");
+      two.allReduceOf(1);
+      two.checkSum();
+    }
+  }
+
+  @Test
+  void memoryOfTheSameSizeIsReused() {
+    try (Sharing two = new Sharing()) {
+      Buffer first = two.backend.allocate(DEVICE, DataType.INT32, 1000);
+      long address = first.address();
+      first.close();
+      long calls = StandIn.calls("cudaMalloc");
+      Buffer larger = two.backend.allocate(DEVICE, DataType.INT32, 1001);
+      assertNotEquals(address, larger.address());
+      Buffer again = two.backend.allocate(DEVICE, DataType.FLOAT32, 1000);
+      assertEquals(address, again.address());
+      assertEquals(calls + 1, StandIn.calls("cudaMalloc"), "the larger one");
+      again.close();
+      larger.close();
+    }
+  }
+
+  @Test
+  void keptMemoryIsFreedWhenTheRanksClose() {
+    long before = StandIn.live("memory");
+    long pinned = StandIn.live("pinned");
+    try (Sharing two = new Sharing()) {
+      long open = StandIn.live("memory");
+      two.backend.allocate(DEVICE, DataType.INT32, 1000).close();
+      NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT32, 1000).close();
+      assertEquals(open + 2, StandIn.live("memory"));
+    }
+    assertEquals(before, StandIn.live("memory"));
+    assertEquals(pinned, StandIn.live("pinned"));
+  }
+
+  @Test
+  void keptMemoryIsFreedWhenMemoryIsShort() {
+    try (Sharing two = new Sharing()) {
+      two.backend.allocate(DEVICE, DataType.INT8, 3 << 20).close();
+      StandIn.setMemory(4 << 20);
+      try (Buffer other = two.backend.allocate(DEVICE, DataType.INT8, 2 << 20)) {
+        assertEquals(2 << 20, other.byteSize());
+      }
+    }
+  }
+
+  @Test
+  void keptMemoryOfAnotherKindIsFreedWhenMemoryIsShort() {
+    try (Sharing two = new Sharing()) {
+      NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT8, 3 << 20).close();
+      StandIn.setMemory(4 << 20);
+      try (Buffer other = two.backend.allocate(DEVICE, DataType.INT8, 2 << 20)) {
+        assertEquals(2 << 20, other.byteSize());
+      }
+    }
+  }
+
+  @Test
+  void ranksThatASplitLeavesOutKeepNoMemory() {
+    long before = StandIn.live("memory");
+    try (Sharing two = new Sharing()) {
+      Group.run(() -> two.ranks.forEach(Communicator::splitWithoutColor));
+    }
+    try (Backend backend = NcclBackend.open()) {
+      backend.allocate(DEVICE, DataType.INT32, 1000).close();
+    }
+    assertEquals(before, StandIn.live("memory"));
+  }
+
+  @Test
+  void memoryOfASingleRankIsFreedAtOnce() {
+    try (Backend backend = NcclBackend.open();
+        Communicator alone =
+            backend.communicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
+      long before = StandIn.live("memory");
+      Buffer buffer = alone.allocate(DataType.INT32, 1000);
+      assertEquals(before + 1, StandIn.live("memory"));
+      buffer.close();
+      assertEquals(before, StandIn.live("memory"));
+    }
+  }
+
+  @Test
+  void firstUploadWhileAPeerIsMissingDoesNotWait() {
+    try (Sharing two = new Sharing()) {
+      Stream copying = two.ranks.get(1).newStream();
+      Buffer target = two.backend.allocate(DEVICE, DataType.INT32, 1);
+      two.allReduceOf(0);
+      long start = System.nanoTime();
+      target.copyFrom(MemorySegment.ofArray(new int[] {5}), copying);
+      int[] value = new int[1];
+      target.copyTo(MemorySegment.ofArray(value), copying);
+      copying.close();
+      assertEquals(5, value[0]);
+      assertTrue(System.nanoTime() - start < SOON_NANOS, "staging waited for the device");
+      two.allReduceOf(1);
+      two.checkSum();
+      target.close();
+    }
+  }
+
+  /** Two ranks on one device, each with a stream and a value. */
+  private static final class Sharing implements AutoCloseable {
+    private final Backend backend = NcclBackend.open();
+    private final List<Communicator> ranks =
+        backend.communicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
+    private final List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
+    private final List<Buffer> values =
+        ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
+
+    Sharing() {
+      for (int rank = 0; rank < 2; rank++) {
+        values.get(rank).fill((byte) (rank + 1), streams.get(rank));
+      }
+    }
+
+    void allReduceOf(int rank) {
+      Buffer value = values.get(rank);
+      Pair.onOwnThread(
+          () -> ranks.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank)));
+    }
+
+    void checkSum() {
+      for (int rank = 0; rank < 2; rank++) {
+        int[] sum = new int[1];
+        values.get(rank).copyTo(MemorySegment.ofArray(sum), streams.get(rank));
+        assertEquals(0x03030303, sum[0]);
+      }
+    }
+
+    @Override
+    public void close() {
+      ranks.forEach(Communicator::close);
+      streams.forEach(Stream::close);
+      values.forEach(Buffer::close);
+      backend.close();
+    }
+  }
+}

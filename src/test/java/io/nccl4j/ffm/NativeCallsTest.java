@@ -1,0 +1,60 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** How many native calls the NCCL backend makes; the stand-in counts them. */
+@OnStandIn
+class NativeCallsTest {
+  @BeforeEach
+  void reset() {
+    StandIn.reset();
+  }
+
+  @Test
+  void aGroupOf64AllReducesIs64CallsAndTwo() {
+    try (Backend backend = Backend.nccl();
+        Communicator comm =
+            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+        Stream stream = comm.newStream();
+        Buffer values = comm.allocate(DataType.INT32, 64)) {
+      values.fill((byte) 1, stream);
+      Group.run(
+          () -> {
+            for (int i = 0; i < 64; i++) {
+              Buffer value = values.slice(i, 1);
+              comm.allReduce(value, value, ReduceOp.SUM, stream);
+            }
+          });
+      stream.synchronize();
+      assertEquals(64, StandIn.calls("ncclAllReduce"));
+      assertEquals(1, StandIn.calls("ncclGroupStart"));
+      assertEquals(1, StandIn.calls("ncclGroupEnd"));
+    }
+  }
+
+  @Test
+  void rankSizeAndDeviceAreAskedForOnce() {
+    try (Backend backend = Backend.nccl();
+        Communicator comm =
+            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults())) {
+      List<String> queries = List.of("ncclCommUserRank", "ncclCommCount", "ncclCommCuDevice");
+      for (int i = 0; i < 3; i++) {
+        assertEquals(List.of(0, 1, 0), List.of(comm.rank(), comm.size(), comm.device()));
+      }
+      queries.forEach(query -> assertEquals(1, StandIn.calls(query), query));
+    }
+  }
+}

@@ -1,0 +1,356 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Feature;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.UnsupportedNcclVersionException;
+import io.nccl4j.bindings.nccl.ncclConfig_t;
+import io.nccl4j.bindings.nccl.nccl_h;
+import io.nccl4j.fixtures.libraries.OnOlderStandIn;
+import io.nccl4j.fixtures.libraries.Releases;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.NcclConfig;
+import io.nccl4j.nccl.UnsupportedConfigPolicy;
+import io.nccl4j.nccl.VersionReport;
+import io.nccl4j.nccl.Window;
+import io.nccl4j.nccl.WindowOption;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.SortedSet;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** What an older NCCL lacks is refused before the call, and {@code supports} says the same. */
+@OnOlderStandIn
+class OlderReleaseTest {
+  private static final String RELEASE = System.getProperty("test.nccl.release");
+  private static final String FIRST_WITH_FLOAT8 = "2.24.3";
+  // Where NCCL has no function for them, the same is done by sends and receives.
+  private static final Set<String> DONE_OTHERWISE =
+      Set.of("ncclAlltoAll", "ncclGather", "ncclScatter");
+
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final String PARAMETERS = "ncclParam";
+  // What a program only comes to by way of another function.
+  private static final Map<String, String> COMES_AFTER =
+      Map.of(
+          "ncclMemFree", "ncclMemAlloc",
+          "ncclCommDeregister", "ncclCommRegister",
+          "ncclCommWindowDeregister", "ncclCommWindowRegister",
+          "ncclWinGetUserPtr", "ncclCommWindowRegister");
+
+  private Backend backend;
+  private Communicator comm;
+  private Stream stream;
+  private String found;
+
+  @BeforeEach
+  void open() {
+    backend = Backend.nccl();
+    found = VersionReport.load().nccl();
+    comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withName("older"));
+    stream = comm.newStream();
+    StandIn.reset();
+  }
+
+  @AfterEach
+  void close() {
+    comm.close();
+    stream.close();
+    backend.close();
+  }
+
+  /** How a program would come to call each function that some of the tested releases lack. */
+  private Map<String, Executable> callers() {
+    Map<String, Executable> callers = new TreeMap<>();
+    NcclCommunicator rank = NcclCommunicator.of(comm);
+    addCommunicatorsThatChange(callers, rank);
+    addMemory(callers, NcclBackend.of(backend), rank);
+    addOneSided(callers, rank);
+    addTheRest(callers, NcclBackend.of(backend));
+    return callers;
+  }
+
+  private void addCommunicatorsThatChange(Map<String, Executable> callers, NcclCommunicator rank) {
+    List<UniqueId> ids = List.of(backend.newUniqueId());
+    callers.put(
+        "ncclCommInitRankScalable",
+        () -> NcclBackend.of(backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)));
+    callers.put("ncclCommShrink", this::shrinkTwoRanks);
+    callers.put("ncclCommGetUniqueId", comm::newGrowId);
+    callers.put("ncclCommGrow", () -> comm.grow(2, CONFIG));
+    callers.put("ncclCommRevoke", rank::revoke);
+    callers.put("ncclCommSuspend", rank::suspend);
+    callers.put("ncclCommResume", rank::resume);
+    callers.put("ncclCommMemStats", rank::memoryStatistics);
+  }
+
+  private void shrinkTwoRanks() {
+    List<Communicator> two = backend.communicators(CONFIG, 0, 1);
+    try {
+      two.getFirst().shrink(Set.of(1), ShrinkMode.ABORT_FIRST, CONFIG);
+    } finally {
+      assertFalse(two.getFirst().aborted(), "refused before anything was done");
+      two.forEach(Communicator::abort);
+    }
+  }
+
+  /** The release is looked at before the arguments, so most of these give none. */
+  private void addMemory(Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
+    callers.put("ncclMemAlloc", () -> nccl.allocateRegistrable(0, DataType.INT8, 1).close());
+    callers.put("ncclMemFree", () -> nccl.allocateRegistrable(0, DataType.INT8, 1).close());
+    callers.put("ncclCommRegister", () -> rank.register(null));
+    callers.put("ncclCommDeregister", () -> rank.register(null).close());
+    callers.put("ncclCommWindowRegister", () -> rank.registerWindow(null));
+    callers.put("ncclCommWindowDeregister", () -> rank.registerWindow(null).close());
+    callers.put(
+        "ncclWinGetUserPtr",
+        lacks(Releases.byFunction().get("ncclCommWindowRegister"))
+            ? () -> rank.registerWindow(null)
+            : () -> askAWindowForItsMemory(nccl, rank));
+  }
+
+  private static void askAWindowForItsMemory(NcclBackend nccl, NcclCommunicator rank) {
+    try (Buffer memory = nccl.allocateRegistrable(0, DataType.INT8, 1);
+        Window window = rank.registerWindow(memory)) {
+      window.userBuffer();
+    }
+  }
+
+  private void addOneSided(Map<String, Executable> callers, NcclCommunicator rank) {
+    callers.put("ncclPutSignal", () -> rank.putSignal(null, 0, null, 0, stream));
+    callers.put("ncclSignal", () -> rank.signal(0, stream));
+    callers.put("ncclWaitSignal", () -> rank.waitSignal(null, stream));
+  }
+
+  @SuppressWarnings("deprecation") // As its C function.
+  private static void addTheRest(Map<String, Executable> callers, NcclBackend nccl) {
+    callers.put("ncclGroupSimulateEnd", () -> nccl.estimate(() -> {}));
+    callers.put("ncclResetDebugInit", nccl::resetDebugInit);
+    Releases.byFunction().keySet().stream()
+        .filter(function -> function.startsWith(PARAMETERS))
+        .forEach(function -> callers.put(function, nccl::parameters));
+  }
+
+  /** Returns the function whose lack is told where a program wants another one. */
+  private String refused(String function) {
+    String first =
+        function.startsWith(PARAMETERS)
+            ? "ncclParamGetParameter"
+            : COMES_AFTER.getOrDefault(function, function);
+    return lacks(Releases.byFunction().get(first)) ? first : function;
+  }
+
+  private boolean lacks(String release) {
+    return Releases.compare(found, release) < 0;
+  }
+
+  @Test
+  void theLibraryIsOfTheReleaseThatThisProcessIsFor() {
+    assertTrue(found.startsWith(RELEASE + "."), found);
+  }
+
+  @Test
+  void whatTheReleaseLacksIsRefusedBeforeTheCall() {
+    SortedMap<String, String> releases = Releases.byFunction();
+    SortedSet<String> lacking = new TreeSet<>(LibraryCalls.to(nccl_h.class));
+    lacking.removeIf(f -> DONE_OTHERWISE.contains(f) || !releases.containsKey(f));
+    lacking.removeIf(f -> !lacks(releases.get(f)));
+    Map<String, Executable> callers = callers();
+    assertEquals(
+        Set.of(),
+        new TreeSet<>(lacking.stream().filter(f -> !callers.containsKey(f)).toList()),
+        "nccl4j calls these, and this test does not know how a program comes to that");
+    for (String function : lacking) {
+      String refused = refused(function);
+      assertRefused(refused, releases.get(refused), callers.get(function));
+      assertEquals(0, StandIn.calls(function), function);
+    }
+    noGroupIsLeftOpen();
+  }
+
+  @Test
+  void anOptionOfALaterReleaseIsRefusedBeforeTheCall() {
+    NcclCommunicator rank = NcclCommunicator.of(comm);
+    assumeFalse(lacks(Releases.byFunction().get("ncclCommWindowRegister")), "it has no windows");
+    try (Buffer memory = NcclBackend.of(backend).allocateRegistrable(0, DataType.INT8, 1)) {
+      assertRefused(
+          "WindowOption.STRICT_ORDERING",
+          "2.29.7",
+          () -> rank.registerWindow(memory, WindowOption.STRICT_ORDERING));
+      rank.registerWindow(memory, WindowOption.SYMMETRIC).close();
+      assertEquals(1, StandIn.calls("ncclCommWindowRegister"));
+    }
+  }
+
+  private void assertRefused(String function, String needed, Executable caller) {
+    UnsupportedNcclVersionException refused =
+        assertThrows(UnsupportedNcclVersionException.class, caller, function);
+    assertEquals(function, refused.function());
+    assertEquals(found, refused.found());
+    assertEquals(needed, refused.needed());
+  }
+
+  private void noGroupIsLeftOpen() {
+    Buffer value = ints(5);
+    Buffer result = ints(0);
+    comm.allReduce(value, result, ReduceOp.SUM, stream);
+    assertArrayEquals(new int[] {5}, download(result), "launched at once");
+    value.close();
+    result.close();
+  }
+
+  private Buffer ints(int... values) {
+    Buffer buffer = comm.allocate(DataType.INT32, values.length);
+    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    return buffer;
+  }
+
+  private int[] download(Buffer buffer) {
+    int[] values = new int[(int) buffer.count()];
+    buffer.copyTo(MemorySegment.ofArray(values), stream);
+    return values;
+  }
+
+  @Test
+  void float8IsRefusedBeforeTheCallWhereTheReleaseDoesNotKnowIt() {
+    for (DataType type : Set.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2)) {
+      try (Buffer send = comm.allocate(type, 4);
+          Buffer recv = comm.allocate(type, 4);
+          Buffer factor = comm.allocate(type, 1)) {
+        Map<String, Executable> callers = new TreeMap<>();
+        callers.put("ncclAllReduce", () -> comm.allReduce(send, recv, ReduceOp.MAX, stream));
+        callers.put("ncclBroadcast", () -> comm.broadcast(send, recv, 0, stream));
+        callers.put("ncclReduce", () -> comm.reduce(send, recv, ReduceOp.SUM, 0, stream));
+        callers.put("ncclAllGather", () -> comm.allGather(send, recv, stream));
+        callers.put(
+            "ncclReduceScatter", () -> comm.reduceScatter(send, recv, ReduceOp.SUM, stream));
+        callers.put("ncclAlltoAll", () -> comm.allToAll(send, recv, stream));
+        callers.put("ncclGather", () -> comm.gather(send, recv, 0, stream));
+        callers.put("ncclScatter", () -> comm.scatter(send, recv, 0, stream));
+        callers.put("ncclSend", () -> Group.run(() -> messageToMyself(send, recv)));
+        callers.put("ncclRedOpCreatePreMulSum", () -> comm.preMulSum(type, 2).close());
+        if (lacks(FIRST_WITH_FLOAT8)) {
+          callers.forEach((f, call) -> assertRefused(f + " of " + type, FIRST_WITH_FLOAT8, call));
+          assertRefused(
+              "ncclRedOpCreatePreMulSum of " + type,
+              FIRST_WITH_FLOAT8,
+              () -> comm.preMulSum(factor));
+          callers.keySet().forEach(f -> assertEquals(0, StandIn.calls(f), f));
+          assertEquals(0, StandIn.calls("ncclGroupStart"));
+        } else {
+          callers.forEach((f, call) -> assertWorks(call));
+          stream.synchronize();
+        }
+      }
+    }
+    noGroupIsLeftOpen();
+  }
+
+  private void messageToMyself(Buffer send, Buffer recv) {
+    comm.send(send, 0, stream);
+    comm.recv(recv, 0, stream);
+  }
+
+  private static void assertWorks(Executable call) {
+    try {
+      call.execute();
+    } catch (Throwable failure) {
+      throw new AssertionError(failure);
+    }
+  }
+
+  @Test
+  void aSettingThatTheReleaseWouldIgnoreIsRefusedByNameOrLeftOut() {
+    NcclBackend nccl = NcclBackend.of(backend);
+    NcclConfig config = NcclConfig.of(CONFIG).withMaxP2pPeers(2).withMaxCtas(3);
+    UnsupportedNcclVersionException refused =
+        assertThrows(
+            UnsupportedNcclVersionException.class,
+            () -> nccl.communicator(backend.newUniqueId(), 1, 0, config));
+    assertEquals("ncclConfig_t.maxP2pPeers = 2", refused.function());
+    assertEquals(found, refused.found());
+    assertEquals("2.30.0", refused.needed());
+    assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
+    NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
+    nccl.communicator(backend.newUniqueId(), 1, 0, warned).close();
+    assertEquals(Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig()));
+    assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig()));
+  }
+
+  @Test
+  void aNameThatTheReleaseWouldIgnoreIsRefusedAsASettingIs() {
+    NcclConfig named = NcclConfig.of(CONFIG.withName("older"));
+    if (!lacks("2.27")) {
+      nccl(named).close();
+      assertEquals("older", ncclConfig_t.commName(StandIn.lastConfig()).getString(0));
+      return;
+    }
+    UnsupportedNcclVersionException refused =
+        assertThrows(UnsupportedNcclVersionException.class, () -> nccl(named));
+    assertEquals("ncclConfig_t.commName = older", refused.function());
+    assertEquals("2.27.0", refused.needed());
+    assertThrows(
+        UnsupportedNcclVersionException.class, () -> NcclCommunicator.of(comm).split(0, 0, named));
+    assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
+    nccl(named.withUnsupported(UnsupportedConfigPolicy.WARN)).close();
+    comm.split(0, 0, named.common()).close();
+    assertEquals(1, StandIn.calls("ncclCommSplit"), "a plain configuration is only warned of");
+  }
+
+  private Communicator nccl(NcclConfig config) {
+    return NcclBackend.of(backend).communicator(backend.newUniqueId(), 1, 0, config);
+  }
+
+  @Test
+  void supportsAgreesWithTheRelease() {
+    Map<Feature, String> first = new TreeMap<>();
+    SortedMap<String, String> releases = Releases.byFunction();
+    first.put(Feature.GRAPHS, "2.9");
+    first.put(Feature.PRE_MUL_SUM, releases.get("ncclRedOpCreatePreMulSum"));
+    first.put(Feature.SPLIT, releases.get("ncclCommSplit"));
+    first.put(Feature.SHRINK, releases.get("ncclCommShrink"));
+    first.put(Feature.GROW, releases.get("ncclCommGrow"));
+    first.put(Feature.SEVERAL_IDS, releases.get("ncclCommInitRankScalable"));
+    first.put(Feature.REVOKE, releases.get("ncclCommRevoke"));
+    first.put(Feature.SUSPEND, releases.get("ncclCommSuspend"));
+    first.put(Feature.MEMORY_STATISTICS, releases.get("ncclCommMemStats"));
+    first.put(Feature.REGISTRATION, releases.get("ncclCommRegister"));
+    first.put(Feature.WINDOWS, releases.get("ncclCommWindowRegister"));
+    first.put(Feature.WINDOW_ADDRESSES, releases.get("ncclWinGetUserPtr"));
+    first.put(Feature.ONE_SIDED, releases.get("ncclPutSignal"));
+    first.put(Feature.GROUP_ESTIMATES, releases.get("ncclGroupSimulateEnd"));
+    first.put(Feature.PARAMETERS, releases.get("ncclParamBind"));
+    first.put(Feature.FLOAT8_DATA, FIRST_WITH_FLOAT8);
+    first.put(Feature.FLOAT8_REDUCTION, FIRST_WITH_FLOAT8);
+    for (Feature feature : Feature.values()) {
+      assertEquals(!lacks(first.get(feature)), backend.supports(feature), feature::toString);
+    }
+    assertEquals(0, StandIn.calls("ncclGetVersion"), "nothing is tried");
+  }
+}

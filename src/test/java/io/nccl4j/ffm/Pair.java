@@ -1,0 +1,112 @@
+package io.nccl4j.ffm;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Stream;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.Window;
+import io.nccl4j.nccl.WindowOption;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/** Two ranks of the NCCL backend, driven by one thread, with a stream each. */
+final class Pair implements AutoCloseable {
+  private static final int PATIENCE_SECONDS = 20;
+
+  private final Backend backend = Backend.nccl();
+  private final List<Communicator> ranks;
+  private final List<Stream> streams;
+
+  Pair(CommunicatorConfig config) {
+    ranks = backend.communicators(config, 0, 1);
+    streams = ranks.stream().map(Communicator::newStream).toList();
+  }
+
+  Backend backend() {
+    return backend;
+  }
+
+  Communicator rank(int rank) {
+    return ranks.get(rank);
+  }
+
+  /** Returns what only NCCL has of a rank. */
+  NcclCommunicator nccl(int rank) {
+    return NcclCommunicator.of(ranks.get(rank));
+  }
+
+  Stream stream(int rank) {
+    return streams.get(rank);
+  }
+
+  /** Allocates memory of each rank that windows can use, all its bytes 0. */
+  List<Buffer> registrable(DataType type, long count) {
+    List<Buffer> buffers = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      Buffer buffer = NcclBackend.of(backend).allocateRegistrable(rank, type, count);
+      buffer.fill((byte) 0, streams.get(rank));
+      buffers.add(buffer);
+    }
+    streams.forEach(Stream::synchronize);
+    return buffers;
+  }
+
+  /** Registers one buffer of each rank as a window. */
+  List<Window> register(List<Buffer> buffers, WindowOption... options) {
+    List<CompletionStage<Window>> stages = new ArrayList<>();
+    for (int rank = 0; rank < 2; rank++) {
+      stages.add(nccl(rank).registerWindowAsync(buffers.get(rank), options));
+    }
+    return stages.stream().map(Pair::await).toList();
+  }
+
+  /**
+   * Calls something in a thread of its own and waits for it: outside a group, a thread has one
+   * rank.
+   */
+  static void onOwnThread(Runnable call) {
+    CompletableFuture.runAsync(call, task -> Thread.ofPlatform().start(task)).join();
+  }
+
+  /** Waits for a stage; rethrows what it has failed with. */
+  static <T> T await(CompletionStage<T> stage) {
+    try {
+      return stage.toCompletableFuture().get(PATIENCE_SECONDS, TimeUnit.SECONDS);
+    } catch (ExecutionException e) {
+      throw (RuntimeException) e.getCause();
+    } catch (InterruptedException | TimeoutException e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  void upload(int rank, Buffer buffer, int... values) {
+    buffer.slice(0, values.length).copyFrom(MemorySegment.ofArray(values), streams.get(rank));
+  }
+
+  int[] download(int rank, Buffer buffer) {
+    int[] values = new int[(int) buffer.count()];
+    buffer.copyTo(MemorySegment.ofArray(values), streams.get(rank));
+    return values;
+  }
+
+  void abort() {
+    ranks.forEach(Communicator::abort);
+  }
+
+  @Override
+  public void close() {
+    ranks.forEach(Communicator::close);
+    streams.forEach(Stream::close);
+    backend.close();
+  }
+}

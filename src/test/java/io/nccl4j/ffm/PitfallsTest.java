@@ -1,0 +1,451 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclResult;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.ShrinkMode;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.bindings.cudart.cudaPointerAttributes;
+import io.nccl4j.bindings.cudart.cudart_h;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.NcclConfig;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.RegisterExtension;
+
+/**
+ * What C lets a caller of NCCL fall into, and nccl4j steps over. Each trap is set in the stand-in,
+ * whose own test shows that a caller in C falls into it.
+ */
+@OnStandIn
+class PitfallsTest {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final CommunicatorConfig NON_BLOCKING = CONFIG.withBlocking(false);
+
+  @RegisterExtension private final CommunicatorCount communicators = new CommunicatorCount();
+  private Backend backend;
+
+  @BeforeEach
+  void open() {
+    backend = NcclBackend.open();
+  }
+
+  @AfterEach
+  void close() {
+    backend.close();
+  }
+
+  @Test
+  void trap3AnInitialisationThatFailsLeavesAGroupOpenButNotInTheCallersThread() {
+    StandIn.trap(3);
+    for (String function : List.of("ncclCommInitRankConfig", "ncclCommInitRankScalable")) {
+      StandIn.fail(function, 1, 1);
+      List<UniqueId> ids = List.of(backend.newUniqueId());
+      NcclException failed =
+          assertThrows(
+              NcclException.class,
+              () ->
+                  (function.endsWith("Scalable")
+                          ? NcclBackend.of(backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG))
+                          : backend.communicator(ids.getFirst(), 1, 0, CONFIG))
+                      .close());
+      assertSame(NcclResult.UNHANDLED_CUDA_ERROR, failed.result());
+      operationsAreLaunchedAtOnce();
+    }
+  }
+
+  @Test
+  void trap3ADestroyThatIsRefusedLeavesAGroupOpenButNotInTheCallersThread() {
+    StandIn.trap(3);
+    Communicator comm = alone(CONFIG);
+    StandIn.fail("ncclCommDestroy", 4, 1);
+    assertThrows(NcclException.class, comm::close);
+    comm.close();
+    assertEquals(1, StandIn.calls("ncclCommDestroy"), "what is closed is not destroyed again");
+    assertEquals(1, StandIn.calls("ncclCommAbort"), "which frees what was refused");
+    operationsAreLaunchedAtOnce();
+  }
+
+  /** In a group that nobody ends the sum would never arrive. */
+  private void operationsAreLaunchedAtOnce() {
+    try (Communicator comm = alone(CONFIG);
+        Stream stream = comm.newStream();
+        Buffer from = comm.allocate(DataType.INT32, 1);
+        Buffer to = comm.allocate(DataType.INT32, 1)) {
+      from.copyFrom(MemorySegment.ofArray(new int[] {5}), stream);
+      comm.allReduce(from, to, ReduceOp.SUM, stream);
+      int[] got = new int[1];
+      to.copyTo(MemorySegment.ofArray(got), stream);
+      assertArrayEquals(new int[] {5}, got);
+    }
+  }
+
+  @Test
+  void trap4AChildThatIsStillPendingAfterASuccessIsWaitedFor() {
+    StandIn.trap(4);
+    List<Communicator> ranks = backend.communicators(NON_BLOCKING, 0, 1);
+    Communicator parent = ranks.getFirst();
+    StandIn.hold(150);
+    try (Communicator rest = parent.shrink(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING)) {
+      assertEquals(1, rest.size());
+      assertEquals(3, sum(rest, 3));
+      try (Communicator split = rest.split(0, 0)) {
+        assertEquals(4, sum(split, 4));
+      }
+      UniqueId id = rest.newGrowId();
+      List<Communicator> grown = new ArrayList<>();
+      Group.run(
+          () -> {
+            grown.add(rest.grow(2, id, NON_BLOCKING));
+            grown.add(backend.join(id, 2, 1, NON_BLOCKING.withDevice(2)));
+          });
+      assertEquals(List.of(0, 1), grown.stream().map(Communicator::rank).toList());
+      StandIn.hold(0);
+      grown.parallelStream().forEach(Communicator::close);
+    }
+    StandIn.hold(0);
+    ranks.parallelStream().forEach(Communicator::close);
+  }
+
+  @Test
+  void trap4APointerThatIsWrittenAfterTheTimeHasPassedFindsItsMemory() throws Exception {
+    StandIn.trap(4);
+    CommunicatorConfig impatient = NON_BLOCKING.withTimeout(Duration.ofMillis(200));
+    Communicator parent = alone(impatient);
+    StandIn.hold(1_000);
+    NcclTimeoutException thrown =
+        assertThrows(NcclTimeoutException.class, () -> parent.split(0, 0, impatient));
+    assertEquals("ncclCommSplit", thrown.function());
+    // The stand-in writes the child's pointer meanwhile, and the parent is itself again.
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+    while (communicators.made() < 2 && System.nanoTime() < end) {
+      LockSupport.parkNanos(10_000_000);
+    }
+    StandIn.hold(0);
+    assertEquals(2, communicators.made(), "the child has been made, late");
+    LockSupport.parkNanos(100_000_000);
+    assertEquals(7, sum(parent, 7));
+    parent.close();
+    assertEquals(0, communicators.made(), "which freed the late child too");
+  }
+
+  @Test
+  void trap5APlaceIsKnownWhileAnOperationIsPending() throws Exception {
+    Communicator comm = alone(NON_BLOCKING);
+    long asked = askedForPlaces();
+    StandIn.hold(500);
+    CompletionStage<Communicator> pending =
+        NcclCommunicator.of(comm).splitAsync(0, 0, NcclConfig.of(NON_BLOCKING));
+    for (int i = 0; i < 50; i++) {
+      assertEquals(0, comm.rank());
+      assertEquals(1, comm.size());
+      assertEquals(0, comm.device());
+      LockSupport.parkNanos(1_000_000);
+    }
+    assertFalse(pending.toCompletableFuture().isDone());
+    assertEquals(asked, askedForPlaces(), "NCCL would answer with an invalid argument");
+    StandIn.hold(0);
+    pending.toCompletableFuture().get(20, TimeUnit.SECONDS).close();
+    comm.close();
+  }
+
+  private static long askedForPlaces() {
+    return StandIn.calls("ncclCommUserRank")
+        + StandIn.calls("ncclCommCount")
+        + StandIn.calls("ncclCommCuDevice");
+  }
+
+  @Test
+  void trap6TheRanksThatAShrinkExcludesStayTheCallersAsTheyWere() {
+    List<Communicator> ranks = backend.communicators(CONFIG, 0, 1, 2, 3);
+    Set<Integer> excluded = new LinkedHashSet<>(List.of(3, 0));
+    List<Communicator> rest = new ArrayList<>();
+    Group.run(
+        () -> {
+          for (int r : new int[] {1, 2}) {
+            rest.add(ranks.get(r).shrink(excluded, ShrinkMode.FINISH_FIRST, CONFIG));
+          }
+        });
+    assertEquals(List.of(3, 0), List.copyOf(excluded), "not sorted");
+    assertEquals(List.of(0, 1), rest.stream().map(Communicator::rank).toList());
+    assertThrows(
+        IllegalArgumentException.class,
+        () -> ranks.getFirst().shrink(Set.of(), ShrinkMode.FINISH_FIRST, CONFIG));
+    assertEquals(2, StandIn.calls("ncclCommShrink"), "none for an empty set");
+    rest.parallelStream().forEach(Communicator::close);
+    ranks.parallelStream().forEach(Communicator::close);
+  }
+
+  @Test
+  void trap6ARankWithoutColorGetsNoCommunicatorRatherThanANullPointer() {
+    try (Communicator comm = alone(CONFIG)) {
+      comm.splitWithoutColor();
+      assertEquals(1, communicators.made());
+      assertEquals(9, sum(comm, 9), "and goes on");
+    }
+  }
+
+  @Test
+  void trap7EveryKindOfRankHasItsOwnWayToGrow() {
+    List<Communicator> ranks = backend.communicators(CONFIG, 0, 1);
+    UniqueId id = ranks.getLast().newGrowId();
+    List<Communicator> grown = new ArrayList<>();
+    Group.run(
+        () -> {
+          grown.add(ranks.getFirst().grow(3, CONFIG));
+          grown.add(ranks.getLast().grow(3, id, CONFIG));
+          grown.add(backend.join(id, 3, 2, CONFIG));
+        });
+    assertEquals(
+        IntStream.range(0, 3).boxed().toList(), grown.stream().map(Communicator::rank).toList());
+    assertThrows(IllegalArgumentException.class, () -> ranks.getLast().grow(3, id, CONFIG), "used");
+    assertEquals(3, StandIn.calls("ncclCommGrow"), "a used id is refused before the call");
+    grown.parallelStream().forEach(Communicator::close);
+    ranks.parallelStream().forEach(Communicator::close);
+  }
+
+  @Test
+  void trap8ARankThatClosesAloneIsATimeOutAndNotAHang() {
+    StandIn.trap(8);
+    CommunicatorConfig impatient = CONFIG.withTimeout(Duration.ofMillis(300));
+    List<Communicator> ranks = backend.communicators(impatient, 0, 1);
+    NcclTimeoutException thrown =
+        assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().close());
+    assertEquals("ncclCommDestroy", thrown.function());
+    ranks.getLast().close();
+    awaitNoCommunicator();
+  }
+
+  @Test
+  void trap8RanksOfOneThreadAreClosedTogetherAsStages() throws Exception {
+    StandIn.trap(8);
+    List<CompletionStage<Void>> ends =
+        backend.communicators(CONFIG, 0, 1, 2).stream()
+            .map(comm -> NcclCommunicator.of(comm).closeAsync())
+            .toList();
+    for (CompletionStage<Void> end : ends) {
+      end.toCompletableFuture().get(20, TimeUnit.SECONDS);
+    }
+  }
+
+  @Test
+  void trap8ARevokedCommunicatorIsDestroyedWithoutBeingFinalized() {
+    Communicator comm = alone(CONFIG);
+    NcclCommunicator.of(comm).revoke();
+    comm.close();
+    assertEquals(0, StandIn.calls("ncclCommFinalize"));
+    assertEquals(1, StandIn.calls("ncclCommDestroy"));
+    assertEquals(0, StandIn.calls("ncclCommAbort"));
+  }
+
+  /** The end that was given up goes on in its own thread. */
+  private void awaitNoCommunicator() {
+    long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+    while (communicators.made() > 0 && System.nanoTime() < end) {
+      LockSupport.parkNanos(10_000_000);
+    }
+  }
+
+  @Test
+  void trap12BlockingAndNonBlockingCommunicatorsAreRefusedTogether() {
+    try (Communicator blocking = alone(CONFIG);
+        Communicator other = alone(NON_BLOCKING);
+        Stream stream = blocking.newStream();
+        Buffer value = blocking.allocate(DataType.INT32, 1);
+        Buffer another = blocking.allocate(DataType.INT32, 1)) {
+      IllegalArgumentException refused =
+          assertThrows(
+              IllegalArgumentException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        blocking.allReduce(value, value, ReduceOp.SUM, stream);
+                        other.allReduce(another, another, ReduceOp.SUM, stream);
+                      }));
+      assertTrue(refused.getMessage().contains("mixes blocking"), refused::toString);
+      assertEquals(0, StandIn.calls("ncclAllReduce"));
+    }
+  }
+
+  @Test
+  void trap12InitialisationAndCommunicationAreRefusedTogether() {
+    try (Communicator comm = alone(CONFIG);
+        Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      long made = StandIn.calls("ncclCommInitRankConfig");
+      UniqueId id = backend.newUniqueId();
+      IllegalStateException refused =
+          assertThrows(
+              IllegalStateException.class,
+              () ->
+                  Group.run(
+                      () -> {
+                        comm.allReduce(value, value, ReduceOp.SUM, stream);
+                        backend.communicator(id, 1, 0, CONFIG);
+                      }));
+      assertTrue(refused.getMessage().contains("end one group before"), refused::toString);
+      assertEquals(made, StandIn.calls("ncclCommInitRankConfig"));
+      assertEquals(0, StandIn.calls("ncclAllReduce"));
+    }
+  }
+
+  @Test
+  void trap13ASecondThreadInsideACommunicatorIsRefusedAndHarmsNothing() throws Exception {
+    StandIn.trap(13);
+    try (Communicator comm = alone(CONFIG);
+        Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      Thread first =
+          Thread.ofPlatform()
+              .daemon()
+              .start(() -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+      IllegalStateException refused = null;
+      long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
+      while (refused == null && first.isAlive() && System.nanoTime() < end) {
+        if (StandIn.calls("ncclAllReduce") > 0) {
+          refused =
+              assertThrows(
+                  IllegalStateException.class,
+                  () -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+        }
+      }
+      assertTrue(first.join(Duration.ofSeconds(10)));
+      assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
+      assertEquals(1, StandIn.calls("ncclAllReduce"), "the second never reached NCCL");
+      assertTrue(comm.asyncError().isEmpty());
+      stream.synchronize();
+    }
+  }
+
+  /** It is unsafe in NCCL, but ranks that share a GPU do nothing else: docs/threads.md. */
+  @Test
+  void trap13TwoCommunicatorsOfOneDeviceAreNotKeptFromTwoThreads() throws Exception {
+    StandIn.trap(13);
+    try (Communicator first = alone(CONFIG);
+        Communicator second = alone(CONFIG)) {
+      assertEquals(first.device(), second.device());
+      FutureTask<Integer> other = new FutureTask<>(() -> sum(first, 3));
+      Thread thread = Thread.ofPlatform().daemon().start(other);
+      while (StandIn.calls("ncclAllReduce") == 0 && thread.isAlive()) {
+        LockSupport.parkNanos(1_000_000);
+      }
+      // The first is inside for as long as the trap makes its call last.
+      assertEquals(4, sum(second, 4));
+      assertEquals(3, other.get(20, TimeUnit.SECONDS));
+      assertEquals(2, StandIn.calls("ncclAllReduce"));
+    }
+  }
+
+  @Test
+  void trap13AnAbortWaitsForTheThreadInsideAndLeavesItTheFreeing() throws Exception {
+    Communicator comm = alone(NON_BLOCKING);
+    try (Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      StandIn.hold(-1);
+      Throwable[] end = new Throwable[1];
+      Thread inside =
+          Thread.ofPlatform()
+              .daemon()
+              .unstarted(() -> comm.allReduce(value, value, ReduceOp.SUM, stream));
+      inside.setUncaughtExceptionHandler((thread, failure) -> end[0] = failure);
+      inside.start();
+      while (StandIn.calls("ncclAllReduce") == 0) {
+        LockSupport.parkNanos(1_000_000);
+      }
+      comm.abort();
+      assertTrue(inside.join(Duration.ofSeconds(10)), "released");
+      assertTrue(end[0] instanceof NcclException, () -> String.valueOf(end[0]));
+      assertEquals(1, StandIn.calls("ncclCommAbort"), "freed once");
+    }
+    comm.close();
+  }
+
+  @Test
+  void trap14WhatIsMadeLiesOnItsOwnDeviceWhicheverNcclLeavesCurrent() {
+    StandIn.trap(14);
+    List<Communicator> ranks = backend.communicators(CONFIG, 2, 5);
+    try {
+      for (int i = 0; i < 3; i++) {
+        List<Stream> streams = new ArrayList<>();
+        List<Buffer> values = new ArrayList<>();
+        for (Communicator rank : ranks) {
+          streams.add(rank.newStream());
+          values.add(rank.allocate(DataType.INT32, 1));
+          values.getLast().copyFrom(MemorySegment.ofArray(new int[] {3}), streams.getLast());
+          assertEquals(rank.device(), deviceOf(values.getLast()), "where CUDA says it lies");
+        }
+        Group.run(
+            () -> {
+              for (int rank = 0; rank < 2; rank++) {
+                Buffer value = values.get(rank);
+                ranks.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
+              }
+            });
+        for (int rank = 0; rank < 2; rank++) {
+          int[] got = new int[1];
+          values.get(rank).copyTo(MemorySegment.ofArray(got), streams.get(rank));
+          assertArrayEquals(new int[] {6}, got);
+        }
+        values.forEach(Buffer::close);
+        streams.forEach(Stream::close);
+      }
+    } finally {
+      ranks.forEach(Communicator::abort);
+    }
+  }
+
+  private static int deviceOf(Buffer buffer) {
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment attributes = cudaPointerAttributes.allocate(arena);
+      MemorySegment address = MemorySegment.ofAddress(buffer.address());
+      assertEquals(0, cudart_h.cudaPointerGetAttributes(attributes, address));
+      return cudaPointerAttributes.device(attributes);
+    }
+  }
+
+  private Communicator alone(CommunicatorConfig config) {
+    return backend.communicator(backend.newUniqueId(), 1, 0, config);
+  }
+
+  private static int sum(Communicator comm, int mine) {
+    try (Stream stream = comm.newStream();
+        Buffer value = comm.allocate(DataType.INT32, 1)) {
+      value.copyFrom(MemorySegment.ofArray(new int[] {mine}), stream);
+      comm.allReduce(value, value, ReduceOp.SUM, stream);
+      int[] got = new int[1];
+      value.copyTo(MemorySegment.ofArray(got), stream);
+      return got[0];
+    }
+  }
+}

@@ -1,0 +1,189 @@
+package io.nccl4j.ffm;
+
+import io.nccl4j.bindings.nccl.ncclConfig_t;
+import io.nccl4j.fixtures.libraries.Requirement;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+
+/** The functions for tests of the stand-in; see {@code src/test/native/README.md}. */
+@SuppressWarnings("restricted") // The stand-in is called without nccl4j.
+final class StandIn {
+  private static final SymbolLookup SYMBOLS =
+      SymbolLookup.libraryLookup(Requirement.library("nccl"), Arena.global());
+
+  private StandIn() {}
+
+  /** Makes the nth call from now of a function answer a result; 0: every call. */
+  static void fail(String function, int result, int nth) {
+    check(
+        function,
+        (int)
+            call(
+                "nccl4j_standin_fail",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT,
+                    ValueLayout.ADDRESS,
+                    ValueLayout.JAVA_INT,
+                    ValueLayout.JAVA_INT),
+                Arena.global().allocateFrom(function),
+                result,
+                nth));
+  }
+
+  /** Gives a stream a sticky error. */
+  static void failStream(long stream, int error) {
+    check(
+        "stream",
+        (int)
+            call(
+                "nccl4j_standin_fail_stream",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT),
+                MemorySegment.ofAddress(stream),
+                error));
+  }
+
+  /** Returns how often a function was called. */
+  static long calls(String function) {
+    return (long)
+        call(
+            "nccl4j_standin_calls",
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS),
+            Arena.global().allocateFrom(function));
+  }
+
+  /** Returns how many objects of a kind are alive. */
+  static long live(String kind) {
+    return (long)
+        call(
+            "nccl4j_standin_live",
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.ADDRESS),
+            Arena.global().allocateFrom(kind));
+  }
+
+  /** Returns whether something has created a device's primary context since the last reset. */
+  static boolean hasContext(int device) {
+    int answer =
+        (int)
+            call(
+                "nccl4j_standin_context",
+                FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+                device);
+    if (answer < 0) {
+      throw new IllegalArgumentException("the stand-in has no device " + device);
+    }
+    return answer == 1;
+  }
+
+  /** Says how many bytes each device has from now on. */
+  static void setMemory(long bytes) {
+    call("nccl4j_standin_set_memory", FunctionDescriptor.ofVoid(ValueLayout.JAVA_LONG), bytes);
+  }
+
+  /** Switches one of NCCL's traps. */
+  static void trap(int number) {
+    check(
+        "trap " + number,
+        (int)
+            call(
+                "nccl4j_standin_trap",
+                FunctionDescriptor.of(
+                    ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT),
+                number,
+                1));
+  }
+
+  /** Lets operations of non-blocking communicators stay in progress; -1: until abort. */
+  static void hold(int milliseconds) {
+    call("nccl4j_standin_hold", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), milliseconds);
+  }
+
+  /** Returns the {@code ncclConfig_t} that a communicator was asked for with last. */
+  static MemorySegment lastConfig() {
+    MemorySegment struct = ncclConfig_t.allocate(Arena.ofAuto());
+    call("nccl4j_standin_last_config", FunctionDescriptor.ofVoid(ValueLayout.ADDRESS), struct);
+    return struct;
+  }
+
+  /** Says whether communicators have windows. */
+  static void windows(boolean supported) {
+    call(
+        "nccl4j_standin_windows",
+        FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT),
+        supported ? 1 : 0);
+  }
+
+  /**
+   * Says whether first operations connect inside the call, as NCCL's do unless {@code
+   * NCCL_RUNTIME_CONNECT} is 0; on after a reset.
+   */
+  static void connect(boolean inCalls) {
+    call(
+        "nccl4j_standin_connect", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), inCalls ? 1 : 0);
+  }
+
+  /** Sets how many bytes of its thread's stack an initialisation needs. */
+  static void initStack(int bytes) {
+    call("nccl4j_standin_init_stack", FunctionDescriptor.ofVoid(ValueLayout.JAVA_INT), bytes);
+  }
+
+  /** Returns how often two threads were at once in state of the parameters that is not locked. */
+  static long parameterOverlaps() {
+    return (long)
+        call("nccl4j_standin_param_overlaps", FunctionDescriptor.of(ValueLayout.JAVA_LONG));
+  }
+
+  /** Sets a variable in the environment of C code, until it is set to null. */
+  static void setEnvironment(String name, String value) {
+    Linker linker = Linker.nativeLinker();
+    FunctionDescriptor set =
+        FunctionDescriptor.of(
+            ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
+    FunctionDescriptor unset = FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.ADDRESS);
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment variable = arena.allocateFrom(name);
+      int result =
+          value == null
+              ? (int) libc(linker, "unsetenv", unset).invokeExact(variable)
+              : (int)
+                  libc(linker, "setenv", set).invokeExact(variable, arena.allocateFrom(value), 1);
+      check("variable " + name, result);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+
+  private static MethodHandle libc(Linker linker, String function, FunctionDescriptor type) {
+    return linker.downcallHandle(linker.defaultLookup().findOrThrow(function), type);
+  }
+
+  /** Takes back all that tests have set. */
+  static void reset() {
+    call("nccl4j_standin_reset", FunctionDescriptor.ofVoid());
+  }
+
+  private static void check(String what, int answer) {
+    if (answer != 0) {
+      throw new IllegalArgumentException("the stand-in knows no " + what);
+    }
+  }
+
+  private static Object call(String function, FunctionDescriptor type, Object... arguments) {
+    try {
+      MethodHandle handle =
+          Linker.nativeLinker().downcallHandle(SYMBOLS.findOrThrow(function), type);
+      return handle.invokeWithArguments(arguments);
+    } catch (RuntimeException | Error e) {
+      throw e;
+    } catch (Throwable e) {
+      throw new AssertionError(e);
+    }
+  }
+}

@@ -1,0 +1,56 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.internal.NativeLibrary;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.VersionReport;
+import java.util.Optional;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** What a backend reports of its versions, and what is there only because nccl.h has it. */
+@OnStandIn
+class VersionReportTest {
+  @BeforeEach
+  @AfterEach
+  void reset() {
+    StandIn.reset();
+  }
+
+  @Test
+  void backendReportsTheVersionsOfTheProcess() {
+    try (Backend backend = NcclBackend.open()) {
+      VersionReport report = NcclBackend.of(backend).versionReport();
+      assertEquals(VersionReport.load(), report);
+      assertEquals(NativeLibrary.NCCL.load().path(), report.ncclLibrary());
+      assertEquals(NativeLibrary.CUDART.load().path(), report.cudaRuntimeLibrary());
+      assertEquals("2.30.7", report.nccl());
+      assertEquals("2.30.7", report.headers());
+      assertEquals(Backend.libraryVersion(), report.nccl4j());
+      assertTrue(report.driver().isPresent(), "the stand-in has a driver");
+      assertEquals(Optional.empty(), report.ncclCuda(), "the stand-in is built for no CUDA");
+    }
+  }
+
+  @Test
+  @SuppressWarnings("deprecation") // As its C function.
+  void theDebugVariablesAreReadAgainOnDemand() {
+    try (Backend backend = NcclBackend.open()) {
+      NcclBackend.of(backend).resetDebugInit();
+      assertEquals(1, StandIn.calls("ncclResetDebugInit"));
+    }
+  }
+
+  @Test
+  void parametersAreDumpedByNccl() {
+    try (Backend backend = NcclBackend.open()) {
+      NcclBackend.of(backend).parameters().dump();
+      assertEquals(1, StandIn.calls("ncclParamDumpAll"));
+    }
+  }
+}

@@ -1,0 +1,455 @@
+package io.nccl4j.ffm;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorAbortedException;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.Graph;
+import io.nccl4j.Group;
+import io.nccl4j.NcclException;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.fixtures.libraries.OnStandIn;
+import io.nccl4j.nccl.BufferRegistration;
+import io.nccl4j.nccl.NcclBackend;
+import io.nccl4j.nccl.NcclCommunicator;
+import io.nccl4j.nccl.WaitSignal;
+import io.nccl4j.nccl.Window;
+import io.nccl4j.nccl.WindowOption;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+
+/** NCCL's memory, registrations, windows, and the operations of one side alone. */
+@OnStandIn
+class WindowTest {
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
+  private static final int PAGE_INTS = 1024;
+
+  private Pair pair;
+  private long memoryBefore;
+
+  @BeforeEach
+  void open() {
+    StandIn.reset();
+    StandIn.connect(false); // A rank alone gets stuck in its stream.
+    memoryBefore = StandIn.live("memory");
+    pair = new Pair(CONFIG);
+  }
+
+  @AfterEach
+  void close() {
+    StandIn.reset();
+    pair.close();
+    assertEquals(0, StandIn.live("registration"));
+    assertEquals(0, StandIn.live("window"));
+    assertEquals(memoryBefore, StandIn.live("memory"));
+  }
+
+  @Test
+  void registrableMemoryIsOfItsDeviceAndGivenBackOnce() {
+    Buffer buffer = NcclBackend.of(pair.backend()).allocateRegistrable(1, DataType.FLOAT32, 10);
+    assertEquals(1, buffer.device());
+    assertEquals(10, buffer.count());
+    assertEquals(0, buffer.address() % 4096);
+    assertEquals(1, StandIn.calls("ncclMemAlloc"));
+    assertEquals(memoryBefore + 1, StandIn.live("memory"));
+    pair.rank(1).allReduce(buffer, buffer, ReduceOp.SUM, pair.stream(1));
+    pair.stream(1).isComplete();
+    assertRefused("device 0", () -> pair.rank(0).send(buffer, 1, pair.stream(0)));
+    pair.abort();
+    buffer.close();
+    buffer.close();
+    assertEquals(1, StandIn.calls("ncclMemFree"));
+    try (Buffer empty =
+        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.FLOAT32, 0)) {
+      assertEquals(0, empty.count());
+    }
+    assertEquals(1, StandIn.calls("ncclMemAlloc"), "no memory is asked for where none is needed");
+    assertRefused(
+        "device is 99",
+        () -> NcclBackend.of(pair.backend()).allocateRegistrable(99, DataType.FLOAT32, 1));
+  }
+
+  @Test
+  void aRegisteredBufferCannotBeClosedBeforeItsRegistration() {
+    Buffer buffer = pair.rank(0).allocate(DataType.INT32, 100);
+    BufferRegistration registration = pair.nccl(0).register(buffer.slice(10, 50));
+    assertTrue(registration.effective());
+    assertEquals(1, StandIn.live("registration"));
+    assertEquals(buffer.address() + 40, registration.buffer().address());
+    IllegalStateException refused = assertThrows(IllegalStateException.class, buffer::close);
+    assertTrue(refused.getMessage().contains("a registration with " + pair.rank(0)));
+    assertEquals(100, pair.download(0, buffer).length, "it is still open");
+    registration.close();
+    assertFalse(registration.open());
+    assertEquals(0, StandIn.live("registration"));
+    registration.close();
+    assertEquals(1, StandIn.calls("ncclCommDeregister"));
+    buffer.close();
+  }
+
+  @Test
+  void aRegistrationThatNcclPassesOverSaysSo() {
+    try (Buffer pinned = pair.backend().allocatePinned(DataType.INT32, 4);
+        BufferRegistration registration = pair.nccl(0).register(pinned)) {
+      assertFalse(registration.effective());
+    }
+    assertEquals(0, StandIn.calls("ncclCommDeregister"), "NCCL gave nothing to give back");
+  }
+
+  @Test
+  void closingAWindowWaitsForTheClosingCommunicatorThatEndsIt() throws Exception {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers);
+    Buffer first = buffers.get(0);
+    Buffer second = buffers.get(1);
+    pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
+    CompletionStage<Void> closing = pair.nccl(0).closeAsync();
+    Window window = windows.get(0);
+    CompletableFuture<Boolean> openWhenClosed =
+        CompletableFuture.supplyAsync(
+            () -> {
+              window.close();
+              return window.open();
+            });
+    assertThrows(TimeoutException.class, () -> openWhenClosed.get(100, TimeUnit.MILLISECONDS));
+    assertTrue(window.open(), "its communicator waits for its stream");
+    Thread.ofPlatform()
+        .start(() -> pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1)))
+        .join();
+    assertFalse(openWhenClosed.get(10, TimeUnit.SECONDS));
+    Pair.await(closing);
+    windows.get(1).close();
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void whatIsStillRegisteredEndsWithItsCommunicator() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    BufferRegistration registration = pair.nccl(0).register(buffers.get(0));
+    pair.rank(0).close();
+    assertFalse(windows.get(0).open());
+    assertFalse(registration.open());
+    assertEquals(1, StandIn.calls("ncclCommWindowDeregister"));
+    assertEquals(1, StandIn.calls("ncclCommDeregister"));
+    buffers.get(0).close();
+    windows.get(0).close();
+    registration.close();
+    assertThrows(IllegalStateException.class, () -> buffers.get(1).close());
+    pair.rank(1).abort();
+    assertFalse(windows.get(1).open());
+    buffers.get(1).close();
+    assertEquals(1, StandIn.calls("ncclCommWindowDeregister"), "an abort frees them by itself");
+  }
+
+  @Test
+  void aRefusedRegistrationLetsItsBufferGo() {
+    Buffer buffer = pair.rank(0).allocate(DataType.INT32, 10);
+    StandIn.fail("ncclCommRegister", 2, 1);
+    NcclException refused = assertThrows(NcclException.class, () -> pair.nccl(0).register(buffer));
+    assertEquals("ncclCommRegister", refused.function());
+    buffer.close();
+  }
+
+  @Test
+  void aDeregistrationThatFailsKeepsTheBufferHeld() {
+    Buffer buffer = pair.rank(0).allocate(DataType.INT32, 10);
+    BufferRegistration registration = pair.nccl(0).register(buffer);
+    StandIn.fail("ncclCommDeregister", 3, 1);
+    assertThrows(NcclException.class, registration::close);
+    assertTrue(registration.open());
+    assertThrows(IllegalStateException.class, buffer::close);
+    registration.close();
+    buffer.close();
+  }
+
+  @Test
+  void aWindowKnowsItsMemoryAndItsOptions() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows =
+        pair.register(buffers, WindowOption.SYMMETRIC, WindowOption.STRICT_ORDERING);
+    Window window = windows.get(1);
+    assertEquals(pair.rank(1), window.communicator());
+    assertEquals(Set.of(WindowOption.SYMMETRIC, WindowOption.STRICT_ORDERING), window.options());
+    assertEquals(buffers.get(1).address(), window.userBuffer().address());
+    assertEquals(PAGE_INTS, window.userBuffer().count());
+    assertEquals(2, StandIn.calls("ncclWinGetUserPtr"));
+    assertTrue(window.address() != 0);
+    windows.forEach(Window::close);
+    IllegalStateException closed = assertThrows(IllegalStateException.class, window::userBuffer);
+    assertTrue(closed.getMessage().startsWith("window is closed: Window["), closed::toString);
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void memoryThatCannotBeInAWindowIsRefusedBeforeAnyRankWaits() {
+    Buffer plain = pair.rank(0).allocate(DataType.INT32, PAGE_INTS);
+    Buffer pinned = pair.backend().allocatePinned(DataType.INT32, PAGE_INTS);
+    Buffer other = NcclBackend.of(pair.backend()).allocateRegistrable(1, DataType.INT32, PAGE_INTS);
+    Buffer good =
+        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.INT32, 2 * PAGE_INTS);
+    assertWindowRefused("allocateRegistrable", plain);
+    assertWindowRefused("allocateRegistrable", plain.slice(0, 1));
+    assertWindowRefused("allocateRegistrable", pinned);
+    assertWindowRefused("must be usable on this rank's device", other);
+    assertWindowRefused("count 0", good.slice(0, 0));
+    assertWindowRefused("a multiple of 4096", good.slice(1, PAGE_INTS));
+    assertEquals(0, StandIn.calls("ncclCommWindowRegister"));
+    List.of(plain, pinned, other, good).forEach(Buffer::close);
+  }
+
+  private void assertWindowRefused(String reason, Buffer buffer) {
+    assertRefused(reason, () -> pair.nccl(0).registerWindow(buffer, WindowOption.SYMMETRIC));
+  }
+
+  @Test
+  void memoryIsInOneSymmetricWindowOnly() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, 2 * PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    assertWindowRefused("in another symmetric window", buffers.get(0).slice(PAGE_INTS, 1));
+    windows.forEach(Window::close);
+    pair.register(buffers, WindowOption.SYMMETRIC).forEach(Window::close);
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void aWindowThatAPeerRegistersTooLateEndsWithItsCommunicator() {
+    CommunicatorConfig impatient = CONFIG.withTimeout(Duration.ofMillis(300));
+    try (Pair two = new Pair(impatient)) {
+      List<Buffer> buffers = two.registrable(DataType.INT32, PAGE_INTS);
+      NcclTimeoutException late =
+          assertThrows(
+              NcclTimeoutException.class,
+              () -> two.nccl(0).registerWindow(buffers.get(0), WindowOption.SYMMETRIC));
+      assertEquals("ncclCommWindowRegister", late.function());
+      assertThrows(
+          IllegalStateException.class,
+          () -> buffers.get(0).close(),
+          "NCCL may still come to know the memory");
+      Window peers =
+          Pair.await(two.nccl(1).registerWindowAsync(buffers.get(1), WindowOption.SYMMETRIC));
+      awaitNobodyInside(two, buffers.get(0));
+      peers.close();
+      two.rank(0).close();
+      buffers.forEach(Buffer::close);
+    }
+  }
+
+  /** Waits until a call that was given up has ended after all. */
+  private static void awaitNobodyInside(Pair two, Buffer buffer) {
+    long start = System.nanoTime();
+    while (true) {
+      try {
+        two.nccl(0).register(buffer).close();
+        return;
+      } catch (IllegalStateException inUse) {
+        assertTrue(System.nanoTime() - start < 10_000_000_000L, inUse::toString);
+        Thread.onSpinWait();
+      }
+    }
+  }
+
+  @Test
+  void aPutArrivesAtItsPlaceInThePeersWindow() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    pair.upload(0, buffers.get(0), 7, 8, 9);
+    pair.nccl(0).putSignal(buffers.get(0).slice(0, 3), 1, windows.get(0), 100, pair.stream(0));
+    pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 1)), pair.stream(1));
+    int[] expected = new int[PAGE_INTS];
+    expected[100] = 7;
+    expected[101] = 8;
+    expected[102] = 9;
+    assertArrayEquals(expected, pair.download(1, buffers.get(1)));
+    windows.forEach(Window::close);
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void aWaitEndsWhenAllItsSignalsHaveComeAndTakesThem() {
+    pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 2)), pair.stream(1));
+    pair.nccl(0).signal(1, pair.stream(0));
+    pair.stream(0).synchronize();
+    assertFalse(pair.stream(1).isComplete());
+    pair.nccl(0).signal(1, pair.stream(0));
+    pair.stream(1).synchronize();
+    pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 1)), pair.stream(1));
+    assertFalse(pair.stream(1).isComplete(), "earlier signals are not counted twice");
+    pair.nccl(0).signal(1, pair.stream(0));
+    pair.stream(1).synchronize();
+  }
+
+  @Test
+  void oneSidedOperationsOfAGroupAreLaunchedAtItsEnd() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    for (int rank = 0; rank < 2; rank++) {
+      pair.upload(rank, buffers.get(rank), 10 + rank);
+    }
+    Group.run(
+        () -> {
+          for (int rank = 0; rank < 2; rank++) {
+            int peer = 1 - rank;
+            pair.nccl(rank)
+                .putSignal(
+                    buffers.get(rank).slice(0, 1), peer, windows.get(rank), 5, pair.stream(rank));
+            pair.nccl(rank).waitSignal(List.of(new WaitSignal(peer, 1)), pair.stream(rank));
+          }
+          assertEquals(0, StandIn.calls("ncclPutSignal"));
+        });
+    assertEquals(2, StandIn.calls("ncclPutSignal"));
+    assertEquals(11, pair.download(0, buffers.get(0))[5]);
+    assertEquals(10, pair.download(1, buffers.get(1))[5]);
+    IllegalStateException closed =
+        assertThrows(
+            IllegalStateException.class,
+            () ->
+                Group.run(
+                    () -> {
+                      pair.nccl(0)
+                          .putSignal(
+                              buffers.get(0).slice(0, 1), 1, windows.get(0), 0, pair.stream(0));
+                      windows.get(0).close();
+                    }));
+    assertTrue(closed.getMessage().startsWith("window is closed"), closed::toString);
+    assertEquals(2, StandIn.calls("ncclPutSignal"), "nothing of the group was launched");
+    windows.get(1).close();
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void aPutOfWhatItsGroupWritesIsRefused() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    Buffer source = buffers.get(0).slice(2, 3);
+    Buffer summed = buffers.get(0).slice(4, 4);
+    Communicator comm = pair.rank(0);
+    String refused =
+        assertThrows(
+                IllegalArgumentException.class,
+                () ->
+                    Group.run(
+                        () -> {
+                          comm.allReduce(summed, summed, ReduceOp.SUM, pair.stream(0));
+                          NcclCommunicator.of(comm)
+                              .putSignal(source, 1, windows.get(0), 64, pair.stream(0));
+                        }))
+            .getMessage();
+    for (String named :
+        List.of("allReduce of " + comm, "putSignal of " + comm, "reads source, " + source)) {
+      assertTrue(refused.contains(named), refused);
+    }
+    assertEquals(0, StandIn.calls("ncclPutSignal") + StandIn.calls("ncclAllReduce"));
+    windows.forEach(Window::close);
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void aGraphPutsAndWaitsAtEachLaunch() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    List<Graph> graphs =
+        Graph.capture(
+            List.of(pair.stream(0), pair.stream(1)),
+            () -> {
+              pair.nccl(0)
+                  .putSignal(buffers.get(0).slice(0, 1), 1, windows.get(0), 1, pair.stream(0));
+              pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 1)), pair.stream(1));
+            });
+    for (int value = 1; value <= 3; value++) {
+      pair.upload(0, buffers.get(0), value);
+      graphs.get(0).launch(pair.stream(0));
+      graphs.get(1).launch(pair.stream(1));
+      assertEquals(value, pair.download(1, buffers.get(1))[1]);
+    }
+    windows.get(0).close();
+    assertThrows(IllegalStateException.class, () -> graphs.get(0).launch(pair.stream(0)));
+    graphs.forEach(Graph::close);
+    windows.get(1).close();
+    buffers.forEach(Buffer::close);
+  }
+
+  @Test
+  void aPutThatDoesNotFitIsRefusedBeforeTheCall() {
+    List<Buffer> buffers = pair.registrable(DataType.INT32, PAGE_INTS);
+    List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
+    Buffer source = buffers.get(0).slice(0, 24);
+    Window window = windows.get(0);
+    assertRefused("peer is 2; it must be from 0 to 1", () -> put(source, 2, window, 0));
+    assertRefused("peer is -1", () -> put(source, -1, window, 0));
+    assertRefused("offset is -1", () -> put(source, 1, window, -1));
+    assertRefused("offset is 1001; 24 elements", () -> put(source, 1, window, 1001));
+    assertRefused("offset is 4611686018427387904", () -> put(source, 1, window, 1L << 62));
+    assertRefused("source has count 0", () -> put(source.slice(0, 0), 1, window, 0));
+    assertThrows(NullPointerException.class, () -> put(source, 1, null, 0));
+    assertRefused("stream is", () -> pair.nccl(0).putSignal(source, 1, window, 0, pair.stream(1)));
+    assertEquals(0, StandIn.calls("ncclPutSignal"));
+    put(source, 1, window, 1000);
+    assertEquals(1, StandIn.calls("ncclPutSignal"), "the last place that holds it");
+    pair.stream(0).synchronize();
+    windows.forEach(Window::close);
+    buffers.forEach(Buffer::close);
+  }
+
+  private void put(Buffer source, int peer, Window window, long offset) {
+    pair.nccl(0).putSignal(source, peer, window, offset, pair.stream(0));
+  }
+
+  @Test
+  void waitsAndSignalsThatNameNoPeerAreRefusedBeforeTheCall() {
+    assertRefused("count is 0; it must be 1 or more", () -> new WaitSignal(0, 0));
+    assertRefused("peer is -1; it must be 0 or more", () -> new WaitSignal(-1, 1));
+    assertRefused("signals is empty", () -> waitFor());
+    assertRefused("peer is 2; it must be from 0 to 1", () -> waitFor(new WaitSignal(2, 1)));
+    assertRefused(
+        "signals names peer 1 twice", () -> waitFor(new WaitSignal(1, 1), new WaitSignal(1, 2)));
+    assertRefused("peer is 2", () -> pair.nccl(0).signal(2, pair.stream(0)));
+    assertEquals(0, StandIn.calls("ncclWaitSignal") + StandIn.calls("ncclSignal"));
+  }
+
+  private void waitFor(WaitSignal... signals) {
+    pair.nccl(0).waitSignal(List.of(signals), pair.stream(0));
+  }
+
+  @Test
+  void anAbortEndsAWaitForASignalThatNeverComes() {
+    pair.nccl(1).waitSignal(List.of(new WaitSignal(0, 1)), pair.stream(1));
+    pair.rank(1).abort();
+    assertThrows(CommunicatorAbortedException.class, () -> pair.stream(1).synchronize());
+    pair.stream(1).synchronize();
+  }
+
+  @Test
+  void aStageOfARegistrationThatFailsTellsWhy() {
+    Buffer buffer =
+        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.INT32, PAGE_INTS);
+    StandIn.fail("ncclCommWindowRegister", 2, 1);
+    CompletionStage<Window> stage = pair.nccl(0).registerWindowAsync(buffer);
+    NcclException failure = assertThrows(NcclException.class, () -> Pair.await(stage));
+    assertEquals(2, failure.code());
+    buffer.close();
+  }
+
+  private static void assertRefused(String reason, Executable call) {
+    IllegalArgumentException refused = assertThrows(IllegalArgumentException.class, call);
+    assertTrue(refused.getMessage().contains(reason), refused::toString);
+  }
+}

@@ -1,0 +1,61 @@
+package io.nccl4j.internal.reference.collective;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.MemorySegment;
+import java.time.Duration;
+import org.junit.jupiter.api.RepeatedTest;
+import org.junit.jupiter.api.Test;
+
+/** What the ranks of a direct all-reduce agree on, without the all-reduce. */
+class DirectSyncTest {
+  private static final int PIECES = Integer.MAX_VALUE;
+  private static final long NUMBER = 1;
+
+  private static DirectSync boardOfOneRank() {
+    DirectSync board = new DirectSync(1);
+    board.come(0, NUMBER, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
+    return board;
+  }
+
+  /**
+   * Pieces that are claimed and given up meanwhile are no sign that the one before is finished:
+   * counts that are read one before the other would show one of those in its place.
+   */
+  @RepeatedTest(20)
+  void closingWaitsForAPieceBegunBeforeWhateverIsClaimedAfterIt() throws InterruptedException {
+    DirectSync board = boardOfOneRank();
+    assertEquals(0, board.claim(0, 0, PIECES));
+    Thread closing = new Thread(board::close);
+    closing.start();
+    while (!board.closed()) {
+      Thread.onSpinWait();
+    }
+    for (int piece = 1; piece <= 300_000; piece++) {
+      assertEquals(piece, board.claim(0, 0, PIECES));
+      board.finish(0, 1);
+      assertTrue(closing.isAlive(), "closed while piece 0 was worked on, after " + piece);
+    }
+    board.finish(0, 1);
+    assertTrue(closing.join(Duration.ofSeconds(30)), "not closed with all pieces finished");
+  }
+
+  @Test
+  void aClaimForATransferThatItsOwnerHasLeftIsNone() {
+    DirectSync board = boardOfOneRank();
+    assertEquals(0, board.claim(0, 0, 2));
+    assertFalse(board.finished(0, 0, 1));
+    board.finish(0, 1);
+    assertTrue(board.finished(0, 0, 1));
+    assertEquals(1, board.claim(0, 0, 2));
+    board.finish(0, 1);
+    board.come(0, NUMBER + 1, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
+    assertEquals(-1, board.claim(0, 0, 2));
+    assertTrue(board.finished(0, 0, 2));
+    assertFalse(board.finished(0, 2, 1));
+    assertEquals(0, board.claim(0, 2, 1));
+    assertEquals(-1, board.claim(0, 2, 1));
+  }
+}

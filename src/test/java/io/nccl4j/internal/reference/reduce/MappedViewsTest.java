@@ -1,0 +1,144 @@
+package io.nccl4j.internal.reference.reduce;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.DataType;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.reference.Ranks;
+import io.nccl4j.reference.ReferenceOptions;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.ref.WeakReference;
+import java.nio.ByteBuffer;
+import java.nio.FloatBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Random;
+import java.util.function.Function;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** Memory as the loops of a kernel read it, 1 GiB at a time. */
+class MappedViewsTest {
+  private static final long SEED = Long.getLong("test.seed", 20261121);
+  private static final long GIB = 1L << 30;
+
+  @TempDir private Path folder;
+
+  /** A file with nothing in it takes no room until it is written to. */
+  private MemorySegment sparse(Arena arena, String name, long bytes) throws IOException {
+    try (FileChannel file =
+        FileChannel.open(
+            folder.resolve(name),
+            StandardOpenOption.CREATE_NEW,
+            StandardOpenOption.READ,
+            StandardOpenOption.WRITE)) {
+      return file.map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
+    } finally {
+      Files.deleteIfExists(folder.resolve(name));
+    }
+  }
+
+  @ParameterizedTest
+  @EnumSource
+  void aReductionAcrossTheEndOfAWindowGivesTheSameBits(DataType type) throws IOException {
+    System.out.println("seed " + SEED);
+    int ranks = 3;
+    // Begins on no whole block before the end of the window, and ends behind it.
+    long offset = GIB - 1_500_000L / type.bytes() * type.bytes();
+    long count = 3_000_000L / type.bytes();
+    try (Arena arena = Arena.ofShared()) {
+      MemorySegment[] far = new MemorySegment[ranks];
+      MemorySegment[] near = new MemorySegment[ranks];
+      MemorySegment[] farOut = new MemorySegment[ranks];
+      MemorySegment[] nearOut = new MemorySegment[ranks];
+      for (int rank = 0; rank < ranks; rank++) {
+        far[rank] = sparse(arena, "in" + rank, GIB + 3_000_000);
+        farOut[rank] = sparse(arena, "out" + rank, GIB + 3_000_000);
+        near[rank] = arena.allocate(3_000_000, 64);
+        nearOut[rank] = arena.allocate(3_000_000, 64);
+        Random random = new Random(SEED + rank);
+        for (long i = 0; i < count; i++) {
+          // No NaN: which of two is kept is open.
+          type.set(near[rank], i, random.nextInt(100) / 8.0);
+        }
+        MemorySegment.copy(near[rank], 0, far[rank], offset, count * type.bytes());
+      }
+      int[] order = {2, 0, 1, 2, 0, 1};
+      long[] factors = new long[ranks];
+      Kernel kernel = Kernels.of(type);
+      ReductionOp.Kind sum = ReductionOp.Kind.SUM;
+      kernel.reduce(sum, near, false, factors, order, 1, nearOut, 0, count, 1);
+      kernel.reduce(sum, far, false, factors, order, 1, farOut, offset, count, 1);
+      long bytes = count * type.bytes();
+      assertEquals(
+          -1, nearOut[1].asSlice(0, bytes).mismatch(farOut[1].asSlice(offset, bytes)), "reduced");
+      kernel.combine(sum, near[0], 0, false, 0, near[1], 0, nearOut[2], 0, count, 1);
+      kernel.combine(sum, far[0], offset, false, 0, far[1], offset, farOut[2], offset, count, 1);
+      assertEquals(
+          -1, nearOut[2].asSlice(0, bytes).mismatch(farOut[2].asSlice(offset, bytes)), "combined");
+    }
+  }
+
+  @Test
+  void aWindowIsMadeOnceForEachMemory() {
+    MappedViews windows = MappedViews.ofThread();
+    Function<ByteBuffer, FloatBuffer> floats = ByteBuffer::asFloatBuffer;
+    try (Arena arena = Arena.ofConfined()) {
+      MemorySegment one = arena.allocate(64, 64);
+      MemorySegment two = arena.allocate(64, 64);
+      FloatBuffer window = windows.window(one, 0, floats);
+      assertSame(window, windows.window(one, 32, floats));
+      assertNotSame(window, windows.window(two, 0, floats));
+      MappedViews.forgetOfThread();
+      assertNotSame(window, MappedViews.ofThread().window(one, 0, floats));
+    }
+  }
+
+  @Test
+  void closedMemoryIsNotReadThroughAWindow() {
+    Function<ByteBuffer, FloatBuffer> floats = ByteBuffer::asFloatBuffer;
+    FloatBuffer window;
+    try (Arena arena = Arena.ofShared()) {
+      window = MappedViews.ofThread().window(arena.allocate(64, 64), 0, floats);
+    }
+    assertThrows(IllegalStateException.class, () -> window.get(0));
+  }
+
+  @Test
+  void anIdleStreamKeepsNobodysMemory() throws Exception {
+    Ranks.run(
+        2,
+        ReferenceOptions.defaults(),
+        (comm, stream) -> {
+          WeakReference<MemorySegment.Scope> memory = reduced(comm, stream);
+          for (int i = 0; i < 200 && memory.get() != null; i++) {
+            System.gc();
+            Thread.sleep(100);
+          }
+          assertNull(memory.get(), "the worker still holds what it has summed");
+        });
+  }
+
+  private static WeakReference<MemorySegment.Scope> reduced(
+      io.nccl4j.Communicator comm, io.nccl4j.Stream stream) {
+    MemorySegment memory = Arena.ofAuto().allocate(4096, 64);
+    try (Buffer data =
+        Buffer.ofHostSegment(memory, DataType.FLOAT32, 1024, comm.device(), () -> {})) {
+      comm.allReduce(data, data, ReduceOp.SUM, stream);
+      stream.synchronize();
+    }
+    // Slices have the same scope, and it alone keeps the memory.
+    return new WeakReference<>(memory.scope());
+  }
+}

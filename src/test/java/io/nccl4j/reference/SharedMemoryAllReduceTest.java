@@ -1,0 +1,201 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.fixtures.Seed;
+import io.nccl4j.internal.reference.ReferenceCommunicator;
+import io.nccl4j.internal.reference.rank.CommunicatorState;
+import io.nccl4j.internal.reference.transport.ProtocolViolationException;
+import io.nccl4j.internal.reference.transport.SharedMemorySync;
+import io.nccl4j.spi.Contract;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.SplittableRandom;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/** The all-reduce through memory that processes of one host share: its bits are the ring's. */
+class SharedMemoryAllReduceTest {
+  private static final List<ReduceOp> OPERATORS =
+      List.of(ReduceOp.SUM, ReduceOp.PROD, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG);
+
+  /** On both sides of one round, of several, and of where everybody folds everything. */
+  private static final List<Integer> COUNTS = List.of(1, 5, 300, 4096, 5000, 40_001, 300_000);
+
+  private static Backend separate(int ranks, int sites, Algorithm algorithm) {
+    return ReferenceBackend.openAsProcesses(
+        ranks, sites, ReferenceOptions.defaults().withAlgorithm(algorithm));
+  }
+
+  /** Runs every operator on every count, out of place and in place, one after the other. */
+  private static byte[][][] results(Backend backend, int ranks, DataType type) {
+    byte[][][] results = new byte[ranks][][];
+    Ranks.run(
+        ranks,
+        backend,
+        CommunicatorConfig.defaults(),
+        (comm, stream) -> {
+          List<byte[]> own = new ArrayList<>();
+          for (ReduceOp op : OPERATORS) {
+            for (int count : COUNTS) {
+              own.add(reduced(comm, stream, type, op, count, false));
+              own.add(reduced(comm, stream, type, op, count, true));
+            }
+          }
+          try (ReduceOp.PreMulSum op = comm.preMulSum(type, comm.rank() + 2)) {
+            own.add(reduced(comm, stream, type, op, 5000, false));
+          }
+          results[comm.rank()] = own.toArray(byte[][]::new);
+        });
+    return results;
+  }
+
+  private static byte[] reduced(
+      Communicator comm,
+      io.nccl4j.Stream stream,
+      DataType type,
+      ReduceOp op,
+      int count,
+      boolean inPlace) {
+    try (Buffer send = comm.allocate(type, count);
+        Buffer recv = comm.allocate(type, count)) {
+      SplittableRandom random = Seed.random("shared " + comm.rank() + " " + count);
+      for (long i = 0; i < count; i++) {
+        type.set(send.segment(), i, random.nextDouble(0.5, 2));
+      }
+      Buffer result = inPlace ? send : recv;
+      comm.allReduce(send, result, op, stream);
+      stream.synchronize();
+      return result.segment().toArray(ValueLayout.JAVA_BYTE);
+    }
+  }
+
+  @ParameterizedTest
+  @CsvSource({
+    "2, 2, FLOAT32", "3, 3, FLOAT32", "4, 4, FLOAT32", "4, 2, FLOAT32", "7, 3, FLOAT32",
+    "2, 2, FLOAT16", "3, 3, BFLOAT16", "4, 4, INT32", "3, 2, FLOAT64", "4, 4, FLOAT8E4M3",
+    "2, 2, UINT8"
+  })
+  void theBitsAreThoseOfTheRing(int ranks, int sites, DataType type) {
+    byte[][][] ring =
+        results(
+            ReferenceBackend.open(ranks, ReferenceOptions.defaults().withAlgorithm(Algorithm.RING)),
+            ranks,
+            type);
+    byte[][][] shared = results(separate(ranks, sites, Algorithm.DIRECT), ranks, type);
+    for (int rank = 0; rank < ranks; rank++) {
+      assertEquals(ring[rank].length, shared[rank].length);
+      for (int i = 0; i < ring[rank].length; i++) {
+        assertArrayEquals(
+            ring[rank][i], shared[rank][i], "rank " + rank + ", case " + i + Seed.hint());
+      }
+    }
+  }
+
+  @Test
+  void noNameIsLeftWhileTheRanksGoOn() throws IOException {
+    Set<Path> before = SharedNames.now();
+    Ranks.run(
+        3,
+        separate(3, 3, Algorithm.AUTO),
+        CommunicatorConfig.defaults(),
+        (comm, stream) -> {
+          reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
+          assertEquals(Set.of(), SharedNames.thatStay(before));
+        });
+  }
+
+  @Test
+  void ranksThatReduceDifferentCountsAreToldSo() {
+    CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
+    NcclException failure =
+        assertThrows(
+            NcclException.class,
+            () ->
+                Ranks.run(
+                    2,
+                    separate(2, 2, Algorithm.AUTO),
+                    soon,
+                    (comm, stream) ->
+                        reduced(
+                            comm, stream, DataType.INT32, ReduceOp.SUM, 10 + comm.rank(), false)));
+    assertTrue(
+        failure.getMessage().contains("rank 0 called allReduce(count 10"), failure::toString);
+    assertTrue(
+        failure.getMessage().contains("rank 1 called allReduce(count 11"), failure::toString);
+  }
+
+  @Test
+  void aBoardLosesItsNameWithTheLastProcess() {
+    try (Arena arena = Arena.ofShared()) {
+      SharedMemorySync made = SharedMemorySync.create(2, 2, arena);
+      assertTrue(Files.exists(made.path()));
+      SharedMemorySync opened = SharedMemorySync.open(made.path(), 2, 2, 0, arena);
+      assertFalse(Files.exists(made.path()));
+      made.memory().set(ValueLayout.JAVA_INT, made.input(0, 1, 1), 42);
+      made.put(0, 7);
+      assertEquals(7, opened.put(0));
+      assertEquals(42, opened.memory().get(ValueLayout.JAVA_INT, opened.input(0, 1, 1)));
+    }
+  }
+
+  @Test
+  void aBoardOfAnotherWorldIsRefused() {
+    try (Arena arena = Arena.ofShared()) {
+      SharedMemorySync made = SharedMemorySync.create(3, 2, arena);
+      ProtocolViolationException failure =
+          assertThrows(
+              ProtocolViolationException.class,
+              () -> SharedMemorySync.open(made.path(), 4, 2, 0, arena));
+      assertTrue(failure.getMessage().contains("rank 0 spoke nonsense"), failure::toString);
+      made.discard();
+    }
+  }
+
+  @Test
+  void aRankThatCountsWhatCannotBeIsNamed() {
+    NcclException failure =
+        assertThrows(
+            NcclException.class,
+            () ->
+                Ranks.run(
+                    2,
+                    separate(2, 2, Algorithm.AUTO),
+                    CommunicatorConfig.defaults(),
+                    (comm, stream) -> {
+                      reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
+                      if (comm.rank() == 1) {
+                        CommunicatorState world =
+                            ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+                        world.links().hostMemory().board().put(1, 1000);
+                        stream.synchronize();
+                        Thread.sleep(1000);
+                      } else {
+                        Thread.sleep(300);
+                        reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
+                      }
+                    }));
+    assertTrue(
+        failure.getMessage().contains("spoke nonsense: it has done 1000 rounds"),
+        failure::toString);
+  }
+}

@@ -1,0 +1,306 @@
+package io.nccl4j.reference;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.sun.management.ThreadMXBean;
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.DataType;
+import io.nccl4j.NcclTimeoutException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.auth.SessionKeys;
+import io.nccl4j.internal.reference.bootstrap.Handshake;
+import io.nccl4j.internal.reference.bootstrap.Message;
+import io.nccl4j.internal.reference.bootstrap.ProcessAddress;
+import io.nccl4j.internal.reference.bootstrap.ProcessEndpoint;
+import io.nccl4j.internal.reference.bootstrap.ReferenceId;
+import io.nccl4j.internal.reference.bootstrap.Secret;
+import io.nccl4j.internal.reference.bootstrap.SocketAddresses;
+import java.io.IOException;
+import java.lang.management.ManagementFactory;
+import java.net.Socket;
+import java.net.SocketException;
+import java.net.SocketTimeoutException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.MethodSource;
+
+/** That whoever connects without the secret, or with nonsense, is sent away and harms nobody. */
+class UnauthenticatedConnectionsTest {
+  private static final String LIMIT = "io.nccl4j.pendingConnections";
+  private static final CommunicatorConfig CONFIG =
+      CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
+
+  /** What a stranger says first. */
+  record Greeting(String what, ByteBuffer bytes) {
+    @Override
+    public String toString() {
+      return what;
+    }
+  }
+
+  static List<Greeting> greetings() {
+    return List.of(
+        new Greeting(
+            "another protocol", StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n")),
+        new Greeting("a message that is too large", header(Message.MAGIC, 1, Integer.MAX_VALUE)),
+        new Greeting("a message of negative size", header(Message.MAGIC, 1, -1)),
+        new Greeting("a kind that is none", header(Message.MAGIC, 99, 0)),
+        new Greeting("a message that begins nothing", hello(Message.Kind.ASK, Message.VERSION)),
+        new Greeting("another version", hello(Message.Kind.JOIN, 99)),
+        new Greeting(
+            "to a gathering without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
+        new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, Message.VERSION)),
+        new Greeting("to a link without the secret", hello(Message.Kind.LINK, Message.VERSION)),
+        new Greeting(
+            "to another process", claim(Message.Kind.JOIN, Message.VERSION, UUID.randomUUID())),
+        new Greeting("a claim that is too large", header(Message.MAGIC, 1, 257)),
+        new Greeting("too little", Message.of(Message.Kind.JOIN, out -> {})));
+  }
+
+  private static ByteBuffer header(int magic, int kind, int size) {
+    return ByteBuffer.allocate(12).putInt(magic).putInt(kind).putInt(size).flip();
+  }
+
+  private static ByteBuffer hello(Message.Kind kind, int version) {
+    return claim(kind, version, ProcessEndpoint.ofThisProcess().process());
+  }
+
+  private static ByteBuffer claim(Message.Kind kind, int version, UUID process) {
+    return Message.of(
+        kind,
+        out -> {
+          out.writeInt(version);
+          ProcessAddress.writeUuid(out, Secret.random().name());
+          ProcessAddress.writeUuid(out, process);
+          out.write(SessionKeys.randomBytes(32));
+          out.writeLong(1);
+          out.write(SessionKeys.randomBytes(32));
+        });
+  }
+
+  @ParameterizedTest
+  @MethodSource("greetings")
+  void aStrangerIsSentAwayWhileRanksMeet(Greeting greeting) throws Exception {
+    Backend backend = ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
+    UniqueId id = backend.newUniqueId();
+    FutureTask<Integer> first = rank(backend, id, 0);
+    int answered = answer(id, greeting.bytes);
+    assertEquals(Handshake.GREETING_BYTES, answered, "nothing but the greeting is answered");
+    FutureTask<Integer> second = rank(backend, id, 1);
+    assertEquals(3, first.get(40, TimeUnit.SECONDS));
+    assertEquals(3, second.get(40, TimeUnit.SECONDS));
+  }
+
+  /** Returns how many bytes the process that made an id sends before it ends a connection. */
+  private static int answer(UniqueId id, ByteBuffer bytes) throws IOException {
+    try (Socket socket = connect(id)) {
+      send(socket, bytes.duplicate());
+      return bytesUntilEnd(socket, Duration.ofSeconds(20));
+    }
+  }
+
+  private static FutureTask<Integer> rank(Backend backend, UniqueId id, int rank) {
+    FutureTask<Integer> task =
+        new FutureTask<>(
+            () -> {
+              try (Communicator comm = backend.communicator(id, 2, rank, CONFIG);
+                  Stream stream = comm.newStream();
+                  Buffer value = comm.allocate(DataType.INT32, 1)) {
+                DataType.INT32.setLong(value.segment(), 0, rank + 1);
+                comm.allReduce(value, value, ReduceOp.SUM, stream);
+                stream.synchronize();
+                return (int) DataType.INT32.getLong(value.segment(), 0);
+              }
+            });
+    Thread.ofPlatform().daemon().name("rank-" + rank).start(task);
+    return task;
+  }
+
+  @Test
+  void strangersHeaderAllocatesLittle() throws Exception {
+    ProcessEndpoint site = new ProcessEndpoint();
+    UniqueId id = newId(site);
+    // The first refusal loads classes and finds the logger.
+    connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
+    int connections = 16;
+    List<Socket> strangers = new ArrayList<>();
+    long before = allocatedBySites();
+    try {
+      for (int i = 0; i < connections; i++) {
+        Socket stranger = connect(id);
+        strangers.add(stranger);
+        send(stranger, header(Message.MAGIC, 1, 16 << 20));
+      }
+      awaitEnd(strangers.getLast(), Duration.ofSeconds(2));
+      long bytes = (allocatedBySites() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  @Test
+  void silentStrangerAllocatesLittle() throws Exception {
+    ProcessEndpoint site = new ProcessEndpoint();
+    UniqueId id = newId(site);
+    connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
+    int connections = 16;
+    List<Socket> strangers = new ArrayList<>();
+    long before = allocatedBySites();
+    try {
+      for (int i = 0; i < connections; i++) {
+        strangers.add(connect(id));
+      }
+      for (Socket stranger : strangers) {
+        stranger.setSoTimeout(20_000);
+        byte[] greeting = stranger.getInputStream().readNBytes(Handshake.GREETING_BYTES);
+        assertEquals(Handshake.GREETING_BYTES, greeting.length);
+      }
+      long bytes = (allocatedBySites() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+    } finally {
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  private static long allocatedBySites() {
+    ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    return Thread.getAllStackTraces().keySet().stream()
+        .filter(thread -> thread.getName().startsWith("nccl4j-site"))
+        .mapToLong(thread -> threads.getThreadAllocatedBytes(thread.threadId()))
+        .sum();
+  }
+
+  @Test
+  void silentStrangersAboveTheLimitAreDropped() throws Exception {
+    System.setProperty(LIMIT, "8");
+    List<Socket> strangers = new ArrayList<>();
+    try {
+      UniqueId id = newId(new ProcessEndpoint());
+      for (int i = 0; i < 12; i++) {
+        strangers.add(connect(id));
+      }
+      for (int i = 0; i < 4; i++) {
+        assertTrue(awaitEnd(strangers.get(i), Duration.ofSeconds(4)), "connection " + i + " ends");
+      }
+    } finally {
+      System.clearProperty(LIMIT);
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  @Test
+  void ranksMeetBehindMoreStrangersThanTheLimit() throws Exception {
+    System.setProperty(LIMIT, "8");
+    List<Socket> strangers = new ArrayList<>();
+    try {
+      List<ProcessEndpoint> places = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
+      UniqueId id = backend.newUniqueId();
+      for (int i = 0; i < 12; i++) {
+        strangers.add(connect(id));
+      }
+      FutureTask<Integer> first = rank(backend, id, 0);
+      FutureTask<Integer> second = rank(backend, id, 1);
+      assertEquals(3, first.get(40, TimeUnit.SECONDS));
+      assertEquals(3, second.get(40, TimeUnit.SECONDS));
+    } finally {
+      System.clearProperty(LIMIT);
+      for (Socket stranger : strangers) {
+        stranger.close();
+      }
+    }
+  }
+
+  private static UniqueId newId(ProcessEndpoint site) {
+    return ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(site)).newUniqueId();
+  }
+
+  private static Socket connect(UniqueId id) throws IOException {
+    Socket socket = new Socket();
+    socket.connect(ReferenceId.of(id).maker().address(), 10_000);
+    return socket;
+  }
+
+  private static void send(Socket socket, ByteBuffer bytes) throws IOException {
+    byte[] sent = new byte[bytes.remaining()];
+    bytes.get(sent);
+    socket.getOutputStream().write(sent);
+  }
+
+  private static void connectAndAwaitEnd(UniqueId id, ByteBuffer bytes) throws IOException {
+    try (Socket socket = connect(id)) {
+      send(socket, bytes);
+      assertTrue(awaitEnd(socket, Duration.ofSeconds(20)), "the connection ends");
+    }
+  }
+
+  private static boolean awaitEnd(Socket socket, Duration longest) throws IOException {
+    return bytesUntilEnd(socket, longest) >= 0;
+  }
+
+  /**
+   * Reads until the other side ends the connection; returns how much came, or -1 if it does not.
+   */
+  private static int bytesUntilEnd(Socket socket, Duration longest) throws IOException {
+    socket.setSoTimeout((int) longest.toMillis());
+    int count = 0;
+    try {
+      while (socket.getInputStream().read() >= 0) {
+        count++;
+      }
+    } catch (SocketTimeoutException e) {
+      return -1;
+    } catch (SocketException e) {
+      // Reset, since what was sent has not been read.
+    }
+    return count;
+  }
+
+  @Test
+  void ranksThatDoNotComeFromElsewhereAreNamed() {
+    Backend backend = ReferenceBackend.openAsProcesses(4, 2, ReferenceOptions.defaults());
+    UniqueId id = backend.newUniqueId();
+    CommunicatorConfig soon = CONFIG.withTimeout(Duration.ofSeconds(1));
+    NcclTimeoutException thrown =
+        assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 4, 1, soon));
+    assertTrue(thrown.getMessage().contains("ranks 0, 2, 3 of 4 did not come"), thrown::toString);
+  }
+
+  @Test
+  void anInterfaceThatIsNotThereIsRefusedByTheNameOfTheSetting() {
+    IOException refused =
+        assertThrows(IOException.class, () -> SocketAddresses.choose("no-such-interface"));
+    assertTrue(
+        refused
+            .getMessage()
+            .startsWith("NCCL4J_SOCKET_INTERFACE is no-such-interface, which is no interface"),
+        refused::toString);
+  }
+
+  @Test
+  void anInterfaceIsChosenByItsName() throws IOException {
+    assertTrue(SocketAddresses.choose("lo").isLoopbackAddress());
+  }
+}

@@ -1,0 +1,188 @@
+package io.nccl4j.rendezvous;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertSame;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.nccl4j.UniqueId;
+import io.nccl4j.internal.rendezvous.RankBackend;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.concurrent.BrokenBarrierException;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+class AllGatherRendezvousTest {
+  /** An all-gather of texts among threads. */
+  private static final class Framework {
+    private final String[] texts;
+    private final CyclicBarrier barrier;
+
+    private Framework(int size) {
+      texts = new String[size];
+      barrier = new CyclicBarrier(size);
+    }
+
+    private AbstractRendezvous place(int rank) {
+      return AllGatherRendezvous.over(RankInfo.of(rank, texts.length), text -> gather(rank, text));
+    }
+
+    private List<String> gather(int rank, String text) {
+      try {
+        texts[rank] = text;
+        barrier.await(60, TimeUnit.SECONDS);
+        List<String> all = List.of(texts);
+        barrier.await(60, TimeUnit.SECONDS);
+        return all;
+      } catch (InterruptedException | BrokenBarrierException | TimeoutException e) {
+        throw new AssertionError(e);
+      }
+    }
+  }
+
+  /** Returns what rank 1 of 2 makes of what the framework gives it. */
+  private static String refusal(String... texts) {
+    Rendezvous place = AllGatherRendezvous.over(RankInfo.of(1, 2), own -> Arrays.asList(texts));
+    return assertThrows(RendezvousException.class, () -> place.exchange(() -> null)).getMessage();
+  }
+
+  @ParameterizedTest
+  @ValueSource(ints = {1, 2, 3, 17})
+  void allRanksGetTheIdOfEachRound(int size) throws Exception {
+    Framework framework = new Framework(size);
+    RankThreads.exchange(size, 5, framework::place);
+  }
+
+  @Test
+  void whatIsGatheredIsPrintableAscii() throws Exception {
+    List<String> sent = Collections.synchronizedList(new ArrayList<>());
+    Framework framework = new Framework(2);
+    Function<Integer, Rendezvous> places =
+        rank ->
+            AllGatherRendezvous.over(
+                RankInfo.of(rank, 2),
+                text -> {
+                  sent.add(text);
+                  return framework.gather(rank, text);
+                });
+    FutureTask<UniqueId> other = RankThreads.start(() -> places.apply(1).exchange(() -> null));
+    assertThrows(
+        IllegalStateException.class,
+        () ->
+            places
+                .apply(0)
+                .exchange(
+                    () -> {
+                      throw new IllegalStateException("no\nnetwork \u00fcber all");
+                    }));
+    RankThreads.failure(RendezvousException.class, other);
+    Collections.sort(sent);
+    assertEquals(
+        List.of(
+            "nccl4j rank 0 of 2 round 1 failed 0 java.lang.IllegalStateException: no network  ber all",
+            "nccl4j rank 1 of 2 round 1 waits 0"),
+        sent);
+  }
+
+  @Test
+  void aMakerThatFailsFailsAllRanks() throws Exception {
+    Framework framework = new Framework(2);
+    FutureTask<UniqueId> other = RankThreads.start(() -> framework.place(1).exchange(() -> null));
+    IllegalStateException made = new IllegalStateException("no network interface");
+    IllegalStateException thrown =
+        assertThrows(
+            IllegalStateException.class,
+            () ->
+                framework
+                    .place(0)
+                    .exchange(
+                        () -> {
+                          throw made;
+                        }));
+    assertSame(made, thrown);
+    assertEquals(
+        "rank 0 failed in round 1: java.lang.IllegalStateException: no network interface",
+        RankThreads.failure(RendezvousException.class, other).getMessage());
+  }
+
+  @Test
+  void gatherDifferentBackendsFailOnEveryRank() throws Exception {
+    RankThreads.assertMixed(
+        "rank 2 uses NCCL and rank 0 the reference backend;",
+        List.of(RankBackend.REFERENCE, RankBackend.REFERENCE, RankBackend.NCCL),
+        new Framework(3)::place);
+  }
+
+  @Test
+  void whatTheFrameworkThrowsComesOutUnchanged() {
+    IllegalArgumentException killed = new IllegalArgumentException("task was killed");
+    Rendezvous place =
+        AllGatherRendezvous.over(
+            RankInfo.of(1, 2),
+            text -> {
+              throw killed;
+            });
+    assertSame(
+        killed, assertThrows(IllegalArgumentException.class, () -> place.exchange(() -> null)));
+    IllegalStateException failed =
+        assertThrows(IllegalStateException.class, () -> place.exchange(() -> null));
+    assertTrue(failed.getMessage().contains("failed in round 1"), failed.getMessage());
+  }
+
+  @Test
+  void textsThatAreNoneOfThisRoundAreRefused() {
+    String id = "nccl4j rank 0 of 2 round 1 id 0 " + RankThreads.newId().toHex();
+    String waits = "nccl4j rank 1 of 2 round 1 waits 0";
+    assertEquals("gather returned 1 texts; there are 2 ranks", refusal(id));
+    String swapped = refusal(waits, id);
+    assertTrue(
+        swapped.startsWith(
+            "gather returned at index 0 the text of rank 1 of 2 in round 1; wanted rank 0 of 2 in"
+                + " round 1"),
+        swapped);
+    String later = refusal(id, waits.replace("round 1", "round 2"));
+    assertTrue(later.contains("text of rank 1 of 2 in round 2; wanted"), later);
+    assertEquals(
+        "gather returned at index 0 no text of a rendezvous; wanted rank 0 of 2 in round 1",
+        refusal("password 1234", waits));
+    assertEquals(
+        "gather returned at index 1 no text of a rendezvous; wanted rank 1 of 2 in round 1",
+        refusal(id, null));
+    assertEquals(
+        "rank 0 of 2 in round 1 sent 'waits'; rank 0 alone has the id",
+        refusal("nccl4j rank 0 of 2 round 1 waits 0", waits));
+    assertEquals(
+        "rank 0 sent no unique id in round 1", refusal(id.replace(" id 0 ", " id 0 0"), waits));
+  }
+
+  @Test
+  void noRefusalShowsAnId() {
+    String hex = RankThreads.newId().toHex();
+    String message = refusal("nccl4j rank 0 of 2 round 2 id 0 " + hex, "");
+    assertFalse(message.contains(hex.substring(0, 8)), message);
+  }
+
+  @Test
+  void aSingleRankGathersNothing() {
+    Rendezvous alone =
+        AllGatherRendezvous.over(
+            RankInfo.of(0, 1),
+            text -> {
+              throw new AssertionError("called");
+            });
+    UniqueId id = RankThreads.newId();
+    assertSame(id, alone.exchange(() -> id));
+    alone.close();
+    assertThrows(IllegalStateException.class, () -> alone.exchange(() -> id));
+  }
+}

@@ -1,0 +1,66 @@
+package io.nccl4j.tools.cli;
+
+import java.util.Locale;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * Sizes as the command line gives them, a number, and K, M or G for powers of 1024, and as people
+ * read them.
+ */
+public final class ByteSize {
+  private static final Pattern FORM =
+      Pattern.compile("\\s*(\\d+(?:\\.\\d*)?|\\.\\d+)\\s*([KkMmGg]?)(?:i?[Bb])?\\s*");
+
+  private static final String[] UNITS = {"B", "KiB", "MiB", "GiB", "TiB"};
+
+  private ByteSize() {}
+
+  /**
+   * {@return a size with its unit, with at most one digit after the point}
+   *
+   * @param bytes the size
+   */
+  public static String text(long bytes) {
+    int unit = 0;
+    double value = bytes;
+    while (value >= 1024 && unit < UNITS.length - 1) {
+      value /= 1024;
+      unit++;
+    }
+    String number =
+        value == Math.rint(value)
+            ? Long.toString((long) value)
+            : String.format(Locale.ROOT, "%.1f", value);
+    return number + " " + UNITS[unit];
+  }
+
+  /**
+   * Returns the bytes that a text stands for; fractions of a byte are cut off.
+   *
+   * @throws IllegalArgumentException if it is no size
+   */
+  public static long parse(String text) {
+    Matcher matcher = FORM.matcher(text);
+    if (!matcher.matches()) {
+      throw new IllegalArgumentException(
+          "'"
+              + text
+              + "' is no size; a size is a number of bytes, or one with K, M or G (1024-based)");
+    }
+    double bytes = Double.parseDouble(matcher.group(1)) * unit(matcher.group(2));
+    if (bytes >= 0x1p62) {
+      throw new IllegalArgumentException("'" + text + "' is too large; a size is below 2^62 bytes");
+    }
+    return (long) bytes;
+  }
+
+  private static long unit(String letter) {
+    return switch (letter) {
+      case "K", "k" -> 1L << 10;
+      case "M", "m" -> 1L << 20;
+      case "G", "g" -> 1L << 30;
+      default -> 1;
+    };
+  }
+}

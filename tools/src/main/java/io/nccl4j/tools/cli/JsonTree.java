@@ -1,0 +1,153 @@
+package io.nccl4j.tools.cli;
+
+import com.fasterxml.jackson.core.JacksonException;
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.JsonLocation;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonToken;
+import com.fasterxml.jackson.core.util.DefaultPrettyPrinter;
+import java.io.IOException;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** JSON as a tree of maps, lists, texts, numbers, booleans and null. */
+public final class JsonTree {
+  private static final JsonFactory FACTORY = new JsonFactory();
+
+  private JsonTree() {}
+
+  /**
+   * {@return an object}
+   *
+   * @param fields the name of each field, and its value after it
+   */
+  public static Map<String, Object> object(Object... fields) {
+    Map<String, Object> object = new LinkedHashMap<>();
+    for (int i = 0; i < fields.length; i += 2) {
+      object.put((String) fields[i], fields[i + 1]);
+    }
+    return object;
+  }
+
+  /**
+   * {@return a tree as JSON of many lines}
+   *
+   * @param tree the tree
+   */
+  public static String text(Object tree) {
+    return text(tree, new DefaultPrettyPrinter());
+  }
+
+  /**
+   * {@return a tree as JSON of one line that may stand in a page's script element: no data ends it}
+   *
+   * @param tree the tree
+   */
+  public static String script(Object tree) {
+    return text(tree, null).replace("<", "\\u003c");
+  }
+
+  private static String text(Object tree, DefaultPrettyPrinter printer) {
+    StringWriter text = new StringWriter();
+    try (JsonGenerator json = FACTORY.createGenerator(text).setPrettyPrinter(printer)) {
+      write(json, tree);
+    } catch (IOException e) {
+      throw new UncheckedIOException("no file is written here", e);
+    }
+    return text.toString();
+  }
+
+  private static void write(JsonGenerator json, Object tree) throws IOException {
+    switch (tree) {
+      case null -> json.writeNull();
+      case Map<?, ?> map -> {
+        json.writeStartObject();
+        for (Map.Entry<?, ?> entry : map.entrySet()) {
+          json.writeFieldName((String) entry.getKey());
+          write(json, entry.getValue());
+        }
+        json.writeEndObject();
+      }
+      case List<?> list -> {
+        json.writeStartArray();
+        for (Object element : list) {
+          write(json, element);
+        }
+        json.writeEndArray();
+      }
+      case String string -> json.writeString(string);
+      case Boolean bool -> json.writeBoolean(bool);
+      case Integer number -> json.writeNumber(number);
+      case Long number -> json.writeNumber(number);
+      case Double number -> json.writeNumber(number);
+      default -> throw new IllegalArgumentException("no JSON for a " + tree.getClass());
+    }
+  }
+
+  /**
+   * {@return the tree of one document} Whole numbers are {@link Long}, others and larger ones
+   * {@link Double}.
+   *
+   * @param text the document
+   * @throws IOException if it is not one whole document
+   */
+  public static Object parse(String text) throws IOException {
+    try (JsonParser json = FACTORY.createParser(text)) {
+      if (json.nextToken() == null) {
+        throw new IOException("it is empty");
+      }
+      Object document = read(json);
+      if (json.nextToken() != null) {
+        throw new IOException("something follows its end");
+      }
+      return document;
+    } catch (JacksonException e) {
+      // Its whole message has the parser's settings too.
+      throw new IOException(place(e.getLocation()) + e.getOriginalMessage(), e);
+    }
+  }
+
+  /** Says where, but for what is too large or too deep to be read: that has no place. */
+  private static String place(JsonLocation at) {
+    return at == null ? "" : "line %d, column %d: ".formatted(at.getLineNr(), at.getColumnNr());
+  }
+
+  private static Object read(JsonParser json) throws IOException {
+    return switch (json.currentToken()) {
+      case START_OBJECT -> {
+        Map<String, Object> map = new LinkedHashMap<>();
+        while (json.nextToken() != JsonToken.END_OBJECT) {
+          String name = json.currentName();
+          json.nextToken();
+          map.put(name, read(json));
+        }
+        yield map;
+      }
+      case START_ARRAY -> {
+        List<Object> list = new ArrayList<>();
+        while (json.nextToken() != JsonToken.END_ARRAY) {
+          list.add(read(json));
+        }
+        yield list;
+      }
+      case VALUE_NUMBER_INT -> whole(json);
+      case VALUE_NUMBER_FLOAT -> json.getDoubleValue();
+      case VALUE_TRUE -> true;
+      case VALUE_FALSE -> false;
+      case VALUE_NULL -> null;
+      default -> json.getText();
+    };
+  }
+
+  private static Object whole(JsonParser json) throws IOException {
+    if (json.getNumberType() == JsonParser.NumberType.BIG_INTEGER) {
+      return json.getDoubleValue();
+    }
+    return json.getLongValue();
+  }
+}

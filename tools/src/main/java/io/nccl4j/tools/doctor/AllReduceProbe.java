@@ -1,0 +1,154 @@
+package io.nccl4j.tools.doctor;
+
+import io.nccl4j.Backend;
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.CommunicatorConfig;
+import io.nccl4j.CudaException;
+import io.nccl4j.DataType;
+import io.nccl4j.Device;
+import io.nccl4j.LibraryNotFoundException;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import io.nccl4j.cuda.CudaDevices;
+import io.nccl4j.nccl.VersionReport;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * A program of its own that loads the libraries, looks for devices and runs one tiny all-reduce, of
+ * one rank on the first device. It writes all it learns into a {@link ProgressLog}.
+ */
+public final class AllReduceProbe {
+  static final int COUNT = 1_000;
+
+  private final ProgressLog diary;
+  private final Duration timeout;
+
+  private AllReduceProbe(ProgressLog diary, Duration timeout) {
+    this.diary = diary;
+    this.timeout = timeout;
+  }
+
+  /** Runs the trial: the diary's file, and the milliseconds that a wait may take. */
+  public static void main(String[] args) throws IOException {
+    ProgressLog diary = new ProgressLog(Path.of(args[0]));
+    AllReduceProbe trial = new AllReduceProbe(diary, Duration.ofMillis(Long.parseLong(args[1])));
+    try {
+      trial.run();
+    } catch (LibraryNotFoundException e) {
+      trial.missing(e);
+    } catch (CudaException e) {
+      diary.write(ProgressLog.CUDA_FAILURE, e.function(), e.errorName(), e.getMessage());
+    } catch (IllegalCallerException e) {
+      diary.write(ProgressLog.REFUSED, e.getMessage());
+    } catch (RuntimeException e) {
+      diary.write(ProgressLog.FAILURE, e.getMessage() == null ? e.toString() : e.getMessage());
+    }
+    trial.mapped();
+    // Threads of NCCL's that are stuck must not keep the process.
+    Runtime.getRuntime().halt(0);
+  }
+
+  private void missing(LibraryNotFoundException e) {
+    diary.write(ProgressLog.MISSING, e.library(), e.getMessage().lines().findFirst().orElse(""));
+    for (LibraryNotFoundException.Attempt attempt : e.attempts()) {
+      diary.write(ProgressLog.ATTEMPT, attempt);
+    }
+  }
+
+  private void run() {
+    diary.write(ProgressLog.STEP, "loading libcudart");
+    diary.write(ProgressLog.DRIVER, CudaDevices.driverVersion());
+    diary.write(ProgressLog.STEP, "loading libnccl");
+    long start = System.nanoTime();
+    boolean loaded = load();
+    diary.write(ProgressLog.STEP, "looking for devices");
+    for (Device device : CudaDevices.list()) {
+      int capability = CudaDevices.computeCapability(device.index());
+      diary.write(ProgressLog.DEVICE, device.index(), device.name(), capability);
+    }
+    if (loaded) {
+      allReduce(start);
+    }
+  }
+
+  /** A libnccl that is missing does not keep the devices from being looked for. */
+  private boolean load() {
+    try {
+      VersionReport report = VersionReport.load();
+      diary.write(ProgressLog.VERSION, ProbeResult.NCCL, report.nccl());
+      diary.write(ProgressLog.VERSION, ProbeResult.NCCL_LIBRARY, report.ncclLibrary());
+      diary.write(ProgressLog.VERSION, ProbeResult.RUNTIME, report.cudaRuntime());
+      return true;
+    } catch (LibraryNotFoundException e) {
+      missing(e);
+      return false;
+    }
+  }
+
+  private void allReduce(long start) {
+    diary.write(ProgressLog.STEP, "making a communicator of one rank");
+    CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
+    try (Arena arena = Arena.ofConfined();
+        Backend backend = Backend.nccl();
+        Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, config);
+        Stream stream = comm.newStream();
+        Buffer send = comm.allocate(DataType.FLOAT32, COUNT);
+        Buffer recv = comm.allocate(DataType.FLOAT32, COUNT)) {
+      diary.write(ProgressLog.STEP, "copying to the device");
+      send.copyFrom(numbers(arena, 1), stream);
+      // What the receiver holds before is wrong everywhere, so that doing nothing is found out.
+      recv.copyFrom(numbers(arena, -1), stream);
+      diary.write(ProgressLog.STEP, "all-reducing");
+      comm.allReduce(send, recv, ReduceOp.SUM, stream);
+      MemorySegment sums = arena.allocate(ValueLayout.JAVA_FLOAT, COUNT);
+      recv.copyTo(sums, stream);
+      stream.synchronize();
+      judge(sums, start);
+      diary.write(ProgressLog.STEP, "closing the communicator");
+    }
+    diary.write(ProgressLog.STEP, "done");
+  }
+
+  private static MemorySegment numbers(Arena arena, int sign) {
+    MemorySegment numbers = arena.allocate(ValueLayout.JAVA_FLOAT, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+      numbers.setAtIndex(ValueLayout.JAVA_FLOAT, i, sign * (i + 1f));
+    }
+    return numbers;
+  }
+
+  private void judge(MemorySegment sums, long start) {
+    for (int i = 0; i < COUNT; i++) {
+      float sum = sums.getAtIndex(ValueLayout.JAVA_FLOAT, i);
+      if (sum != i + 1f) {
+        diary.write(ProgressLog.WRONG, "element " + i + " is " + sum + ", not " + (i + 1f));
+        return;
+      }
+    }
+    diary.write(ProgressLog.RIGHT, COUNT, TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start));
+  }
+
+  private void mapped() throws IOException {
+    TreeSet<String> files = new TreeSet<>();
+    for (String line : Files.readAllLines(Path.of("/proc/self/maps"))) {
+      int slash = line.indexOf('/');
+      if (slash >= 0) {
+        files.add(line.substring(slash));
+      }
+    }
+    for (NativeLibraryName library : NativeLibraryName.values()) {
+      List<String> copies = files.stream().filter(library::matches).toList();
+      copies.forEach(copy -> diary.write(ProgressLog.MAPPED, library.label(), copy));
+    }
+  }
+}

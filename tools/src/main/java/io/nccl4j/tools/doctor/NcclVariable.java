@@ -1,0 +1,79 @@
+package io.nccl4j.tools.doctor;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.TreeMap;
+
+/**
+ * One variable that NCCL reads.
+ *
+ * @param name its name
+ * @param value its value
+ * @param source where it is set, {@code the environment} or a file
+ */
+record NcclVariable(String name, String value, String source) {
+  private static final String ENVIRONMENT = "the environment";
+
+  /**
+   * Returns all variables of the environment, and those that NCCL would add to it from its
+   * configuration files, where the environment has them not.
+   */
+  static List<NcclVariable> all(Machine machine) {
+    Map<String, NcclVariable> settings = new LinkedHashMap<>();
+    new TreeMap<>(machine.environment())
+        .forEach((name, value) -> settings.put(name, new NcclVariable(name, value, ENVIRONMENT)));
+    for (String file : files(machine)) {
+      machine
+          .text(file)
+          .ifPresent(
+              text -> lines(text, file).forEach(each -> settings.putIfAbsent(each.name(), each)));
+    }
+    return List.copyOf(settings.values());
+  }
+
+  /** Returns one variable, if it is set and not empty. */
+  static Optional<NcclVariable> of(String name, Machine machine) {
+    return all(machine).stream()
+        .filter(each -> each.name().equals(name) && !each.value().isEmpty())
+        .findFirst();
+  }
+
+  /** Returns the files in which NCCL looks, the one that wins first. */
+  private static List<String> files(Machine machine) {
+    List<String> files = new ArrayList<>();
+    String named = machine.environment().getOrDefault("NCCL_CONF_FILE", "");
+    String home = machine.environment().getOrDefault("HOME", "");
+    if (!named.isEmpty()) {
+      files.add(named);
+    } else if (!home.isEmpty()) {
+      files.add(home + "/.nccl.conf");
+    }
+    files.add("/etc/nccl.conf");
+    return files;
+  }
+
+  private static List<NcclVariable> lines(String text, String file) {
+    return text.lines()
+        .filter(line -> !line.startsWith("#") && line.indexOf('=') > 0)
+        .map(
+            line -> {
+              int equals = line.indexOf('=');
+              return new NcclVariable(line.substring(0, equals), line.substring(equals + 1), file);
+            })
+        .toList();
+  }
+
+  /** Returns whether it is set in the environment rather than in a file. */
+  boolean inEnvironment() {
+    return source.equals(ENVIRONMENT);
+  }
+
+  /** Returns it as one would write it, with its source where that is a file. */
+  @Override
+  public String toString() {
+    return name + "=" + value + (inEnvironment() ? "" : " (in " + source + ")");
+  }
+}

@@ -1,0 +1,352 @@
+package io.nccl4j.tools.evidence;
+
+import io.nccl4j.rendezvous.LaunchEnvironment;
+import io.nccl4j.tools.cli.JsonTree;
+import io.nccl4j.tools.cli.OutputFile;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.PrintStream;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Clock;
+import java.time.Duration;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.Objects;
+import java.util.stream.Stream;
+import picocli.CommandLine;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.ParameterException;
+import picocli.CommandLine.Parameters;
+
+/** The command: runs all steps and writes what they saw. */
+@Command(
+    name = "gpu-evidence",
+    sortOptions = false,
+    usageHelpWidth = 100,
+    customSynopsis = "scripts/gpu-evidence [--quick] [--steps NAME,...] OUT",
+    header = "Shows what nccl4j does on the GPU of this machine.",
+    description = {
+      "Writes OUT/evidence.json, OUT/evidence.md and, with all output of all programs, OUT/evidence.log.",
+      "OUT is made if it is not there. A run of all steps replaces the evidence in it; with --steps",
+      "only those steps, if device, number of devices and NCCL are the same."
+    },
+    footer = {
+      "",
+      "Each step is a process with a deadline; one that fails, crashes or hangs is reported, and the",
+      "rest goes on. Started by a launcher (mpirun, torchrun --no-python, srun), also on several hosts,",
+      "it runs device and bandwidth-launched, and rank 0 writes OUT: see launch/README.md.",
+      "The libraries are found as always (NCCL4J_NCCL_LIBRARY and NCCL4J_CUDART_LIBRARY name others).",
+      "NCCL_TESTS_DIR names a folder with the programs of nccl-tests, or its checkout, to run beside ours.",
+      "Exit status: 0 every step passed or is not possible here, 1 a step failed, 2 bad arguments."
+    })
+public final class EvidenceCommand {
+  private static final int FAILED = 1;
+  private static final int BAD_ARGUMENTS = 2;
+
+  /** What a run may take even where its steps together need less: the rest is for the last ones. */
+  private static final Duration LIMIT = Duration.ofSeconds(470);
+
+  private static final int TELLING_NAMES = 4;
+
+  @Parameters(index = "0", paramLabel = "OUT", description = "the folder for the results")
+  Path folder;
+
+  @Option(
+      names = "--quick",
+      description =
+          "tiny sizes and few repetitions: shows that the command works, measures nothing")
+  boolean quick;
+
+  @Option(
+      names = "--steps",
+      split = ",",
+      paramLabel = "NAME",
+      description =
+          "only these steps, or groups of them (and device, which the others need); default all")
+  List<String> steps = List.of();
+
+  @Option(
+      names = {"-h", "--help"},
+      usageHelp = true,
+      description = "show this")
+  boolean help;
+
+  private final PrintStream out;
+  private final PrintStream err;
+  private final Map<String, String> environment;
+
+  EvidenceCommand(PrintStream out, PrintStream err, Map<String, String> environment) {
+    this.out = out;
+    this.err = err;
+    this.environment = environment;
+  }
+
+  /** Runs the command and ends the process with its status. */
+  public static void main(String[] args) {
+    System.exit(new EvidenceCommand(System.out, System.err, System.getenv()).run(args));
+  }
+
+  /** Runs the command and returns its exit status. */
+  int run(String... args) {
+    CommandLine commandLine = new CommandLine(this);
+    try {
+      commandLine.parseArgs(args);
+      if (help) {
+        commandLine.usage(out);
+        out.println();
+        out.println("Steps, in their order, by groups:");
+        for (String group : EvidencePlan.GROUPS) {
+          List<String> steps =
+              EvidencePlan.NAMES.stream().filter(name -> name.startsWith(group)).toList();
+          out.printf("  %-12s %s%n", group, String.join(" ", steps));
+        }
+        return 0;
+      }
+      check(commandLine);
+      return collect(commandLine);
+    } catch (ParameterException e) {
+      err.println("gpu-evidence: " + e.getMessage());
+      return BAD_ARGUMENTS;
+    } catch (IOException e) {
+      err.println("gpu-evidence: " + e);
+      return FAILED;
+    }
+  }
+
+  private void check(CommandLine commandLine) {
+    for (String step : steps) {
+      if (!EvidencePlan.knows(step)) {
+        List<String> names =
+            Stream.concat(EvidencePlan.GROUPS.stream(), EvidencePlan.NAMES.stream())
+                .distinct()
+                .toList();
+        throw new ParameterException(
+            commandLine, "--steps has " + step + "; there are " + String.join(", ", names));
+      }
+    }
+  }
+
+  private int collect(CommandLine commandLine) throws IOException {
+    LaunchEnvironment launch = launch(commandLine);
+    if (launch.rank() > 0) {
+      return follow(launch);
+    }
+    Run.Earlier earlier;
+    try {
+      earlier = prepareFolder(commandLine, launch);
+    } catch (ParameterException | IOException e) {
+      if (launch.size() > 1) {
+        // The other ranks would wait for this one until their deadline.
+        follow(launch);
+      }
+      throw e;
+    }
+    Path work = Files.createTempDirectory("nccl4j-evidence");
+    try (StepRunner runner = new StepRunner(work, folder.resolve("evidence.log"))) {
+      extract(work.resolve(Interop.SCRIPT));
+      return runAll(runner, new EvidencePlan(work, quick, environment), launch, work, earlier);
+    } finally {
+      clear(work);
+    }
+  }
+
+  /** Makes OUT where it is missing, and returns what is to be kept of an earlier run. */
+  private Run.Earlier prepareFolder(CommandLine commandLine, LaunchEnvironment launch)
+      throws IOException {
+    if (Files.exists(folder) && !Files.isDirectory(folder)) {
+      throw new ParameterException(commandLine, "OUT is " + folder + ", which is no folder");
+    }
+    try {
+      Files.createDirectories(folder);
+    } catch (IOException e) {
+      throw new ParameterException(
+          commandLine, "OUT is " + folder + ", which cannot be made: " + e, e);
+    }
+    if (!steps.isEmpty() || launch.size() > 1) {
+      return earlier();
+    }
+    for (String name : List.of("evidence.json", "evidence.md", "evidence.log")) {
+      Files.deleteIfExists(folder.resolve(name));
+    }
+    return Run.Earlier.NONE;
+  }
+
+  private LaunchEnvironment launch(CommandLine commandLine) {
+    LaunchEnvironment launch;
+    try {
+      launch = LaunchEnvironment.from(environment);
+    } catch (IllegalArgumentException e) {
+      throw new ParameterException(commandLine, e.getMessage(), e);
+    }
+    if (launch.size() > 1 && !EvidencePlan.selects(steps, EvidencePlan.LAUNCHED)) {
+      throw new ParameterException(
+          commandLine, "started by a launcher, there is no step but " + EvidencePlan.LAUNCHED);
+    }
+    if (launch.size() == 1 && steps.contains(EvidencePlan.LAUNCHED)) {
+      throw new ParameterException(
+          commandLine,
+          EvidencePlan.LAUNCHED + " is for runs that a launcher starts, such as mpirun");
+    }
+    return launch;
+  }
+
+  private Run.Earlier earlier() throws IOException {
+    Path json = folder.resolve("evidence.json");
+    return Files.exists(json) ? Run.Earlier.read(json) : Run.Earlier.NONE;
+  }
+
+  /** Takes part in the launched step, and writes nothing. */
+  private int follow(LaunchEnvironment launch) throws IOException {
+    Path work = Files.createTempDirectory("nccl4j-evidence");
+    try (StepRunner runner = new StepRunner(work, work.resolve("evidence.log"))) {
+      EvidencePlan plan = new EvidencePlan(work, quick, environment);
+      Outcome device = runner.run(plan.first());
+      Outcome outcome = runner.run(plan.launched(Machine.of(device), launch));
+      if (outcome.status() != Outcome.Status.PASSED) {
+        err.println("gpu-evidence: rank " + launch.rank() + ": " + outcome.report().summary());
+      }
+      return outcome.status().bad() ? FAILED : 0;
+    } finally {
+      clear(work);
+    }
+  }
+
+  /** What could not be killed may still write there; the results are elsewhere. */
+  private void clear(Path work) {
+    try {
+      OutputFile.deleteFolder(work);
+    } catch (IOException e) {
+      err.println("gpu-evidence: " + work + " is left behind: " + e);
+    }
+  }
+
+  private static void extract(Path script) throws IOException {
+    try (InputStream source = EvidenceCommand.class.getResourceAsStream(Interop.SCRIPT)) {
+      Files.copy(Objects.requireNonNull(source, Interop.SCRIPT), script);
+    }
+  }
+
+  private int runAll(
+      StepRunner runner,
+      EvidencePlan plan,
+      LaunchEnvironment launch,
+      Path work,
+      Run.Earlier earlier)
+      throws IOException {
+    String date =
+        DateTimeFormatter.ofPattern("yyyy-MM-dd HH:mm:ss 'UTC'")
+            .format(Clock.systemUTC().instant().atOffset(ZoneOffset.UTC));
+    String build = environment.getOrDefault("NCCL4J_BUILD", "of an unknown commit");
+    long start = System.nanoTime();
+    Outcome device = run(runner, plan.first());
+    Machine machine = Machine.of(device);
+    Run.RunSource origin = new Run.RunSource(date, build, Machine.versions(device));
+    List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, origin)));
+    String difference = earlier.difference(new Run(origin, quick, machine, recorded));
+    if (!difference.isEmpty()) {
+      if (launch.size() > 1) {
+        // The other ranks would wait for this one until their deadline.
+        run(runner, plan.launched(machine, launch));
+      }
+      err.println("gpu-evidence: " + difference);
+      return FAILED;
+    }
+    List<Step> rest =
+        launch.size() > 1
+            ? List.of(plan.launched(machine, launch))
+            : plan.rest(machine).stream()
+                .filter(step -> EvidencePlan.selects(steps, step.name()))
+                .toList();
+    Duration needed =
+        rest.stream().map(Step::deadline).reduce(plan.first().deadline(), Duration::plus);
+    long end = start + (needed.compareTo(LIMIT) > 0 ? needed : LIMIT).toNanos();
+    if (machine.usable()) {
+      out.printf(
+          "steps to come: %d, at most %d s%n",
+          rest.size(), Duration.ofNanos(end - System.nanoTime()).toSeconds());
+    } else {
+      out.println("no usable GPU; the other steps are skipped, and scripts/doctor says why");
+    }
+    Run run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
+    write(run, work);
+    Duration later = needed.minus(plan.first().deadline());
+    for (Step step : rest) {
+      // What the steps before have left, but never what those after it need.
+      later = later.minus(step.deadline());
+      Duration allowed = Duration.ofNanos(end - System.nanoTime()).minus(later);
+      recorded.add(new Run.Recorded(run(runner, step.withDeadline(allowed)), origin));
+      run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
+      // Written after each step, so that even a machine that dies leaves what there was.
+      write(run, work);
+    }
+    out.println(Page.verdict(run.outcomes()));
+    out.println(folder.resolve("evidence.md"));
+    boolean failed = recorded.stream().anyMatch(step -> step.outcome().status().bad());
+    return failed ? FAILED : 0;
+  }
+
+  private Outcome run(StepRunner runner, Step step) {
+    out.printf("%-26s ", step.name());
+    out.flush();
+    Outcome outcome = runner.run(step);
+    out.printf(
+        Locale.ROOT,
+        "%s, %.1f s: %s%n",
+        outcome.status().label(),
+        outcome.seconds(),
+        outcome.report().summary());
+    return outcome;
+  }
+
+  private void write(Run run, Path work) throws IOException {
+    Redaction redaction = redaction(work, run.machine());
+    Files.writeString(
+        folder.resolve("evidence.json"), redaction.apply(JsonTree.text(run.tree()) + "\n"));
+    Files.writeString(folder.resolve("evidence.md"), redaction.apply(Page.of(run)));
+    try (DirectoryStream<Path> charts = Files.newDirectoryStream(work, "*.html")) {
+      for (Path chart : charts) {
+        Path name = Objects.requireNonNull(chart.getFileName());
+        Files.writeString(folder.resolve(name), redaction.apply(Files.readString(chart)));
+      }
+    }
+  }
+
+  private Redaction redaction(Path work, Machine machine) {
+    Redaction redaction =
+        new Redaction().folder(work, "$WORK").folder(folder.toAbsolutePath(), "$OUT");
+    String home = environment.get("NCCL4J_HOME");
+    if (home != null) {
+      redaction.folder(Path.of(home), "$BUNDLE");
+    }
+    String tests = environment.get(NcclTests.VARIABLE);
+    if (tests != null && !tests.isBlank()) {
+      redaction.folder(Path.of(tests), "$" + NcclTests.VARIABLE);
+    }
+    if (machine.usable()) {
+      for (String library : List.of(machine.ncclLibrary(), machine.cudartLibrary())) {
+        redaction.folder(outer(Path.of(library)), "...");
+      }
+    }
+    return redaction
+        .folder(Path.of(System.getProperty("java.home")), "$JAVA_HOME")
+        .folder(Path.of("").toAbsolutePath(), "$PWD")
+        .folder(Path.of(System.getProperty("user.home")), "~")
+        .word(DeviceReport.hostName(), "$HOSTNAME");
+  }
+
+  /** Returns what is left of a library's path without the end that tells where it came from. */
+  private static Path outer(Path library) {
+    Path outer = library.toAbsolutePath();
+    for (int i = 0; i < TELLING_NAMES && outer.getNameCount() > 0; i++) {
+      outer = outer.getParent();
+    }
+    return outer;
+  }
+}

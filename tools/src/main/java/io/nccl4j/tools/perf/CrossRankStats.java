@@ -1,0 +1,134 @@
+package io.nccl4j.tools.perf;
+
+import io.nccl4j.Buffer;
+import io.nccl4j.Communicator;
+import io.nccl4j.DataType;
+import io.nccl4j.Group;
+import io.nccl4j.ReduceOp;
+import io.nccl4j.Stream;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.IntFunction;
+
+/**
+ * What the processes of a run tell each other, by small collectives of the ranks' own. One thread
+ * at a time, while no other uses the ranks. Where there is one process, nothing is sent.
+ */
+final class CrossRankStats {
+  private final Ranks ranks;
+  private final Settings settings;
+
+  CrossRankStats(Ranks ranks, Settings settings) {
+    this.ranks = ranks;
+    this.settings = settings;
+  }
+
+  private boolean alone() {
+    return settings.job().alone();
+  }
+
+  /** Waits until all processes have come here. */
+  void meet() {
+    any(false);
+  }
+
+  /** Returns whether any process says yes. */
+  boolean any(boolean own) {
+    return sum(own ? 1 : 0) > 0;
+  }
+
+  /** Returns the sum of a number over all processes. */
+  double sum(double own) {
+    return alone() ? own : combine(new double[] {own}, 0, ReduceOp.SUM)[0];
+  }
+
+  /** Returns the largest of each number over all processes. */
+  double[] most(double[] own) {
+    return alone() ? own : combine(own, Double.NEGATIVE_INFINITY, ReduceOp.MAX);
+  }
+
+  /** Returns the one number that stands for those of all processes. */
+  double average(double own, Settings.Average which) {
+    if (alone()) {
+      return own;
+    }
+    return switch (which) {
+      case RANK0 -> sum(settings.job().process() == 0 ? own : 0);
+      case AVG -> sum(own) / settings.job().processes();
+      case MIN -> -most(new double[] {-own})[0];
+      case MAX -> most(new double[] {own})[0];
+    };
+  }
+
+  /** Combines numbers of each process; all its ranks but the first have only neutral ones. */
+  private double[] combine(double[] own, double neutral, ReduceOp op) {
+    double[] none = new double[own.length];
+    Arrays.fill(none, neutral);
+    MemorySegment result =
+        exchange(
+            DataType.FLOAT64,
+            own.length,
+            own.length,
+            rank -> MemorySegment.ofArray(rank == 0 ? own : none),
+            (comm, send, recv, stream) -> comm.allReduce(send, recv, op, stream));
+    return result.toArray(ValueLayout.JAVA_DOUBLE_UNALIGNED);
+  }
+
+  /** Returns the places of all ranks, given those of this process's. */
+  List<RankLocation> places(List<RankLocation> own) {
+    if (alone()) {
+      return own;
+    }
+    MemorySegment result =
+        exchange(
+            DataType.UINT8,
+            RankLocation.BYTES,
+            (long) RankLocation.BYTES * settings.worldRanks(),
+            rank -> MemorySegment.ofArray(own.get(rank).toBytes()),
+            Communicator::allGather);
+    return result
+        .elements(MemoryLayout.sequenceLayout(RankLocation.BYTES, ValueLayout.JAVA_BYTE))
+        .map(place -> RankLocation.ofBytes(place.toArray(ValueLayout.JAVA_BYTE)))
+        .toList();
+  }
+
+  /** One small collective of one rank. */
+  private interface Step {
+    void enqueue(Communicator comm, Buffer send, Buffer recv, Stream stream);
+  }
+
+  /** Runs a collective of all ranks; returns what the first of this process received. */
+  private MemorySegment exchange(
+      DataType type,
+      long sendCount,
+      long recvCount,
+      IntFunction<MemorySegment> content,
+      Step collective) {
+    List<Buffer> sends = new ArrayList<>();
+    List<Buffer> recvs = new ArrayList<>();
+    for (int rank = 0; rank < ranks.count(); rank++) {
+      sends.add(ranks.comm(rank).allocate(type, sendCount));
+      recvs.add(ranks.comm(rank).allocate(type, recvCount));
+      sends.get(rank).copyFrom(content.apply(rank), ranks.stream(rank));
+    }
+    Group.run(
+        () -> {
+          for (int rank = 0; rank < ranks.count(); rank++) {
+            collective.enqueue(
+                ranks.comm(rank), sends.get(rank), recvs.get(rank), ranks.stream(rank));
+          }
+        });
+    for (int rank = 0; rank < ranks.count(); rank++) {
+      ranks.complete(rank, settings.timeout());
+    }
+    MemorySegment result = MemorySegment.ofArray(new byte[(int) recvs.getFirst().byteSize()]);
+    recvs.getFirst().copyTo(result, ranks.stream(0));
+    sends.forEach(Buffer::close);
+    recvs.forEach(Buffer::close);
+    return result;
+  }
+}

@@ -1,0 +1,75 @@
+package io.nccl4j.tools.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import picocli.CommandLine.TypeConversionException;
+
+class OptionValueTest {
+  private enum Colour {
+    RED,
+    GREEN
+  }
+
+  @TempDir Path folder;
+
+  private static void refused(String message, Executable conversion) {
+    assertEquals(message, assertThrows(TypeConversionException.class, conversion).getMessage());
+  }
+
+  @Test
+  void aWholeNumberKeepsItsBounds() {
+    assertEquals(-1, OptionValue.whole("-1", -1, 4));
+    assertEquals(4, OptionValue.whole("4", -1, 4));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"5", "-2", "", "one", "1.0", "0x1", "1000000000000"})
+  void whatIsNoneIsQuotedWithItsBounds(String text) {
+    refused("'" + text + "' is no whole number from -1 to 4", () -> OptionValue.whole(text, -1, 4));
+  }
+
+  @Test
+  void aNameIsOneOfThoseThereAre() {
+    assertEquals(Colour.GREEN, OptionValue.named(Colour.class, "green"));
+    refused("'blue' is none of red, green", () -> OptionValue.named(Colour.class, "blue"));
+  }
+
+  @Test
+  void whatAParserRefusesIsRefusedInItsWords() {
+    assertEquals(2048L, OptionValue.parsed("2K", ByteSize::parse));
+    refused(
+        "'big' is no size; a size is a number of bytes, or one with K, M or G (1024-based)",
+        () -> OptionValue.parsed("big", ByteSize::parse));
+  }
+
+  @Test
+  void aFileMayBeNewOrExist() throws IOException {
+    Path file = folder.resolve("a.SVG");
+    assertEquals(file, OptionValue.output(file.toString(), ".svg", ".png"));
+    Files.createFile(file);
+    assertEquals(file, OptionValue.output(file.toString(), ".svg", ".png"));
+    assertEquals(Path.of("b"), OptionValue.output("b"));
+  }
+
+  @Test
+  void aFileThatCannotBeWrittenSaysWhy() {
+    Path none = folder.resolve("none");
+    refused(
+        "'a.gif' does not end in .svg or .png", () -> OptionValue.output("a.gif", ".svg", ".png"));
+    refused(
+        "'%s' cannot be written: there is no folder '%s'".formatted(none.resolve("a.svg"), none),
+        () -> OptionValue.output(none.resolve("a.svg").toString(), ".svg"));
+    refused(
+        "'" + folder + "' cannot be written: it is a folder",
+        () -> OptionValue.output(folder.toString()));
+  }
+}

@@ -1,0 +1,38 @@
+package io.nccl4j.tools.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** A file is written anew, or named. */
+class OutputFileTest {
+  @TempDir Path folder;
+
+  @Test
+  void whatWasThereIsReplaced() throws IOException {
+    Path file = folder.resolve("a.txt");
+    OutputFile.write(file, "a longer text, \u00e9");
+    assertEquals("a longer text, \u00e9", Files.readString(file));
+    OutputFile.write(file, writer -> writer.write("short"));
+    assertEquals("short", Files.readString(file));
+    OutputFile.write(file, new byte[] {'b'});
+    assertEquals("b", Files.readString(file));
+  }
+
+  @Test
+  void whatFailsNamesTheFile() {
+    Path file = folder.resolve("none").resolve("a.txt");
+    IOException text = assertThrows(IOException.class, () -> OutputFile.write(file, "a"));
+    IOException written =
+        assertThrows(IOException.class, () -> OutputFile.write(file, writer -> {}));
+    for (IOException e : new IOException[] {text, written}) {
+      assertTrue(e.getMessage().startsWith("cannot write " + file + ": "), e.getMessage());
+    }
+  }
+}
