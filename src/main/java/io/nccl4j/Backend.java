@@ -106,8 +106,8 @@ public final class Backend implements AutoCloseable {
   }
 
   /** {@return what the backend's devices are} */
-  public DeviceType platform() {
-    return driver.platform();
+  public DeviceType deviceType() {
+    return driver.deviceType();
   }
 
   /**
@@ -231,7 +231,7 @@ public final class Backend implements AutoCloseable {
    */
   private void checkMaker(UniqueId id) {
     Optional<String> referenceProcess = Backends.referenceMakerOf(id);
-    boolean onReference = platform() == DeviceType.HOST;
+    boolean onReference = deviceType() == DeviceType.HOST;
     if (referenceProcess.isPresent() == onReference) {
       return;
     }
@@ -333,7 +333,7 @@ public final class Backend implements AutoCloseable {
   public Stream newStream(int device) {
     checkMakes("making a stream");
     checkDevice(device);
-    return new Stream(platform(), device, users -> driver.newStream(device, users));
+    return new Stream(deviceType(), device, users -> driver.newStream(device, users));
   }
 
   /**
@@ -347,7 +347,7 @@ public final class Backend implements AutoCloseable {
   public Event newEvent(int device) {
     checkMakes("making an event");
     checkDevice(device);
-    return new Event(platform(), device, driver.newEvent(device));
+    return new Event(deviceType(), device, driver.newEvent(device));
   }
 
   /**
@@ -368,7 +368,7 @@ public final class Backend implements AutoCloseable {
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
     Buffer.MemoryType space =
-        platform() == DeviceType.CUDA ? Buffer.MemoryType.DEVICE : Buffer.MemoryType.HOST;
+        deviceType() == DeviceType.CUDA ? Buffer.MemoryType.DEVICE : Buffer.MemoryType.HOST;
     return Buffer.of(space, driver.allocate(device, type, count), type, count, device);
   }
 
@@ -388,7 +388,7 @@ public final class Backend implements AutoCloseable {
     checkMakes("allocating");
     Objects.requireNonNull(type, "type").byteSize(count);
     Buffer.MemoryType space =
-        platform() == DeviceType.CUDA ? Buffer.MemoryType.PINNED : Buffer.MemoryType.HOST;
+        deviceType() == DeviceType.CUDA ? Buffer.MemoryType.PINNED : Buffer.MemoryType.HOST;
     return Buffer.of(space, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
   }
 

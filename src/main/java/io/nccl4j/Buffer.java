@@ -36,15 +36,15 @@ public final class Buffer implements AutoCloseable {
     /** Host memory of the reference backend. */
     HOST(DeviceType.HOST);
 
-    private final DeviceType platform;
+    private final DeviceType deviceType;
 
     MemoryType(DeviceType platform) {
-      this.platform = platform;
+      this.deviceType = platform;
     }
 
     /** {@return the platform whose devices can address this memory} */
-    public DeviceType platform() {
-      return platform;
+    public DeviceType deviceType() {
+      return deviceType;
     }
   }
 
@@ -74,7 +74,7 @@ public final class Buffer implements AutoCloseable {
 
   private final MemoryOwner owner;
   private final boolean view;
-  private final MemoryType space;
+  private final MemoryType memoryType;
   // What the host can read and write; for device memory no more than the address.
   private final MemorySegment segment;
   private final BufferMemory memory;
@@ -90,7 +90,7 @@ public final class Buffer implements AutoCloseable {
       int device) {
     this.owner = owner;
     this.view = view;
-    this.space = space;
+    this.memoryType = space;
     this.segment = segment;
     MemorySegment pointer =
         space == MemoryType.HOST ? segment : MemorySegment.ofAddress(segment.address());
@@ -278,7 +278,7 @@ public final class Buffer implements AutoCloseable {
           "address is 0x%x; it must be a multiple of %d, the size of %s"
               .formatted(address, type.bytes(), type));
     }
-    MemoryOwner owner = new MemoryOwner(release, space.platform.place(device));
+    MemoryOwner owner = new MemoryOwner(release, space.deviceType.deviceKey(device));
     return new Buffer(owner, false, space, memory, type, count, device);
   }
 
@@ -303,8 +303,8 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** {@return where the memory lies} */
-  public MemoryType space() {
-    return space;
+  public MemoryType memoryType() {
+    return memoryType;
   }
 
   /**
@@ -327,7 +327,7 @@ public final class Buffer implements AutoCloseable {
    */
   public MemorySegment segment() {
     checkOpen("buffer");
-    if (space == MemoryType.DEVICE) {
+    if (memoryType == MemoryType.DEVICE) {
       throw new IllegalStateException(
           "the host cannot address device memory; copy it with copyTo: " + this);
     }
@@ -356,10 +356,10 @@ public final class Buffer implements AutoCloseable {
     }
     long start = offset * type().bytes();
     MemorySegment part =
-        space == MemoryType.DEVICE
+        memoryType == MemoryType.DEVICE
             ? MemorySegment.ofAddress(memory.address() + start)
             : segment.asSlice(start, elements * type().bytes());
-    return new Buffer(owner, true, space, part, type(), elements, device);
+    return new Buffer(owner, true, memoryType, part, type(), elements, device);
   }
 
   /**
@@ -430,12 +430,12 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException(
           "source has count " + source.count() + "; this buffer has " + count());
     }
-    if (!usableOn(stream.platform(), stream.device())
-        && !source.usableOn(stream.platform(), stream.device())) {
+    if (!usableOn(stream.deviceType(), stream.device())
+        && !source.usableOn(stream.deviceType(), stream.device())) {
       throw new IllegalArgumentException(
           "stream " + stream + " is of the device of neither " + source + " nor " + this);
     }
-    if (source.space.platform() != space.platform()) {
+    if (source.memoryType.deviceType() != memoryType.deviceType()) {
       throw new IllegalArgumentException(
           "source " + source + " and " + this + " are of different backends");
     }
@@ -494,7 +494,7 @@ public final class Buffer implements AutoCloseable {
       throw new IllegalArgumentException(
           argument + " has " + bytes + " bytes; " + this + " has " + byteSize());
     }
-    if (!usableOn(stream.platform(), stream.device())) {
+    if (!usableOn(stream.deviceType(), stream.device())) {
       throw new IllegalArgumentException("stream " + stream + " cannot reach " + this);
     }
   }
@@ -506,7 +506,7 @@ public final class Buffer implements AutoCloseable {
 
   /** Returns whether work on a device can use this memory; the owner's state is not looked at. */
   boolean usableOn(DeviceType platform, int user) {
-    return space.platform == platform && (device == user || device == ANY_DEVICE);
+    return memoryType.deviceType == platform && (device == user || device == ANY_DEVICE);
   }
 
   /** {@return whether the buffer, or what it is a view of, has not been closed} */
@@ -550,7 +550,7 @@ public final class Buffer implements AutoCloseable {
    * @return the hold, for the caller to close
    * @throws IllegalStateException if the owner is closed
    */
-  public Retention hold(String holder) {
+  public Retention retain(String holder) {
     Objects.requireNonNull(holder, "holder");
     synchronized (owner) {
       checkOpen("buffer");
@@ -581,9 +581,9 @@ public final class Buffer implements AutoCloseable {
       return;
     }
     MemoryOwner.Use use = owner.pending();
-    while (use != null && !use.progress().awaitsCollective() && !use.progress().captured()) {
+    while (use != null && !use.fence().awaitsCollective() && !use.fence().captured()) {
       try {
-        use.progress().drainCopies();
+        use.fence().drainCopies();
       } catch (RuntimeException | Error failure) {
         owner.releaseWhenUnused();
         throw failure;
@@ -597,7 +597,7 @@ public final class Buffer implements AutoCloseable {
     owner.releaseWhenUnused();
     throw new IllegalStateException(
         "buffer is closed while a collective or a capture on "
-            + use.progress()
+            + use.fence()
             + " is pending; synchronize that stream, or an event after the collective, first: "
             + this);
   }
@@ -608,7 +608,7 @@ public final class Buffer implements AutoCloseable {
         .formatted(
             type(),
             count(),
-            space,
+            memoryType,
             device == ANY_DEVICE ? "any device" : "device " + device,
             memory.address());
   }

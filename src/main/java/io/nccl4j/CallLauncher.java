@@ -64,7 +64,7 @@ final class CallLauncher {
     long next = numbers.collectives() + 1;
     try {
       if (traced) {
-        LaunchTrace.enclose(
+        LaunchTrace.record(
             new CheckedOperation(operation, communicator, send, recv, count, op, peer, stream),
             () -> launch(operation, communicator, send, recv, count, op, peer, stream));
       } else {
@@ -76,7 +76,7 @@ final class CallLauncher {
       throw failure;
     } finally {
       if (!refused) {
-        stream.carries(send, recv, op == null ? null : op.scalar());
+        stream.trackOperands(send, recv, op == null ? null : op.scalar());
         if (!traced) {
           numbers.count(operation, peer);
         }
@@ -143,7 +143,7 @@ final class CallLauncher {
     if (captured) {
       Capture.keep(stream, List.of(call));
     } else {
-      call.carry();
+      call.trackOperands();
     }
   }
 }

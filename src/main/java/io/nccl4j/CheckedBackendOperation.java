@@ -47,7 +47,7 @@ record CheckedBackendOperation(
   }
 
   @Override
-  public void carry(Stream on) {
-    on.carries(reads, null, null);
+  public void trackOperands(Stream on) {
+    on.trackOperands(reads, null, null);
   }
 }

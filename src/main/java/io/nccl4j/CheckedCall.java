@@ -44,12 +44,12 @@ sealed interface CheckedCall extends EnqueuedCall
   void checkOperandsOpen();
 
   /** Has the stream remember what the call uses, which has been enqueued. */
-  default void carry() {
-    carry(stream());
+  default void trackOperands() {
+    trackOperands(stream());
   }
 
   /** Has another stream of the same device remember what the call uses. */
-  void carry(Stream on);
+  void trackOperands(Stream on);
 
   /** Returns whether all calls, of which there is at least one, are of one backend. */
   static boolean ofOneBackend(List<CheckedCall> calls) {

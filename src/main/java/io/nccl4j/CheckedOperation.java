@@ -177,7 +177,7 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
   }
 
   /** Takes back what {@link #takeNumber} has counted, since the call was refused. */
-  void giveNumberBack() {
+  void returnNumber() {
     communicator.numbers().uncount(operation, peer);
   }
 
@@ -202,7 +202,7 @@ final class CheckedOperation implements CheckedCall, EnqueuedOperation {
   }
 
   @Override
-  public void carry(Stream on) {
-    on.carries(send, recv, scalar());
+  public void trackOperands(Stream on) {
+    on.trackOperands(send, recv, scalar());
   }
 }

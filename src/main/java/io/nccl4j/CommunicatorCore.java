@@ -46,9 +46,9 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   private final BackendDriver backend;
   private final CommunicatorConfig config;
-  private final DeviceType platform;
+  private final DeviceType deviceType;
   private final int device;
-  private final int place;
+  private final int deviceKey;
   private int rank;
   private int size;
   private final CommunicatorDriver driver;
@@ -69,7 +69,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   private boolean failureReported;
 
   // What recordings know it by: the same on every rank.
-  private CommunicatorLineage origin;
+  private CommunicatorLineage lineage;
   private volatile String identity = "";
   private volatile int firstRank = -1;
   private final Map<String, Integer> children = new HashMap<>();
@@ -95,12 +95,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       Function<CommunicatorContext, CommunicatorDriver> driver) {
     this.backend = backend;
     this.config = config;
-    this.platform = backend.platform();
+    this.deviceType = backend.deviceType();
     this.device = device;
-    this.place = platform.place(device);
+    this.deviceKey = deviceType.deviceKey(device);
     this.rank = rank;
     this.size = size;
-    this.origin = origin;
+    this.lineage = origin;
     this.driver = driver.apply(this);
   }
 
@@ -141,7 +141,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   @Override
-  public void place(int newRank, int newSize) {
+  public void deviceKey(int newRank, int newSize) {
     rank = newRank;
     size = newSize;
   }
@@ -168,13 +168,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   void checkStream(Stream stream) {
     Objects.requireNonNull(stream, "stream");
-    if (!stream.isAt(place)) {
+    if (!stream.isAt(deviceKey)) {
       stream.checkOpen();
       throw new IllegalArgumentException(
           "stream is "
               + stream
               + "; it must be of this rank's device, "
-              + platform
+              + deviceType
               + " device "
               + device);
     }
@@ -189,7 +189,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Throws unless the buffer is one that this rank can use now. */
   void checkBuffer(Buffer buffer, String argument) {
     Objects.requireNonNull(buffer, argument);
-    if (!buffer.isAt(place)) {
+    if (!buffer.isAt(deviceKey)) {
       checkElsewhere(buffer, argument);
     }
   }
@@ -197,21 +197,21 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Tells a buffer that is closed from one of any device, which is all right, and of another. */
   private void checkElsewhere(Buffer buffer, String argument) {
     buffer.checkOpen(argument);
-    if (!buffer.usableOn(platform, device)) {
+    if (!buffer.usableOn(deviceType, device)) {
       throw new IllegalArgumentException(
           argument
               + " is "
               + buffer
               + "; it must be usable on this rank's device, "
-              + platform
+              + deviceType
               + " device "
               + device);
     }
   }
 
   /** Returns how this communicator comes to be, or null if it is connected already. */
-  CommunicatorLineage origin() {
-    return origin;
+  CommunicatorLineage lineage() {
+    return lineage;
   }
 
   /** Returns the name that this communicator has in recordings, the same on every rank. */
@@ -233,13 +233,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   /** Connects, or throws why there is no connection. */
   void connect() {
-    identity = origin.identity();
-    firstRank = origin.parent() == null ? -1 : origin.parent().firstRank();
+    identity = lineage.identity();
+    firstRank = lineage.parent() == null ? -1 : lineage.parent().firstRank();
     try {
-      FlightRecorderEvents.step(this, origin.step(), this::connectOrAbort);
+      FlightRecorderEvents.step(this, lineage.step(), this::connectOrAbort);
     } finally {
       // A parent need not live as long as its children.
-      origin = null;
+      lineage = null;
       owner = null;
     }
   }
@@ -260,7 +260,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
     synchronized (this) {
       if (state == State.UNCONNECTED) {
-        become(State.CONNECTED);
+        transitionTo(State.CONNECTED);
         return;
       }
     }
@@ -360,7 +360,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
   }
 
-  private void become(State next) {
+  private void transitionTo(State next) {
     state = next;
     if (next == State.ABORTED || next == State.CLOSED) {
       leak.close();
@@ -391,16 +391,16 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   public synchronized void markRevoked() {
     if (state.open()) {
       aborted = true;
-      become(State.REVOKED);
-      FlightRecorderEvents.tell(this, "revoke", null);
+      transitionTo(State.REVOKED);
+      FlightRecorderEvents.record(this, "revoke", null);
     }
   }
 
   @Override
   public synchronized void markSuspended(boolean suspended) {
     if (state == (suspended ? State.CONNECTED : State.SUSPENDED)) {
-      become(suspended ? State.SUSPENDED : State.CONNECTED);
-      FlightRecorderEvents.tell(this, suspended ? "suspend" : "resume", null);
+      transitionTo(suspended ? State.SUSPENDED : State.CONNECTED);
+      FlightRecorderEvents.record(this, suspended ? "suspend" : "resume", null);
     }
   }
 
@@ -412,7 +412,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     }
     if (found.isPresent() && !failureReported) {
       failureReported = true;
-      FlightRecorderEvents.tell(this, "failure", found.get());
+      FlightRecorderEvents.record(this, "failure", found.get());
     }
     return found;
   }
@@ -443,7 +443,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   void use(Stream stream) {
     if (!stream.isUsedBy(this)) {
       carriers.removeIf(known -> !known.alive());
-      carriers.add(stream.progress());
+      carriers.add(stream.fence());
       stream.usedBy(this);
     }
   }
@@ -453,7 +453,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   @Override
-  public void leftStuck() {
+  public void markStranded() {
     stuck = true;
   }
 
@@ -503,12 +503,12 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
       }
       unended = false;
       aborted = true;
-      ending(() -> become(State.ABORTED));
+      ending(() -> transitionTo(State.ABORTED));
     }
     try {
       ending(() -> FlightRecorderEvents.step(this, "abort", this::abortNow));
     } finally {
-      if (streams().stream().anyMatch(Stream::abandoned)) {
+      if (streams().stream().anyMatch(Stream::closedWhileBusy)) {
         // An abort does not wait for the device.
         Thread.ofPlatform().daemon().name("nccl4j-streams").start(this::releaseStreams);
       }
@@ -574,7 +574,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   /** Ends every use of the communicator; returns what is left to do. */
   private synchronized Runnable beginClose() {
     State before = state;
-    ending(() -> become(State.CLOSED));
+    ending(() -> transitionTo(State.CLOSED));
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
       aborted = true;
@@ -602,6 +602,6 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   public String toString() {
     String label = config.name().isEmpty() ? "" : config.name() + ": ";
     String where = size < 0 ? "rank unknown yet" : "rank " + rank + " of " + size;
-    return "Communicator[" + label + where + ", " + platform + " device " + device + "]";
+    return "Communicator[" + label + where + ", " + deviceType + " device " + device + "]";
   }
 }

@@ -58,9 +58,9 @@ final class CommunicatorEvent extends Event {
   @Description("Why the step failed, or what has failed; nothing if nothing has")
   String error;
 
-  void tell(CommunicatorCore of, String what) {
+  void record(CommunicatorCore of, String what) {
     if (shouldCommit()) {
-      CommunicatorLineage origin = of.origin();
+      CommunicatorLineage origin = of.lineage();
       step = what;
       communicator = of.identity();
       name = of.config().name();

@@ -10,7 +10,7 @@ public enum DeviceType {
   /** The host's own processors and memory. */
   HOST(1);
 
-  /** What {@link #place} returns for no device of any platform. */
+  /** What {@link #deviceKey} returns for no device of any platform. */
   static final int NOWHERE = -1;
 
   private static final int DEVICE_BITS = 24;
@@ -25,7 +25,7 @@ public enum DeviceType {
    * Returns platform and device as one number, so that the hot path compares both at once. What is
    * closed is {@link #NOWHERE}.
    */
-  int place(int device) {
+  int deviceKey(int device) {
     return (number << DEVICE_BITS) | (device & ((1 << DEVICE_BITS) - 1));
   }
 }

@@ -14,22 +14,22 @@ import java.util.Objects;
  */
 public final class Event implements AutoCloseable {
   /** How far a stream had come when it recorded an event. */
-  record Marked(StreamFence progress, long ticket) {}
+  record Recording(StreamFence fence, long value) {}
 
-  private final DeviceType platform;
+  private final DeviceType deviceType;
   private final int device;
   private final EventDriver driver;
-  private volatile Marked marked;
+  private volatile Recording record;
 
   Event(DeviceType platform, int device, EventDriver driver) {
-    this.platform = platform;
+    this.deviceType = platform;
     this.device = device;
     this.driver = driver;
   }
 
   /** {@return the platform of the event's backend} */
-  public DeviceType platform() {
-    return platform;
+  public DeviceType deviceType() {
+    return deviceType;
   }
 
   /** {@return the device whose streams can record this event} */
@@ -53,7 +53,7 @@ public final class Event implements AutoCloseable {
    */
   public boolean isComplete() {
     checkOpen("event");
-    Marked asked = marked;
+    Recording asked = record;
     boolean complete = driver.isComplete();
     if (complete) {
       passed(asked);
@@ -76,25 +76,25 @@ public final class Event implements AutoCloseable {
   public void synchronize(Duration timeout) {
     Arguments.positive(timeout, "timeout");
     checkOpen("event");
-    Marked asked = marked;
+    Recording asked = record;
     driver.await(timeout, this::timedOut);
     passed(asked);
   }
 
   /** Learns which stream has recorded this event, and where; null while one is about to. */
-  void marks(Marked mark) {
-    marked = mark;
+  void setRecord(Recording mark) {
+    record = mark;
   }
 
   /** Returns what was recorded last, or null. */
-  Marked marked() {
-    return marked;
+  Recording record() {
+    return record;
   }
 
   /** Tells the stream of a mark that was asked for, if it was not replaced during the answer. */
-  private void passed(Marked asked) {
-    if (asked != null && asked.equals(marked)) {
-      asked.progress().passed(asked.ticket());
+  private void passed(Recording asked) {
+    if (asked != null && asked.equals(record)) {
+      asked.fence().passed(asked.value());
     }
   }
 
@@ -111,7 +111,7 @@ public final class Event implements AutoCloseable {
     Objects.requireNonNull(start, "start");
     checkOpen("event");
     start.checkOpen("start");
-    if (start.platform != platform || start.device != device) {
+    if (start.deviceType != deviceType || start.device != device) {
       throw new IllegalArgumentException(
           "start is " + start + "; it must be of the same backend and device as " + this);
     }
@@ -126,8 +126,8 @@ public final class Event implements AutoCloseable {
 
   /** Returns what a wait throws that was too long: it names the communicators on the stream. */
   private NcclException timedOut(String function, Duration timeout, String waitedFor) {
-    Marked by = marked;
-    Stream stream = by == null ? null : by.progress().stream();
+    Recording by = record;
+    Stream stream = by == null ? null : by.fence().stream();
     return stream == null
         ? new NcclTimeoutException(function, timeout, waitedFor)
         : stream.timedOut(function, timeout, waitedFor);

@@ -14,13 +14,13 @@ final class FlightRecorderEvents {
   private static final class Listener implements FlightRecorderListener {
     @Override
     public void recorderInitialized(FlightRecorder recorder) {
-      FlightRecorder.addPeriodicEvent(ProcessEvent.class, FlightRecorderEvents::tellProcess);
-      look(recorder);
+      FlightRecorder.addPeriodicEvent(ProcessEvent.class, FlightRecorderEvents::recordProcess);
+      update(recorder);
     }
 
     @Override
     public void recordingStateChanged(Recording recording) {
-      look(FlightRecorder.getFlightRecorder());
+      update(FlightRecorder.getFlightRecorder());
     }
   }
 
@@ -38,7 +38,7 @@ final class FlightRecorderEvents {
     return on;
   }
 
-  private static void look(FlightRecorder recorder) {
+  private static void update(FlightRecorder recorder) {
     on = recorder.getRecordings().stream().anyMatch(r -> r.getState() == RecordingState.RUNNING);
   }
 
@@ -56,20 +56,20 @@ final class FlightRecorderEvents {
       event.error = failure.toString();
       throw failure;
     } finally {
-      event.tell(communicator, step);
+      event.record(communicator, step);
     }
   }
 
   /** Tells of what has happened to a communicator. */
-  static void tell(CommunicatorCore communicator, String step, Throwable failure) {
+  static void record(CommunicatorCore communicator, String step, Throwable failure) {
     if (on) {
       CommunicatorEvent event = new CommunicatorEvent();
       event.error = failure == null ? null : failure.toString();
-      event.tell(communicator, step);
+      event.record(communicator, step);
     }
   }
 
-  private static void tellProcess() {
+  private static void recordProcess() {
     ProcessEvent event = new ProcessEvent();
     event.pid = ProcessHandle.current().pid();
     event.host = line("/proc/sys/kernel/hostname");

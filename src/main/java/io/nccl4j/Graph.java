@@ -34,7 +34,7 @@ public final class Graph implements AutoCloseable {
   private static final AtomicLong GRAPHS = new AtomicLong();
 
   private final long number = GRAPHS.incrementAndGet();
-  private final DeviceType platform;
+  private final DeviceType deviceType;
   private final int device;
   private final List<List<CheckedCall>> launches;
   // Null where the operations are enqueued anew.
@@ -54,7 +54,7 @@ public final class Graph implements AutoCloseable {
    * @param driver what launches them all in one call, or null where they are enqueued anew
    */
   Graph(DeviceType platform, int device, List<List<CheckedCall>> launches, GraphDriver driver) {
-    this.platform = platform;
+    this.deviceType = platform;
     this.device = device;
     this.launches = launches;
     this.driver = driver;
@@ -93,7 +93,7 @@ public final class Graph implements AutoCloseable {
         List<List<CheckedCall>> launches = capture.launches(stream);
         begun.remove(stream);
         GraphDriver driver = stream.finishCapture();
-        graphs.add(new Graph(stream.platform(), stream.device(), launches, driver));
+        graphs.add(new Graph(stream.deviceType(), stream.device(), launches, driver));
       }
       graphs.forEach(Graph::endWithCommunicators);
       for (int i = 0; i < graphs.size(); i++) {
@@ -153,12 +153,12 @@ public final class Graph implements AutoCloseable {
     }
     stream.checkOpen();
     stream.checkNotCaptured("launch");
-    if (stream.platform() != platform || stream.device() != device) {
+    if (stream.deviceType() != deviceType || stream.device() != device) {
       throw new IllegalArgumentException(
           "stream is "
               + stream
               + "; it must be of the graph's device, "
-              + platform
+              + deviceType
               + " device "
               + device);
     }
@@ -173,7 +173,7 @@ public final class Graph implements AutoCloseable {
     try {
       replayAndCount(stream);
     } finally {
-      launches.forEach(together -> together.forEach(call -> call.carry(stream)));
+      launches.forEach(together -> together.forEach(call -> call.trackOperands(stream)));
       endLaunch();
     }
   }
@@ -235,7 +235,7 @@ public final class Graph implements AutoCloseable {
     if (FlightRecorderEvents.on()) {
       GraphEvent event = new GraphEvent("launch", stream);
       fill(event);
-      LaunchTrace.enclose(event, stream, () -> driver.launch(stream.driver()));
+      LaunchTrace.record(event, stream, () -> driver.launch(stream.driver()));
     } else {
       driver.launch(stream.driver());
     }
@@ -272,6 +272,6 @@ public final class Graph implements AutoCloseable {
 
   @Override
   public String toString() {
-    return "Graph[%d launches, %s device %d]".formatted(launches.size(), platform, device);
+    return "Graph[%d launches, %s device %d]".formatted(launches.size(), deviceType, device);
   }
 }

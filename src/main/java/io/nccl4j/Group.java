@@ -339,7 +339,7 @@ public final class Group {
       for (Way other : earlier) {
         if (way.stream == other.stream
             && way.communicator != other.communicator
-            && way.communicator.driver().world().equals(other.communicator.driver().world())) {
+            && way.communicator.driver().communicatorKey().equals(other.communicator.driver().communicatorKey())) {
           throw new IllegalArgumentException(
               "the group has calls of "
                   + other.communicator
@@ -397,7 +397,7 @@ public final class Group {
     boolean traced = FlightRecorderEvents.on();
     try {
       if (traced) {
-        LaunchTrace.enclose(calls, () -> launchTogether(calls, only));
+        LaunchTrace.record(calls, () -> launchTogether(calls, only));
       } else {
         launchTogether(calls, only);
       }
@@ -408,7 +408,7 @@ public final class Group {
     } finally {
       // First what keeps the memory of the buffers until the operations have ended.
       if (!refused && carried) {
-        carry(calls);
+        trackOperands(calls);
       }
       if (!refused && !traced) {
         count(calls);
@@ -449,11 +449,11 @@ public final class Group {
     }
   }
 
-  private static void carry(List<CheckedCall> calls) {
+  private static void trackOperands(List<CheckedCall> calls) {
     for (int i = 0; i < calls.size(); i++) {
       CheckedCall call = calls.get(i);
       if (!call.stream().captured()) {
-        call.carry();
+        call.trackOperands();
       }
     }
   }

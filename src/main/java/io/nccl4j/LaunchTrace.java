@@ -34,14 +34,14 @@ final class LaunchTrace implements OperationTrace {
   }
 
   /** Launches one operation, and has its stream tell of it. */
-  static void enclose(CheckedOperation call, Runnable launch) {
+  static void record(CheckedOperation call, Runnable launch) {
     LaunchTrace span = new LaunchTrace(call.stream(), true, null);
     span.add(call, 0);
-    span.enclose(launch);
+    span.record(launch);
   }
 
   /** Launches operations together, and has the stream of each tell of it. */
-  static void enclose(List<CheckedCall> calls, Runnable launch) {
+  static void record(List<CheckedCall> calls, Runnable launch) {
     long group = GROUPS.incrementAndGet();
     boolean together = CheckedCall.ofOneBackend(calls);
     // In one order for all threads, since a stream may be locked meanwhile.
@@ -56,14 +56,14 @@ final class LaunchTrace implements OperationTrace {
     Runnable nested = launch;
     for (LaunchTrace span : spans.values()) {
       Runnable inner = nested;
-      nested = () -> span.enclose(inner);
+      nested = () -> span.record(inner);
     }
     nested.run();
   }
 
   /** Launches a graph, and has the stream tell of it. */
-  static void enclose(GraphEvent graph, Stream stream, Runnable launch) {
-    new LaunchTrace(stream, true, graph).enclose(launch);
+  static void record(GraphEvent graph, Stream stream, Runnable launch) {
+    new LaunchTrace(stream, true, graph).record(launch);
   }
 
   private void add(CheckedOperation call, long group) {
@@ -90,7 +90,7 @@ final class LaunchTrace implements OperationTrace {
     calls.add(call);
   }
 
-  private void enclose(Runnable launch) {
+  private void record(Runnable launch) {
     // Only now: the first event of a kind takes long to make.
     collectives.forEach(Event::begin);
     if (graph != null) {
@@ -99,18 +99,18 @@ final class LaunchTrace implements OperationTrace {
     enqueuedAt = System.nanoTime();
     begunAt = enqueuedAt;
     try {
-      stream.driver().enclose(this, launch);
+      stream.driver().trace(this, launch);
     } catch (Throwable failure) {
       if (together && CheckedCall.refuses(failure)) {
-        giveNumbersBack();
+        returnNumbers();
       }
       ended(failure);
       throw failure;
     }
   }
 
-  private void giveNumbersBack() {
-    calls.forEach(CheckedOperation::giveNumberBack);
+  private void returnNumbers() {
+    calls.forEach(CheckedOperation::returnNumber);
     collectives.forEach(event -> event.sequence = 0);
   }
 

@@ -11,22 +11,22 @@ import java.util.List;
 final class MemoryOwner {
   /** The last use of some memory by one stream. */
   static final class Use {
-    private final StreamFence progress;
-    private long ticket;
+    private final StreamFence fence;
+    private long value;
 
     Use(StreamFence progress) {
-      this.progress = progress;
+      this.fence = progress;
     }
 
-    StreamFence progress() {
-      return progress;
+    StreamFence fence() {
+      return fence;
     }
 
     /** Goes on to a ticket, unless another thread has brought a later one before. */
-    void goOn(long to) {
-      if (ticket < to) {
+    void advance(long to) {
+      if (value < to) {
         synchronized (this) {
-          ticket = Math.max(ticket, to);
+          value = Math.max(value, to);
         }
       }
     }
@@ -36,10 +36,10 @@ final class MemoryOwner {
   // buffer.
   private Runnable release;
   // Who must let go before the memory may; under the owner's lock.
-  private final List<Buffer.Retention> holds = new ArrayList<>();
+  private final List<Buffer.Retention> retentions = new ArrayList<>();
   // Where the memory is, or nowhere once it is closed. Read plainly on the hot path; written once
   // more, before the memory goes.
-  private int place;
+  private int deviceKey;
   // The stream that used the memory last: most buffers know but one.
   private Use last = new Use(null);
   // Replaced under the owner's lock, never changed.
@@ -47,11 +47,11 @@ final class MemoryOwner {
 
   MemoryOwner(Runnable release, int place) {
     this.release = release;
-    this.place = place;
+    this.deviceKey = place;
   }
 
   boolean open() {
-    return place != DeviceType.NOWHERE;
+    return deviceKey != DeviceType.NOWHERE;
   }
 
   /** Returns whether the caller is the one to release the memory. */
@@ -59,26 +59,26 @@ final class MemoryOwner {
     if (!open()) {
       return false;
     }
-    if (!holds.isEmpty()) {
+    if (!retentions.isEmpty()) {
       throw new IllegalStateException(
-          buffer + " cannot be closed: " + holds.getFirst().holder() + " still uses its memory");
+          buffer + " cannot be closed: " + retentions.getFirst().holder() + " still uses its memory");
     }
-    place = DeviceType.NOWHERE;
+    deviceKey = DeviceType.NOWHERE;
     return true;
   }
 
   void usedBy(StreamFence progress, long ticket) {
     Use use = last;
-    if (use.progress != progress) {
+    if (use.fence != progress) {
       use = useBy(progress);
     }
-    use.goOn(ticket);
+    use.advance(ticket);
   }
 
   private Use useBy(StreamFence progress) {
     // Buffers that take turns on two streams come here each time: nothing is allocated.
     for (Use use : uses) {
-      if (use.progress == progress) {
+      if (use.fence == progress) {
         last = use;
         return use;
       }
@@ -90,7 +90,7 @@ final class MemoryOwner {
     Use use = new Use(progress);
     uses =
         java.util.stream.Stream.concat(
-                Arrays.stream(uses).filter(earlier -> earlier.progress.alive()),
+                Arrays.stream(uses).filter(earlier -> earlier.fence.alive()),
                 java.util.stream.Stream.of(use))
             .toArray(Use[]::new);
     last = use;
@@ -100,7 +100,7 @@ final class MemoryOwner {
   /** Returns a use that is not over, or null. */
   Use pending() {
     for (Use use : uses) {
-      if (!use.progress.hasPassed(use.ticket)) {
+      if (!use.fence.hasPassed(use.value)) {
         return use;
       }
     }
@@ -120,20 +120,20 @@ final class MemoryOwner {
     if (use == null) {
       release();
     } else {
-      use.progress.whenPassed(use.ticket, this::releaseWhenUnused);
+      use.fence.whenPassed(use.value, this::releaseWhenUnused);
     }
   }
 
   /** Returns whether the memory is there and of this very place. */
   boolean isAt(int there) {
-    return place == there;
+    return deviceKey == there;
   }
 
   synchronized void add(Buffer.Retention hold) {
-    holds.add(hold);
+    retentions.add(hold);
   }
 
   synchronized void remove(Buffer.Retention hold) {
-    holds.remove(hold);
+    retentions.remove(hold);
   }
 }

@@ -34,7 +34,7 @@ public final class Stream implements AutoCloseable {
   private static final AtomicLong STREAMS = new AtomicLong();
 
   private final long number = STREAMS.incrementAndGet();
-  private final DeviceType platform;
+  private final DeviceType deviceType;
   private final int device;
   private final StreamDriver driver;
 
@@ -42,32 +42,32 @@ public final class Stream implements AutoCloseable {
   private Thread capturedBy;
 
   // The work of an aborted communicator, which a wait has told, may not have left the device yet.
-  private volatile boolean leaving;
+  private volatile boolean draining;
 
-  private final StreamFence progress = new StreamFence(this);
+  private final StreamFence fence = new StreamFence(this);
   private final StreamUsers users = new StreamUsers(this, number);
   private final AtomicBoolean closing = new AtomicBoolean();
   // Where its work runs, or nowhere once it is closed. Read plainly on the hot path; written once
   // more.
-  private int place;
+  private int deviceKey;
   // Closed with work on it: the end of the last communicator of that work releases it.
-  private volatile boolean abandoned;
+  private volatile boolean closedWhileBusy;
   private volatile boolean released;
 
   private final LeakTracker leak = new LeakTracker();
 
   Stream(DeviceType platform, int device, Function<StreamContext, StreamDriver> driver) {
-    this.platform = platform;
+    this.deviceType = platform;
     this.device = device;
-    this.place = platform.place(device);
+    this.deviceKey = platform.deviceKey(device);
     this.driver = driver.apply(users);
     leak.watch(this, "stream " + number + " of " + platform + " device " + device);
     leak.afterwards(this.driver.whenForgotten());
   }
 
   /** {@return the platform of the stream's backend} */
-  public DeviceType platform() {
-    return platform;
+  public DeviceType deviceType() {
+    return deviceType;
   }
 
   /** {@return the number of this stream in its process, from 1, by which recordings name it} */
@@ -82,12 +82,12 @@ public final class Stream implements AutoCloseable {
 
   /** {@return whether the stream has not been closed} */
   public boolean open() {
-    return place != DeviceType.NOWHERE;
+    return deviceKey != DeviceType.NOWHERE;
   }
 
   /** Returns whether the stream is open and of this very place. */
   boolean isAt(int there) {
-    return place == there;
+    return deviceKey == there;
   }
 
   /**
@@ -123,9 +123,9 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkNotCaptured("synchronize");
     ThreadScope.checkNothingKeptFor(this, "synchronize");
-    long enqueued = progress.enqueued();
-    telling(() -> driver.await(timeout));
-    progress.passed(enqueued);
+    long enqueued = fence.enqueued();
+    reportingAborts(() -> driver.await(timeout));
+    fence.passed(enqueued);
   }
 
   /**
@@ -133,12 +133,12 @@ public final class Stream implements AutoCloseable {
    *
    * @param wait the wait
    */
-  void telling(Runnable wait) {
+  void reportingAborts(Runnable wait) {
     try {
       wait.run();
     } catch (CommunicatorAbortedException told) {
       users.removeAborted();
-      leaving = true;
+      draining = true;
       throw told;
     }
   }
@@ -154,10 +154,10 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkNotCaptured("isComplete");
     ThreadScope.checkNothingKeptFor(this, "isComplete");
-    long enqueued = progress.enqueued();
+    long enqueued = fence.enqueued();
     boolean complete = driver.isComplete();
     if (complete) {
-      progress.passed(enqueued);
+      fence.passed(enqueued);
     }
     return complete;
   }
@@ -174,18 +174,18 @@ public final class Stream implements AutoCloseable {
     checkOpen();
     checkNotCaptured("completion");
     ThreadScope.checkNothingKeptFor(this, "completion");
-    long enqueued = progress.enqueued();
-    return driver.completion().thenRun(new Passing(progress, enqueued));
+    long enqueued = fence.enqueued();
+    return driver.completion().thenRun(new Passing(fence, enqueued));
   }
 
   /**
    * Notes that the tickets up to one have passed. Not a lambda expression: a stack overflow while
    * the JDK links one can fail it for the life of the process.
    */
-  private record Passing(StreamFence progress, long ticket) implements Runnable {
+  private record Passing(StreamFence fence, long value) implements Runnable {
     @Override
     public void run() {
-      progress.passed(ticket);
+      fence.passed(value);
     }
   }
 
@@ -206,10 +206,10 @@ public final class Stream implements AutoCloseable {
     }
     // Who asks meanwhile must not take one stream's mark for another's.
     synchronized (event) {
-      long enqueued = progress.enqueued();
-      event.marks(null);
+      long enqueued = fence.enqueued();
+      event.setRecord(null);
       driver.record(event.driver());
-      event.marks(new Event.Marked(progress, enqueued));
+      event.setRecord(new Event.Recording(fence, enqueued));
     }
   }
 
@@ -227,7 +227,7 @@ public final class Stream implements AutoCloseable {
     checkEvent(event);
     synchronized (event) {
       driver.waitFor(event.driver());
-      progress.follows(event.marked());
+      fence.follows(event.record());
     }
   }
 
@@ -238,7 +238,7 @@ public final class Stream implements AutoCloseable {
     if (!event.open()) {
       throw new IllegalStateException("event is closed: " + event);
     }
-    if (event.platform() != platform) {
+    if (event.deviceType() != deviceType) {
       throw new IllegalArgumentException(
           "event " + event + " is of another backend than stream " + this);
     }
@@ -325,35 +325,35 @@ public final class Stream implements AutoCloseable {
   }
 
   /** Returns whether the stream is closed but not released, because of pending work. */
-  boolean abandoned() {
-    return abandoned;
+  boolean closedWhileBusy() {
+    return closedWhileBusy;
   }
 
   /** Returns how far this stream has come. */
-  StreamFence progress() {
-    return progress;
+  StreamFence fence() {
+    return fence;
   }
 
   /** Remembers that what has been enqueued uses these buffers, each of which may be null. */
   void uses(Buffer one, Buffer another) {
-    uses(one, another, progress.ticket());
+    uses(one, another, fence.fenceValue());
   }
 
   private void uses(Buffer one, Buffer another, long ticket) {
     if (one != null) {
-      one.usedBy(progress, ticket);
+      one.usedBy(fence, ticket);
     }
     if (another != null && another != one) {
-      another.usedBy(progress, ticket);
+      another.usedBy(fence, ticket);
     }
   }
 
   /** Remembers what an operation uses that has been enqueued; each buffer may be null. */
-  void carries(Buffer send, Buffer recv, Buffer scalar) {
-    long ticket = progress.ticket();
+  void trackOperands(Buffer send, Buffer recv, Buffer scalar) {
+    long ticket = fence.fenceValue();
     uses(send, recv, ticket);
     uses(scalar, null, ticket);
-    progress.collective(ticket);
+    fence.collective(ticket);
   }
 
   /** Waits for copies, which end by themselves. */
@@ -363,16 +363,16 @@ public final class Stream implements AutoCloseable {
 
   /** Waits for the end of this stream, whatever the communicators have to report. */
   void drain(Duration timeout) {
-    long enqueued = progress.enqueued();
+    long enqueued = fence.enqueued();
     driver.drain(timeout);
-    progress.passed(enqueued);
+    fence.passed(enqueued);
   }
 
   /** Copies to host memory and waits, as {@link #synchronize()} does. */
   void download(Buffer source, MemorySegment target) {
-    long enqueued = progress.enqueued();
-    telling(() -> driver.download(source.memory(), target));
-    progress.passed(enqueued);
+    long enqueued = fence.enqueued();
+    reportingAborts(() -> driver.download(source.memory(), target));
+    fence.passed(enqueued);
   }
 
   /** Returns whether everything is done, whatever the communicators have to report. */
@@ -385,9 +385,9 @@ public final class Stream implements AutoCloseable {
       return false;
     }
     try {
-      if (leaving || users.anyAborted()) {
+      if (draining || users.anyAborted()) {
         driver.drain(ABORT_TIMEOUT);
-        leaving = false;
+        draining = false;
         return true;
       }
       return !users.anyLaunching() && driver.idle();
@@ -433,40 +433,40 @@ public final class Stream implements AutoCloseable {
       return;
     }
     leak.close();
-    if (!driver.foreign() && carriesPendingCollective()) {
-      abandoned = true;
-      progress.keepStream();
-      place = DeviceType.NOWHERE;
+    if (!driver.foreign() && hasPendingCollective()) {
+      closedWhileBusy = true;
+      fence.keepStream();
+      deviceKey = DeviceType.NOWHERE;
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
               .formatted(users.last(), this));
     }
-    place = DeviceType.NOWHERE;
+    deviceKey = DeviceType.NOWHERE;
     release();
   }
 
-  private boolean carriesPendingCollective() {
-    return users.anyOpen() && !progress.passedCollectives();
+  private boolean hasPendingCollective() {
+    return users.anyOpen() && !fence.passedCollectives();
   }
 
   private void release() {
-    long enqueued = progress.enqueued();
+    long enqueued = fence.enqueued();
     try {
       driver.release();
     } finally {
       released = true;
     }
-    progress.passed(enqueued);
+    fence.passed(enqueued);
   }
 
   /** Releases the stream if it is closed already and no communicator needs it any more. */
   void releaseIfAbandoned() {
-    if (abandoned && !users.anyOpen()) {
+    if (closedWhileBusy && !users.anyOpen()) {
       synchronized (this) {
-        if (!abandoned) {
+        if (!closedWhileBusy) {
           return;
         }
-        abandoned = false;
+        closedWhileBusy = false;
       }
       release();
     }

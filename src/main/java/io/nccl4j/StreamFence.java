@@ -19,10 +19,10 @@ import org.apache.logging.log4j.LogManager;
  */
 final class StreamFence {
   /** A mark that this stream waits for: reached once this stream has passed a ticket of its own. */
-  private record Following(long ticket, long mark) {}
+  private record Following(long value, long ownValue) {}
 
   /** What is to happen once a ticket has been passed. */
-  private record Deferred(long ticket, Runnable action) {}
+  private record Deferred(long value, Runnable action) {}
 
   // Buffers and communicators know how far a stream is, which is not to keep one that was forgotten
   // before it was closed. While something may be pending, it is kept.
@@ -34,7 +34,7 @@ final class StreamFence {
   private long lastTicket;
   // Read plainly, after the work has been enqueued: whoever began a new span since may have missed
   // that work, and whoever began it before finds it.
-  private long span = 1;
+  private long value = 1;
   private long lastCollective;
   private volatile long passed;
   private final Map<StreamFence, Following> following = new HashMap<>();
@@ -70,8 +70,8 @@ final class StreamFence {
   }
 
   /** Returns a ticket for what has been enqueued. */
-  long ticket() {
-    long now = span;
+  long fenceValue() {
+    long now = value;
     if (lastTicket < now) {
       keepStream(now);
     }
@@ -103,14 +103,14 @@ final class StreamFence {
 
   /** Begins a new span, and returns the last ticket of those before: all that are out. */
   synchronized long enqueued() {
-    return span++;
+    return value++;
   }
 
   /** Notes that the stream waits for another one's mark from here on; null is no mark. */
-  void follows(Event.Marked marked) {
-    if (marked != null && marked.progress() != this) {
+  void follows(Event.Recording marked) {
+    if (marked != null && marked.fence() != this) {
       synchronized (this) {
-        following.put(marked.progress(), new Following(ticket(), marked.ticket()));
+        following.put(marked.fence(), new Following(fenceValue(), marked.value()));
       }
     }
   }
@@ -128,18 +128,18 @@ final class StreamFence {
       }
       following.forEach(
           (source, at) -> {
-            if (at.ticket() <= ticket) {
-              due.add(() -> source.passed(at.mark()));
+            if (at.value() <= ticket) {
+              due.add(() -> source.passed(at.ownValue()));
             }
           });
-      following.values().removeIf(at -> at.ticket() <= ticket);
+      following.values().removeIf(at -> at.value() <= ticket);
       deferred.forEach(
           later -> {
-            if (later.ticket() <= ticket) {
+            if (later.value() <= ticket) {
               due.add(later.action());
             }
           });
-      deferred.removeIf(later -> later.ticket() <= ticket);
+      deferred.removeIf(later -> later.value() <= ticket);
     }
     due.forEach(this::run);
   }

@@ -24,5 +24,5 @@ interface StreamUser {
   FailureDetails lastEnqueued();
 
   /** Notes that a stream was given up with its operations still on it. */
-  void leftStuck();
+  void markStranded();
 }

@@ -90,8 +90,8 @@ final class StreamUsers implements StreamContext {
   }
 
   @Override
-  public void leftStuck() {
-    users.forEach(StreamUser::leftStuck);
+  public void markStranded() {
+    users.forEach(StreamUser::markStranded);
   }
 
   @Override

@@ -26,7 +26,7 @@ class BufferTest {
     assertEquals(10, buffer.count());
     assertEquals(40, buffer.byteSize());
     assertEquals(1, buffer.device());
-    assertSame(Buffer.MemoryType.DEVICE, buffer.space());
+    assertSame(Buffer.MemoryType.DEVICE, buffer.memoryType());
     assertEquals(0x7000 + 8, buffer.slice(2, 8).address());
     assertEquals("Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000]", buffer.toString());
   }
@@ -135,7 +135,7 @@ class BufferTest {
     try (Arena arena = Arena.ofShared()) {
       Buffer pinned = Buffer.ofPinnedSegment(arena.allocate(16, 8), DataType.INT64, 2, () -> {});
       assertEquals(Buffer.ANY_DEVICE, pinned.device());
-      assertSame(DeviceType.CUDA, pinned.space().platform());
+      assertSame(DeviceType.CUDA, pinned.memoryType().deviceType());
       assertTrue(pinned.toString().contains("PINNED any device"), pinned::toString);
     }
   }
@@ -144,8 +144,8 @@ class BufferTest {
   void aHeldBufferIsNotClosedUntilEveryHoldIsLetGo() {
     Buffer buffer =
         Buffer.ofDeviceAddress(0x7000, DataType.FLOAT32, 10, 1, released::incrementAndGet);
-    Buffer.Retention first = buffer.hold("the first holder");
-    Buffer.Retention second = buffer.slice(2, 3).hold("the second holder");
+    Buffer.Retention first = buffer.retain("the first holder");
+    Buffer.Retention second = buffer.slice(2, 3).retain("the second holder");
     IllegalStateException refused = assertThrows(IllegalStateException.class, buffer::close);
     assertEquals(
         "Buffer[FLOAT32 x 10, DEVICE device 1, 0x7000] cannot be closed: "
@@ -159,7 +159,7 @@ class BufferTest {
     second.close();
     buffer.close();
     assertEquals(1, released.get());
-    assertThrows(IllegalStateException.class, () -> buffer.hold("a late holder"));
+    assertThrows(IllegalStateException.class, () -> buffer.retain("a late holder"));
   }
 
   @Test

@@ -32,7 +32,7 @@ class ClosedWhileRecordedTest {
               Communicator.NO_PEER,
               stream);
       // As another thread may close it, against the rules, between the launch and what follows.
-      assertDoesNotThrow(() -> LaunchTrace.enclose(call, stream::close));
+      assertDoesNotThrow(() -> LaunchTrace.record(call, stream::close));
       List<RecordedEvent> events = recorded.events("Collective", 1);
       assertEquals(1, events.size());
       assertEquals(1, events.getFirst().getLong("sequence"));

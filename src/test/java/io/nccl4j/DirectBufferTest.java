@@ -34,7 +34,7 @@ class DirectBufferTest {
     assertEquals(5, buffer.count());
     assertEquals(MemorySegment.ofBuffer(floats).address(), buffer.address());
     assertEquals(Buffer.ANY_DEVICE, buffer.device());
-    assertSame(Buffer.MemoryType.HOST, buffer.space());
+    assertSame(Buffer.MemoryType.HOST, buffer.memoryType());
     DataType.FLOAT32.set(buffer.segment(), 4, 1.5);
     assertEquals(1.5f, floats.get(6));
     assertEquals(2, floats.position());

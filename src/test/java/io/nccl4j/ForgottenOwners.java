@@ -51,7 +51,7 @@ public final class ForgottenOwners {
   }
 
   static String describe(Stream stream) {
-    return "stream " + stream.number() + " of " + stream.platform();
+    return "stream " + stream.number() + " of " + stream.deviceType();
   }
 
   /**

@@ -36,10 +36,10 @@ class StreamFenceTest {
 
   @Test
   void aUseThatIsNotedLateDoesNotHideALaterOne() {
-    StreamFence progress = stream.progress();
+    StreamFence progress = stream.fence();
     Buffer buffer = backend.allocate(0, DataType.INT32, 1);
     long early = progress.enqueued();
-    long late = progress.ticket();
+    long late = progress.fenceValue();
     progress.collective(late);
     buffer.usedBy(progress, late);
     buffer.usedBy(progress, early);
@@ -79,9 +79,9 @@ class StreamFenceTest {
 
   @Test
   void aCollectiveThatIsNotedLateDoesNotHideALaterOne() {
-    StreamFence progress = stream.progress();
+    StreamFence progress = stream.fence();
     long early = progress.enqueued();
-    long late = progress.ticket();
+    long late = progress.fenceValue();
     progress.collective(late);
     progress.collective(early);
     progress.passed(early);

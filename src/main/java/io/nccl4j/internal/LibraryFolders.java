@@ -29,7 +29,7 @@ final class LibraryFolders {
   record SearchFolder(String source, Path folder, String missing) {}
 
   /** Returns the folders in the order in which they are to be tried. */
-  static List<SearchFolder> places(List<String> wheelFolders) {
+  static List<SearchFolder> folders(List<String> wheelFolders) {
     List<SearchFolder> places = new ArrayList<>();
     pythonPlaces(wheelFolders, places);
     variablePlaces("CONDA_PREFIX", List.of("lib"), places);
@@ -52,10 +52,10 @@ final class LibraryFolders {
       places.add(new SearchFolder("environment variable " + variable, null, "not set"));
       return;
     }
-    folders.forEach(f -> places.add(place("environment variable " + variable, home, f)));
+    folders.forEach(f -> places.add(folder("environment variable " + variable, home, f)));
   }
 
-  private static SearchFolder place(String source, String home, String folder) {
+  private static SearchFolder folder(String source, String home, String folder) {
     try {
       return new SearchFolder(source, Path.of(home, folder), "");
     } catch (InvalidPathException e) {
@@ -69,7 +69,7 @@ final class LibraryFolders {
     String source = "pip wheels of the active python3";
     try {
       for (String packages : sitePackages()) {
-        wheelFolders.forEach(f -> places.add(place(source, packages, f)));
+        wheelFolders.forEach(f -> places.add(folder(source, packages, f)));
       }
     } catch (IOException e) {
       places.add(new SearchFolder(source, null, e.getMessage()));

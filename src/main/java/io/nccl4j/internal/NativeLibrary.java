@@ -96,7 +96,7 @@ public final class NativeLibrary {
         found = loaded;
         if (found == null) {
           checkNativeAccess();
-          found = searchAndTell();
+          found = searchAndRecord();
           LOG.info("{} {} loaded from {}", label, found.version(), found.path());
           loaded = found;
         }
@@ -141,7 +141,7 @@ public final class NativeLibrary {
     return "NCCL4J_" + label.toUpperCase(Locale.ROOT) + "_LIBRARY";
   }
 
-  private Loaded searchAndTell() {
+  private Loaded searchAndRecord() {
     LibraryEvent event = new LibraryEvent();
     event.library = label;
     event.begin();
@@ -174,7 +174,7 @@ public final class NativeLibrary {
     }
     for (LibraryFolders.SearchFolder place :
         found == null
-            ? LibraryFolders.places(wheelFolders)
+            ? LibraryFolders.folders(wheelFolders)
             : List.<LibraryFolders.SearchFolder>of()) {
       found = found == null ? tryPlace(place, attempts) : found;
     }

@@ -17,7 +17,7 @@ public final class Poller {
   private final ThreadFactory threads;
   private final long periodMillis;
   private final Runnable look;
-  private final BooleanSupplier nothingLeft;
+  private final BooleanSupplier idle;
   private final AtomicBoolean watching = new AtomicBoolean();
 
   /**
@@ -33,7 +33,7 @@ public final class Poller {
     this.threads = threads;
     this.periodMillis = periodMillis;
     this.look = look;
-    this.nothingLeft = nothingLeft;
+    this.idle = nothingLeft;
   }
 
   /** Starts the thread unless one runs; what there is to look at is there before the call. */
@@ -74,17 +74,17 @@ public final class Poller {
 
   /** Returns whether nothing is left; the next caller then starts another thread. */
   private boolean over() {
-    if (!nothingLeft()) {
+    if (!idle()) {
       return false;
     }
     watching.set(false);
     // What came between the look and the line above found a watcher and started none.
-    return nothingLeft() || !watching.compareAndSet(false, true);
+    return idle() || !watching.compareAndSet(false, true);
   }
 
-  private boolean nothingLeft() {
+  private boolean idle() {
     try {
-      return nothingLeft.getAsBoolean();
+      return idle.getAsBoolean();
     } catch (Throwable failure) {
       report(failure);
       return false;

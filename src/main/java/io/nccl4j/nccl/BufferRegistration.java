@@ -23,14 +23,14 @@ public final class BufferRegistration implements AutoCloseable {
 
   private final Communicator communicator;
   private final RegistrationTable registrations;
-  private final MemoryHandle registered;
+  private final MemoryHandle handle;
   private final boolean effective;
 
   private BufferRegistration(
       Communicator communicator, RegistrationTable registrations, MemoryHandle registered) {
     this.communicator = communicator;
     this.registrations = registrations;
-    this.registered = registered;
+    this.handle = registered;
     this.effective = registered.handle().address() != 0;
   }
 
@@ -49,7 +49,7 @@ public final class BufferRegistration implements AutoCloseable {
 
   /** {@return the registered elements, as a view that ends with its owner} */
   public Buffer buffer() {
-    return registered.buffer();
+    return handle.buffer();
   }
 
   /**
@@ -62,7 +62,7 @@ public final class BufferRegistration implements AutoCloseable {
 
   /** {@return whether the registration has neither been closed nor ended with its communicator} */
   public boolean open() {
-    return registrations.knows(registered);
+    return registrations.knows(handle);
   }
 
   /**
@@ -75,7 +75,7 @@ public final class BufferRegistration implements AutoCloseable {
    */
   @Override
   public void close() {
-    registrations.close(registered);
+    registrations.close(handle);
   }
 
   @Override

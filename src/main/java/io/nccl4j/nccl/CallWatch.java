@@ -22,7 +22,7 @@ final class CallWatch {
       new Poller(
           Thread.ofPlatform().daemon().name("nccl4j-call-watch").factory(),
           PERIOD_MILLIS,
-          CallWatch::look,
+          CallWatch::poll,
           OPEN::isEmpty);
 
   private CallWatch() {}
@@ -42,9 +42,9 @@ final class CallWatch {
     WATCHER.watch();
   }
 
-  private static void look() {
+  private static void poll() {
     OPEN.keySet().removeIf(CallWatch::over);
-    OPEN.replaceAll(CallWatch::look);
+    OPEN.replaceAll(CallWatch::poll);
   }
 
   private static boolean over(WeakReference<CommunicatorEnd> watched) {
@@ -53,7 +53,7 @@ final class CallWatch {
   }
 
   /** Returns what is seen of a communicator now, and acts where a call is overdue. */
-  private static Seen look(WeakReference<CommunicatorEnd> watched, Seen last) {
+  private static Seen poll(WeakReference<CommunicatorEnd> watched, Seen last) {
     CommunicatorEnd end = watched.get();
     int call = end == null ? 0 : end.communicator().handle().enqueuing();
     if (call == 0) {

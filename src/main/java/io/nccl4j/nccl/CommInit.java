@@ -28,7 +28,7 @@ sealed interface CommInit {
   }
 
   /** Returns what the ranks that are made together have in common; called once. */
-  Object world();
+  Object communicatorKey();
 
   /** Returns the children of the communicator that this one is made of, or null. */
   default NativeChildren children() {
@@ -62,7 +62,7 @@ sealed interface CommInit {
   /** A rank of a communicator with one id. */
   record Init(UniqueId id, int size, int rank) implements CommInit {
     @Override
-    public Object world() {
+    public Object communicatorKey() {
       return id;
     }
 
@@ -87,7 +87,7 @@ sealed interface CommInit {
   /** A rank of a communicator with several ids. */
   record InitScalable(List<UniqueId> ids, int size, int rank) implements CommInit {
     @Override
-    public Object world() {
+    public Object communicatorKey() {
       return List.copyOf(ids);
     }
 
@@ -108,8 +108,8 @@ sealed interface CommInit {
   /** A child of a split. */
   record Split(NativeChildren children, int color, int key) implements CommInit {
     @Override
-    public Object world() {
-      return children.nextWorld(color);
+    public Object communicatorKey() {
+      return children.nextCommunicatorKey(color);
     }
 
     @Override
@@ -134,8 +134,8 @@ sealed interface CommInit {
   record Shrink(NativeChildren children, SortedSet<Integer> excluded, ShrinkMode mode)
       implements CommInit {
     @Override
-    public Object world() {
-      return children.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    public Object communicatorKey() {
+      return children.nextCommunicatorKey(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
 
     @Override
@@ -185,8 +185,8 @@ sealed interface CommInit {
     }
 
     @Override
-    public Object world() {
-      return children.nextWorld(nccl_h.NCCL_SPLIT_NOCOLOR());
+    public Object communicatorKey() {
+      return children.nextCommunicatorKey(nccl_h.NCCL_SPLIT_NOCOLOR());
     }
 
     @Override
@@ -226,7 +226,7 @@ sealed interface CommInit {
     }
 
     @Override
-    public Object world() {
+    public Object communicatorKey() {
       // The old ranks do not learn the id: with them it has nothing in common here.
       return id;
     }

@@ -35,7 +35,7 @@ final class CommunicatorEnd {
   private final RegistrationTable registrations;
   private final Suspension suspension;
   private final NativeChildren children;
-  private final Runnable gone;
+  private final Runnable noMoreKernels;
   private volatile boolean revoked;
   // Whether ncclCommDestroy has freed the communicator.
   private volatile boolean freed;
@@ -58,7 +58,7 @@ final class CommunicatorEnd {
     this.registrations = registrations;
     this.suspension = suspension;
     this.children = children;
-    this.gone = gone;
+    this.noMoreKernels = gone;
   }
 
   NativeCommunicator communicator() {
@@ -158,7 +158,7 @@ final class CommunicatorEnd {
           library);
       return;
     }
-    MemorySegment comm = handle.hold();
+    MemorySegment comm = handle.retain();
     if (comm == null) {
       return;
     }
@@ -213,12 +213,12 @@ final class CommunicatorEnd {
             registrations.forgetAll();
             CloseAll.all(
                 List.of(
-                    gone, () -> NcclResults.check(result, "ncclCommAbort"), children::freeLate));
+                    noMoreKernels, () -> NcclResults.check(result, "ncclCommAbort"), children::freeLate));
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", communicator, e);
     } catch (Error failure) {
-      handle.giveBackUnlessFreeing();
+      handle.releaseUnlessFreeing();
       throw failure;
     }
   }
@@ -250,7 +250,7 @@ final class CommunicatorEnd {
       throw failure;
     } finally {
       if (freed) {
-        gone.run();
+        noMoreKernels.run();
       }
     }
   }
@@ -281,7 +281,7 @@ final class CommunicatorEnd {
     int result;
     try {
       registrations.closeAll(comm);
-      if (suspension.lasts()) {
+      if (suspension.inProgress()) {
         suspension.endInside(comm);
       }
       if (!revoked) {
@@ -300,7 +300,7 @@ final class CommunicatorEnd {
     freed = true;
     if (context.aborted()) {
       // The caller has given up waiting, or will not look.
-      gone.run();
+      noMoreKernels.run();
     }
     registrations.forgetAll();
     children.freeLate();
@@ -309,7 +309,7 @@ final class CommunicatorEnd {
 
   /** Frees by an abort what NCCL has refused to destroy, of which it has freed nothing. */
   private NcclException abortedAfterDestroy(NcclException refusal) {
-    handle.giveBackUnlessFreeing();
+    handle.releaseUnlessFreeing();
     CloseAll.after(refusal, this::freeIfNobodyInside);
     return refusal;
   }

@@ -25,7 +25,7 @@ import java.util.function.IntSupplier;
  * <p>One thread at a time is inside, between {@link #enter} and {@link #leave}; pollers ask for the
  * state under a lock. {@link #end} lets nobody in any more. The thread that then finds nobody
  * inside takes the communicator, once, to free it: NCCL frees at once, even while another thread is
- * still in a call. Ending such a call from outside holds the communicator too, with {@link #hold}.
+ * still in a call. Ending such a call from outside holds the communicator too, with {@link #retain}.
  */
 final class CommunicatorHandle {
   private static final VarHandle INSIDE;
@@ -319,7 +319,7 @@ final class CommunicatorHandle {
    * Keeps the ended communicator from being freed until {@link #release}, for a call beside that of
    * the thread inside. Returns its pointer, or null if it has been freed or never came to be.
    */
-  MemorySegment hold() {
+  MemorySegment retain() {
     synchronized (this) {
       if (taken || held || pointer.address() == 0) {
         return null;
@@ -375,7 +375,7 @@ final class CommunicatorHandle {
    * Lets the pointer be taken again, unless a thread frees it: the one that was to may not have
    * started, and NCCL can refuse to destroy it.
    */
-  void giveBackUnlessFreeing() {
+  void releaseUnlessFreeing() {
     synchronized (this) {
       taken = freeing;
     }

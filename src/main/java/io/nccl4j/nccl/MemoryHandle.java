@@ -35,16 +35,16 @@ final class MemoryHandle {
 
   private final Kind kind;
   private final Buffer buffer;
-  private final Buffer.Retention hold;
+  private final Buffer.Retention retention;
   // NCCL may write the handle after the call has answered, or was given up: the cell lives until
   // that is known to be over.
   private final Arena arena = Arena.ofShared();
   private final MemorySegment cell = arena.allocate(ValueLayout.ADDRESS);
-  private volatile boolean givenUp;
+  private volatile boolean callAbandoned;
 
   MemoryHandle(Kind kind, Buffer buffer, String holder) {
     this.kind = kind;
-    this.hold = buffer.hold(holder);
+    this.retention = buffer.retain(holder);
     this.buffer = buffer.slice(0, buffer.count());
   }
 
@@ -76,18 +76,18 @@ final class MemoryHandle {
   }
 
   /** Notes that nobody waits for the call any more, which NCCL may still be at. */
-  void giveUp() {
-    givenUp = true;
+  void abandonCall() {
+    callAbandoned = true;
   }
 
   /** Returns whether NCCL may still write the handle, as long as the communicator lives. */
-  boolean givenUp() {
-    return givenUp;
+  boolean callAbandoned() {
+    return callAbandoned;
   }
 
   /** Lets the buffer go; when NCCL knows the memory no more. */
   void release() {
-    hold.close();
+    retention.close();
     arena.close();
   }
 }

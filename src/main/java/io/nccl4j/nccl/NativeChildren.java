@@ -22,7 +22,7 @@ import java.util.function.Supplier;
  */
 final class NativeChildren {
   private final NativeCommunicator parent;
-  private final Object world;
+  private final Object communicatorKey;
   private final Object cohort;
   private final AtomicBoolean connecting = new AtomicBoolean();
   // Those that were given up while NCCL was still making them.
@@ -39,7 +39,7 @@ final class NativeChildren {
    */
   NativeChildren(NativeCommunicator parent, Object world, Object cohort) {
     this.parent = parent;
-    this.world = world;
+    this.communicatorKey = world;
     this.cohort = cohort;
   }
 
@@ -80,8 +80,8 @@ final class NativeChildren {
   }
 
   /** Returns what the ranks of the next child have in common. */
-  Object nextWorld(int color) {
-    return List.of(world, ++count, color);
+  Object nextCommunicatorKey(int color) {
+    return List.of(communicatorKey, ++count, color);
   }
 
   /** Makes the id of a grow, when this rank's streams have passed the parent's operations. */

@@ -46,7 +46,7 @@ final class NativeConfig {
     config.checkTogether();
     if (config.unsupported() == UnsupportedConfigPolicy.REFUSE) {
       config
-          .settings()
+          .fields()
           .forEach(
               (setting, value) -> library.require(setting.since(value), describe(setting, value)));
     }
@@ -84,7 +84,7 @@ final class NativeConfig {
     for (ConfigField setting : ConfigField.values()) {
       setting.write(struct, undefined);
     }
-    config.settings().forEach((setting, value) -> write(struct, setting, value, library));
+    config.fields().forEach((setting, value) -> write(struct, setting, value, library));
     return struct;
   }
 

@@ -46,7 +46,7 @@ final class NcclBackendDriver implements BackendDriver {
   }
 
   @Override
-  public DeviceType platform() {
+  public DeviceType deviceType() {
     return DeviceType.CUDA;
   }
 

@@ -73,8 +73,8 @@ public final class NcclCommunicator {
   }
 
   /** {@return the configuration that this communicator was made with, NCCL's part included} */
-  public NcclConfig settings() {
-    return driver.settings();
+  public NcclConfig configFields() {
+    return driver.configFields();
   }
 
   /**
@@ -320,7 +320,7 @@ public final class NcclCommunicator {
    *     it stays
    */
   public Window registerWindow(Buffer buffer, WindowOption... options) {
-    return made(buffer, driver.windows().checkedOptions(buffer, options));
+    return made(buffer, driver.windowRegistry().checkedOptions(buffer, options));
   }
 
   /**
@@ -339,12 +339,12 @@ public final class NcclCommunicator {
    * @throws UnsupportedNcclVersionException if NCCL is older, or older than an option
    */
   public CompletionStage<Window> registerWindowAsync(Buffer buffer, WindowOption... options) {
-    Set<WindowOption> checked = driver.windows().checkedOptions(buffer, options);
+    Set<WindowOption> checked = driver.windowRegistry().checkedOptions(buffer, options);
     return Background.start("nccl4j-registerWindow", () -> made(buffer, checked));
   }
 
   private Window made(Buffer buffer, Set<WindowOption> options) {
-    return driver.windows().make(communicator, buffer, options);
+    return driver.windowRegistry().make(communicator, buffer, options);
   }
 
   /**
@@ -372,7 +372,7 @@ public final class NcclCommunicator {
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
     submit(
-        RmaOperation.Put.checked(driver.windows(), source, peer, window, offset), source, stream);
+        RmaOperation.Put.checked(driver.windowRegistry(), source, peer, window, offset), source, stream);
   }
 
   /**

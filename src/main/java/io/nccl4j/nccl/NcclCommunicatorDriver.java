@@ -33,16 +33,16 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   private final CommunicatorHandle handle;
   private final CommunicatorContext context;
   private final int computeCapability;
-  private final NcclConfig settings;
-  private final CommInit making;
+  private final NcclConfig configFields;
+  private final CommInit init;
   // NCCL does not tell whose rank a communicator is: this is by whose and which call it was made,
   // which comes in the same order on every rank.
-  private final Object world;
+  private final Object communicatorKey;
   private final Object cohort;
   // Counts as this rank as long as kernels may run, also when this object was forgotten.
   private final Object openRank = new Object();
   private final RegistrationTable registrations;
-  private final WindowRegistry windows;
+  private final WindowRegistry windowRegistry;
   private final NativeChildren children;
   private final CollectiveCalls collectives;
   private final Suspension suspension;
@@ -62,25 +62,25 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     making.check(library);
     NativeConfig.check(settings, library);
     this.computeCapability = computeCapability;
-    this.settings = settings;
-    this.making = making;
+    this.configFields = settings;
+    this.init = making;
     this.context = context;
     this.handle =
         new CommunicatorHandle(
             context, library, NativeConfig.blocking(settings), this::freeIfNobodyInside);
     this.communicator = new NativeCommunicator(handle);
-    this.world = making.world();
-    this.cohort = making.cohort(world);
+    this.communicatorKey = making.communicatorKey();
+    this.cohort = making.cohort(communicatorKey);
     this.registrations = new RegistrationTable(communicator);
-    this.windows = new WindowRegistry(registrations);
-    this.children = new NativeChildren(communicator, world, cohort);
+    this.windowRegistry = new WindowRegistry(registrations);
+    this.children = new NativeChildren(communicator, communicatorKey, cohort);
     this.collectives = new CollectiveCalls(handle);
     this.suspension = new Suspension(communicator);
-    this.end = new CommunicatorEnd(communicator, registrations, suspension, children, this::gone);
+    this.end = new CommunicatorEnd(communicator, registrations, suspension, children, this::noMoreKernels);
   }
 
-  NcclConfig settings() {
-    return settings;
+  NcclConfig configFields() {
+    return configFields;
   }
 
   NativeCommunicator communicator() {
@@ -91,8 +91,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     return registrations;
   }
 
-  WindowRegistry windows() {
-    return windows;
+  WindowRegistry windowRegistry() {
+    return windowRegistry;
   }
 
   NativeChildren children() {
@@ -130,7 +130,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   /** Returns a child that keeps what only NCCL was told of its parent. */
   private CommunicatorDriver inheriting(CommInit child, CommunicatorContext made) {
-    return driver(settings.withCommon(made.config()), child, made);
+    return driver(configFields.withCommon(made.config()), child, made);
   }
 
   /** Returns a child with settings of its own. */
@@ -151,31 +151,31 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   @Override
   public void connect() {
-    making.prepare();
+    init.prepare();
     OpenRanks.opened(cohort, openRank);
-    if (making.children() == null || cohort == CommInit.GROWN) {
+    if (init.children() == null || cohort == CommInit.GROWN) {
       PinnedMemory.reserveForRanks(context.device());
     }
     boolean made = false;
     try {
-      communicator.inside(making.function(), "all ranks to join " + this, none -> make());
+      communicator.inside(init.function(), "all ranks to join " + this, none -> make());
       // A split that leaves this rank out makes nothing, and nobody will close it.
       made = handle.made();
     } finally {
       if (!made) {
-        gone();
+        noMoreKernels();
       }
     }
   }
 
   private void make() {
     try (Arena arena = Arena.ofConfined()) {
-      making.make(communicator, NativeConfig.of(settings, communicator.library(), arena), arena);
+      init.make(communicator, NativeConfig.of(configFields, communicator.library(), arena), arena);
       // NCCL's configuration files may have set the variable meanwhile.
-      handle.publish(NativeConfig.blocking(settings));
+      handle.publish(NativeConfig.blocking(configFields));
       if (handle.made()) {
-        communicator.settle(nccl_h.ncclSuccess(), making.function());
-        context.place(
+        communicator.settle(nccl_h.ncclSuccess(), init.function());
+        context.deviceKey(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));
@@ -188,7 +188,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   /** Reports that no kernel of this communicator can run here any more. Idempotent. */
-  private void gone() {
+  private void noMoreKernels() {
     OpenRanks.closed(cohort, openRank);
   }
 
@@ -232,8 +232,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
   }
 
   @Override
-  public Object world() {
-    return world;
+  public Object communicatorKey() {
+    return communicatorKey;
   }
 
   @Override

@@ -31,7 +31,7 @@ public final class NcclConfig {
   private static final NcclConfig DEFAULTS = of(CommunicatorConfig.defaults());
 
   private final CommunicatorConfig common;
-  private final Map<ConfigField, Integer> settings;
+  private final Map<ConfigField, Integer> fields;
   private final String netName;
   private final UnsupportedConfigPolicy unsupported;
 
@@ -41,7 +41,7 @@ public final class NcclConfig {
       String netName,
       UnsupportedConfigPolicy unsupported) {
     this.common = common;
-    this.settings = settings;
+    this.fields = settings;
     this.netName = netName;
     this.unsupported = unsupported;
   }
@@ -72,7 +72,7 @@ public final class NcclConfig {
    * @param value the settings
    */
   public NcclConfig withCommon(CommunicatorConfig value) {
-    return new NcclConfig(Objects.requireNonNull(value, "common"), settings, netName, unsupported);
+    return new NcclConfig(Objects.requireNonNull(value, "common"), fields, netName, unsupported);
   }
 
   /**
@@ -82,7 +82,7 @@ public final class NcclConfig {
    * @param value what becomes of such a setting
    */
   public NcclConfig withUnsupported(UnsupportedConfigPolicy value) {
-    return new NcclConfig(common, settings, netName, Objects.requireNonNull(value, "unsupported"));
+    return new NcclConfig(common, fields, netName, Objects.requireNonNull(value, "unsupported"));
   }
 
   /** {@return what becomes of a setting that the loaded library is too old for} */
@@ -152,7 +152,7 @@ public final class NcclConfig {
       throw new IllegalArgumentException(
           "netName is \"" + value + "\"; it must name a network and contain no NUL character");
     }
-    return new NcclConfig(common, settings, value, unsupported);
+    return new NcclConfig(common, fields, value, unsupported);
   }
 
   /** {@return what {@link #withNetName} has set, or nothing} */
@@ -219,7 +219,7 @@ public final class NcclConfig {
 
   /** {@return what {@link #withCtaPolicy} has set, or nothing} */
   public Optional<CtaPolicy> ctaPolicy() {
-    return Optional.ofNullable(settings.get(ConfigField.CTA_POLICY)).map(CtaPolicy::of);
+    return Optional.ofNullable(fields.get(ConfigField.CTA_POLICY)).map(CtaPolicy::of);
   }
 
   /**
@@ -299,7 +299,7 @@ public final class NcclConfig {
 
   /** {@return what {@link #withGraphUsage} has set, or nothing} */
   public Optional<GraphUsage> graphUsage() {
-    return Optional.ofNullable(settings.get(ConfigField.GRAPH_USAGE)).map(GraphUsage::of);
+    return Optional.ofNullable(fields.get(ConfigField.GRAPH_USAGE)).map(GraphUsage::of);
   }
 
   /**
@@ -352,18 +352,18 @@ public final class NcclConfig {
 
   private NcclConfig with(ConfigField setting, int value) {
     Map<ConfigField, Integer> changed = new EnumMap<>(ConfigField.class);
-    changed.putAll(settings);
+    changed.putAll(fields);
     changed.put(setting, value);
     return new NcclConfig(common, changed, netName, unsupported);
   }
 
   private OptionalInt number(ConfigField setting) {
-    Integer value = settings.get(setting);
+    Integer value = fields.get(setting);
     return value == null ? OptionalInt.empty() : OptionalInt.of(value);
   }
 
   private Optional<Boolean> flag(ConfigField setting) {
-    return Optional.ofNullable(settings.get(setting)).map(value -> value != 0);
+    return Optional.ofNullable(fields.get(setting)).map(value -> value != 0);
   }
 
   private static int flag(boolean value) {
@@ -371,8 +371,8 @@ public final class NcclConfig {
   }
 
   /** Returns the numbers that are set; not to be changed. */
-  Map<ConfigField, Integer> settings() {
-    return settings;
+  Map<ConfigField, Integer> fields() {
+    return fields;
   }
 
   /**
@@ -381,8 +381,8 @@ public final class NcclConfig {
    * @throws IllegalArgumentException if they do not
    */
   void checkTogether() {
-    Integer least = settings.get(ConfigField.MIN_CTAS);
-    Integer most = settings.get(ConfigField.MAX_CTAS);
+    Integer least = fields.get(ConfigField.MIN_CTAS);
+    Integer most = fields.get(ConfigField.MAX_CTAS);
     if (least != null && most == null) {
       throw new IllegalArgumentException(
           "minCtas is " + least + " and maxCtas is not set; NCCL takes minCtas only with maxCtas");
@@ -397,20 +397,20 @@ public final class NcclConfig {
   public boolean equals(Object other) {
     return other instanceof NcclConfig that
         && common.equals(that.common)
-        && settings.equals(that.settings)
+        && fields.equals(that.fields)
         && Objects.equals(netName, that.netName)
         && unsupported == that.unsupported;
   }
 
   @Override
   public int hashCode() {
-    return Objects.hash(common, settings, netName, unsupported);
+    return Objects.hash(common, fields, netName, unsupported);
   }
 
   @Override
   public String toString() {
     StringBuilder text = new StringBuilder("NcclConfig[").append(common);
-    settings.forEach(
+    fields.forEach(
         (setting, value) -> text.append(", ").append(setting.field()).append('=').append(value));
     netName().ifPresent(name -> text.append(", netName=").append(name));
     return text.append(", unsupported=").append(unsupported).append(']').toString();

@@ -209,7 +209,7 @@ final class NcclGroup {
     } finally {
       if (!complete) {
         // NCCL launches whatever it was not asked to refuse: what failed may have failed before it.
-        poison();
+        makeRefusedCall();
         nccl_h.ncclGroupEnd();
       }
     }
@@ -226,7 +226,7 @@ final class NcclGroup {
   }
 
   /** Makes a call that NCCL must refuse, after which the group's end launches nothing. */
-  private static void poison() {
+  private static void makeRefusedCall() {
     MemorySegment none = MemorySegment.NULL;
     nccl_h.ncclAllReduce(none, none, 1, nccl_h.ncclFloat(), nccl_h.ncclSum(), none, none);
   }

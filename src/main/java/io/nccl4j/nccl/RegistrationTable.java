@@ -48,7 +48,7 @@ final class RegistrationTable {
       return made;
     } catch (NcclTimeoutException | CancellationException | CommunicatorAbortedException e) {
       // The call goes on and NCCL may still come to know the memory: it ends with the communicator.
-      made.giveUp();
+      made.abandonCall();
       throw e;
     } catch (RuntimeException refused) {
       drop(made);
@@ -98,7 +98,7 @@ final class RegistrationTable {
    */
   void closeAll(MemorySegment comm) {
     for (MemoryHandle registered : all().reversed()) {
-      if (!registered.givenUp()) {
+      if (!registered.callAbandoned()) {
         deregister(registered, comm);
       }
     }

@@ -113,7 +113,7 @@ sealed interface RmaOperation extends BackendOperation {
           source.count(),
           source.type().code(),
           peer,
-          window.registered().handle(),
+          window.handle().handle(),
           offset,
           0,
           0,

@@ -12,20 +12,20 @@ import java.lang.foreign.ValueLayout;
  */
 final class Suspension {
   private final NativeCommunicator communicator;
-  private volatile boolean lasts;
+  private volatile boolean inProgress;
 
   Suspension(NativeCommunicator communicator) {
     this.communicator = communicator;
   }
 
   /** Returns whether it has begun and not ended. */
-  boolean lasts() {
-    return lasts;
+  boolean inProgress() {
+    return inProgress;
   }
 
   /** Returns whether the communicator is open and suspended. */
   boolean suspended() {
-    return lasts && communicator.context().open();
+    return inProgress && communicator.context().open();
   }
 
   /** Gives the memory back, when this rank's streams have passed the operations that need it. */
@@ -40,7 +40,7 @@ final class Suspension {
         comm -> {
           communicator.callAndSettle(
               function, () -> nccl_h.ncclCommSuspend(comm, nccl_h.NCCL_SUSPEND_MEM()));
-          become(true);
+          setSuspended(true);
         });
   }
 
@@ -58,11 +58,11 @@ final class Suspension {
   /** Takes it back, also where the caller waits no more; by the thread inside. */
   void endInside(MemorySegment comm) {
     communicator.callAndSettle("ncclCommResume", () -> nccl_h.ncclCommResume(comm));
-    become(false);
+    setSuspended(false);
   }
 
-  private void become(boolean suspended) {
-    lasts = suspended;
+  private void setSuspended(boolean suspended) {
+    inProgress = suspended;
     communicator.context().markSuspended(suspended);
   }
 

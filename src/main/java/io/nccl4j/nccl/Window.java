@@ -24,7 +24,7 @@ public final class Window implements AutoCloseable {
 
   private final Communicator communicator;
   private final RegistrationTable registrations;
-  private final MemoryHandle registered;
+  private final MemoryHandle handle;
   private final Set<WindowOption> options;
 
   Window(
@@ -34,7 +34,7 @@ public final class Window implements AutoCloseable {
       Set<WindowOption> options) {
     this.communicator = communicator;
     this.registrations = registrations;
-    this.registered = registered;
+    this.handle = registered;
     this.options = options;
   }
 
@@ -61,12 +61,12 @@ public final class Window implements AutoCloseable {
 
   /** {@return this rank's memory, as a view that ends with its owner} */
   public Buffer buffer() {
-    return registered.buffer();
+    return handle.buffer();
   }
 
   /** {@return whether the window has neither been closed nor ended with its communicator} */
   public boolean open() {
-    return registrations.knows(registered);
+    return registrations.knows(handle);
   }
 
   /**
@@ -80,7 +80,7 @@ public final class Window implements AutoCloseable {
    */
   public Buffer userBuffer() {
     checkOpen("window");
-    long address = userPointer(registered.handle());
+    long address = userPointer(handle.handle());
     if (address != buffer().address()) {
       throw new IllegalStateException("NCCL has this window at 0x%x: %s".formatted(address, this));
     }
@@ -108,7 +108,7 @@ public final class Window implements AutoCloseable {
    */
   public long address() {
     checkOpen("window");
-    return registered.handle().address();
+    return handle.handle().address();
   }
 
   /**
@@ -121,7 +121,7 @@ public final class Window implements AutoCloseable {
    */
   @Override
   public void close() {
-    registrations.close(registered);
+    registrations.close(handle);
   }
 
   /** Returns whether it is one of the communicator with these registrations. */
@@ -129,8 +129,8 @@ public final class Window implements AutoCloseable {
     return registrations == others;
   }
 
-  MemoryHandle registered() {
-    return registered;
+  MemoryHandle handle() {
+    return handle;
   }
 
   /** Returns whether all of a buffer's memory lies in this window's. */

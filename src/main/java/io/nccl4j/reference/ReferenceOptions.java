@@ -15,7 +15,7 @@ import java.util.Objects;
  *     that go around one; those but the all-reduce go around that of channel 0
  * @param links how data gets from one process to another; it changes speed, never results
  */
-public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport links) {
+public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport transport) {
   private static final ReferenceOptions DEFAULTS =
       new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Transport.AUTO);
 
@@ -23,7 +23,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport lin
   public ReferenceOptions {
     Objects.requireNonNull(algorithm, "algorithm");
     Objects.requireNonNull(layout, "layout");
-    Objects.requireNonNull(links, "links");
+    Objects.requireNonNull(transport, "links");
   }
 
   /**
@@ -40,7 +40,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport lin
   }
 
   RankOptions forRanks() {
-    return new RankOptions(algorithm.fixed(), layout, links == Transport.AUTO, toString());
+    return new RankOptions(algorithm.fixed(), layout, transport == Transport.AUTO, toString());
   }
 
   /** {@return into how many contiguous parts an all-reduce divides its data at most} */
@@ -64,7 +64,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport lin
    * @param value how an all-reduce is carried out
    */
   public ReferenceOptions withAlgorithm(Algorithm value) {
-    return new ReferenceOptions(value, layout, links);
+    return new ReferenceOptions(value, layout, transport);
   }
 
   /**
@@ -73,7 +73,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport lin
    * @param value how data is divided and rings and trees lie
    */
   public ReferenceOptions withLayout(Layout value) {
-    return new ReferenceOptions(algorithm, value, links);
+    return new ReferenceOptions(algorithm, value, transport);
   }
 
   /**
@@ -81,7 +81,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport lin
    *
    * @param value how data gets from one process to another
    */
-  public ReferenceOptions withLinks(Transport value) {
+  public ReferenceOptions withTransport(Transport value) {
     return new ReferenceOptions(algorithm, layout, value);
   }
 

@@ -31,33 +31,33 @@ abstract sealed class AbstractRendezvous implements Rendezvous
   /** Ranks that are started together rarely wait longer. */
   private static final Duration LONG_WAIT = Duration.ofSeconds(10);
 
-  private final RankInfo member;
+  private final RankInfo rankInfo;
   private final ReentrantLock inUse = new ReentrantLock();
   private int rounds;
   private boolean failed;
   private volatile boolean closed;
 
   AbstractRendezvous(RankInfo member) {
-    this.member = member;
+    this.rankInfo = member;
   }
 
   @Override
   public final int rank() {
-    return member.rank();
+    return rankInfo.rank();
   }
 
   @Override
   public final int size() {
-    return member.size();
+    return rankInfo.size();
   }
 
   @Override
   public final OptionalInt localRank() {
-    return member.localRank();
+    return rankInfo.localRank();
   }
 
-  final RankInfo member() {
-    return member;
+  final RankInfo rankInfo() {
+    return rankInfo;
   }
 
   @Override
@@ -107,10 +107,10 @@ abstract sealed class AbstractRendezvous implements Rendezvous
     }
     failed = true;
     rounds++;
-    Deadline deadline = Deadline.after(member.timeout());
+    Deadline deadline = Deadline.after(rankInfo.timeout());
     try {
-      UniqueId id = member.rank() == 0 ? make(rounds, maker) : null;
-      if (member.size() > 1) {
+      UniqueId id = rankInfo.rank() == 0 ? make(rounds, maker) : null;
+      if (rankInfo.size() > 1) {
         id = exchange(rounds, id, backend, deadline);
       }
       failed = false;

@@ -63,13 +63,13 @@ public final class AllGatherRendezvous extends AbstractRendezvous {
       return super.make(round, maker);
     } catch (RuntimeException | Error e) {
       if (size() > 1) {
-        tell(round, e);
+        reportBackend(round, e);
       }
       throw e;
     }
   }
 
-  private void tell(int round, Throwable failure) {
+  private void reportBackend(int round, Throwable failure) {
     try {
       gather(round, "failed", RankBackend.UNKNOWN.code() + " " + printable(failure.toString()));
     } catch (ExchangeFailedException | RuntimeException | Error e) {

@@ -29,7 +29,7 @@ import java.util.Objects;
  * is started again within the deadline is answered anew.
  *
  * <p><b>What is not.</b> Two runs that are <em>alive</em> at once in one directory are kept apart
- * by {@link RankInfo#run} alone. If they have the same one, or none, the ranks that see another
+ * by {@link RankInfo#jobId} alone. If they have the same one, or none, the ranks that see another
  * process in their place fail with a {@link RendezvousException}, but an id may have reached the
  * other run before. Who may write to the directory can hinder the exchange; files are readable by
  * their owner only (mode 0600), so another user can neither read an id nor forge one for a rank to

@@ -24,11 +24,11 @@ import java.util.stream.IntStream;
  * that wait, and those that come later, fail at once with its reason.
  */
 public final class InProcessRendezvous extends AbstractRendezvous {
-  private final Exchange meeting;
+  private final Exchange exchange;
 
   private InProcessRendezvous(Exchange meeting, RankInfo member) {
     super(member);
-    this.meeting = meeting;
+    this.exchange = meeting;
   }
 
   /**
@@ -53,7 +53,7 @@ public final class InProcessRendezvous extends AbstractRendezvous {
     try {
       return super.make(round, maker);
     } catch (RuntimeException | Error e) {
-      meeting.change(() -> meeting.round(round).fail(e));
+      exchange.change(() -> exchange.round(round).fail(e));
       throw e;
     }
   }
@@ -62,23 +62,23 @@ public final class InProcessRendezvous extends AbstractRendezvous {
   void publish(int round, UniqueId id, RankBackend backend, Deadline deadline)
       throws InterruptedException, ExchangeFailedException {
     // Not interruptibly: also a rank that is interrupted before it begins must notify the others.
-    meeting.lock.lock();
+    exchange.lock.lock();
     try {
-      Round table = meeting.round(round);
+      Round table = exchange.round(round);
       table.backends[0] = backend;
       awaitAll(table.arrived, round, deadline);
       RankBackend.Mismatch.check(RankBackend.mismatch(table.backends));
       table.id = id;
-      meeting.changed.signalAll();
+      exchange.changed.signalAll();
       awaitAll(table.served, round, deadline);
-      meeting.rounds.remove(round);
+      exchange.rounds.remove(round);
     } catch (RuntimeException | InterruptedException | ExchangeFailedException e) {
       // A rank that comes later must not take an id that rank 0 has given up.
-      meeting.round(round).fail(e);
-      meeting.changed.signalAll();
+      exchange.round(round).fail(e);
+      exchange.changed.signalAll();
       throw e;
     } finally {
-      meeting.lock.unlock();
+      exchange.lock.unlock();
     }
   }
 
@@ -95,12 +95,12 @@ public final class InProcessRendezvous extends AbstractRendezvous {
 
   @Override
   UniqueId follow(int round, RankBackend backend, Deadline deadline) throws InterruptedException {
-    meeting.lock.lockInterruptibly();
+    exchange.lock.lockInterruptibly();
     try {
-      Round table = meeting.round(round);
+      Round table = exchange.round(round);
       table.backends[rank()] = backend;
       table.arrived.set(rank());
-      meeting.changed.signalAll();
+      exchange.changed.signalAll();
       if (!await(() -> table.id != null || table.failure != null, deadline)) {
         throw new NcclTimeoutException(
             "InProcessRendezvous.exchange",
@@ -112,10 +112,10 @@ public final class InProcessRendezvous extends AbstractRendezvous {
             "rank 0 failed in round " + round + ": " + table.failure.getMessage(), table.failure);
       }
       table.served.set(rank());
-      meeting.changed.signalAll();
+      exchange.changed.signalAll();
       return table.id;
     } finally {
-      meeting.lock.unlock();
+      exchange.lock.unlock();
     }
   }
 
@@ -132,14 +132,14 @@ public final class InProcessRendezvous extends AbstractRendezvous {
       if (deadline.passed()) {
         return false;
       }
-      meeting.changed.awaitNanos(deadline.remainingNanos());
+      exchange.changed.awaitNanos(deadline.remainingNanos());
     }
     return true;
   }
 
   @Override
   void release() {
-    meeting.change(() -> {});
+    exchange.change(() -> {});
   }
 
   @Override

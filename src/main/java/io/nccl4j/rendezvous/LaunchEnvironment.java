@@ -40,16 +40,16 @@ import java.util.function.Supplier;
  * more, the same on all ranks. Without it only this host's loopback interface is used, and a
  * warning logged. In the store of torchrun's agent it hides the id from others that reach it. What
  * tells this run from others is {@code NCCL4J_RUN_ID}, else what the launcher has: see {@link
- * #run}.
+ * #jobId}.
  */
 public final class LaunchEnvironment {
   private final ProcessRank placement;
-  private final String run;
+  private final String jobId;
   private final RendezvousEndpoint source;
 
   private LaunchEnvironment(ProcessRank placement, String run, RendezvousEndpoint source) {
     this.placement = placement;
-    this.run = run;
+    this.jobId = run;
     this.source = source;
   }
 
@@ -81,7 +81,7 @@ public final class LaunchEnvironment {
   static LaunchEnvironment from(Map<String, String> environment, Supplier<Optional<String>> hydra) {
     LaunchVariables variables = new LaunchVariables(copyOf(environment));
     ProcessRank placement = ProcessRank.in(variables);
-    String run = variables.text("NCCL4J_RUN_ID").orElseGet(() -> run(placement, variables, hydra));
+    String run = variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(placement, variables, hydra));
     Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
     return new LaunchEnvironment(
         placement, run, RendezvousEndpoint.of(placement, run, variables, temporary));
@@ -97,7 +97,7 @@ public final class LaunchEnvironment {
     return Map.copyOf(environment);
   }
 
-  private static String run(
+  private static String jobId(
       ProcessRank placement, LaunchVariables variables, Supplier<Optional<String>> hydra) {
     return switch (placement.launcher()) {
       case TORCHRUN ->
@@ -116,7 +116,7 @@ public final class LaunchEnvironment {
       case MPICH ->
           // Each host has a proxy of its own, so across hosts it does not name the run.
           placement.onOneHost() ? hydra.get().map(proxy -> "hydra " + proxy).orElse("") : "";
-      case SLURM -> Slurm.run(variables);
+      case SLURM -> Slurm.jobId(variables);
       case NCCL4J, PLAIN, KUBERNETES, NONE -> "";
     };
   }
@@ -153,8 +153,8 @@ public final class LaunchEnvironment {
    * {@return what tells this run from others: {@code NCCL4J_RUN_ID}, else such as torchrun's run id
    * and port, PMIx's namespace, or Slurm's job and step; an empty text if there is nothing}
    */
-  public String run() {
-    return run;
+  public String jobId() {
+    return jobId;
   }
 
   /** {@return where the ranks meet, for people to read} */
@@ -173,7 +173,7 @@ public final class LaunchEnvironment {
    */
   public Rendezvous rendezvous(Duration timeout) {
     Objects.requireNonNull(timeout, "timeout");
-    return source.open(new RankInfo(rank(), size(), run, timeout, localRank()));
+    return source.open(new RankInfo(rank(), size(), jobId, timeout, localRank()));
   }
 
   @Override

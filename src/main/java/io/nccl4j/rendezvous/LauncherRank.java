@@ -88,7 +88,7 @@ record LauncherRank(
             new LauncherRank(launcher, rankVariable, rank.getAsInt(), "", none, none, none));
   }
 
-  ProcessRank placement() {
+  ProcessRank processRank() {
     return new ProcessRank(launcher, rank, size.getAsInt(), localRank, localSize);
   }
 

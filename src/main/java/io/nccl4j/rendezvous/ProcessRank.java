@@ -20,22 +20,22 @@ record ProcessRank(
 
   static ProcessRank in(LaunchVariables variables) {
     if (variables.has("NCCL4J_RANK")) {
-      return own(variables).placement();
+      return own(variables).processRank();
     }
     Optional<LauncherRank> outer = mpiOrSlurm(variables);
     Optional<LauncherRank> kubernetes = kubernetes(variables);
     if (variables.has("TORCHELASTIC_RUN_ID")) {
-      return plain(variables, Launcher.TORCHRUN).placement();
+      return plain(variables, Launcher.TORCHRUN).processRank();
     }
     if (variables.has("RANK")) {
       LauncherRank plain = plain(variables, Launcher.PLAIN);
       outer.ifPresent(plain::checkNestedIn);
       kubernetes.ifPresent(plain::checkNestedIn);
-      return plain.placement();
+      return plain.processRank();
     }
     return outer
         .or(() -> kubernetes)
-        .map(sighting -> sighting.withSizeFrom(variables).placement())
+        .map(sighting -> sighting.withSizeFrom(variables).processRank())
         .orElseGet(() -> single(variables));
   }
 
@@ -64,7 +64,7 @@ record ProcessRank(
     Optional<LauncherRank> openMpi = openMpi(variables);
     Optional<LauncherRank> mpich = mpich(variables);
     Optional<LauncherRank> pmix = pmix(variables);
-    Optional<LauncherRank> slurm = Slurm.sighting(variables);
+    Optional<LauncherRank> slurm = Slurm.launcherRank(variables);
     openMpi.ifPresent(found -> mpich.ifPresent(found::checkAgreesWith));
     Optional<LauncherRank> mpi = openMpi.or(() -> mpich);
     Optional<LauncherRank> sized = mpi.or(() -> slurm);

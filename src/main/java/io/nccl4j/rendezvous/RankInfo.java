@@ -19,7 +19,7 @@ import java.util.OptionalInt;
  * @param localRank this rank's number among those of its host, from 0 on, if it is known: see
  *     {@link Rendezvous#localRank}
  */
-public record RankInfo(int rank, int size, String run, Duration timeout, OptionalInt localRank) {
+public record RankInfo(int rank, int size, String jobId, Duration timeout, OptionalInt localRank) {
   /** The timeout that {@link #of} gives: two minutes, for hosts that start one after the other. */
   public static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(2);
 
@@ -29,7 +29,7 @@ public record RankInfo(int rank, int size, String run, Duration timeout, Optiona
    * @throws IllegalArgumentException if a value is out of its range
    */
   public RankInfo {
-    Objects.requireNonNull(run, "run");
+    Objects.requireNonNull(jobId, "run");
     Objects.requireNonNull(localRank, "localRank");
     Arguments.atLeast(size, "size", 1);
     Arguments.inRange(rank, "rank", 0, size - 1);
@@ -53,7 +53,7 @@ public record RankInfo(int rank, int size, String run, Duration timeout, Optiona
    *
    * @param value what tells the run from others, the same on every rank; empty if there is nothing
    */
-  public RankInfo withRun(String value) {
+  public RankInfo withJobId(String value) {
     return new RankInfo(rank, size, value, timeout, localRank);
   }
 
@@ -64,7 +64,7 @@ public record RankInfo(int rank, int size, String run, Duration timeout, Optiona
    * @throws IllegalArgumentException if the value is not positive
    */
   public RankInfo withTimeout(Duration value) {
-    return new RankInfo(rank, size, run, value, localRank);
+    return new RankInfo(rank, size, jobId, value, localRank);
   }
 
   /**
@@ -74,11 +74,11 @@ public record RankInfo(int rank, int size, String run, Duration timeout, Optiona
    * @throws IllegalArgumentException if the value is out of its range
    */
   public RankInfo withLocalRank(int value) {
-    return new RankInfo(rank, size, run, timeout, OptionalInt.of(value));
+    return new RankInfo(rank, size, jobId, timeout, OptionalInt.of(value));
   }
 
   /** Returns what protocols know of it. */
   JobRank ofRun() {
-    return new JobRank(rank, size, run);
+    return new JobRank(rank, size, jobId);
   }
 }

@@ -19,7 +19,7 @@ final class Slurm {
   private Slurm() {}
 
   /** Returns what Slurm says of this process, if it is a task of a step. */
-  static Optional<LauncherRank> sighting(LaunchVariables variables) {
+  static Optional<LauncherRank> launcherRank(LaunchVariables variables) {
     if (!variables.has("SLURM_PROCID")) {
       return Optional.empty();
     }
@@ -96,7 +96,7 @@ final class Slurm {
   }
 
   /** Returns what tells a step from all others of its cluster, or an empty text. */
-  static String run(LaunchVariables variables) {
+  static String jobId(LaunchVariables variables) {
     String step = variables.firstSet("SLURM_STEP_ID", "SLURM_STEPID");
     return variables
         .text(variables.firstSet("SLURM_JOB_ID", "SLURM_JOBID"))

@@ -165,13 +165,13 @@ public final class TcpRendezvous extends AbstractRendezvous {
   }
 
   /** Returns the ranks that have come in the current round; on rank 0. */
-  BitSet come() {
-    return server.come();
+  BitSet arrived() {
+    return server.arrived();
   }
 
   /** Returns the clients turned away in the current round; on rank 0. */
-  List<IdServer.Rejection> turnedAway() {
-    return server.turnedAway();
+  List<IdServer.Rejection> rejections() {
+    return server.rejections();
   }
 
   @Override

@@ -28,7 +28,7 @@ import java.util.Optional;
  * {@link Secret} the id travels under AES-256-GCM, with a key of that one attempt: a rank takes an
  * id only from a rank 0 that knows the secret.
  *
- * <p>Two runs that are alive at once in one store need different {@link RankInfo#run} values.
+ * <p>Two runs that are alive at once in one store need different {@link RankInfo#jobId} values.
  */
 public final class TorchStoreRendezvous extends AbstractRendezvous {
   private static final int HIGHEST_PORT = 65535;

@@ -121,7 +121,7 @@ public final class RingPieces {
    * @param rank the rank that has it
    * @param number which of that rank's pieces, from 0, less than {@link #perRank()}
    */
-  public void goTo(int rank, int number) {
+  public void moveTo(int rank, int number) {
     int left = number;
     int at = 0;
     while (left >= channels[at].pieces) {

@@ -16,7 +16,7 @@ public interface BackendDriver {
   String name();
 
   /** Returns what the backend's devices are. */
-  DeviceType platform();
+  DeviceType deviceType();
 
   /** Returns the devices, in the order of their indices; at least one. */
   List<Device> devices();

@@ -18,14 +18,14 @@ public interface CommunicatorContext {
   /** Returns the index of the device that this rank uses. */
   int device();
 
-  /** Returns this rank; where only connecting finds it, -1 until {@link #place} reports it. */
+  /** Returns this rank; where only connecting finds it, -1 until {@link #deviceKey} reports it. */
   int rank();
 
-  /** Returns the number of ranks; where only connecting finds it, -1 until {@link #place} does. */
+  /** Returns the number of ranks; where only connecting finds it, -1 until {@link #deviceKey} does. */
   int size();
 
   /** Reports rank and size, which connecting has found. */
-  void place(int rank, int size);
+  void deviceKey(int rank, int size);
 
   /** Returns whether the communicator is connected and neither closed nor aborted. */
   boolean open();

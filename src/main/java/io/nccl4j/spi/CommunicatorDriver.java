@@ -72,7 +72,7 @@ public interface CommunicatorDriver {
    * Returns what this rank has in common with the other ranks in this process and with nothing
    * else: these objects are equal.
    */
-  Object world();
+  Object communicatorKey();
 
   /**
    * Throws unless this rank can do the operation on a float8 type.

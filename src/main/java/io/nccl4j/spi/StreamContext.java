@@ -24,5 +24,5 @@ public interface StreamContext extends TimeoutReport {
   void throwFailure(String function);
 
   /** Says that the stream was given up with work of these communicators still on it. */
-  void leftStuck();
+  void markStranded();
 }

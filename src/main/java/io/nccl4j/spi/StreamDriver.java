@@ -63,7 +63,7 @@ public interface StreamDriver {
    *
    * @param launch enqueues them, from this thread
    */
-  void enclose(OperationTrace trace, Runnable launch);
+  void trace(OperationTrace trace, Runnable launch);
 
   /** Returns whether operations are launched while they are captured, because CUDA takes them. */
   default boolean capturesNatively() {

@@ -15,11 +15,11 @@ final class BucketBuffer {
   private final Communicator communicator;
   private final OwnedResources resources;
   private final Buffer memory;
-  private final BucketEntry[] members;
+  private final BucketEntry[] entries;
   private int pending;
   // The streams of this step's marks: mostly one, so that looking through them costs nothing.
   private Stream[] sources = new Stream[1];
-  private Event[] marks = new Event[1];
+  private Event[] events = new Event[1];
   private int sourceCount;
 
   /** Allocates the memory, for {@code resources} to give back. */
@@ -29,19 +29,19 @@ final class BucketBuffer {
     this.resources = resources;
     this.memory =
         resources.add(communicator.allocate(bucket.type(), bucket.count()), Buffer::close);
-    this.marks[0] = newMark();
-    this.members =
+    this.events[0] = newEvent();
+    this.entries =
         bucket.slots().stream()
             .map(slot -> new BucketEntry(slot.parameter(), this, slice(slot)))
             .toArray(BucketEntry[]::new);
-    this.pending = members.length;
+    this.pending = entries.length;
   }
 
   private Buffer slice(Bucket.Slot slot) {
     return memory.slice(slot.offset(), slot.parameter().value().count());
   }
 
-  private Event newMark() {
+  private Event newEvent() {
     return resources.add(communicator.newEvent(), Event::close);
   }
 
@@ -53,8 +53,8 @@ final class BucketBuffer {
     return memory;
   }
 
-  BucketEntry[] members() {
-    return members;
+  BucketEntry[] entries() {
+    return entries;
   }
 
   /** Notes that one more gradient is ready when a stream comes to here. */
@@ -64,7 +64,7 @@ final class BucketBuffer {
     if (pending == 0) {
       // Later than each gradient's own mark where there are several streams, but one event each.
       for (int i = 0; i < sourceCount; i++) {
-        sources[i].record(marks[i]);
+        sources[i].record(events[i]);
       }
     }
   }
@@ -77,8 +77,8 @@ final class BucketBuffer {
     }
     if (sourceCount == sources.length) {
       sources = Arrays.copyOf(sources, sourceCount + 1);
-      marks = Arrays.copyOf(marks, sourceCount + 1);
-      marks[sourceCount] = newMark();
+      events = Arrays.copyOf(events, sourceCount + 1);
+      events[sourceCount] = newEvent();
     }
     sources[sourceCount] = source;
     sourceCount++;
@@ -92,9 +92,9 @@ final class BucketBuffer {
   /** Lets a stream wait for the gradients, and brings those that are copied into their slots. */
   void gather(Stream stream) {
     for (int i = 0; i < sourceCount; i++) {
-      stream.waitFor(marks[i]);
+      stream.waitFor(events[i]);
     }
-    for (BucketEntry member : members) {
+    for (BucketEntry member : entries) {
       if (member.unused()) {
         member.slot().fill((byte) 0, stream);
       } else if (member.copied()) {
@@ -105,7 +105,7 @@ final class BucketBuffer {
 
   /** Brings what is in the slots back to the gradients that are copied. */
   void scatter(Stream stream) {
-    for (BucketEntry member : members) {
+    for (BucketEntry member : entries) {
       if (member.copied()) {
         member.gradient().copyFrom(member.slot(), stream);
       }
@@ -114,14 +114,14 @@ final class BucketBuffer {
 
   /** Brings the parameters' values into the slots. */
   void gatherValues(Stream stream) {
-    for (BucketEntry member : members) {
+    for (BucketEntry member : entries) {
       member.slot().copyFrom(member.parameter().value(), stream);
     }
   }
 
   /** Brings what is in the slots to the parameters' values. */
   void scatterValues(Stream stream) {
-    for (BucketEntry member : members) {
+    for (BucketEntry member : entries) {
       member.parameter().value().copyFrom(member.slot(), stream);
     }
   }
@@ -133,10 +133,10 @@ final class BucketBuffer {
 
   /** Forgets the marks. */
   void beginStep() {
-    for (BucketEntry member : members) {
+    for (BucketEntry member : entries) {
       member.beginStep();
     }
-    pending = members.length;
+    pending = entries.length;
     Arrays.fill(sources, null);
     sourceCount = 0;
   }

@@ -49,7 +49,7 @@ final class BucketEntry {
     return marked;
   }
 
-  void mark() {
+  void markReady() {
     marked = true;
   }
 

@@ -16,14 +16,14 @@ final class ParameterChecks {
   /** A run of memory and what it is called in messages. */
   private record Range(String what, long first, long end) {}
 
-  private final DeviceType platform;
+  private final DeviceType deviceType;
   private final int device;
   private final boolean reducesFloat8;
   private final Set<String> names = new HashSet<>();
   private final List<Range> ranges = new ArrayList<>();
 
   private ParameterChecks(Communicator communicator) {
-    this.platform = communicator.backend().platform();
+    this.deviceType = communicator.backend().deviceType();
     this.device = communicator.device();
     this.reducesFloat8 = communicator.backend().supports(Feature.FLOAT8_REDUCTION);
   }
@@ -64,11 +64,11 @@ final class ParameterChecks {
     if (!buffer.open()) {
       throw new IllegalStateException(what + " is closed: " + buffer);
     }
-    if (buffer.space().platform() != platform
+    if (buffer.memoryType().deviceType() != deviceType
         || (buffer.device() != device && buffer.device() != Buffer.ANY_DEVICE)) {
       throw new IllegalArgumentException(
           "%s is %s; it must be usable on this rank's device, %s device %d"
-              .formatted(what, buffer, platform, device));
+              .formatted(what, buffer, deviceType, device));
     }
     if (buffer.count() > 0) {
       ranges.add(new Range(what, buffer.address(), buffer.address() + buffer.byteSize()));

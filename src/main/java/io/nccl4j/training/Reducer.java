@@ -18,7 +18,7 @@ import java.util.concurrent.atomic.AtomicReference;
  * What both reducers have in common: gradients lie in buckets, and each bucket is reduced on a
  * stream of the reducer's own as soon as backward has computed the last of its gradients.
  *
- * <p>A step is: backward, with {@link #ready} for each parameter when the stream that computes its
+ * <p>A step is: backward, with {@link #markReady} for each parameter when the stream that computes its
  * gradient has got that work; {@link #finish}; the optimiser. From its mark until {@code finish} a
  * gradient belongs to the reducer; after it, to the caller, who also zeroes it. Buckets are
  * launched in the same order on every rank, whatever order gradients become ready in: one waits
@@ -58,11 +58,11 @@ public abstract sealed class Reducer implements AutoCloseable
   private final Event handOver;
   private final List<Parameter> parameters;
   private final BucketBuffer[] buckets;
-  private final Map<Parameter, BucketEntry> members = new HashMap<>();
+  private final Map<Parameter, BucketEntry> entries = new HashMap<>();
   private final AtomicReference<Thread> user = new AtomicReference<>();
   private long step = 1;
   private int marked;
-  private int launched;
+  private int bucketsLaunched;
   private volatile boolean paused;
   private Throwable failure;
   private boolean closed;
@@ -91,8 +91,8 @@ public abstract sealed class Reducer implements AutoCloseable
               .map(bucket -> new BucketBuffer(bucket, communicator, resources))
               .toArray(BucketBuffer[]::new);
       for (BucketBuffer bucket : buckets) {
-        for (BucketEntry member : bucket.members()) {
-          members.put(member.parameter(), member);
+        for (BucketEntry member : bucket.entries()) {
+          entries.put(member.parameter(), member);
         }
       }
     } catch (Throwable cause) {
@@ -151,17 +151,17 @@ public abstract sealed class Reducer implements AutoCloseable
    * @throws io.nccl4j.NcclException if launching a bucket failed
    * @throws io.nccl4j.CudaException if launching a bucket failed
    */
-  public final void ready(Parameter parameter, Stream source) {
+  public final void markReady(Parameter parameter, Stream source) {
     enter("ready");
     try {
-      BucketEntry member = member(parameter);
+      BucketEntry member = entry(parameter);
       checkUsable(source, "ready");
       checkParametersAreThere();
       if (paused) {
         member.accumulate(source);
       } else {
         checkUnmarked(member);
-        member.mark();
+        member.markReady();
         take(member, source);
       }
     } finally {
@@ -170,7 +170,7 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /**
-   * Marks all parameters {@link #ready} at once: for a backward that tells of nothing in between.
+   * Marks all parameters {@link #markReady} at once: for a backward that tells of nothing in between.
    *
    * @param source the stream that computes the gradients, of this rank's device
    * @throws IllegalArgumentException as {@code ready} does
@@ -180,7 +180,7 @@ public abstract sealed class Reducer implements AutoCloseable
    */
   public final void allReady(Stream source) {
     for (Parameter parameter : parameters.reversed()) {
-      ready(parameter, source);
+      markReady(parameter, source);
     }
   }
 
@@ -189,11 +189,11 @@ public abstract sealed class Reducer implements AutoCloseable
     try {
       marked++;
       member.home().take(source);
-      while (launched < buckets.length && buckets[launched].complete()) {
-        BucketBuffer next = buckets[launched];
+      while (bucketsLaunched < buckets.length && buckets[bucketsLaunched].complete()) {
+        BucketBuffer next = buckets[bucketsLaunched];
         next.gather(stream);
         reduce(next);
-        launched++;
+        bucketsLaunched++;
       }
     } catch (RuntimeException | Error cause) {
       fail(cause);
@@ -209,8 +209,8 @@ public abstract sealed class Reducer implements AutoCloseable
    * does not wait. The next mark begins the next step.
    *
    * <p>Unmarked parameters are refused, and nothing is done then, so that they can still be marked;
-   * or, where {@link ReducerConfig#unusedAllowed} says so, they contribute zeros, unless they were
-   * marked since the last {@code finish} {@link #withoutSynchronising}: then what has accumulated.
+   * or, where {@link ReducerConfig#findUnusedParameters} says so, they contribute zeros, unless they were
+   * marked since the last {@code finish} {@link #noSync}: then what has accumulated.
    * One that no rank has used gets zeros.
    *
    * @param reader the stream that the optimiser uses, of this rank's device
@@ -241,13 +241,13 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   private void contributeUnused(Stream reader) {
-    if (!config.unusedAllowed()) {
+    if (!config.findUnusedParameters()) {
       throw new IllegalStateException(
           "in step %d %d of %d parameters are not marked ready: %s; mark each, or allow unused ones with ReducerConfig.withUnusedAllowed(true)"
               .formatted(step, parameters.size() - marked, parameters.size(), unmarked()));
     }
     for (BucketBuffer bucket : buckets) {
-      for (BucketEntry member : bucket.members()) {
+      for (BucketEntry member : bucket.entries()) {
         if (!member.marked()) {
           take(member, member.markUnused(reader));
         }
@@ -258,7 +258,7 @@ public abstract sealed class Reducer implements AutoCloseable
   private String unmarked() {
     List<String> names =
         parameters.stream()
-            .filter(parameter -> !members.get(parameter).marked())
+            .filter(parameter -> !entries.get(parameter).marked())
             .map(parameter -> "'" + parameter.name() + "'")
             .toList();
     String told = String.join(", ", names.subList(0, Math.min(names.size(), MOST_NAMES_TOLD)));
@@ -272,7 +272,7 @@ public abstract sealed class Reducer implements AutoCloseable
       bucket.beginStep();
     }
     marked = 0;
-    launched = 0;
+    bucketsLaunched = 0;
     step++;
     stepFinished();
   }
@@ -297,7 +297,7 @@ public abstract sealed class Reducer implements AutoCloseable
    * @throws IllegalStateException if parameters are marked in this step already, the reducer is
    *     closed, another thread is using it, or this thread has a group open
    */
-  public final void withoutSynchronising(Runnable backward) {
+  public final void noSync(Runnable backward) {
     Objects.requireNonNull(backward, "backward");
     boolean before = pause();
     try {
@@ -333,7 +333,7 @@ public abstract sealed class Reducer implements AutoCloseable
    * @throws IllegalArgumentException if the parameter is not this reducer's
    */
   public final Buffer gradient(Parameter parameter) {
-    return member(parameter).gradient();
+    return entry(parameter).gradient();
   }
 
   /** {@return the parameters, as they were registered} */
@@ -347,8 +347,8 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /** {@return how many buckets have been launched in this step} */
-  public final int launched() {
-    return launched;
+  public final int bucketsLaunched() {
+    return bucketsLaunched;
   }
 
   /** {@return the stream on which buckets are reduced: to wait for, or to trace, not to close} */
@@ -430,8 +430,8 @@ public abstract sealed class Reducer implements AutoCloseable
     }
   }
 
-  private BucketEntry member(Parameter parameter) {
-    BucketEntry member = members.get(Objects.requireNonNull(parameter, "parameter"));
+  private BucketEntry entry(Parameter parameter) {
+    BucketEntry member = entries.get(Objects.requireNonNull(parameter, "parameter"));
     if (member == null) {
       throw new IllegalArgumentException(
           "parameter %s is not one of this reducer's; pass what it was made with: %s"
@@ -453,11 +453,11 @@ public abstract sealed class Reducer implements AutoCloseable
     if (!other.open()) {
       throw new IllegalStateException("stream of " + call + " is closed: " + other);
     }
-    if (other.platform() != communicator.backend().platform()
+    if (other.deviceType() != communicator.backend().deviceType()
         || other.device() != communicator.device()) {
       throw new IllegalArgumentException(
           "stream of %s is %s; it must be of this rank's device, %s device %d"
-              .formatted(call, other, communicator.backend().platform(), communicator.device()));
+              .formatted(call, other, communicator.backend().deviceType(), communicator.device()));
     }
   }
 

@@ -10,7 +10,7 @@ package io.nccl4j.training;
  * @param unusedAllowed whether a step may leave parameters unmarked; they then contribute zeros. If
  *     not, {@link Reducer#finish} refuses and names them
  */
-public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean unusedAllowed) {
+public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean findUnusedParameters) {
   private static final ReducerConfig DEFAULTS = new ReducerConfig(25L << 20, 1L << 20, false);
 
   /**
@@ -41,7 +41,7 @@ public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean unu
    * @throws IllegalArgumentException if the value is not allowed
    */
   public ReducerConfig withBucketBytes(long value) {
-    return new ReducerConfig(value, firstBucketBytes, unusedAllowed);
+    return new ReducerConfig(value, firstBucketBytes, findUnusedParameters);
   }
 
   /**
@@ -51,7 +51,7 @@ public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean unu
    * @throws IllegalArgumentException if the value is not allowed
    */
   public ReducerConfig withFirstBucketBytes(long value) {
-    return new ReducerConfig(bucketBytes, value, unusedAllowed);
+    return new ReducerConfig(bucketBytes, value, findUnusedParameters);
   }
 
   /**
@@ -59,7 +59,7 @@ public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean unu
    *
    * @param value whether a step may leave parameters unmarked
    */
-  public ReducerConfig withUnusedAllowed(boolean value) {
+  public ReducerConfig withFindUnusedParameters(boolean value) {
     return new ReducerConfig(bucketBytes, firstBucketBytes, value);
   }
 }

@@ -29,7 +29,7 @@ import java.util.Objects;
  * }
  * }
  *
- * <p>A step ends with {@link #gather}, which uses the buckets once more: gradients that live in
+ * <p>A step ends with {@link #gatherParameters}, which uses the buckets once more: gradients that live in
  * them are zero afterwards, as is {@link Shard#gradients}. Gradients that are copied into their
  * buckets are left as backward made them.
  *
@@ -132,7 +132,7 @@ public final class ShardedReducer extends Reducer {
    * @throws io.nccl4j.NcclException if the library failed
    * @throws io.nccl4j.CudaException if the runtime refuses
    */
-  public void gather(Stream stepped) {
+  public void gatherParameters(Stream stepped) {
     enter("gather");
     try {
       checkUsable(stepped, "gather");

@@ -79,7 +79,7 @@ class ChangingCommunicatorsTest {
             .withMinCtas(2)
             .withMaxP2pPeers(3);
     try (Communicator comm = alone(config)) {
-      assertEquals(config, NcclCommunicator.of(comm).settings());
+      assertEquals(config, NcclCommunicator.of(comm).configFields());
       MemorySegment read = StandIn.lastConfig();
       assertEquals("read", ncclConfig_t.commName(read).getString(0));
       assertEquals("Socket", ncclConfig_t.netName(read).getString(0));
@@ -97,7 +97,7 @@ class ChangingCommunicatorsTest {
       assertEquals(5, ncclConfig_t.trafficClass(StandIn.lastConfig()));
       assertEquals(
           CONFIG.withTrafficClass(5).withCommon(COMMON.withName("child")),
-          NcclCommunicator.of(child).settings());
+          NcclCommunicator.of(child).configFields());
       NcclCommunicator.of(comm).split(0, 0, CONFIG.withTrafficClass(6)).close();
       assertEquals(6, ncclConfig_t.trafficClass(StandIn.lastConfig()));
     }

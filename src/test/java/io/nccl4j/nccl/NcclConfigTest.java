@@ -89,7 +89,7 @@ class NcclConfigTest {
                   ncclConfig_t::graphStreamOrdering)
               .filter(any -> any.applyAsInt(struct) != UNSET)
               .count();
-      assertEquals(config.settings().size(), set);
+      assertEquals(config.fields().size(), set);
       assertEquals(MemorySegment.NULL, ncclConfig_t.netName(struct));
     }
   }

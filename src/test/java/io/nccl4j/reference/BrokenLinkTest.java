@@ -27,7 +27,7 @@ class BrokenLinkTest {
     Ranks.run(
         2,
         ReferenceBackend.openAsProcesses(
-            2, 2, ReferenceOptions.defaults().withLinks(Transport.TCP)),
+            2, 2, ReferenceOptions.defaults().withTransport(Transport.TCP)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           try (Buffer data = comm.allocate(DataType.INT8, SLICE_BYTES)) {
@@ -38,7 +38,7 @@ class BrokenLinkTest {
             reduced.await();
             if (comm.rank() == 0) {
               CommunicatorState world =
-                  ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+                  ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
               TcpSendLink link =
                   (TcpSendLink) world.links().sendLink(Route.EXCHANGE, 7, comm.rank(), 1);
               while (!link.hasRoom()) {

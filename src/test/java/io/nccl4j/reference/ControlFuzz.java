@@ -69,7 +69,7 @@ final class ControlFuzz implements FuzzTarget {
   }
 
   private CommunicatorState world(int rank) {
-    return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank))).member().world();
+    return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank))).hostedRank().communicator();
   }
 
   private void disconnect() {
@@ -83,7 +83,7 @@ final class ControlFuzz implements FuzzTarget {
     if (connected.isEmpty()) {
       connect();
     }
-    ProcessAddress here = world(0).plan().locationOf(0);
+    ProcessAddress here = world(0).rankMap().addressOf(0);
     BitSet one = new BitSet();
     one.set(1);
     RankFailure fault =
@@ -236,7 +236,7 @@ final class ControlFuzz implements FuzzTarget {
     }
     int sender = Fuzzer.random(input).nextInt(2);
     CommunicatorState attacked = world(1 - sender);
-    RemoteProcess attacker = world(sender).remote(1 - sender);
+    RemoteProcess attacker = world(sender).remoteProcess(1 - sender);
     // What is sent has a header, which its own connection may look at.
     attacker.send(
         ByteBuffer.wrap(Arrays.copyOf(input, Math.max(input.length, Message.HEADER_BYTES))));
@@ -244,10 +244,10 @@ final class ControlFuzz implements FuzzTarget {
     attacker.ask(System.nanoTime());
     if (!awaitAnswer(attacker, ANSWER_NANOS)) {
       attacker.end();
-      awaitLoss(attacked.peer(sender));
+      awaitLoss(attacked.rankState(sender));
     }
     inputs++;
-    boolean spent = inputs >= MOST_INPUTS || attacked.alarm() || world(sender).alarm();
+    boolean spent = inputs >= MOST_INPUTS || attacked.failureSignalled() || world(sender).failureSignalled();
     if (spent) {
       disconnect();
     }
@@ -280,7 +280,7 @@ final class ControlFuzz implements FuzzTarget {
   public void check() throws Exception {
     disconnect();
     connect();
-    RemoteProcess remote = world(0).remote(1);
+    RemoteProcess remote = world(0).remoteProcess(1);
     remote.ask(System.nanoTime());
     if (!awaitAnswer(remote, NOTICE_NANOS)) {
       throw new AssertionError("a process does not answer any more");

@@ -207,11 +207,11 @@ class DeathWhileJoiningTest {
     job.callAll();
     CommunicatorState last = job.world(RANKS - 1);
     BootstrapKey over = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
-    last.remote(0).chair(over).giveUp(RANKS, "rank 3 has changed its mind", null);
+    last.remoteProcess(0).coordinator(over).giveUp(RANKS, "rank 3 has changed its mind", null);
     // Once this is done, what was sent before has been read.
     job.callAll();
     for (int rank = 0; rank < RANKS; rank++) {
-      assertEquals(0, job.world(rank).meetings().unfinished(), "in the process of rank " + rank);
+      assertEquals(0, job.world(rank).bootstraps().unfinished(), "in the process of rank " + rank);
     }
     job.abort();
   }
@@ -236,7 +236,7 @@ class DeathWhileJoiningTest {
 
     Job(Call call, Transport links) {
       this.call = call;
-      this.options = ReferenceOptions.defaults().withLinks(links);
+      this.options = ReferenceOptions.defaults().withTransport(links);
       this.backend = ReferenceBackend.open(RANKS, options, () -> sites);
       this.before =
           switch (call) {
@@ -303,7 +303,7 @@ class DeathWhileJoiningTest {
     }
 
     CommunicatorState world(int rank) {
-      return ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member().world();
+      return ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank().communicator();
     }
 
     /** Returns whether a message names a rank, or its process where no more can be known of it. */
@@ -362,7 +362,7 @@ class DeathWhileJoiningTest {
         case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
         case BEFORE_CONFIRMING ->
             CommunicatorState.form(
-                seat.plan(), sites.get(rank), options.forRanks(), participant(meeting, rank));
+                seat.rankMap(), sites.get(rank), options.forRanks(), participant(meeting, rank));
         default -> {}
       }
     }
@@ -375,32 +375,32 @@ class DeathWhileJoiningTest {
         String function = call == Call.CONNECT ? InitBootstrap.CONNECT : BootstrapKey.GROW;
         return InitBootstrap.of(sites.get(rank), id, function, visitor).admit(visitor, deadline);
       }
-      HostedRank self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member();
+      HostedRank self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank();
       BitSet excluded = new BitSet();
       excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
       Bootstrap meeting =
           switch (call) {
-            case SPLIT -> self.world().meetings().meeting(self.next(BootstrapKey.SPLIT, excluded));
+            case SPLIT -> self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, excluded));
             case SHRINK ->
-                self.world().meetings().meeting(self.next(BootstrapKey.SHRINK, excluded));
+                self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SHRINK, excluded));
             default ->
-                self.world()
-                    .meetings()
-                    .growth(self.next(BootstrapKey.GROW, excluded))
-                    .meeting(RANKS);
+                self.communicator()
+                    .bootstraps()
+                    .growBootstrap(self.next(BootstrapKey.GROW, excluded))
+                    .bootstrap(RANKS);
           };
-      meeting.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, sites.get(rank).location()));
+      meeting.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, sites.get(rank).address()));
       return meeting;
     }
 
     Bootstrap.RankAssignment awaitSeat(Bootstrap meeting, int rank) {
-      return meeting.awaitSeat(participant(meeting, rank));
+      return meeting.awaitAssignment(participant(meeting, rank));
     }
 
     private Participant participant(Bootstrap meeting, int rank) {
       HostedRank self =
           rank < before
-              ? ((ReferenceCommunicator) Contract.get().driver(parents[rank])).member()
+              ? ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank()
               : null;
       Deadline deadline = Deadline.after(CONFIG.timeout());
       return new Participant(
@@ -415,13 +415,13 @@ class DeathWhileJoiningTest {
     private void connectOne(Bootstrap meeting, Bootstrap.RankAssignment seat)
         throws InterruptedException {
       ProcessEndpoint site = sites.get(seat.rank());
-      CommunicatorState world = new CommunicatorState(site, seat.plan(), options.forRanks());
-      site.hold(seat.plan().secret(), meeting.function());
-      site.enroll(world);
+      CommunicatorState world = new CommunicatorState(site, seat.rankMap(), options.forRanks());
+      site.retain(seat.rankMap().secret(), meeting.function());
+      site.register(world);
       if (seat.rank() > 0) {
-        world.remote(0).connect(participant(meeting, seat.rank()));
+        world.remoteProcess(0).connect(participant(meeting, seat.rank()));
       } else {
-        while (!world.remote(1).connected()) {
+        while (!world.remoteProcess(1).connected()) {
           Thread.sleep(1);
         }
       }

@@ -41,7 +41,7 @@ class EventLoopTest {
     private boolean failed;
 
     @Override
-    public void told(int expected, Message.Body state) {
+    public void onState(int expected, Message.Body state) {
       if (!failed) {
         failed = true;
         throw new OutOfMemoryError("thrown by a test");
@@ -49,7 +49,7 @@ class EventLoopTest {
     }
 
     @Override
-    public void refused(int rank, String text) {
+    public void onRejected(int rank, String text) {
       // Nobody is refused here.
     }
   }
@@ -71,7 +71,7 @@ class EventLoopTest {
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> waiting = start(() -> backend.communicator(id, 2, 0, CONFIG));
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
-    while (places.getFirst().doorway(id) == null) {
+    while (places.getFirst().target(id) == null) {
       assertTrue(!deadline.passed(), "the rank does not come");
       Thread.sleep(5);
     }
@@ -90,11 +90,11 @@ class EventLoopTest {
     BootstrapKey grow = new BootstrapKey(BootstrapKey.GROW, new BitSet(), 0);
     Bootstrap meeting =
         ((ReferenceCommunicator) Contract.get().driver(one))
-            .member()
-            .world()
-            .meetings()
-            .growth(grow)
-            .meeting(2);
+            .hostedRank()
+            .communicator()
+            .bootstraps()
+            .growBootstrap(grow)
+            .bootstrap(2);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (meeting.awaited().cardinality() > 1) {
       assertTrue(!deadline.passed(), "the rank does not come");
@@ -107,7 +107,7 @@ class EventLoopTest {
     assertTrue(later.contains("java.lang.OutOfMemoryError: thrown by a test"), later);
     one.close();
     other.close();
-    assertEquals(0, places.getFirst().openDoorways());
+    assertEquals(0, places.getFirst().openTargets());
   }
 
   @Test
@@ -150,7 +150,7 @@ class EventLoopTest {
     String options = ReferenceOptions.defaults().toString();
     BootstrapTarget.JoinRequest first = new BootstrapTarget.JoinRequest(2, 0, options, null);
     InitBootstrap.of(places.getFirst(), id, InitBootstrap.CONNECT, first)
-        .attend(first, new FailingListener());
+        .addListener(first, new FailingListener());
     long start = System.nanoTime();
     String text =
         assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, CONFIG))

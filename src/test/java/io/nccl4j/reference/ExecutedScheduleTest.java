@@ -86,7 +86,7 @@ class ExecutedScheduleTest {
   /** Returns how many slices a rank has sent to all others on a channel. */
   private static long sent(Communicator comm, int channel) {
     CommunicatorState world =
-        ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+        ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
     long sent = 0;
     for (int peer = 0; peer < comm.size(); peer++) {
       for (Route route : List.of(Route.RING, Route.UP, Route.DOWN)) {

@@ -88,7 +88,7 @@ public final class FaultCampaignRank {
             .withTimeout(Duration.ofMillis(Long.parseLong(arguments[6])));
     backend =
         ReferenceBackend.open(
-            1, ReferenceOptions.defaults().withLinks(Transport.valueOf(arguments[3])));
+            1, ReferenceOptions.defaults().withTransport(Transport.valueOf(arguments[3])));
     input = backend.allocate(0, DataType.INT32, (long) size * MOST);
     output = backend.allocate(0, DataType.INT32, (long) size * MOST);
     owners.addAll(List.of(input, output));
@@ -140,7 +140,7 @@ public final class FaultCampaignRank {
   }
 
   private Communicator meet(String run, CommunicatorConfig settings) {
-    RankInfo member = RankInfo.of(rank, size).withRun(run).withTimeout(settings.timeout());
+    RankInfo member = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
     try (Rendezvous rendezvous = FileRendezvous.in(folder, member)) {
       return rendezvous.communicator(backend, settings);
     }

@@ -262,13 +262,13 @@ class FaultsTest {
         1,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
-          HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
+          HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
           NcclException heard = RankFailure.remote("allReduce", "rank 0 aborted its communicator");
           comm.abort();
           NcclException told = member.fail("allReduce", heard);
           assertEquals(CommunicatorAbortedException.class, told.getClass());
           assertSame(heard, told.getCause());
-          assertNull(member.world().fault());
+          assertNull(member.communicator().failure());
         });
   }
 
@@ -511,7 +511,7 @@ class FaultsTest {
       }
       // Threads of earlier tests may end meanwhile.
       assertTrue(Thread.activeCount() <= threads + 1, () -> "" + Thread.activeCount());
-      assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
+      assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
     }
   }
 

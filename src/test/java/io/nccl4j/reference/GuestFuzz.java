@@ -44,7 +44,7 @@ final class GuestFuzz implements FuzzTarget {
 
   @Override
   public List<Sample> samples() throws Exception {
-    ProcessAddress here = site.location();
+    ProcessAddress here = site.address();
     ProcessAddress there =
         new ProcessAddress(UUID.randomUUID(), UUID.randomUUID(), here.address(), 1, "another");
     Sample first = join(2, "", 0, here);
@@ -109,7 +109,7 @@ final class GuestFuzz implements FuzzTarget {
       site.make(secret, InitBootstrap.CONNECT);
     }
     RandomGenerator random = Fuzzer.random(input);
-    try (RawConnection connection = new RawConnection(site.location().address())) {
+    try (RawConnection connection = new RawConnection(site.address().address())) {
       Handshake.Answer answer =
           new Handshake.Opening(Message.Kind.JOIN, secret, site.process(), 0, out -> {})
               .answer(connection.input().readNBytes(Handshake.GREETING_BYTES));
@@ -130,7 +130,7 @@ final class GuestFuzz implements FuzzTarget {
   /** Waits until a process has ended the meetings that depend on a connection that has ended. */
   static void awaitLoss(ProcessEndpoint site) throws InterruptedException {
     long end = System.nanoTime() + NOTICE_NANOS;
-    while (site.openDoorways() > 0) {
+    while (site.openTargets() > 0) {
       if (System.nanoTime() > end) {
         throw new AssertionError("the end of the connection was not noticed");
       }

@@ -59,7 +59,7 @@ class HangDrillTest {
   @EnumSource(Transport.class)
   void ranksOfSeveralProcesses_endEveryCell(Transport links) throws Exception {
     DrillTable table = new DrillTable("reference " + name(links));
-    drill(ReferenceBackend.openAsProcesses(3, 3, OPTIONS.withLinks(links)), ANYWHERE, table);
+    drill(ReferenceBackend.openAsProcesses(3, 3, OPTIONS.withTransport(links)), ANYWHERE, table);
     killAndStop(links, table);
     table.finish(8 * 7);
   }

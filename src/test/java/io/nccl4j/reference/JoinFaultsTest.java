@@ -49,7 +49,7 @@ class JoinFaultsTest {
                       backend.communicator(id, 4, 2, SOON);
                     }));
     assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
-    assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
+    assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
   @Test
@@ -77,7 +77,7 @@ class JoinFaultsTest {
     String text = refused.getMessage();
     assertTrue(text.contains("process " + process.pid() + " on "), text);
     assertTrue(text.contains("which made the id, cannot be reached"), text);
-    assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
+    assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
   @Test
@@ -96,7 +96,7 @@ class JoinFaultsTest {
         assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 3, 1, SOON));
     String text = late.getMessage();
     assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
-    assertEquals(0, ProcessEndpoint.ofThisProcess().openDoorways());
+    assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
   @Test
@@ -105,7 +105,7 @@ class JoinFaultsTest {
     Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
-    while (sites.get(0).doorway(id) == null) {
+    while (sites.get(0).target(id) == null) {
       Thread.sleep(1);
     }
     Backend elsewhere = ReferenceBackend.open(2);
@@ -124,7 +124,7 @@ class JoinFaultsTest {
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
     // Both ranks 1 are of the process that has not made the id.
-    while (sites.get(0).doorway(id) == null) {
+    while (sites.get(0).target(id) == null) {
       Thread.sleep(1);
     }
     assertRefused(backend, id, 3, 1, "rank 1 has come already");
@@ -150,7 +150,7 @@ class JoinFaultsTest {
     NcclRemoteException thrown =
         assertThrows(NcclRemoteException.class, () -> doorway.admit(visitor, deadline));
     assertEquals("failed by a test", thrown.text());
-    assertNull(sites.get(1).location().address(), "it listens for a connection to the maker");
+    assertNull(sites.get(1).address().address(), "it listens for a connection to the maker");
   }
 
   @Test

@@ -26,7 +26,7 @@ class LeavingTest {
   private static final int RANKS = 4;
 
   private static CommunicatorState world(Communicator comm) {
-    return ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+    return ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
   }
 
   private static void everyoneHasCome(Communicator comm, Stream stream) {
@@ -56,7 +56,7 @@ class LeavingTest {
             }
             case 2 -> {
               // As far as a close gets before another one overtakes it.
-              world.peer(2).become(Presence.CLOSED);
+              world.rankState(2).setPresence(Presence.CLOSED);
               begun.countDown();
               closed.await();
               comm.close();
@@ -65,8 +65,8 @@ class LeavingTest {
               while (!world.presence(0).left() || !world.presence(2).left()) {
                 Thread.sleep(1);
               }
-              assertEquals(Presence.CLOSED, world.peer(0).presence());
-              assertEquals(Presence.CLOSED, world.peer(2).presence());
+              assertEquals(Presence.CLOSED, world.rankState(0).presence());
+              assertEquals(Presence.CLOSED, world.rankState(2).presence());
             }
           }
         });
@@ -81,7 +81,7 @@ class LeavingTest {
   void reasonComesBeforeTheEndThatItCauses() {
     CyclicBarrier connected = new CyclicBarrier(3);
     CountDownLatch heard = new CountDownLatch(1);
-    RankFailure fault = RankFailure.nonsense("rank 0 sent bytes that are no message", new BitSet());
+    RankFailure fault = RankFailure.protocolViolation("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
         3,
         ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults()),
@@ -92,15 +92,15 @@ class LeavingTest {
           switch (comm.rank()) {
             case 0 -> heard.await();
             case 1 -> {
-              world(comm).hear(fault);
-              world(comm).member(1).revoke();
+              world(comm).receiveFailure(fault);
+              world(comm).hostedRank(1).revoke();
               heard.await();
             }
             default -> {
-              while (world(comm).peer(1).presence() != Presence.REVOKED) {
+              while (world(comm).rankState(1).presence() != Presence.REVOKED) {
                 Thread.onSpinWait();
               }
-              RankFailure known = world(comm).fault();
+              RankFailure known = world(comm).failure();
               heard.countDown();
               assertEquals(fault, known);
               String text = comm.asyncError().get().getMessage();

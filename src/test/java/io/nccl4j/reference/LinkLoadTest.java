@@ -152,7 +152,7 @@ class LinkLoadTest {
   /** Returns how many slices a rank has sent on all links of a communicator. */
   private static long carried(Communicator comm) {
     CommunicatorState world =
-        ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+        ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
     long slices = 0;
     for (int channel = 0; channel < world.options().layout().channels(); channel++) {
       for (int to = 0; to < comm.size(); to++) {
@@ -174,7 +174,7 @@ class LinkLoadTest {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
           }
-          world.set(((ReferenceCommunicator) Contract.get().driver(comm)).member().world());
+          world.set(((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator());
         });
     return world.get();
   }

@@ -87,7 +87,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
   private static void readMeeting(DataInput in) throws IOException {
     BitSet expected = new BitSet();
     expected.set(0, 2);
-    new Bootstrap(BootstrapKey.SPLIT, Secret.random(), expected, null, placed -> {}).hear(in);
+    new Bootstrap(BootstrapKey.SPLIT, Secret.random(), expected, null, placed -> {}).applyState(in);
   }
 
   @Override

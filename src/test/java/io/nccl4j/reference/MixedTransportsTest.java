@@ -63,7 +63,7 @@ class MixedTransportsTest {
   }
 
   private static CommunicatorState world(Communicator comm) {
-    return ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+    return ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
   }
 
   /**
@@ -101,7 +101,7 @@ class MixedTransportsTest {
     CommunicatorState[] worlds = new CommunicatorState[RANKS];
     Ranks.run(
         RANKS,
-        mixed(ReferenceOptions.defaults().withLinks(links)),
+        mixed(ReferenceOptions.defaults().withTransport(links)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           worlds[comm.rank()] = world(comm);
@@ -206,7 +206,7 @@ class MixedTransportsTest {
           try (Buffer data = comm.allocate(DataType.INT32, COUNT)) {
             if (comm.rank() == 1) {
               LinkKey key = new LinkKey(Route.MESSAGES, 0, 1, 0);
-              world(comm).remote(0).tellMemory(key, file);
+              world(comm).remoteProcess(0).announceMemory(key, file);
               Thread.sleep(500);
             }
             comm.recv(data, 1 - comm.rank(), stream);

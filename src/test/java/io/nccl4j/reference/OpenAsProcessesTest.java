@@ -23,9 +23,9 @@ class OpenAsProcessesTest {
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           CommunicatorState world =
-              ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+              ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
           List<Boolean> remote =
-              IntStream.range(0, 3).mapToObj(rank -> world.remote(rank) != null).toList();
+              IntStream.range(0, 3).mapToObj(rank -> world.remoteProcess(rank) != null).toList();
           boolean inSecond = comm.rank() == 1;
           assertEquals(List.of(inSecond, !inSecond, inSecond), remote);
         });

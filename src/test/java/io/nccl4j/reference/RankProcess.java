@@ -61,7 +61,7 @@ public final class RankProcess {
         ReferenceBackend.open(
             size,
             ReferenceOptions.defaults()
-                .withLinks(Transport.valueOf(arguments[4]))
+                .withTransport(Transport.valueOf(arguments[4]))
                 .withAlgorithm(Algorithm.valueOf(arguments[7])));
     this.argument = arguments[6];
   }
@@ -145,7 +145,7 @@ public final class RankProcess {
     Bootstrap meeting =
         InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, visitor)
             .admit(visitor, deadline);
-    meeting.awaitSeat(new Participant(meeting, rank, "rank " + rank, deadline, () -> null));
+    meeting.awaitAssignment(new Participant(meeting, rank, "rank " + rank, deadline, () -> null));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
   }
@@ -348,7 +348,7 @@ public final class RankProcess {
   private static void speakNonsense(String program, Communicator comm)
       throws IOException, InterruptedException {
     CommunicatorState world =
-        ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
+        ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
     ByteBuffer nonsense =
         ByteBuffer.wrap(
             "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
@@ -364,7 +364,7 @@ public final class RankProcess {
       // What it sends next would be sense again.
       Thread.sleep(1000);
     } else if (program.equals("control-nonsense")) {
-      world.remote(0).send(nonsense);
+      world.remoteProcess(0).send(nonsense);
     }
   }
 
@@ -387,10 +387,10 @@ public final class RankProcess {
       failAtOnce(comm, "split", () -> comm.split(0, comm.rank(), config).close());
     } else {
       ProcessEndpoint site = ProcessEndpoint.ofThisProcess();
-      HostedRank self = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
+      HostedRank self = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
       Bootstrap meeting =
-          self.world().meetings().meeting(self.next(BootstrapKey.SPLIT, new BitSet()));
-      meeting.arrive(new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), site.location()));
+          self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, new BitSet()));
+      meeting.arrive(new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), site.address()));
       Deadline deadline = Deadline.after(config.timeout());
       Participant participant =
           new Participant(
@@ -399,7 +399,7 @@ public final class RankProcess {
               self.toString(),
               deadline,
               () -> self.abortion(meeting.function()));
-      meeting.awaitSeat(participant);
+      meeting.awaitAssignment(participant);
       say(self.rank(), "has the map");
       awaitAsyncError(comm);
       failAtOnce(

@@ -185,8 +185,8 @@ class SharedMemoryAllReduceTest {
                       reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
                       if (comm.rank() == 1) {
                         CommunicatorState world =
-                            ((ReferenceCommunicator) Contract.get().driver(comm)).member().world();
-                        world.links().hostMemory().board().put(1, 1000);
+                            ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
+                        world.links().hostMemory().sync().put(1, 1000);
                         stream.synchronize();
                         Thread.sleep(1000);
                       } else {

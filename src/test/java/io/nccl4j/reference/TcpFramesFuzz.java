@@ -24,7 +24,7 @@ import java.util.List;
 final class TcpFramesFuzz implements FuzzTarget {
   private static final int SLICE_BYTES = 512;
   private static final ReferenceOptions OPTIONS =
-      ReferenceOptions.defaults().withLinks(Transport.TCP).withSliceBytes(SLICE_BYTES);
+      ReferenceOptions.defaults().withTransport(Transport.TCP).withSliceBytes(SLICE_BYTES);
 
   private final ServerSocketChannel listener;
 
@@ -49,7 +49,7 @@ final class TcpFramesFuzz implements FuzzTarget {
   public void read(byte[] input) throws IOException {
     ProcessEndpoint here = new ProcessEndpoint();
     RankMap plan =
-        RankMap.of(Secret.random(), List.of(here.location(), new ProcessEndpoint().location()));
+        RankMap.of(Secret.random(), List.of(here.address(), new ProcessEndpoint().address()));
     CommunicatorState world = new CommunicatorState(here, plan, OPTIONS.forRanks());
     TcpReceiveLink link = world.links().arriving(new LinkKey(Route.EXCHANGE, 0, 1, 0));
     try (SocketChannel sender = SocketChannel.open(listener.getLocalAddress());

@@ -53,7 +53,7 @@ class UnusedIdTest {
   @Test
   void failedCommunicatorClosesItsId() throws Exception {
     UniqueId id = backend.newUniqueId();
-    assertNotNull(site.location().address());
+    assertNotNull(site.address().address());
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
     assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, soon));
     // Ranks that were under way still hear why they came in vain.
@@ -64,11 +64,11 @@ class UnusedIdTest {
   void closedIdIsListenedForNoLonger() throws Exception {
     UniqueId id = backend.newUniqueId();
     UniqueId other = backend.newUniqueId();
-    assertNotNull(site.location().address());
+    assertNotNull(site.address().address());
     backend.closeUniqueId(id);
     backend.closeUniqueId(id);
     Thread.sleep(700);
-    assertNotNull(site.location().address(), "another id needs it");
+    assertNotNull(site.address().address(), "another id needs it");
     backend.closeUniqueId(other);
     awaitDeaf(Duration.ofSeconds(3));
     String text =
@@ -84,7 +84,7 @@ class UnusedIdTest {
         new FutureTask<>(() -> backend.communicator(id, 2, 0, PATIENT));
     Thread.ofPlatform().daemon().start(waiting);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
-    while (site.doorway(id) == null) {
+    while (site.target(id) == null) {
       assertTrue(!deadline.passed(), "the rank does not come");
       Thread.sleep(5);
     }
@@ -111,18 +111,18 @@ class UnusedIdTest {
     UniqueId first = comm.newGrowId();
     assertThrows(NcclTimeoutException.class, () -> comm.grow(2, first, soon));
     UniqueId second = comm.newGrowId();
-    assertNull(site.doorway(first));
+    assertNull(site.target(first));
     assertFalse(site.isGood(ReferenceId.of(first).secret()));
-    assertNotNull(site.doorway(second));
+    assertNotNull(site.target(second));
     comm.close();
-    assertEquals(0, site.openDoorways());
+    assertEquals(0, site.openTargets());
     assertFalse(site.isGood(ReferenceId.of(second).secret()));
   }
 
   @Test
   void refusedRankOfTheMaker_leavesTheIdToBeSpent() {
     UniqueId id = backend.newUniqueId();
-    ProcessAddress elsewhere = new ProcessEndpoint().location();
+    ProcessAddress elsewhere = new ProcessEndpoint().address();
     arrive(id, 0, elsewhere);
     String text =
         assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
@@ -140,8 +140,8 @@ class UnusedIdTest {
 
   private void awaitDeaf(Duration longest) throws InterruptedException {
     Deadline deadline = Deadline.after(longest);
-    while (site.location().address() != null) {
-      assertTrue(!deadline.passed(), () -> "it listens at " + site.location().address());
+    while (site.address().address() != null) {
+      assertTrue(!deadline.passed(), () -> "it listens at " + site.address().address());
       Thread.sleep(10);
     }
   }

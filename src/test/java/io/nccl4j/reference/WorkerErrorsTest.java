@@ -134,7 +134,7 @@ class WorkerErrorsTest {
                     && thrown.getMessage().contains("StackOverflowError: injected"),
                 thrown::toString);
           } else {
-            HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).member();
+            HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
             Throwable failure = runAndFail(member, data);
             assertInstanceOf(NcclException.class, failure);
             assertTrue(failure.getMessage().contains("StackOverflowError: injected"));
@@ -151,7 +151,7 @@ class WorkerErrorsTest {
     BufferMemory memory = new BufferMemory(data.segment(), data.type(), data.count());
     Call call = new Call();
     call.set(Operation.ALL_REDUCE, memory, memory, 1, ReductionOp.standard(0), -1);
-    long ticket = member.takeTicket();
+    long ticket = member.takeTurnNumber();
     IdleStrategy patience = new IdleStrategy(Thread.currentThread());
     Runnable begun =
         () -> {

@@ -79,7 +79,7 @@ class FileRendezvousTest {
                     3,
                     rank ->
                         FileRendezvous.in(
-                            directory, RankInfo.of(rank, 4).withRun(run).withTimeout(LONG)));
+                            directory, RankInfo.of(rank, 4).withJobId(run).withTimeout(LONG)));
                 return null;
               }));
     }

@@ -181,6 +181,6 @@ class InProcessRendezvousTest {
         assertThrows(IllegalArgumentException.class, () -> RankInfo.of(4, 4)).getMessage());
     assertThrows(
         IllegalArgumentException.class, () -> RankInfo.of(0, 1).withTimeout(Duration.ZERO));
-    assertEquals("job 7", RankInfo.of(1, 2).withRun("job 7").run());
+    assertEquals("job 7", RankInfo.of(1, 2).withJobId("job 7").jobId());
   }
 }

@@ -402,7 +402,7 @@ class LaunchTest {
   void runsAreNamedByTheirLauncher(String variables, String run) {
     LaunchEnvironment launch =
         LaunchEnvironment.from(environment(variables), () -> Optional.of("proxy 1"));
-    assertEquals(run, launch.run());
+    assertEquals(run, launch.jobId());
   }
 
   /** Each host has a proxy of its own. */
@@ -413,7 +413,7 @@ class LaunchTest {
         LaunchEnvironment.from(environment("PMI_RANK=0" + variables), () -> Optional.of("proxy 1"));
     LaunchEnvironment second =
         LaunchEnvironment.from(environment("PMI_RANK=1" + variables), () -> Optional.of("proxy 2"));
-    assertEquals(first.run(), second.run());
+    assertEquals(first.jobId(), second.jobId());
   }
 
   @Test

@@ -86,8 +86,8 @@ abstract class TcpRanks {
   static void awaitTurnedAway(TcpRendezvous server, RejectReason refusal, int count)
       throws Exception {
     Deadline deadline = Deadline.after(Duration.ofSeconds(10));
-    while (server.turnedAway().stream().filter(c -> c.refusal() == refusal).count() < count) {
-      assertFalse(deadline.passed(), () -> refusal + " is not in " + server.turnedAway());
+    while (server.rejections().stream().filter(c -> c.refusal() == refusal).count() < count) {
+      assertFalse(deadline.passed(), () -> refusal + " is not in " + server.rejections());
       Thread.sleep(5);
     }
   }

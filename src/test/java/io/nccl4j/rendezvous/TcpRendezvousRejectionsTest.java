@@ -88,7 +88,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
 
   private static void awaitClaim(TcpRendezvous server, int rank) throws Exception {
     Deadline deadline = Deadline.after(Duration.ofSeconds(10));
-    while (!server.come().get(rank)) {
+    while (!server.arrived().get(rank)) {
       assertFalse(deadline.passed(), () -> "rank " + rank + " has not come");
       Thread.sleep(5);
     }
@@ -268,7 +268,7 @@ class TcpRendezvousRejectionsTest extends TcpRanks {
   void anotherRunWithTheSameSecretGetsNoId() throws Exception {
     TcpRendezvous server = server(2, LONG);
     FutureTask<UniqueId> zero = exchange(server);
-    RankInfo other = RankInfo.of(1, 2).withRun("yesterday").withTimeout(SHORT);
+    RankInfo other = RankInfo.of(1, 2).withJobId("yesterday").withTimeout(SHORT);
     NcclTimeoutException refused =
         assertThrows(
             NcclTimeoutException.class,

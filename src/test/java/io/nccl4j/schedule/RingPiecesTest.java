@@ -77,7 +77,7 @@ class RingPiecesTest {
     List<Piece> found = new ArrayList<>();
     for (int rank = 0; rank < ranks; rank++) {
       for (int number = 0; number < pieces.perRank(); number++) {
-        pieces.goTo(rank, number);
+        pieces.moveTo(rank, number);
         if (pieces.count() > 0) {
           int[] order = Arrays.copyOfRange(pieces.order(), pieces.first(), pieces.first() + ranks);
           found.add(

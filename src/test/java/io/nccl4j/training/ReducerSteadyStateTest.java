@@ -69,15 +69,15 @@ class ReducerSteadyStateTest {
       checkAsMuch(
           () -> {
             reduce(reducer);
-            reducer.gather(stream);
+            reducer.gatherParameters(stream);
           },
           () -> shardByHand(shard));
     }
   }
 
   private void reduce(Reducer reducer) {
-    reducer.ready(inBucket, stream);
-    reducer.ready(copied, stream);
+    reducer.markReady(inBucket, stream);
+    reducer.markReady(copied, stream);
     reducer.finish(stream);
   }
 

@@ -85,8 +85,8 @@ class TrainWithItTest {
         GradientReducer.open(comm, List.of(w, b), ReducerConfig.defaults(), stream)) {
       for (float batch : batches) {
         backward(batch, model, reducer.gradient(b), stream);
-        reducer.ready(b, stream); // from a hook, say, as soon as it is computed
-        reducer.ready(w, stream);
+        reducer.markReady(b, stream); // from a hook, say, as soon as it is computed
+        reducer.markReady(w, stream);
         reducer.finish(stream); // the stream waits for the averages, the host does not
         step(weight, weightGradient, stream);
         step(bias, reducer.gradient(b), stream);

@@ -107,7 +107,7 @@ public final class ReferenceRanks {
     }
     int rank = Integer.parseInt(args[3]);
     Transport links = Transport.valueOf(args[2].toUpperCase(Locale.ROOT));
-    try (Backend backend = ReferenceBackend.open(ranks, options.withLinks(links));
+    try (Backend backend = ReferenceBackend.open(ranks, options.withTransport(links));
         Rendezvous rendezvous =
             FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank))) {
       measure(rendezvous.communicator(backend, CommunicatorConfig.defaults()), modes, sizes);

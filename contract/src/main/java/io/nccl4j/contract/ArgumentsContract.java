@@ -250,7 +250,7 @@ abstract class ArgumentsContract {
   @Test
   void aBufferOfAnotherPlatformIsRefused() {
     try (Backend reference = Backend.reference(1)) {
-      assumeTrue(reference.platform() != ranks.backend().platform(), "this is the reference");
+      assumeTrue(reference.deviceType() != ranks.backend().deviceType(), "this is the reference");
       try (Buffer foreign = reference.allocate(0, DataType.INT32, 6);
           Stream elsewhere = reference.newStream(0)) {
         refusedContaining(

@@ -72,7 +72,7 @@ abstract class BackendContract {
     backend.closeUniqueId(id);
     assertThrows(NullPointerException.class, () -> backend.closeUniqueId(null));
     UniqueId ofAnother =
-        backend.platform() == DeviceType.HOST
+        backend.deviceType() == DeviceType.HOST
             ? UniqueId.fromHex("01".repeat(UniqueId.BYTES))
             : Backend.reference(1).newUniqueId();
     assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(ofAnother));
@@ -86,8 +86,8 @@ abstract class BackendContract {
             Event event = backend.newEvent(device.index())) {
           assertEquals(device.index(), stream.device());
           assertEquals(device.index(), event.device());
-          assertEquals(backend.platform(), stream.platform());
-          assertEquals(backend.platform(), event.platform());
+          assertEquals(backend.deviceType(), stream.deviceType());
+          assertEquals(backend.deviceType(), event.deviceType());
           assertTrue(stream.open());
           assertTrue(event.open());
         }

@@ -264,7 +264,7 @@ abstract class BuffersContract {
   void deviceMemoryIsNotAddressedByTheHost() {
     try (Buffer buffer = ints(1)) {
       assumeTrue(
-          buffer.space() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
+          buffer.memoryType() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
       Throwable thrown = assertThrows(IllegalStateException.class, buffer::segment);
       assertTrue(thrown.getMessage().contains("copyTo"), thrown::toString);
     }
@@ -276,7 +276,7 @@ abstract class BuffersContract {
       Rank rank = ranks.rank(0);
       Buffer owner = rank.ints(5, 6, 7);
       assumeTrue(
-          owner.space() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
+          owner.memoryType() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
       Buffer view =
           Buffer.ofDeviceAddress(owner.address() + 4, DataType.INT32, 2, rank.comm().device());
       rank.comm().allReduce(view, view, ReduceOp.SUM, rank.stream());
@@ -286,7 +286,7 @@ abstract class BuffersContract {
 
   @Test
   void aViewOfForeignHostMemoryIsABuffer() {
-    assumeTrue(backend.platform() == DeviceType.HOST, "the devices do not use host memory");
+    assumeTrue(backend.deviceType() == DeviceType.HOST, "the devices do not use host memory");
     try (Arena arena = Arena.ofShared();
         Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
@@ -305,7 +305,7 @@ abstract class BuffersContract {
 
   @Test
   void aDirectBufferOfJavaIsABufferOnEveryRank() {
-    assumeTrue(backend.platform() == DeviceType.HOST, "the devices do not use host memory");
+    assumeTrue(backend.deviceType() == DeviceType.HOST, "the devices do not use host memory");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
@@ -421,7 +421,7 @@ abstract class BuffersContract {
     try (Buffer buffer = ints(1, 2)) {
       assertTrue(buffer.toString().startsWith("Buffer[INT32 x 2, "), buffer::toString);
       assertTrue(buffer.toString().contains("device 0"), buffer::toString);
-      assertSame(backend.platform(), buffer.space().platform());
+      assertSame(backend.deviceType(), buffer.memoryType().deviceType());
       assertNotEquals(0, buffer.address());
     }
   }

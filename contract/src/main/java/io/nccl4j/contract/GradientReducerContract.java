@@ -123,7 +123,7 @@ abstract class GradientReducerContract {
                   Parameter parameter = parameters.get(i);
                   double mine = (2 * rank.rank() + 1 + i) * step;
                   set(rank, reducer.gradient(parameter), mine, rank.stream());
-                  reducer.ready(parameter, rank.stream());
+                  reducer.markReady(parameter, rank.stream());
                 }
                 reducer.finish(rank.stream());
                 for (int i = 0; i < 5; i++) {
@@ -186,17 +186,17 @@ abstract class GradientReducerContract {
             try (GradientReducer reducer = open(rank, parameters, APART)) {
               Parameter last = parameters.get(2);
               set(rank, reducer.gradient(last), 2 * rank.rank() + 1, rank.stream());
-              reducer.ready(last, rank.stream());
-              assertEquals(1, reducer.launched());
+              reducer.markReady(last, rank.stream());
+              assertEquals(1, reducer.bucketsLaunched());
               reducer.stream().synchronize();
               assertGradient(n, rank, reducer.gradient(last));
               for (Parameter parameter : List.of(parameters.get(1), parameters.get(0))) {
                 set(rank, reducer.gradient(parameter), 2 * rank.rank() + 5, rank.stream());
-                reducer.ready(parameter, rank.stream());
+                reducer.markReady(parameter, rank.stream());
               }
-              assertEquals(3, reducer.launched());
+              assertEquals(3, reducer.bucketsLaunched());
               reducer.finish(rank.stream());
-              assertEquals(0, reducer.launched());
+              assertEquals(0, reducer.bucketsLaunched());
               assertGradient(n, rank, reducer.gradient(last));
               assertGradient(n + 4, rank, reducer.gradient(parameters.get(0)));
             }
@@ -220,9 +220,9 @@ abstract class GradientReducerContract {
                 for (int i : order) {
                   double mine = 2 * rank.rank() + i;
                   set(rank, reducer.gradient(parameters.get(i)), mine, rank.stream());
-                  reducer.ready(parameters.get(i), rank.stream());
+                  reducer.markReady(parameters.get(i), rank.stream());
                   marked[i] = true;
-                  assertEquals(markedFromTheEnd(marked), reducer.launched());
+                  assertEquals(markedFromTheEnd(marked), reducer.bucketsLaunched());
                 }
                 reducer.finish(rank.stream());
                 for (int i = 0; i < count; i++) {
@@ -257,7 +257,7 @@ abstract class GradientReducerContract {
                 for (int i = 0; i < 4; i++) {
                   Buffer gradient = reducer.gradient(parameters.get(i));
                   set(rank, gradient, step * (2 * rank.rank() + 1 + i), sources.get(i));
-                  reducer.ready(parameters.get(i), sources.get(i));
+                  reducer.markReady(parameters.get(i), sources.get(i));
                 }
                 reducer.finish(rank.stream());
                 for (int i = 0; i < 4; i++) {
@@ -301,16 +301,16 @@ abstract class GradientReducerContract {
                   () -> {
                     for (Parameter parameter : parameters) {
                       set(rank, reducer.gradient(parameter), 2 * rank.rank(), rank.stream());
-                      reducer.ready(parameter, rank.stream());
+                      reducer.markReady(parameter, rank.stream());
                     }
                   };
-              reducer.withoutSynchronising(backward);
-              reducer.withoutSynchronising(
+              reducer.noSync(backward);
+              reducer.noSync(
                   () -> {
-                    reducer.withoutSynchronising(backward);
+                    reducer.noSync(backward);
                     backward.run();
                   });
-              assertEquals(0, reducer.launched());
+              assertEquals(0, reducer.bucketsLaunched());
               assertGradient(2 * rank.rank(), rank, reducer.gradient(parameters.get(0)));
               assertGradient(2 * rank.rank(), rank, reducer.gradient(parameters.get(1)));
               backward.run();
@@ -335,13 +335,13 @@ abstract class GradientReducerContract {
                   assertThrows(
                       IllegalStateException.class,
                       () ->
-                          reducer.withoutSynchronising(
+                          reducer.noSync(
                               () -> {
                                 throw failure;
                               })));
-              reducer.ready(parameters.get(1), rank.stream());
-              assertEquals(1, reducer.launched());
-              reducer.ready(parameters.get(0), rank.stream());
+              reducer.markReady(parameters.get(1), rank.stream());
+              assertEquals(1, reducer.bucketsLaunched());
+              reducer.markReady(parameters.get(0), rank.stream());
               reducer.finish(rank.stream());
             }
           });
@@ -356,14 +356,14 @@ abstract class GradientReducerContract {
           rank -> {
             List<Parameter> parameters = parameters(rank, 4);
             try (GradientReducer reducer =
-                open(rank, parameters, DEFAULTS.withUnusedAllowed(true))) {
+                open(rank, parameters, DEFAULTS.withFindUnusedParameters(true))) {
               for (Parameter parameter : parameters) {
                 set(rank, reducer.gradient(parameter), 4 * n, rank.stream());
               }
               // The last two on rank 0 alone, the first two on no rank.
               if (rank.rank() == 0) {
-                reducer.ready(parameters.get(2), rank.stream());
-                reducer.ready(parameters.get(3), rank.stream());
+                reducer.markReady(parameters.get(2), rank.stream());
+                reducer.markReady(parameters.get(3), rank.stream());
               }
               reducer.finish(rank.stream());
               assertGradient(0, rank, reducer.gradient(parameters.get(0)));
@@ -383,11 +383,11 @@ abstract class GradientReducerContract {
           rank -> {
             List<Parameter> parameters = parameters(rank, 2);
             try (GradientReducer reducer =
-                open(rank, parameters, DEFAULTS.withUnusedAllowed(true))) {
+                open(rank, parameters, DEFAULTS.withFindUnusedParameters(true))) {
               set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
               set(rank, reducer.gradient(parameters.get(1)), 2 * rank.rank() + 3, rank.stream());
-              reducer.withoutSynchronising(
-                  () -> parameters.forEach(each -> reducer.ready(each, rank.stream())));
+              reducer.noSync(
+                  () -> parameters.forEach(each -> reducer.markReady(each, rank.stream())));
               reducer.finish(rank.stream());
               assertGradient(n, rank, reducer.gradient(parameters.get(0)));
               assertGradient(n + 2, rank, reducer.gradient(parameters.get(1)));
@@ -408,13 +408,13 @@ abstract class GradientReducerContract {
             List<Parameter> parameters = parameters(rank, 3);
             try (GradientReducer reducer = open(rank, parameters, APART)) {
               set(rank, reducer.gradient(parameters.get(0)), 2 * rank.rank() + 1, rank.stream());
-              reducer.ready(parameters.get(2), rank.stream());
+              reducer.markReady(parameters.get(2), rank.stream());
               assertEquals(
                   "in step 1 2 of 3 parameters are not marked ready: 'p0', 'p1'; mark each, or allow"
                       + " unused ones with ReducerConfig.withUnusedAllowed(true)",
                   refused(() -> reducer.finish(rank.stream())));
-              reducer.ready(parameters.get(0), rank.stream());
-              reducer.ready(parameters.get(1), rank.stream());
+              reducer.markReady(parameters.get(0), rank.stream());
+              reducer.markReady(parameters.get(1), rank.stream());
               reducer.finish(rank.stream());
               assertGradient(n, rank, reducer.gradient(parameters.get(0)));
             }

@@ -267,7 +267,7 @@ abstract class GroupMemoryContract {
 
   /** Returns the same addresses as another rank may see them. */
   private static Buffer sameAddressOn(Rank rank, Buffer value) {
-    return value.space() == Buffer.MemoryType.HOST
+    return value.memoryType() == Buffer.MemoryType.HOST
         ? Buffer.ofHostSegment(value.segment(), value.type(), value.count())
         : Buffer.ofDeviceAddress(
             value.address(), value.type(), value.count(), rank.comm().device());

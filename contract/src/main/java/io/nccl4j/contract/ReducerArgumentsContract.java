@@ -213,7 +213,7 @@ abstract class ReducerArgumentsContract {
                 Stream stream = ranks.backend().newStream((here + 1) % devices);
                 GradientReducer reducer = open(rank, w)) {
               String rule =
-                  "on this rank's device, %s device %d".formatted(ranks.backend().platform(), here);
+                  "on this rank's device, %s device %d".formatted(ranks.backend().deviceType(), here);
               assertEquals(
                   "the value of 'v' is " + elsewhere + "; it must be usable " + rule,
                   illegalArgument(() -> open(rank, Parameter.of("v", elsewhere))));
@@ -224,7 +224,7 @@ abstract class ReducerArgumentsContract {
                       () -> GradientReducer.open(rank.comm(), List.of(w), DEFAULTS, stream)));
               assertEquals(
                   "stream of ready is " + stream + "; it must be " + rule,
-                  illegalArgument(() -> reducer.ready(w, stream)));
+                  illegalArgument(() -> reducer.markReady(w, stream)));
               assertEquals(
                   "stream of finish is " + stream + "; it must be " + rule,
                   illegalArgument(() -> reducer.finish(stream)));
@@ -240,11 +240,11 @@ abstract class ReducerArgumentsContract {
           Stream gone = rank.comm().newStream();
           gone.close();
           assertEquals(
-              "stream of ready is closed: " + gone, illegalState(() -> reducer.ready(a, gone)));
+              "stream of ready is closed: " + gone, illegalState(() -> reducer.markReady(a, gone)));
           assertEquals(
               "stream of finish is closed: " + gone, illegalState(() -> reducer.finish(gone)));
-          assertThrows(NullPointerException.class, () -> reducer.ready(a, null));
-          assertThrows(NullPointerException.class, () -> reducer.ready(null, rank.stream()));
+          assertThrows(NullPointerException.class, () -> reducer.markReady(a, null));
+          assertThrows(NullPointerException.class, () -> reducer.markReady(null, rank.stream()));
           reducer.allReady(rank.stream());
           reducer.finish(rank.stream());
         });
@@ -256,12 +256,12 @@ abstract class ReducerArgumentsContract {
         (rank, reducer, a, b) -> {
           reducer.allReady(rank.stream());
           reducer.finish(rank.stream());
-          reducer.ready(a, rank.stream());
+          reducer.markReady(a, rank.stream());
           assertEquals(
               "parameter 'a' is marked ready twice in step 2; it may be once between two calls of"
                   + " finish",
-              illegalState(() -> reducer.ready(a, rank.stream())));
-          reducer.ready(b, rank.stream());
+              illegalState(() -> reducer.markReady(a, rank.stream())));
+          reducer.markReady(b, rank.stream());
           reducer.finish(rank.stream());
         });
   }
@@ -275,7 +275,7 @@ abstract class ReducerArgumentsContract {
               "parameter 'c', FLOAT32 x 4 is not one of this reducer's; pass what it was made"
                   + " with: "
                   + reducer;
-          assertEquals(expected, illegalArgument(() -> reducer.ready(foreign, rank.stream())));
+          assertEquals(expected, illegalArgument(() -> reducer.markReady(foreign, rank.stream())));
           assertEquals(expected, illegalArgument(() -> reducer.gradient(foreign)));
         });
   }
@@ -290,7 +290,7 @@ abstract class ReducerArgumentsContract {
               many.add(parameter(rank, "w" + i, 1));
             }
             try (GradientReducer reducer = open(rank, many.toArray(Parameter[]::new))) {
-              reducer.ready(many.getFirst(), rank.stream());
+              reducer.markReady(many.getFirst(), rank.stream());
               assertTrue(
                   illegalState(() -> reducer.finish(rank.stream()))
                       .startsWith(
@@ -308,13 +308,13 @@ abstract class ReducerArgumentsContract {
           assertEquals(
               "finish was called within withoutSynchronising; a step is finished outside of it",
               illegalState(
-                  () -> reducer.withoutSynchronising(() -> reducer.finish(rank.stream()))));
-          reducer.ready(a, rank.stream());
+                  () -> reducer.noSync(() -> reducer.finish(rank.stream()))));
+          reducer.markReady(a, rank.stream());
           assertEquals(
               "withoutSynchronising comes before the marks of a step; in step 1 1 parameters are"
                   + " marked already",
-              illegalState(() -> reducer.withoutSynchronising(() -> {})));
-          reducer.ready(b, rank.stream());
+              illegalState(() -> reducer.noSync(() -> {})));
+          reducer.markReady(b, rank.stream());
           reducer.finish(rank.stream());
         });
   }
@@ -326,10 +326,10 @@ abstract class ReducerArgumentsContract {
           reducer.close();
           reducer.close();
           String expected = "reducer is closed: " + reducer;
-          assertEquals(expected, illegalState(() -> reducer.ready(a, rank.stream())));
+          assertEquals(expected, illegalState(() -> reducer.markReady(a, rank.stream())));
           assertEquals(expected, illegalState(() -> reducer.allReady(rank.stream())));
           assertEquals(expected, illegalState(() -> reducer.finish(rank.stream())));
-          assertEquals(expected, illegalState(() -> reducer.withoutSynchronising(() -> {})));
+          assertEquals(expected, illegalState(() -> reducer.noSync(() -> {})));
           assertThrows(
               IllegalStateException.class,
               () -> reducer.gradient(a).address(),
@@ -344,7 +344,7 @@ abstract class ReducerArgumentsContract {
         (rank, reducer, a, b) -> {
           String rule = " is not possible within Group.run, which would keep its operations";
           assertEquals(
-              "ready" + rule, illegalState(() -> Group.run(() -> reducer.ready(a, rank.stream()))));
+              "ready" + rule, illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));
           assertEquals(
               "finish" + rule, illegalState(() -> Group.run(() -> reducer.finish(rank.stream()))));
           assertEquals(
@@ -404,7 +404,7 @@ abstract class ReducerArgumentsContract {
     long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(10);
     while (told.get() == null && System.nanoTime() < end) {
       try {
-        reducer.ready(foreign, stream);
+        reducer.markReady(foreign, stream);
       } catch (IllegalArgumentException expected) {
         // Nobody else was in it.
       } catch (IllegalStateException refusal) {
@@ -546,8 +546,8 @@ abstract class ReducerArgumentsContract {
       Parameter b = parameter(rank, "b", 4);
       GradientReducer reducer = open(rank, a, b);
       rank.comm().abort();
-      reducer.ready(b, rank.stream());
-      assertEquals("aborted: " + rank.comm(), illegalState(() -> reducer.ready(a, rank.stream())));
+      reducer.markReady(b, rank.stream());
+      assertEquals("aborted: " + rank.comm(), illegalState(() -> reducer.markReady(a, rank.stream())));
       IllegalStateException later =
           assertThrows(IllegalStateException.class, () -> reducer.finish(rank.stream()));
       assertEquals(
@@ -574,7 +574,7 @@ abstract class ReducerArgumentsContract {
             reducers[rank.rank()].finish(rank.stream());
           });
       reducers[0].allReady(ranks.rank(0).stream());
-      assertEquals(1, reducers[0].launched());
+      assertEquals(1, reducers[0].bucketsLaunched());
       assertThrows(NcclException.class, reducers[0]::close);
       reducers[0].close();
       ranks.abort();

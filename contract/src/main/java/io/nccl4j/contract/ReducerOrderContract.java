@@ -78,9 +78,9 @@ abstract class ReducerOrderContract {
                       rank.comm(), List.of(late, early), DEFAULTS, rank.stream())) {
             hold(held, gate);
             copied.copyFrom(seven, held);
-            reducer.ready(early, held);
-            reducer.ready(late, rank.stream());
-            assertEquals(1, reducer.launched());
+            reducer.markReady(early, held);
+            reducer.markReady(late, rank.stream());
+            assertEquals(1, reducer.bucketsLaunched());
             reducer.finish(rank.stream());
             seen.copyFrom(copied, rank.stream());
             assertHeld(reducer.stream());
@@ -107,13 +107,13 @@ abstract class ReducerOrderContract {
                       rank.stream())) {
             Buffer gradient = reducer.gradient(last);
             gradient.copyFrom(MemorySegment.ofArray(new float[] {9, 9}), held);
-            reducer.ready(last, held);
+            reducer.markReady(last, held);
             hold(held, gate);
             reducer.stream().synchronize();
-            assertEquals(1, reducer.launched());
+            assertEquals(1, reducer.bucketsLaunched());
             assertArrayEquals(new float[] {9, 9}, download(gradient, reader));
             assertHeld(held);
-            reducer.ready(first, held);
+            reducer.markReady(first, held);
             reducer.finish(reader);
             assertHeld(reader);
             gate.join();
@@ -135,11 +135,11 @@ abstract class ReducerOrderContract {
                   GradientReducer.open(
                       rank.comm(),
                       List.of(parameter),
-                      DEFAULTS.withUnusedAllowed(true),
+                      DEFAULTS.withFindUnusedParameters(true),
                       rank.stream())) {
             hold(held, gate);
             gradient.copyFrom(seven, held);
-            reducer.withoutSynchronising(() -> reducer.ready(parameter, held));
+            reducer.noSync(() -> reducer.markReady(parameter, held));
             reducer.finish(rank.stream());
             seen.copyFrom(gradient, rank.stream());
             assertHeld(rank.stream());
@@ -164,7 +164,7 @@ abstract class ReducerOrderContract {
             held.synchronize();
             hold(held, gate);
             reducer.shards().getFirst().values().copyFrom(stepped, held);
-            reducer.gather(held);
+            reducer.gatherParameters(held);
             seen.copyFrom(parameter.value(), held);
             assertHeld(reducer.stream());
             gate.join();

@@ -18,7 +18,7 @@ class ReferenceOverSharedMemoryContractTest extends ContractSuite {
         return ReferenceBackend.openAsProcesses(
             Math.max(1, Math.min(ranks, 4)),
             maxRanks(),
-            ReferenceOptions.defaults().withLinks(Transport.AUTO));
+            ReferenceOptions.defaults().withTransport(Transport.AUTO));
       }
 
       @Override

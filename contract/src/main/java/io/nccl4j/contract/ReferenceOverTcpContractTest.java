@@ -15,7 +15,7 @@ class ReferenceOverTcpContractTest extends ContractSuite {
         return ReferenceBackend.openAsProcesses(
             Math.max(1, Math.min(ranks, 4)),
             maxRanks(),
-            ReferenceOptions.defaults().withLinks(Transport.TCP));
+            ReferenceOptions.defaults().withTransport(Transport.TCP));
       }
 
       @Override

@@ -133,7 +133,7 @@ abstract class ShardedReducerContract {
             assertArrayEquals(part(all, shard), download(rank, shard.gradients()));
 
             set(rank, shard.values(), 10 * rank.rank() + step);
-            reducer.gather(rank.stream());
+            reducer.gatherParameters(rank.stream());
             float[] stepped = new float[all.length];
             for (int i = 0; i < all.length; i++) {
               stepped[i] = 10 * (i / shard.count()) + step;
@@ -153,7 +153,7 @@ abstract class ShardedReducerContract {
           set(rank, reducer.gradient(b), rank.rank() + 7);
           reducer.allReady(rank.stream());
           reducer.finish(rank.stream());
-          reducer.gather(rank.stream());
+          reducer.gatherParameters(rank.stream());
           float mine = rank.rank() + 7;
           assertArrayEquals(new float[] {mine, mine, mine}, download(rank, reducer.gradient(a)));
           assertArrayEquals(new float[2], download(rank, reducer.gradient(b)));
@@ -176,25 +176,25 @@ abstract class ShardedReducerContract {
           String late =
               "the parameters of the last step are not gathered; call gather after the optimiser's"
                   + " step, before the next backward";
-          assertEquals(early, refused(() -> reducer.gather(rank.stream())));
+          assertEquals(early, refused(() -> reducer.gatherParameters(rank.stream())));
           reducer.allReady(rank.stream());
           reducer.finish(rank.stream());
-          assertEquals(late, refused(() -> reducer.ready(a, rank.stream())));
+          assertEquals(late, refused(() -> reducer.markReady(a, rank.stream())));
           assertEquals(late, refused(() -> reducer.finish(rank.stream())));
-          assertEquals(late, refused(() -> reducer.withoutSynchronising(() -> {})));
-          reducer.gather(rank.stream());
-          assertEquals(early, refused(() -> reducer.gather(rank.stream())));
-          reducer.ready(a, rank.stream());
+          assertEquals(late, refused(() -> reducer.noSync(() -> {})));
+          reducer.gatherParameters(rank.stream());
+          assertEquals(early, refused(() -> reducer.gatherParameters(rank.stream())));
+          reducer.markReady(a, rank.stream());
           assertEquals(
               "in step 2 1 of 2 parameters are not marked ready: 'b'; mark each, or allow unused"
                   + " ones with ReducerConfig.withUnusedAllowed(true)",
               refused(() -> reducer.finish(rank.stream())));
-          reducer.ready(b, rank.stream());
+          reducer.markReady(b, rank.stream());
           reducer.finish(rank.stream());
-          reducer.gather(rank.stream());
+          reducer.gatherParameters(rank.stream());
           reducer.close();
           assertEquals(
-              "reducer is closed: " + reducer, refused(() -> reducer.gather(rank.stream())));
+              "reducer is closed: " + reducer, refused(() -> reducer.gatherParameters(rank.stream())));
         });
   }
 

@@ -45,7 +45,7 @@ final class TrainingRank implements AutoCloseable {
         ReducerConfig.defaults()
             .withFirstBucketBytes(8)
             .withBucketBytes(48)
-            .withUnusedAllowed(plan.skipsUnused());
+            .withFindUnusedParameters(plan.skipsUnused());
     this.reducer =
         plan.sharded()
             ? ShardedReducer.open(rank.comm(), parameters, config, rank.stream())
@@ -60,7 +60,7 @@ final class TrainingRank implements AutoCloseable {
     for (int step = 0; step < steps; step++) {
       for (int part = 0; part < plan.parts() - 1; part++) {
         List<TinyModel.Sample> samples = TinyModel.part(mine, part, plan.parts());
-        reducer.withoutSynchronising(() -> backward(samples));
+        reducer.noSync(() -> backward(samples));
       }
       backward(TinyModel.part(mine, plan.parts() - 1, plan.parts()));
       reducer.finish(rank.stream());
@@ -81,7 +81,7 @@ final class TrainingRank implements AutoCloseable {
           sum[i] += gradients.get(p)[i] / plan.parts();
         }
         upload(gradient, sum);
-        reducer.ready(parameters.get(p), rank.stream());
+        reducer.markReady(parameters.get(p), rank.stream());
       }
     }
   }
@@ -91,7 +91,7 @@ final class TrainingRank implements AutoCloseable {
       for (Shard shard : sharded.shards()) {
         step(shard.values(), shard.gradients());
       }
-      sharded.gather(rank.stream());
+      sharded.gatherParameters(rank.stream());
     } else {
       parameters.forEach(parameter -> step(parameter.value(), reducer.gradient(parameter)));
     }

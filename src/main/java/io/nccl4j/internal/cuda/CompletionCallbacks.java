@@ -124,7 +124,7 @@ final class CompletionCallbacks {
   }
 
   /** Tells a span when its stream has come to where it is now. */
-  static void tell(CudaStreamDriver stream, OperationTrace trace) {
+  static void traceWhenReached(CudaStreamDriver stream, OperationTrace trace) {
     await(stream, new Recorded(stream, trace));
   }
 
@@ -204,7 +204,7 @@ final class CompletionCallbacks {
 
   private static void lookOrEnd(long id, Pending pending) {
     try {
-      look(id, pending);
+      poll(id, pending);
     } catch (OutOfMemoryError shortage) {
       // The next look tries again.
       throw shortage;
@@ -213,7 +213,7 @@ final class CompletionCallbacks {
     }
   }
 
-  private static void look(long id, Pending pending) {
+  private static void poll(long id, Pending pending) {
     CudaStreamDriver stream = pending.stream();
     // One that has only just come may not have reached the device; a capture suffers no questions.
     if (!pending.watched() || stream.capturing()) {

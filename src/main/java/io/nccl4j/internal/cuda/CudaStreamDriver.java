@@ -268,11 +268,11 @@ public final class CudaStreamDriver implements StreamDriver {
   }
 
   @Override
-  public void enclose(OperationTrace trace, Runnable launch) {
+  public void trace(OperationTrace trace, Runnable launch) {
     launch.run();
     try {
       if (!capturing()) {
-        CompletionCallbacks.tell(this, trace);
+        CompletionCallbacks.traceWhenReached(this, trace);
       }
     } catch (RuntimeException failure) {
       // The operations are launched, so the caller must not take this for a refusal of theirs.
@@ -399,14 +399,14 @@ public final class CudaStreamDriver implements StreamDriver {
   private void finishAndDestroy() {
     RuntimeException stuck = finish();
     if (stuck != null) {
-      users.leftStuck();
+      users.markStranded();
       CompletionCallbacks.fail(this, stuck);
     }
     // The reason first: after an error of the device whatever follows may fail for the same.
-    CloseAll.all(List.of(() -> tell(stuck), () -> staging.close(stuck == null), this::destroy));
+    CloseAll.all(List.of(() -> throwUnreported(stuck), () -> staging.close(stuck == null), this::destroy));
   }
 
-  private static void tell(RuntimeException stuck) {
+  private static void throwUnreported(RuntimeException stuck) {
     // What a communicator has to tell, its own close or the abort has told.
     boolean told = stuck instanceof NcclException && !(stuck instanceof NcclTimeoutException);
     if (stuck != null && !told) {

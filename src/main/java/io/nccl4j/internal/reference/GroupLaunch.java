@@ -32,22 +32,22 @@ import java.util.Set;
 final class GroupLaunch {
   /** One communicator's calls. */
   private static final class Part {
-    final HostedRank member;
+    final HostedRank hostedRank;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
     final List<EnqueuedOperation> calls = new ArrayList<>();
     final List<ReductionOp> operators = new ArrayList<>();
     RankExecution work;
-    long ticket;
+    long turnNumber;
     int selfSends;
 
     Part(HostedRank member, ReferenceStream lead) {
-      this.member = member;
+      this.hostedRank = member;
       this.lead = lead;
     }
 
     void makeWork() {
-      work = new RankExecution(member);
+      work = new RankExecution(hostedRank);
       for (int i = 0; i < calls.size(); i++) {
         EnqueuedOperation from = calls.get(i);
         Call call = new Call();
@@ -80,13 +80,13 @@ final class GroupLaunch {
   private void add(EnqueuedOperation call) {
     ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicatorDriver();
     ReferenceStream stream = (ReferenceStream) call.streamDriver();
-    Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.member(), stream));
+    Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.hostedRank(), stream));
     if (stream != part.lead) {
       part.others.add(stream);
     }
     part.calls.add(call);
     part.operators.add(communicator.operator(call.operator()));
-    if (call.operation().pointToPoint() && call.peer() == part.member.rank()) {
+    if (call.operation().pointToPoint() && call.peer() == part.hostedRank.rank()) {
       part.selfSends += call.sendMemory() != null ? 1 : -1;
     }
   }
@@ -96,7 +96,7 @@ final class GroupLaunch {
       throw new NcclInvalidUsageException(
           "Group.run",
           NcclResult.INVALID_USAGE.code(),
-          part.member
+          part.hostedRank
               + " has "
               + Math.abs(part.selfSends)
               + (part.selfSends > 0 ? " more sends to" : " more receives from")
@@ -110,7 +110,7 @@ final class GroupLaunch {
     Map<ReferenceStream, EventRecord> before = new LinkedHashMap<>();
     for (Part part : parts.values()) {
       perLead.computeIfAbsent(part.lead, s -> new ArrayList<>()).add(part);
-      part.others.forEach(other -> before.computeIfAbsent(other, ReferenceStream::mark));
+      part.others.forEach(other -> before.computeIfAbsent(other, ReferenceStream::record));
     }
     Map<ReferenceStream, Set<ReferenceStream>> followers = new LinkedHashMap<>();
     perLead.forEach(
@@ -125,7 +125,7 @@ final class GroupLaunch {
         (lead, together) -> {
           append(lead, together);
           if (!followers.get(lead).isEmpty()) {
-            after.put(lead, lead.mark());
+            after.put(lead, lead.record());
           }
         });
     after.forEach((lead, mark) -> followers.get(lead).forEach(other -> other.follow(mark)));
@@ -137,7 +137,7 @@ final class GroupLaunch {
       Part only = together.getFirst();
       EnqueuedOperation call = only.calls.getFirst();
       lead.launch(
-          only.member,
+          only.hostedRank,
           call.operation(),
           call.sendMemory(),
           call.recvMemory(),
@@ -149,12 +149,12 @@ final class GroupLaunch {
     together.forEach(Part::makeWork);
     Part[] parts = together.toArray(Part[]::new);
     RankExecution[] works = together.stream().map(part -> part.work).toArray(RankExecution[]::new);
-    lead.append(() -> takeTickets(parts), patience -> lead.note(run(lead, parts, works, patience)));
+    lead.append(() -> takeTurnNumbers(parts), patience -> lead.note(run(lead, parts, works, patience)));
   }
 
-  private static void takeTickets(Part[] parts) {
+  private static void takeTurnNumbers(Part[] parts) {
     for (Part part : parts) {
-      part.ticket = part.member.takeTicket();
+      part.turnNumber = part.hostedRank.takeTurnNumber();
     }
   }
 
@@ -166,9 +166,9 @@ final class GroupLaunch {
       int most = 1;
       boolean inOneProcess = true;
       for (Part part : parts) {
-        part.work.begin(part.ticket, patience);
-        most = Math.max(most, part.member.size());
-        inOneProcess &= part.member.world().inOneProcess();
+        part.work.begin(part.turnNumber, patience);
+        most = Math.max(most, part.hostedRank.size());
+        inOneProcess &= part.hostedRank.communicator().inOneProcess();
       }
       lead.begins();
       patience.begin(most, inOneProcess);

@@ -51,7 +51,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   /** Returns where a rank is. */
-  private ProcessEndpoint site(int rank) {
+  private ProcessEndpoint endpoint(int rank) {
     return sites.get(rank % sites.size());
   }
 
@@ -61,7 +61,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   @Override
-  public DeviceType platform() {
+  public DeviceType deviceType() {
     return DeviceType.HOST;
   }
 
@@ -90,26 +90,26 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   @Override
   public UniqueId newUniqueId() {
-    return InitBootstrap.newId(site(0), InitBootstrap.CONNECT);
+    return InitBootstrap.newId(endpoint(0), InitBootstrap.CONNECT);
   }
 
   @Override
   public void closeUniqueId(UniqueId id) {
-    InitBootstrap.closeId(site(0), id);
+    InitBootstrap.closeId(endpoint(0), id);
   }
 
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
     RankMap.checkMost(made.size(), "worldSize");
-    return ReferenceCommunicator.visiting(
-        made, options, site(made.rank()), InitBootstrap.CONNECT, id);
+    return ReferenceCommunicator.joiningById(
+        made, options, endpoint(made.rank()), InitBootstrap.CONNECT, id);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
     RankMap.checkMost(made.size(), "newSize");
-    return ReferenceCommunicator.visiting(
-        made, options, site(made.rank()), BootstrapKey.GROW, growId);
+    return ReferenceCommunicator.joiningById(
+        made, options, endpoint(made.rank()), BootstrapKey.GROW, growId);
   }
 
   @Override

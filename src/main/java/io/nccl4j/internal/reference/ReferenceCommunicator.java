@@ -65,24 +65,24 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   private final CommunicatorContext context;
   private final RankOptions options;
-  private final ProcessEndpoint site;
+  private final ProcessEndpoint endpoint;
   private final List<ReductionOp> operators = new ArrayList<>();
   private volatile boolean aborted;
-  private volatile HostedRank member;
-  private volatile Bootstrap meeting;
+  private volatile HostedRank hostedRank;
+  private volatile Bootstrap bootstrap;
   private Entry entry;
   // That of the id that this rank made last.
-  private volatile GrowBootstrap growth;
+  private volatile GrowBootstrap growBootstrap;
 
   private ReferenceCommunicator(
       CommunicatorContext context, RankOptions options, ProcessEndpoint site) {
     this.context = context;
     this.options = options;
-    this.site = site;
+    this.endpoint = site;
   }
 
   /** Makes the end of a rank that will meet the others by a unique id. */
-  static ReferenceCommunicator visiting(
+  static ReferenceCommunicator joiningById(
       CommunicatorContext context,
       RankOptions options,
       ProcessEndpoint site,
@@ -91,34 +91,34 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     ReferenceCommunicator made = new ReferenceCommunicator(context, options, site);
     int size = context.size();
     int rank = context.rank();
-    made.entry = deadline -> made.visit(function, id, size, rank, deadline);
+    made.entry = deadline -> made.joinById(function, id, size, rank, deadline);
     return made;
   }
 
   /** Makes the end of a rank of this communicator in one that is made of it. */
   private ReferenceCommunicator child(
       CommunicatorContext child, Function<ReferenceCommunicator, Entry> way) {
-    ReferenceCommunicator made = new ReferenceCommunicator(child, options, site);
+    ReferenceCommunicator made = new ReferenceCommunicator(child, options, endpoint);
     made.entry = way.apply(made);
     return made;
   }
 
   /** Comes by an id. */
-  private Participant visit(String function, UniqueId id, int size, int rank, Deadline deadline) {
+  private Participant joinById(String function, UniqueId id, int size, int rank, Deadline deadline) {
     BootstrapTarget.JoinRequest visitor =
         new BootstrapTarget.JoinRequest(size, rank, options.text(), null);
-    Bootstrap here = InitBootstrap.of(site, id, function, visitor).admit(visitor, deadline);
+    Bootstrap here = InitBootstrap.of(endpoint, id, function, visitor).admit(visitor, deadline);
     return participant(here, rank, null, deadline);
   }
 
   /** Comes from another communicator. */
-  private Participant meet(Bootstrap here, HostedRank self, int color, int key, Deadline deadline) {
-    here.arrive(new Bootstrap.MembershipRequest(self.rank(), color, key, site.location()));
+  private Participant joinBootstrap(Bootstrap here, HostedRank self, int color, int key, Deadline deadline) {
+    here.arrive(new Bootstrap.MembershipRequest(self.rank(), color, key, endpoint.address()));
     return participant(here, self.rank(), self, deadline);
   }
 
   private Participant participant(Bootstrap here, int rank, HostedRank self, Deadline deadline) {
-    meeting = here;
+    bootstrap = here;
     String name = self == null ? toString() : self.toString();
     return new Participant(here, rank, name, deadline, () -> abortion(here, self));
   }
@@ -134,16 +134,16 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   @Override
   public void connect() {
     Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
-    HostedRank place = CommunicatorState.join(participant, site, options);
+    HostedRank place = CommunicatorState.join(participant, endpoint, options);
     entry = null;
-    meeting = null;
+    bootstrap = null;
     if (place == null) {
       return;
     }
-    context.place(place.rank(), place.size());
+    context.deviceKey(place.rank(), place.size());
     place.belongTo(context.config(), toString());
     synchronized (this) {
-      member = place;
+      hostedRank = place;
       if (aborted) {
         place.abort();
       }
@@ -160,9 +160,9 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
         child,
         made ->
             deadline -> {
-              BootstrapKey now = member.next(BootstrapKey.SPLIT, new BitSet());
-              return made.meet(
-                  member.world().meetings().meeting(now), member, wanted, key, deadline);
+              BootstrapKey now = hostedRank.next(BootstrapKey.SPLIT, new BitSet());
+              return made.joinBootstrap(
+                  hostedRank.communicator().bootstraps().bootstrap(now), hostedRank, wanted, key, deadline);
             });
   }
 
@@ -177,27 +177,27 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
             deadline -> {
               if (mode == ShrinkMode.ABORT_FIRST) {
                 context.markRevoked();
-                member.revoke();
+                hostedRank.revoke();
               } else {
                 finishOperations(BootstrapKey.SHRINK);
               }
-              BootstrapKey now = member.next(BootstrapKey.SHRINK, excluded);
-              return made.meet(
-                  member.world().meetings().meeting(now), member, 0, context.rank(), deadline);
+              BootstrapKey now = hostedRank.next(BootstrapKey.SHRINK, excluded);
+              return made.joinBootstrap(
+                  hostedRank.communicator().bootstraps().bootstrap(now), hostedRank, 0, context.rank(), deadline);
             });
   }
 
   @Override
   public UniqueId newGrowId() {
     finishOperations(BootstrapKey.GROW);
-    GrowBootstrap upcoming = growth(member.upcoming(BootstrapKey.GROW, new BitSet()));
+    GrowBootstrap upcoming = growBootstrap(hostedRank.upcoming(BootstrapKey.GROW, new BitSet()));
     UniqueId id = upcoming.newId(context.rank());
-    GrowBootstrap last = growth;
+    GrowBootstrap last = growBootstrap;
     if (last != null) {
       // A grow that failed leaves its id open, for new ranks that are late to find the failure.
       last.closeId();
     }
-    growth = upcoming;
+    growBootstrap = upcoming;
     return id;
   }
 
@@ -209,23 +209,23 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
             deadline -> {
               finishOperations(BootstrapKey.GROW);
               context.useGrowId(id);
-              GrowBootstrap now = growth(member.next(BootstrapKey.GROW, new BitSet()));
-              return made.meet(now.meeting(newSize), member, 0, context.rank(), deadline);
+              GrowBootstrap now = growBootstrap(hostedRank.next(BootstrapKey.GROW, new BitSet()));
+              return made.joinBootstrap(now.bootstrap(newSize), hostedRank, 0, context.rank(), deadline);
             });
   }
 
-  private GrowBootstrap growth(BootstrapKey occasion) {
-    return member.world().meetings().growth(occasion);
+  private GrowBootstrap growBootstrap(BootstrapKey occasion) {
+    return hostedRank.communicator().bootstraps().growBootstrap(occasion);
   }
 
   private void finishOperations(String function) {
     context.awaitStreams(function);
-    member.checkUsable(function);
+    hostedRank.checkUsable(function);
   }
 
   /** Returns this end's place among the ranks. */
-  public HostedRank member() {
-    return member;
+  public HostedRank hostedRank() {
+    return hostedRank;
   }
 
   @Override
@@ -244,7 +244,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     }
     INSIDE.setOpaque(this, 1);
     try {
-      ((ReferenceStream) stream).launch(member, operation, send, recv, count, operator(op), peer);
+      ((ReferenceStream) stream).launch(hostedRank, operation, send, recv, count, operator(op), peer);
     } finally {
       // No call, which could overflow the stack where the operation has.
       inside = 0;
@@ -270,8 +270,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   @Override
-  public Object world() {
-    return member.world();
+  public Object communicatorKey() {
+    return hostedRank.communicator();
   }
 
   @Override
@@ -305,7 +305,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public Optional<NcclException> asyncError() {
-    return member.asyncError();
+    return hostedRank.asyncError();
   }
 
   @Override
@@ -313,13 +313,13 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     HostedRank place;
     synchronized (this) {
       aborted = true;
-      place = member;
+      place = hostedRank;
     }
     if (place != null) {
       place.abort();
       forgetGrowth();
     } else {
-      Bootstrap now = meeting;
+      Bootstrap now = bootstrap;
       if (now != null) {
         now.wake();
       }
@@ -327,7 +327,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   private void forgetGrowth() {
-    GrowBootstrap last = growth;
+    GrowBootstrap last = growBootstrap;
     if (last != null) {
       last.forget();
     }
@@ -335,7 +335,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void close() {
-    HostedRank place = member;
+    HostedRank place = hostedRank;
     if (place == null) {
       return;
     }

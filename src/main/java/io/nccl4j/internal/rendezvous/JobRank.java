@@ -7,4 +7,4 @@ package io.nccl4j.internal.rendezvous;
  * @param size how many ranks there are
  * @param run what tells the run from others in the same place; may be empty
  */
-public record JobRank(int rank, int size, String run) {}
+public record JobRank(int rank, int size, String jobId) {}

@@ -22,7 +22,7 @@ public enum RankBackend {
   }
 
   public static RankBackend of(Backend backend) {
-    return backend.platform() == DeviceType.HOST ? REFERENCE : NCCL;
+    return backend.deviceType() == DeviceType.HOST ? REFERENCE : NCCL;
   }
 
   public static RankBackend ofCode(int code) {

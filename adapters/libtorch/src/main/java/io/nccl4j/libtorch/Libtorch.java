@@ -151,13 +151,13 @@ public final class Libtorch {
   }
 
   private void release(long own) {
-    shim.tell("aoti_torch_delete_tensor_object", own);
+    shim.describe("aoti_torch_delete_tensor_object", own);
   }
 
   @SuppressWarnings("restricted") // libtorch says how long the memory is.
   private static Buffer view(Tensor facts, DataType type, Communicator comm, Runnable release) {
     long address = facts.dataAddress();
-    if (comm.backend().platform() == DeviceType.CUDA) {
+    if (comm.backend().deviceType() == DeviceType.CUDA) {
       return Buffer.ofDeviceAddress(address, type, facts.count(), comm.device(), release);
     }
     MemorySegment memory =

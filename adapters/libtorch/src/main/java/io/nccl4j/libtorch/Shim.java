@@ -91,7 +91,7 @@ final class Shim {
   }
 
   /** Calls a function that only takes a tensor. */
-  void tell(String function, long tensor) {
+  void describe(String function, long tensor) {
     check((int) invoke(handle(function, TELL), tensor), function);
   }
 

@@ -121,7 +121,7 @@ final class Tensor {
   void checkDevice(Communicator comm) {
     int type = shim.askInt("aoti_torch_get_device_type", handle);
     int index = shim.askInt("aoti_torch_get_device_index", handle);
-    boolean cuda = comm.backend().platform() == DeviceType.CUDA;
+    boolean cuda = comm.backend().deviceType() == DeviceType.CUDA;
     boolean fits =
         cuda
             ? isCode(type, "aoti_torch_device_type_cuda") && index == comm.device()

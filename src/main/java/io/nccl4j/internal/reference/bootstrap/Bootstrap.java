@@ -62,7 +62,7 @@ public final class Bootstrap {
    *
    * @param at the process that it is in
    */
-  public record MembershipRequest(int rank, int color, int key, ProcessAddress at) {
+  public record MembershipRequest(int rank, int color, int key, ProcessAddress process) {
     public static MembershipRequest read(DataInput in) throws IOException {
       return new MembershipRequest(
           in.readInt(), in.readInt(), in.readInt(), ProcessAddress.read(in));
@@ -72,7 +72,7 @@ public final class Bootstrap {
       out.writeInt(rank);
       out.writeInt(color);
       out.writeInt(key);
-      at.write(out);
+      process.write(out);
     }
   }
 
@@ -81,7 +81,7 @@ public final class Bootstrap {
    *
    * @param rank its number in the new world
    */
-  public record RankAssignment(RankMap plan, int rank) {}
+  public record RankAssignment(RankMap rankMap, int rank) {}
 
   /** The process that convenes a meeting, as seen from another. */
   public interface Coordinator {
@@ -104,9 +104,9 @@ public final class Bootstrap {
 
   /** Another process that wants to know how a meeting stands. */
   public interface StateListener {
-    void told(int expected, Message.Body state);
+    void onState(int expected, Message.Body state);
 
-    void refused(int rank, String text);
+    void onRejected(int rank, String text);
   }
 
   /** The communicator whose ranks meet, as far as a meeting needs it. */
@@ -114,7 +114,7 @@ public final class Bootstrap {
     /** Returns the number of ranks. */
     int size();
 
-    RankMap plan();
+    RankMap rankMap();
 
     Presence presence(int rank);
 
@@ -135,35 +135,35 @@ public final class Bootstrap {
     String describe(BitSet ranks);
 
     /** Returns how a meeting is attended that another process convenes; null for this process. */
-    Coordinator chair(int process, BootstrapKey occasion);
+    Coordinator coordinator(int process, BootstrapKey occasion);
 
     /** Returns how another process learns of a meeting; null for this process. */
-    StateListener audience(int process, BootstrapKey occasion);
+    StateListener stateListener(int process, BootstrapKey occasion);
   }
 
   /** What is done when a meeting is over. */
   public interface CompletionListener {
-    void over(boolean done);
+    void onComplete(boolean done);
   }
 
   private final String function;
   private final Secret secret;
   private final Parent parent;
   private final BitSet expected;
-  private final CompletionListener end;
-  private final List<MembershipRequest> wishes = new ArrayList<>();
-  private final List<StateListener> audiences = new ArrayList<>();
-  private final Map<Integer, String> refusals = new HashMap<>();
+  private final CompletionListener onComplete;
+  private final List<MembershipRequest> requests = new ArrayList<>();
+  private final List<StateListener> listeners = new ArrayList<>();
+  private final Map<Integer, String> rejections = new HashMap<>();
   // A set of bits would be as large as the largest number that another process names.
   private final Set<Integer> sent = new HashSet<>();
   // The ranks that have not come or, once there are seats, that have not connected.
   private final BitSet awaited;
-  private Coordinator chair;
+  private Coordinator coordinator;
   private boolean answered;
-  private Map<Integer, RankAssignment> seats;
+  private Map<Integer, RankAssignment> assignments;
   private boolean done;
   private String failure;
-  private String refusal = "";
+  private String lateRejection = "";
   private BitSet missing;
 
   /**
@@ -180,7 +180,7 @@ public final class Bootstrap {
     this.secret = secret;
     this.parent = parent;
     this.expected = expected;
-    this.end = end;
+    this.onComplete = end;
     this.awaited = (BitSet) expected.clone();
   }
 
@@ -194,15 +194,15 @@ public final class Bootstrap {
   }
 
   /** Says that another process convenes. */
-  void attend(Coordinator convener) {
-    chair = convener;
+  void follow(Coordinator convener) {
+    coordinator = convener;
   }
 
   /** Lets another process know how the meeting stands, from now on. */
-  synchronized void addAudience(StateListener audience) {
-    audiences.add(audience);
-    if (seats != null || failure != null) {
-      audience.told(expected.cardinality(), out -> write(out, true));
+  synchronized void addListener(StateListener audience) {
+    listeners.add(audience);
+    if (assignments != null || failure != null) {
+      audience.onState(expected.cardinality(), out -> write(out, true));
     }
   }
 
@@ -228,32 +228,32 @@ public final class Bootstrap {
    * @throws NcclException if the rank cannot take part
    */
   public void arrive(MembershipRequest wish) {
-    if (chair != null) {
+    if (coordinator != null) {
       noteSent(wish.rank());
-      chair.arrive(expected.cardinality(), wish);
+      coordinator.arrive(expected.cardinality(), wish);
       // It may have gone before this meeting was opened.
       checkPresent();
       return;
     }
     synchronized (this) {
       checkFailed(wish.rank(), "");
-      if (seats != null || !awaited.get(wish.rank())) {
+      if (assignments != null || !awaited.get(wish.rank())) {
         throw expected.get(wish.rank())
             ? refusedAgain(wish.rank())
             : refused("rank " + wish.rank() + " is not expected");
       }
-      wishes.add(wish);
+      requests.add(wish);
       awaited.clear(wish.rank());
       boolean complete = awaited.isEmpty();
       if (complete) {
-        seats = place();
-        if (seats.values().stream().anyMatch(seat -> seat.plan.processes().size() > 1)) {
+        assignments = assignRanks();
+        if (assignments.values().stream().anyMatch(seat -> seat.rankMap.processes().size() > 1)) {
           awaited.or(expected);
         } else {
           finish();
         }
       }
-      tell(complete);
+      notifyListeners(complete);
     }
     checkPresent();
   }
@@ -267,34 +267,34 @@ public final class Bootstrap {
 
   /** Notes that a rank has connected with the other ranks of its new world. */
   public synchronized void confirm(int rank) {
-    if (seats == null || over()) {
+    if (assignments == null || over()) {
       return;
     }
-    if (chair != null) {
+    if (coordinator != null) {
       answered = false;
-      chair.confirm(expected.cardinality(), rank);
+      coordinator.confirm(expected.cardinality(), rank);
       return;
     }
     awaited.clear(rank);
     if (awaited.isEmpty()) {
       finish();
     }
-    tell(false);
+    notifyListeners(false);
   }
 
   private void finish() {
     done = true;
-    end.over(true);
+    onComplete.onComplete(true);
   }
 
   private NcclInvalidUsageException refused(String text) {
     return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 
-  private void tell(boolean withSeats) {
+  private void notifyListeners(boolean withSeats) {
     notifyAll();
-    for (StateListener audience : audiences) {
-      audience.told(expected.cardinality(), out -> write(out, withSeats));
+    for (StateListener audience : listeners) {
+      audience.onState(expected.cardinality(), out -> write(out, withSeats));
     }
   }
 
@@ -304,9 +304,9 @@ public final class Bootstrap {
   }
 
   /** Waits until all ranks have come; returns the rank's seat, or null without a color. */
-  public synchronized RankAssignment awaitSeat(Participant participant) {
-    await(participant, () -> seats != null, () -> shortfall(participant));
-    return seats.get(participant.rank());
+  public synchronized RankAssignment awaitAssignment(Participant participant) {
+    await(participant, () -> assignments != null, () -> shortfall(participant));
+    return assignments.get(participant.rank());
   }
 
   /** Waits until all ranks have connected. */
@@ -330,13 +330,13 @@ public final class Bootstrap {
         throw abort;
       }
       checkFailed(rank, participant.communicator());
-      if (refusals.containsKey(rank)) {
-        throw refused(refusals.get(rank));
+      if (rejections.containsKey(rank)) {
+        throw refused(rejections.get(rank));
       }
       if (participant.deadline().passed()) {
         throw timedOut(participant, late.get());
       }
-      if (parent != null && seats != null) {
+      if (parent != null && assignments != null) {
         parent.ask();
       }
       try {
@@ -353,7 +353,7 @@ public final class Bootstrap {
 
   private NcclException timedOut(Participant participant, MissingRanks late) {
     Duration timeout = participant.deadline().timeout();
-    BitSet waitedFor = late.ranks == null ? ranksOfChair() : late.ranks;
+    BitSet waitedFor = late.ranks == null ? coordinatorRanks() : late.ranks;
     giveUp(
         "rank "
             + participant.rank()
@@ -363,14 +363,14 @@ public final class Bootstrap {
             + late.text,
         waitedFor.isEmpty() ? null : waitedFor);
     return new NcclTimeoutException(function, timeout, late.text)
-        .initDetails(FailureDetails.of(participant.communicator(), left(), waitedFor));
+        .initDetails(FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
 
   private MissingRanks shortfall(Participant participant) {
-    if (chair != null && !answered) {
-      return new MissingRanks(chair + " did not answer", null);
+    if (coordinator != null && !answered) {
+      return new MissingRanks(coordinator + " did not answer", null);
     }
-    if (seats == null) {
+    if (assignments == null) {
       return new MissingRanks(absence(), (BitSet) awaited.clone());
     }
     if (parent != null) {
@@ -386,10 +386,10 @@ public final class Bootstrap {
   }
 
   /** Returns the ranks of the process that convenes; none where ranks come by an id. */
-  private BitSet ranksOfChair() {
+  private BitSet coordinatorRanks() {
     BitSet ranks = new BitSet();
     if (parent != null) {
-      RankMap plan = parent.plan();
+      RankMap plan = parent.rankMap();
       ranks.or(plan.ranksOf(plan.processOf(expected.nextSetBit(0))));
       ranks.and(expected);
     }
@@ -397,7 +397,7 @@ public final class Bootstrap {
   }
 
   /** Returns those who were expected and have left the parent. */
-  private BitSet left() {
+  private BitSet departedRanks() {
     BitSet left = new BitSet();
     if (parent != null) {
       expected.stream()
@@ -409,19 +409,19 @@ public final class Bootstrap {
 
   private String absence() {
     return parent == null
-        ? RankSets.describe(awaited) + " of " + expected.cardinality() + " did not come" + refusal
+        ? RankSets.describe(awaited) + " of " + expected.cardinality() + " did not come" + lateRejection
         : RankSets.describe(awaited) + " did not call " + function;
   }
 
   /** Tells whoever waits in vain of somebody who came and was not let in. */
-  synchronized void noteRefusal(String text) {
-    refusal = "; refused: " + text;
+  synchronized void noteRejection(String text) {
+    lateRejection = "; refused: " + text;
   }
 
   /** Ends the meeting for all for a reason of one rank, also where another process convenes. */
   public synchronized void giveUp(String text, BitSet whoIsMissing) {
-    if (chair != null && !over()) {
-      chair.giveUp(expected.cardinality(), text, whoIsMissing);
+    if (coordinator != null && !over()) {
+      coordinator.giveUp(expected.cardinality(), text, whoIsMissing);
     }
     fail(text, whoIsMissing);
   }
@@ -433,8 +433,8 @@ public final class Bootstrap {
     }
     failure = text;
     missing = whoIsMissing;
-    end.over(false);
-    tell(false);
+    onComplete.onComplete(false);
+    notifyListeners(false);
   }
 
   /** Ends the meeting if a rank has left that is needed. */
@@ -442,8 +442,8 @@ public final class Bootstrap {
     if (over()) {
       return;
     }
-    if (chair != null) {
-      String departure = chair.departure();
+    if (coordinator != null) {
+      String departure = coordinator.departure();
       if (departure != null) {
         fail(departure, null);
       }
@@ -470,27 +470,27 @@ public final class Bootstrap {
             : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), failure, "");
     BitSet waitedFor = (BitSet) expected.clone();
     waitedFor.and(missing == null ? new BitSet() : missing);
-    throw seen.initDetails(FailureDetails.of(name, left(), waitedFor));
+    throw seen.initDetails(FailureDetails.of(name, departedRanks(), waitedFor));
   }
 
-  private Map<Integer, RankAssignment> place() {
+  private Map<Integer, RankAssignment> assignRanks() {
     Map<Integer, RankAssignment> result = new HashMap<>();
-    List<MembershipRequest> ordered = new ArrayList<>(wishes);
+    List<MembershipRequest> ordered = new ArrayList<>(requests);
     ordered.sort(
         Comparator.comparingInt(MembershipRequest::key).thenComparingInt(MembershipRequest::rank));
     ordered.stream()
         .mapToInt(MembershipRequest::color)
         .filter(color -> color != NO_COLOR)
         .distinct()
-        .forEach(color -> placeColor(ordered, color, result));
+        .forEach(color -> assignColor(ordered, color, result));
     return result;
   }
 
-  private void placeColor(
+  private void assignColor(
       List<MembershipRequest> ordered, int color, Map<Integer, RankAssignment> result) {
     List<MembershipRequest> together =
         ordered.stream().filter(wish -> wish.color == color).toList();
-    RankMap plan = RankMap.of(secret, together.stream().map(MembershipRequest::at).toList());
+    RankMap plan = RankMap.of(secret, together.stream().map(MembershipRequest::process).toList());
     for (int rank = 0; rank < together.size(); rank++) {
       result.put(together.get(rank).rank, new RankAssignment(plan, rank));
     }
@@ -499,9 +499,9 @@ public final class Bootstrap {
   /** Returns the ranks that are placed in one process of a plan, by their numbers in here. */
   synchronized BitSet ranksIn(RankMap plan, int process) {
     BitSet ranks = new BitSet();
-    seats.forEach(
+    assignments.forEach(
         (rank, seat) -> {
-          if (seat.plan == plan && plan.processOf(seat.rank) == process) {
+          if (seat.rankMap == plan && plan.processOf(seat.rank) == process) {
             ranks.set(rank);
           }
         });
@@ -513,32 +513,32 @@ public final class Bootstrap {
     Message.writeText(out, failure);
     Message.writeBits(out, failure == null ? awaited : missing);
     out.writeBoolean(done);
-    out.writeBoolean(withSeats && seats != null);
-    if (withSeats && seats != null) {
-      writeSeats(out);
+    out.writeBoolean(withSeats && assignments != null);
+    if (withSeats && assignments != null) {
+      writeAssignments(out);
     }
   }
 
-  private void writeSeats(DataOutput out) throws IOException {
-    List<RankMap> plans = seats.values().stream().map(RankAssignment::plan).distinct().toList();
+  private void writeAssignments(DataOutput out) throws IOException {
+    List<RankMap> plans = assignments.values().stream().map(RankAssignment::rankMap).distinct().toList();
     out.writeInt(plans.size());
     for (RankMap plan : plans) {
       plan.write(out);
     }
-    out.writeInt(seats.size());
-    for (Map.Entry<Integer, RankAssignment> seat : seats.entrySet()) {
+    out.writeInt(assignments.size());
+    for (Map.Entry<Integer, RankAssignment> seat : assignments.entrySet()) {
       out.writeInt(seat.getKey());
-      out.writeInt(plans.indexOf(seat.getValue().plan));
+      out.writeInt(plans.indexOf(seat.getValue().rankMap));
       out.writeInt(seat.getValue().rank);
     }
   }
 
   /** Hears from the process that convenes how the meeting stands. */
-  public void hear(DataInput in) throws IOException {
+  public void applyState(DataInput in) throws IOException {
     String toldFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
     boolean toldDone = in.readBoolean();
-    Map<Integer, RankAssignment> toldSeats = in.readBoolean() ? readSeats(in) : null;
+    Map<Integer, RankAssignment> toldSeats = in.readBoolean() ? readAssignments(in) : null;
     if (toldSeats != null && !function.equals(BootstrapKey.SPLIT)) {
       // Only a split may leave out ranks, those without a color.
       BitSet without = (BitSet) expected.clone();
@@ -561,19 +561,19 @@ public final class Bootstrap {
         awaited.or(bits);
       }
       if (toldSeats != null) {
-        seats = toldSeats;
+        assignments = toldSeats;
       }
       if (toldDone) {
-        if (seats == null) {
+        if (assignments == null) {
           throw new ProtocolException("a " + function + " is done in which no rank has a seat");
         }
         finish();
       }
-      tell(toldSeats != null);
+      notifyListeners(toldSeats != null);
     }
   }
 
-  private static Map<Integer, RankAssignment> readSeats(DataInput in) throws IOException {
+  private static Map<Integer, RankAssignment> readAssignments(DataInput in) throws IOException {
     List<RankMap> plans = new ArrayList<>();
     for (int left = Message.count(in); left > 0; left--) {
       plans.add(RankMap.read(in));
@@ -592,11 +592,11 @@ public final class Bootstrap {
   }
 
   /** Hears that a rank cannot take part. */
-  public synchronized void hearRefusal(int rank, String text) {
+  public synchronized void applyRejection(int rank, String text) {
     answered = true;
     sent.remove(rank);
-    refusals.put(rank, text);
+    rejections.put(rank, text);
     notifyAll();
-    audiences.forEach(audience -> audience.refused(rank, text));
+    listeners.forEach(audience -> audience.onRejected(rank, text));
   }
 }

@@ -11,7 +11,7 @@ public interface BootstrapTarget {
    * @param options what it does its work with, as text
    * @param at its process, or null where it is this one
    */
-  record JoinRequest(int size, int rank, String options, ProcessAddress at) {}
+  record JoinRequest(int size, int rank, String options, ProcessAddress process) {}
 
   /**
    * Lets a rank in, and returns where it waits for the others.
@@ -22,7 +22,7 @@ public interface BootstrapTarget {
   Bootstrap admit(JoinRequest visitor, Deadline deadline);
 
   /** Lets another process know how the meeting of a visitor stands. */
-  void attend(JoinRequest visitor, Bootstrap.StateListener audience);
+  void addListener(JoinRequest visitor, Bootstrap.StateListener audience);
 
   /** Returns whether it belongs to a communicator that grows. */
   boolean grows();

@@ -11,11 +11,11 @@ import java.util.concurrent.ConcurrentHashMap;
  * a shrink or a grow.
  */
 public final class Bootstraps {
-  private final ProcessEndpoint site;
+  private final ProcessEndpoint endpoint;
   private final Bootstrap.Parent parent;
   private final String options;
-  private final ConcurrentHashMap<BootstrapKey, Bootstrap> meetings = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<BootstrapKey, GrowBootstrap> growths = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<BootstrapKey, Bootstrap> bootstraps = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<BootstrapKey, GrowBootstrap> growBootstraps = new ConcurrentHashMap<>();
 
   /**
    * Makes those of a communicator.
@@ -23,13 +23,13 @@ public final class Bootstraps {
    * @param options what new ranks must do their work with too, as text
    */
   public Bootstraps(ProcessEndpoint site, Bootstrap.Parent parent, String options) {
-    this.site = site;
+    this.endpoint = site;
     this.parent = parent;
     this.options = options;
   }
 
-  ProcessEndpoint site() {
-    return site;
+  ProcessEndpoint endpoint() {
+    return endpoint;
   }
 
   int parentSize() {
@@ -41,8 +41,8 @@ public final class Bootstraps {
   }
 
   /** Returns where the ranks meet for a split or a shrink. */
-  public Bootstrap meeting(BootstrapKey occasion) {
-    return meetings.computeIfAbsent(
+  public Bootstrap bootstrap(BootstrapKey occasion) {
+    return bootstraps.computeIfAbsent(
         occasion,
         o -> {
           BitSet expected = new BitSet();
@@ -54,26 +54,26 @@ public final class Bootstraps {
 
   /** Returns how many splits and shrinks are known that are not done; for tests. */
   public int unfinished() {
-    return meetings.size();
+    return bootstraps.size();
   }
 
   /**
    * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
    */
   Bootstrap open(BootstrapKey occasion, BitSet expected, Bootstrap.CompletionListener end) {
-    RankMap plan = parent.plan();
+    RankMap plan = parent.rankMap();
     Bootstrap meeting = new Bootstrap(occasion.function(), plan.secret(), expected, parent, end);
-    Bootstrap.Coordinator chair = parent.chair(plan.processOf(expected.nextSetBit(0)), occasion);
+    Bootstrap.Coordinator chair = parent.coordinator(plan.processOf(expected.nextSetBit(0)), occasion);
     if (chair != null) {
-      meeting.attend(chair);
+      meeting.follow(chair);
       return meeting;
     }
     BitSet told = new BitSet();
     expected.stream().filter(rank -> rank < plan.size()).map(plan::processOf).forEach(told::set);
     told.stream()
-        .mapToObj(process -> parent.audience(process, occasion))
+        .mapToObj(process -> parent.stateListener(process, occasion))
         .filter(Objects::nonNull)
-        .forEach(meeting::addAudience);
+        .forEach(meeting::addListener);
     return meeting;
   }
 
@@ -85,8 +85,8 @@ public final class Bootstraps {
   }
 
   /** Returns where the ranks meet for a grow. */
-  public GrowBootstrap growth(BootstrapKey occasion) {
-    return growths.computeIfAbsent(occasion, o -> new GrowBootstrap(this, o));
+  public GrowBootstrap growBootstrap(BootstrapKey occasion) {
+    return growBootstraps.computeIfAbsent(occasion, o -> new GrowBootstrap(this, o));
   }
 
   /**
@@ -94,33 +94,33 @@ public final class Bootstraps {
    *
    * @throws NcclException if a grow cannot have this size, or the ranks here want another one
    */
-  public Bootstrap meetingFor(BootstrapKey occasion, int newSize) throws ProtocolException {
+  public Bootstrap bootstrapFor(BootstrapKey occasion, int newSize) throws ProtocolException {
     if (occasion.function().equals(BootstrapKey.GROW)) {
-      return growth(occasion).meeting(newSize);
+      return growBootstrap(occasion).bootstrap(newSize);
     }
     if (occasion.excluded().cardinality() >= parent.size()) {
       throw new ProtocolException("a " + occasion.function() + " leaves no rank");
     }
-    return meeting(occasion);
+    return bootstrap(occasion);
   }
 
   /** Returns the meeting of an occasion, or null if there is none for this size. */
   public Bootstrap known(BootstrapKey occasion, int newSize) {
     if (occasion.function().equals(BootstrapKey.GROW)) {
-      GrowBootstrap growth = growths.get(occasion);
-      return growth == null ? null : growth.knownMeeting(newSize);
+      GrowBootstrap growth = growBootstraps.get(occasion);
+      return growth == null ? null : growth.knownBootstrap(newSize);
     }
-    return meetings.get(occasion);
+    return bootstraps.get(occasion);
   }
 
   void forget(BootstrapKey occasion) {
-    meetings.remove(occasion);
-    growths.remove(occasion);
+    bootstraps.remove(occasion);
+    growBootstraps.remove(occasion);
   }
 
   /** Ends those meetings that need a rank that has left. */
   public void checkPresent() {
-    meetings.values().forEach(Bootstrap::checkPresent);
-    growths.values().forEach(GrowBootstrap::checkPresent);
+    bootstraps.values().forEach(Bootstrap::checkPresent);
+    growBootstraps.values().forEach(GrowBootstrap::checkPresent);
   }
 }

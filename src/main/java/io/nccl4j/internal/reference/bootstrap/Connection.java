@@ -118,7 +118,7 @@ public final class Connection {
   }
 
   /** Names another who is told; in the thread of the site. */
-  public void tell(Receiver next) {
+  public void setReceiver(Receiver next) {
     receiver = next;
   }
 

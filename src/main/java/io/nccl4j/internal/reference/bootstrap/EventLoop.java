@@ -47,7 +47,7 @@ final class EventLoop implements Runnable {
   private final PendingConnections<PendingConnection> pending;
   // Those that know a secret of this process, but whose world is not here yet.
   private final List<PendingConnection> parked = new ArrayList<>();
-  private final ConcurrentLinkedQueue<Runnable> errands = new ConcurrentLinkedQueue<>();
+  private final ConcurrentLinkedQueue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private long acceptAt = System.nanoTime();
   private IOException acceptFailure;
   private long lookedAt = System.nanoTime();
@@ -86,12 +86,12 @@ final class EventLoop implements Runnable {
 
   /** Has this thread do something. */
   void execute(Runnable errand) {
-    errands.add(errand);
+    tasks.add(errand);
     selector.wakeup();
   }
 
   boolean idle() {
-    return errands.isEmpty();
+    return tasks.isEmpty();
   }
 
   /** Ends all connections, as the end of this process would; for tests. */
@@ -105,13 +105,13 @@ final class EventLoop implements Runnable {
     try {
       do {
         selector.select(this::proceed, awaitAccept());
-        for (Runnable errand = errands.poll(); errand != null; errand = errands.poll()) {
-          carryOut(errand);
+        for (Runnable errand = tasks.poll(); errand != null; errand = tasks.poll()) {
+          runAndLog(errand);
         }
         long now = System.nanoTime();
         if (now - lookedAt >= TimeUnit.MILLISECONDS.toNanos(LOOK_MILLIS)) {
           lookedAt = now;
-          look(now);
+          expirePending(now);
         }
       } while (!dead && !endpoint.endsIdle(this));
       closeSockets(server);
@@ -133,7 +133,7 @@ final class EventLoop implements Runnable {
     return nanos > 0 ? Math.min(millis, LOOK_MILLIS) : LOOK_MILLIS;
   }
 
-  private void carryOut(Runnable errand) {
+  private void runAndLog(Runnable errand) {
     try {
       errand.run();
     } catch (RuntimeException e) {
@@ -233,7 +233,7 @@ final class EventLoop implements Runnable {
     return all;
   }
 
-  private void look(long now) {
+  private void expirePending(long now) {
     for (PendingConnection connection : waiting()) {
       String why = connection.tooLate(now);
       if (why != null) {
@@ -273,7 +273,7 @@ final class EventLoop implements Runnable {
           failure,
           () -> communicator.failHere("its process no longer hears others, because of " + failure));
     }
-    String here = endpoint.location().toString();
+    String here = endpoint.address().toString();
     for (BootstrapTarget doorway : endpoint.bootstrapTargets()) {
       attempt(failure, () -> doorway.fail(here + " no longer hears others: " + failure));
     }

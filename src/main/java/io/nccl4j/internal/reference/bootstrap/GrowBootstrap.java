@@ -11,17 +11,17 @@ import java.util.BitSet;
  * knows it by that until all have come, or the rank has gone.
  */
 public final class GrowBootstrap implements BootstrapTarget {
-  private final Bootstraps meetings;
-  private final BootstrapKey occasion;
+  private final Bootstraps bootstraps;
+  private final BootstrapKey key;
   private UniqueId id;
   private int maker;
   private int size;
-  private volatile Bootstrap meeting;
+  private volatile Bootstrap bootstrap;
   private String failure;
 
   GrowBootstrap(Bootstraps meetings, BootstrapKey occasion) {
-    this.meetings = meetings;
-    this.occasion = occasion;
+    this.bootstraps = meetings;
+    this.key = occasion;
   }
 
   /** Makes the id that new ranks find this by. */
@@ -29,18 +29,18 @@ public final class GrowBootstrap implements BootstrapTarget {
     if (id != null) {
       throw refused("rank " + maker + " has made an id, which waits for its grow");
     }
-    id = InitBootstrap.newId(meetings.site(), BootstrapKey.GROW);
+    id = InitBootstrap.newId(bootstraps.endpoint(), BootstrapKey.GROW);
     maker = rank;
-    meetings.site().open(id, this);
+    bootstraps.endpoint().open(id, this);
     return id;
   }
 
   /** Returns where all meet; the first to come says how many they will be. */
-  public synchronized Bootstrap meeting(int newSize) {
-    if (meeting == null) {
-      if (newSize <= meetings.parentSize()) {
+  public synchronized Bootstrap bootstrap(int newSize) {
+    if (bootstrap == null) {
+      if (newSize <= bootstraps.parentSize()) {
         throw refused(
-            "a rank wants " + newSize + " ranks; there are " + meetings.parentSize() + " before");
+            "a rank wants " + newSize + " ranks; there are " + bootstraps.parentSize() + " before");
       }
       if (newSize > RankMap.MOST_RANKS) {
         throw refused(
@@ -52,21 +52,21 @@ public final class GrowBootstrap implements BootstrapTarget {
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      Bootstrap opened = meetings.open(occasion, expected, this::over);
+      Bootstrap opened = bootstraps.open(key, expected, this::over);
       if (failure != null) {
         opened.fail(failure, null);
       }
-      meeting = opened;
+      bootstrap = opened;
     }
     if (newSize != size) {
       throw refused("a rank wants " + newSize + " ranks, the ranks before it " + size);
     }
-    return meeting;
+    return bootstrap;
   }
 
   /** Returns the meeting for a new size, or null if there is none. */
-  synchronized Bootstrap knownMeeting(int newSize) {
-    return newSize == size ? meeting : null;
+  synchronized Bootstrap knownBootstrap(int newSize) {
+    return newSize == size ? bootstrap : null;
   }
 
   private void over(boolean done) {
@@ -76,7 +76,7 @@ public final class GrowBootstrap implements BootstrapTarget {
   }
 
   void checkPresent() {
-    Bootstrap now = meeting;
+    Bootstrap now = bootstrap;
     if (now != null) {
       now.checkPresent();
     }
@@ -92,7 +92,7 @@ public final class GrowBootstrap implements BootstrapTarget {
     Bootstrap now;
     synchronized (this) {
       failure = why;
-      now = meeting;
+      now = bootstrap;
     }
     // Outside the lock: a meeting that is done calls forget while it holds its own.
     if (now != null) {
@@ -101,28 +101,28 @@ public final class GrowBootstrap implements BootstrapTarget {
   }
 
   @Override
-  public void attend(JoinRequest visitor, Bootstrap.StateListener audience) {
-    meeting(visitor.size()).addAudience(audience);
+  public void addListener(JoinRequest visitor, Bootstrap.StateListener audience) {
+    bootstrap(visitor.size()).addListener(audience);
   }
 
   @Override
   public Bootstrap admit(JoinRequest visitor, Deadline deadline) {
-    if (!visitor.options().equals(meetings.options())) {
+    if (!visitor.options().equals(bootstraps.options())) {
       throw refused(
           "the new rank has other options than the ranks before it: "
               + visitor.options()
               + ", "
-              + meetings.options());
+              + bootstraps.options());
     }
-    if (visitor.rank() < meetings.parentSize()) {
+    if (visitor.rank() < bootstraps.parentSize()) {
       throw refused(
           "rank "
               + visitor.rank()
               + " has its place already; new ranks start at "
-              + meetings.parentSize());
+              + bootstraps.parentSize());
     }
-    Bootstrap now = meeting(visitor.size());
-    ProcessAddress at = visitor.at() != null ? visitor.at() : meetings.site().location();
+    Bootstrap now = bootstrap(visitor.size());
+    ProcessAddress at = visitor.process() != null ? visitor.process() : bootstraps.endpoint().address();
     now.arrive(new Bootstrap.MembershipRequest(visitor.rank(), 0, visitor.rank(), at));
     return now;
   }
@@ -130,14 +130,14 @@ public final class GrowBootstrap implements BootstrapTarget {
   /** Lets nobody find this any more. */
   public void forget() {
     closeId();
-    meetings.forget(occasion);
+    bootstraps.forget(key);
   }
 
   /** Lets no new rank find this any more; ranks of the parent that are late still do. */
   public synchronized void closeId() {
     if (id != null) {
-      meetings.site().shut(id, this);
-      meetings.site().spend(ReferenceId.of(id).secret());
+      bootstraps.endpoint().close(id, this);
+      bootstraps.endpoint().spend(ReferenceId.of(id).secret());
     }
   }
 

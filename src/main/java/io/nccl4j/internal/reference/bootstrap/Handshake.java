@@ -65,7 +65,7 @@ public final class Handshake {
    * @param detail what the kind needs beside that
    */
   public record Opening(
-      Message.Kind kind, Secret secret, UUID process, long world, Message.Body detail) {
+      Message.Kind kind, Secret secret, UUID process, long communicator, Message.Body detail) {
     /**
      * Makes the claim that answers a greeting.
      *
@@ -99,7 +99,7 @@ public final class Handshake {
         ProcessAddress.writeUuid(out, secret.name());
         ProcessAddress.writeUuid(out, process);
         out.write(SessionKeys.randomBytes(NONCE_BYTES));
-        out.writeLong(world);
+        out.writeLong(communicator);
         detail.write(out);
       } catch (IOException e) {
         throw new UncheckedIOException(e);
@@ -118,7 +118,7 @@ public final class Handshake {
     private final byte[] proof;
     private final UUID secretName;
     private final UUID process;
-    private final long world;
+    private final long communicator;
     private final DataInput detail;
 
     private Claim(Message.Kind kind, byte[] said, byte[] proof) throws IOException {
@@ -130,7 +130,7 @@ public final class Handshake {
       this.secretName = ProcessAddress.readUuid(in);
       this.process = ProcessAddress.readUuid(in);
       in.skipNBytes(NONCE_BYTES);
-      this.world = in.readLong();
+      this.communicator = in.readLong();
       this.detail = in;
     }
 
@@ -176,8 +176,8 @@ public final class Handshake {
       return process;
     }
 
-    long world() {
-      return world;
+    long communicator() {
+      return communicator;
     }
 
     /** Returns what the kind needs beside that, to be read once. */

@@ -20,34 +20,34 @@ import java.util.BitSet;
 public final class InitBootstrap implements BootstrapTarget {
   public static final String CONNECT = "connect";
 
-  private final ProcessEndpoint site;
+  private final ProcessEndpoint endpoint;
   private final UniqueId id;
   private final String function;
   private final int size;
   private final String options;
-  private final Bootstrap meeting;
+  private final Bootstrap bootstrap;
   private Way way;
 
   private InitBootstrap(
       ProcessEndpoint site, UniqueId id, ReferenceId meaning, String function, JoinRequest first) {
-    this.site = site;
+    this.endpoint = site;
     this.id = id;
     this.function = function;
     this.size = first.size();
     this.options = first.options();
     BitSet expected = new BitSet();
     expected.set(0, size);
-    this.meeting = new Bootstrap(function, meaning.secret(), expected, null, this::over);
+    this.bootstrap = new Bootstrap(function, meaning.secret(), expected, null, this::over);
     if (!meaning.maker().process().equals(site.process())) {
       way = new Way(meaning);
-      meeting.attend(way);
+      bootstrap.follow(way);
     }
   }
 
   private void over(boolean done) {
-    site.shut(id, this);
+    endpoint.close(id, this);
     if (way == null) {
-      site.spend(ReferenceId.of(id).secret());
+      endpoint.spend(ReferenceId.of(id).secret());
     } else {
       way.close();
     }
@@ -56,7 +56,7 @@ public final class InitBootstrap implements BootstrapTarget {
   /** Returns a new id that only the reference backend understands. */
   public static UniqueId newId(ProcessEndpoint site, String function) {
     Secret secret = Secret.random();
-    if (ProcessEndpoint.sociable()) {
+    if (ProcessEndpoint.acceptsRemoteRanks()) {
       try {
         site.make(secret, function);
       } catch (NcclSystemException e) {
@@ -70,7 +70,7 @@ public final class InitBootstrap implements BootstrapTarget {
     } else {
       site.makeForOwn(secret);
     }
-    return new ReferenceId(site.location(), secret).toUniqueId();
+    return new ReferenceId(site.address(), secret).toUniqueId();
   }
 
   /** Closes an id that a site has made for a communicator, and fails those that wait there. */
@@ -81,8 +81,8 @@ public final class InitBootstrap implements BootstrapTarget {
           "id is " + id + ", which " + meaning.maker() + " made; only that process can close it");
     }
     BootstrapTarget doorway;
-    synchronized (site.doors()) {
-      doorway = site.doorway(id);
+    synchronized (site.targetsLock()) {
+      doorway = site.target(id);
       if (doorway == null) {
         site.discard(meaning.secret());
       }
@@ -103,7 +103,7 @@ public final class InitBootstrap implements BootstrapTarget {
 
   @Override
   public void fail(String why) {
-    meeting.fail(why, null);
+    bootstrap.fail(why, null);
   }
 
   /** Finds where the ranks of an id meet, or opens it. */
@@ -111,8 +111,8 @@ public final class InitBootstrap implements BootstrapTarget {
       ProcessEndpoint site, UniqueId id, String function, JoinRequest visitor) {
     ReferenceId meaning = ReferenceId.of(id);
     boolean here = meaning.maker().process().equals(site.process());
-    synchronized (site.doors()) {
-      BootstrapTarget doorway = site.doorway(id);
+    synchronized (site.targetsLock()) {
+      BootstrapTarget doorway = site.target(id);
       if (doorway == null && here && function.equals(BootstrapKey.GROW)) {
         throw new NcclInvalidUsageException(
             function,
@@ -164,19 +164,19 @@ public final class InitBootstrap implements BootstrapTarget {
     if (way != null) {
       way.open(rank, deadline);
     }
-    ProcessAddress at = visitor.at() != null ? visitor.at() : site.location();
-    meeting.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, at));
-    return meeting;
+    ProcessAddress at = visitor.process() != null ? visitor.process() : endpoint.address();
+    bootstrap.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, at));
+    return bootstrap;
   }
 
   private NcclInvalidUsageException refused(String text) {
-    meeting.noteRefusal(text);
+    bootstrap.noteRejection(text);
     return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 
   @Override
-  public void attend(JoinRequest visitor, Bootstrap.StateListener audience) {
-    meeting.addAudience(audience);
+  public void addListener(JoinRequest visitor, Bootstrap.StateListener audience) {
+    bootstrap.addListener(audience);
   }
 
   /** The connection to the process that has made the id. */
@@ -192,7 +192,7 @@ public final class InitBootstrap implements BootstrapTarget {
     /** Connects for a rank, unless another one of this process has before. */
     synchronized void open(int rank, Deadline deadline) {
       // It may have ended since the rank has found this gathering.
-      meeting.checkNotOver(rank);
+      bootstrap.checkNotOver(rank);
       if (connection != null) {
         return;
       }
@@ -206,16 +206,16 @@ public final class InitBootstrap implements BootstrapTarget {
                 + SocketAddresses.VARIABLE
                 + " was none there, or no network interface was up");
       }
-      site.hold(target.secret(), function);
+      endpoint.retain(target.secret(), function);
       try {
         Handshake.Opening opening =
             new Handshake.Opening(
                 Message.Kind.JOIN, target.secret(), target.maker().process(), 0, out -> {});
-        connection = site.connect(target.maker(), opening, this, deadline);
+        connection = endpoint.connect(target.maker(), opening, this, deadline);
       } catch (IOException e) {
-        site.release(target.secret());
+        endpoint.release(target.secret());
         String text = target.maker() + " at " + target.maker().address() + ", which made the id";
-        meeting.fail(text + ", cannot be reached: " + e.getMessage(), null);
+        bootstrap.fail(text + ", cannot be reached: " + e.getMessage(), null);
         throw e instanceof SocketTimeoutException
             ? new NcclTimeoutException(function, deadline.timeout(), text + ", did not answer")
             : new NcclRemoteException(
@@ -267,9 +267,9 @@ public final class InitBootstrap implements BootstrapTarget {
       switch (message.kind()) {
         case MEETING -> {
           in.readInt();
-          meeting.hear(in);
+          bootstrap.applyState(in);
         }
-        case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+        case REFUSED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
         default -> throw new ProtocolException("it sent a " + message.kind() + " message");
       }
     }
@@ -278,7 +278,7 @@ public final class InitBootstrap implements BootstrapTarget {
     void close() {
       if (connection != null) {
         connection.close();
-        site.release(target.secret());
+        endpoint.release(target.secret());
       }
     }
 
@@ -288,7 +288,7 @@ public final class InitBootstrap implements BootstrapTarget {
           target.maker()
               + ", which made the id, ended the connection"
               + (why == null ? "" : ": " + why);
-      meeting.checkPresent();
+      bootstrap.checkPresent();
     }
 
     @Override

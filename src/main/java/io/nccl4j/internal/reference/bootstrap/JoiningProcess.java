@@ -10,13 +10,13 @@ import java.util.BitSet;
 
 /** A process that has ranks who come by an id that this process has made, and its connection. */
 final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListener {
-  private final ProcessEndpoint site;
+  private final ProcessEndpoint endpoint;
   private final Connection connection;
   private final Secret secret;
   private final BitSet ranks = new BitSet();
-  private BootstrapTarget doorway;
-  private Bootstrap meeting;
-  private ProcessAddress location;
+  private BootstrapTarget target;
+  private Bootstrap bootstrap;
+  private ProcessAddress address;
 
   /**
    * Takes a connection.
@@ -24,7 +24,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
    * @param secret what the other process has proved to know
    */
   JoiningProcess(ProcessEndpoint site, Connection connection, Secret secret) {
-    this.site = site;
+    this.endpoint = site;
     this.connection = connection;
     this.secret = secret;
   }
@@ -39,13 +39,13 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
         if (rank < 0 || !ranks.get(rank)) {
           throw new ProtocolException("it says that rank " + rank + " has connected");
         }
-        meeting.confirm(rank);
+        bootstrap.confirm(rank);
       }
       case GIVE_UP -> {
         String text = in.readUTF();
         BitSet missing = Message.readBits(in);
-        if (meeting != null) {
-          meeting.giveUp(text, missing);
+        if (bootstrap != null) {
+          bootstrap.giveUp(text, missing);
         }
       }
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
@@ -65,17 +65,17 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     }
     boolean again = ranks.get(wish.rank());
     ranks.set(wish.rank());
-    location = wish.at();
+    address = wish.process();
     try {
       BootstrapTarget.JoinRequest visitor =
-          new BootstrapTarget.JoinRequest(size, wish.rank(), options, wish.at());
-      if (doorway == null) {
-        doorway = InitBootstrap.of(site, id, function, visitor);
-        doorway.attend(visitor, this);
+          new BootstrapTarget.JoinRequest(size, wish.rank(), options, wish.process());
+      if (target == null) {
+        target = InitBootstrap.of(endpoint, id, function, visitor);
+        target.addListener(visitor, this);
       }
-      meeting = doorway.admit(visitor, null);
+      bootstrap = target.admit(visitor, null);
     } catch (NcclException e) {
-      refused(wish.rank(), e.text());
+      onRejected(wish.rank(), e.text());
       // Where a rank comes again, the end of the connection is still the loss of the first one.
       ranks.set(wish.rank(), again);
     }
@@ -85,7 +85,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     try {
       UniqueId id = UniqueId.of(bytes);
       ReferenceId meaning = ReferenceId.of(id);
-      if (meaning.secret().equals(secret) && meaning.maker().process().equals(site.process())) {
+      if (meaning.secret().equals(secret) && meaning.maker().process().equals(endpoint.process())) {
         return id;
       }
     } catch (IllegalArgumentException e) {
@@ -95,7 +95,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   }
 
   @Override
-  public void told(int expected, Message.Body state) {
+  public void onState(int expected, Message.Body state) {
     connection.send(
         Message.of(
             Message.Kind.MEETING,
@@ -106,7 +106,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   }
 
   @Override
-  public void refused(int rank, String text) {
+  public void onRejected(int rank, String text) {
     if (ranks.get(rank)) {
       ranks.clear(rank);
       connection.send(
@@ -121,11 +121,11 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
 
   @Override
   public void ended(Connection from, String why, boolean nonsense) {
-    if (meeting != null && !ranks.isEmpty()) {
-      meeting.giveUp(
+    if (bootstrap != null && !ranks.isEmpty()) {
+      bootstrap.giveUp(
           RankSets.describe(ranks)
               + " ("
-              + location
+              + address
               + ") ended the connection while others were waiting"
               + (why == null ? "" : ": " + why),
           null);

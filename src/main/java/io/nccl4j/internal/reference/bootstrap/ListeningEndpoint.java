@@ -63,7 +63,7 @@ abstract class ListeningEndpoint {
    *
    * @param secret what the process has proved to know
    */
-  abstract Connection.Receiver guest(Connection connection, Secret secret);
+  abstract Connection.Receiver joiningProcess(Connection connection, Secret secret);
 
   public UUID process() {
     return process;
@@ -75,7 +75,7 @@ abstract class ListeningEndpoint {
   }
 
   /** Returns where this process is; without an address where it does not listen. */
-  public synchronized ProcessAddress location() {
+  public synchronized ProcessAddress address() {
     return new ProcessAddress(
         process,
         host,
@@ -89,7 +89,7 @@ abstract class ListeningEndpoint {
    *
    * @throws NcclSystemException if this process cannot listen
    */
-  public synchronized void hold(Secret secret, String function) {
+  public synchronized void retain(Secret secret, String function) {
     if (loop == null) {
       loop = open(function);
     }
@@ -105,7 +105,7 @@ abstract class ListeningEndpoint {
 
   /** Holds the secret of an id that this process makes, until the id is spent. */
   public synchronized void make(Secret secret, String function) {
-    hold(secret, function);
+    retain(secret, function);
     made.add(secret);
   }
 
@@ -156,7 +156,7 @@ abstract class ListeningEndpoint {
   }
 
   /** Returns whether the settings let ranks of other processes come here. */
-  static boolean sociable() {
+  static boolean acceptsRemoteRanks() {
     return !SocketAddresses.NONE.equals(SocketAddresses.setting());
   }
 

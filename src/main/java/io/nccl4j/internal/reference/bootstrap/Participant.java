@@ -17,7 +17,7 @@ import java.util.function.Supplier;
  *     new one; else null
  */
 public record Participant(
-    Bootstrap meeting,
+    Bootstrap bootstrap,
     int rank,
     String communicator,
     Deadline deadline,
@@ -27,7 +27,7 @@ public record Participant(
   public void awaitConnection(RankMap plan, int process, BooleanSupplier connected) {
     BitSet ranks = ranksOf(plan, process);
     String text = describe(plan, process) + " did not connect to this process";
-    meeting.await(this, connected, () -> new Bootstrap.MissingRanks(text, ranks));
+    bootstrap.await(this, connected, () -> new Bootstrap.MissingRanks(text, ranks));
   }
 
   /** Names a process of the new world, and its ranks by their numbers in the meeting. */
@@ -37,6 +37,6 @@ public record Participant(
 
   /** Returns the ranks of a process of the new world, by their numbers in the meeting. */
   public BitSet ranksOf(RankMap plan, int process) {
-    return meeting.ranksIn(plan, process);
+    return bootstrap.ranksIn(plan, process);
   }
 }

@@ -71,10 +71,10 @@ final class PendingConnection implements Connection.Receiver {
     switch (claim.kind()) {
       case JOIN -> {
         secure();
-        connection.tell(endpoint.guest(connection, secret));
+        connection.setReceiver(endpoint.joiningProcess(connection, secret));
       }
       default -> {
-        return admittedToWorld();
+        return admittedToCommunicator();
       }
     }
     return true;
@@ -94,8 +94,8 @@ final class PendingConnection implements Connection.Receiver {
     return true;
   }
 
-  private boolean admittedToWorld() throws IOException {
-    CommunicatorEndpoint communicator = endpoint.communicator(claim.world());
+  private boolean admittedToCommunicator() throws IOException {
+    CommunicatorEndpoint communicator = endpoint.communicator(claim.communicator());
     if (communicator == null) {
       return false;
     }

@@ -17,7 +17,7 @@ public final class ProcessEndpoint extends ListeningEndpoint {
   private static final ProcessEndpoint THIS_PROCESS = new ProcessEndpoint();
 
   private final Map<Long, CommunicatorEndpoint> communicators = new ConcurrentHashMap<>();
-  private final Map<UniqueId, BootstrapTarget> doorways = new HashMap<>();
+  private final Map<UniqueId, BootstrapTarget> targets = new HashMap<>();
 
   /** Makes one of its own, as if it were another process. */
   public ProcessEndpoint() {
@@ -39,12 +39,12 @@ public final class ProcessEndpoint extends ListeningEndpoint {
   }
 
   /** Lets the other processes of a communicator find it. */
-  public void enroll(CommunicatorEndpoint communicator) {
+  public void register(CommunicatorEndpoint communicator) {
     communicators.put(communicator.id(), communicator);
     admitParked();
   }
 
-  public void dismiss(CommunicatorEndpoint communicator) {
+  public void unregister(CommunicatorEndpoint communicator) {
     communicators.remove(communicator.id());
   }
 
@@ -59,46 +59,46 @@ public final class ProcessEndpoint extends ListeningEndpoint {
   }
 
   @Override
-  Connection.Receiver guest(Connection connection, Secret secret) {
+  Connection.Receiver joiningProcess(Connection connection, Secret secret) {
     return new JoiningProcess(this, connection, secret);
   }
 
   /** Lets those in who come by an id. */
   void open(UniqueId id, BootstrapTarget doorway) {
-    synchronized (doorways) {
-      doorways.put(id, doorway);
+    synchronized (targets) {
+      targets.put(id, doorway);
     }
   }
 
-  void shut(UniqueId id, BootstrapTarget doorway) {
-    synchronized (doorways) {
-      doorways.remove(id, doorway);
+  void close(UniqueId id, BootstrapTarget doorway) {
+    synchronized (targets) {
+      targets.remove(id, doorway);
     }
   }
 
-  /** Guards {@link #doorway} and what follows from it. */
-  Object doors() {
-    return doorways;
+  /** Guards {@link #target} and what follows from it. */
+  Object targetsLock() {
+    return targets;
   }
 
   /** Returns where those are let in who come by an id, or null. */
-  public BootstrapTarget doorway(UniqueId id) {
-    synchronized (doorways) {
-      return doorways.get(id);
+  public BootstrapTarget target(UniqueId id) {
+    synchronized (targets) {
+      return targets.get(id);
     }
   }
 
   /** Returns how many ids ranks are waiting by; for tests. */
-  public int openDoorways() {
-    synchronized (doorways) {
-      return doorways.size();
+  public int openTargets() {
+    synchronized (targets) {
+      return targets.size();
     }
   }
 
   @Override
   List<BootstrapTarget> bootstrapTargets() {
-    synchronized (doorways) {
-      return List.copyOf(doorways.values());
+    synchronized (targets) {
+      return List.copyOf(targets.values());
     }
   }
 }

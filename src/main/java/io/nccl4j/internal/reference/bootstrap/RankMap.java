@@ -27,7 +27,7 @@ public final class RankMap {
   /** The most ranks of a communicator; each is driven by a thread of a process. */
   public static final int MOST_RANKS = 1 << 15;
 
-  private final long world;
+  private final long communicator;
   private final Secret secret;
   private final List<ProcessAddress> processes;
   private final int[] processOf;
@@ -36,7 +36,7 @@ public final class RankMap {
   private NcclException failure;
 
   private RankMap(long world, Secret secret, List<ProcessAddress> processes, int[] processOf) {
-    this.world = world;
+    this.communicator = world;
     this.secret = secret;
     this.processes = processes;
     this.processOf = processOf;
@@ -89,7 +89,7 @@ public final class RankMap {
   }
 
   public void write(DataOutput out) throws IOException {
-    out.writeLong(world);
+    out.writeLong(communicator);
     secret.write(out);
     out.writeInt(processes.size());
     for (ProcessAddress process : processes) {
@@ -101,8 +101,8 @@ public final class RankMap {
     }
   }
 
-  public long world() {
-    return world;
+  public long communicator() {
+    return communicator;
   }
 
   public Secret secret() {
@@ -122,7 +122,7 @@ public final class RankMap {
     return processOf[rank];
   }
 
-  public ProcessAddress locationOf(int rank) {
+  public ProcessAddress addressOf(int rank) {
     return processes.get(processOf[rank]);
   }
 
@@ -170,7 +170,7 @@ public final class RankMap {
             known.missingRanks());
     return failure instanceof CommunicatorAbortedException
         ? new NcclRemoteException(
-                participant.meeting().function(),
+                participant.bootstrap().function(),
                 NcclResult.REMOTE_ERROR.code(),
                 failure.text(),
                 "")

@@ -100,7 +100,7 @@ final class ChainPipeline implements Transfer {
 
   private void reduce(long offset, long slice) {
     long bytes = slice * elementBytes;
-    if (!receives && !collective.arithmetic().scales()) {
+    if (!receives && !collective.reduction().scales()) {
       next.send(send, offset, bytes, collective.signature());
       return;
     }
@@ -108,7 +108,7 @@ final class ChainPipeline implements Transfer {
     long targetOffset = sends ? scratchOffset() : offset;
     if (receives) {
       collective
-          .arithmetic()
+          .reduction()
           .fold(
               send,
               offset,
@@ -120,7 +120,7 @@ final class ChainPipeline implements Transfer {
               !sends);
       collective.release(previous);
     } else {
-      collective.arithmetic().scale(send, offset, target, targetOffset, slice);
+      collective.reduction().scale(send, offset, target, targetOffset, slice);
     }
     if (sends) {
       next.send(target, targetOffset, bytes, collective.signature());

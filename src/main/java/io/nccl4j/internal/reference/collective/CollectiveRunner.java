@@ -21,7 +21,7 @@ public final class CollectiveRunner implements Transfer {
   private static final long BOARD_BYTES = 256 << 10;
 
   private final RankContext context;
-  private final Reduction arithmetic = new Reduction();
+  private final Reduction reduction = new Reduction();
   private final ChannelDivision ringDivision;
   private final ChannelDivision treeDivision;
   private final RingPipeline[] rings;
@@ -54,8 +54,8 @@ public final class CollectiveRunner implements Transfer {
     return context;
   }
 
-  Reduction arithmetic() {
-    return arithmetic;
+  Reduction reduction() {
+    return reduction;
   }
 
   /** Returns what every slice of this collective is signed with. */
@@ -73,7 +73,7 @@ public final class CollectiveRunner implements Transfer {
     foreignSince = 0;
     activeCount = 0;
     if (call.operator != null) {
-      arithmetic.prepare(call.type, call.operator, context.size(), call.bytes());
+      reduction.prepare(call.type, call.operator, context.size(), call.bytes());
     }
     switch (call.operation) {
       case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);
@@ -210,7 +210,7 @@ public final class CollectiveRunner implements Transfer {
 
   private void alone(Call call) {
     if (call.operator != null) {
-      arithmetic.alone(call.send, 0, call.recv, 0, call.count);
+      reduction.alone(call.send, 0, call.recv, 0, call.count);
     } else {
       copyOwn(call.send, 0, call.recv, 0, call.bytes());
     }
@@ -295,7 +295,7 @@ public final class CollectiveRunner implements Transfer {
 
   /** Keeps no buffers reachable. */
   public void forget() {
-    arithmetic.forget();
+    reduction.forget();
     if (direct != null) {
       direct.forget();
     }
@@ -307,7 +307,7 @@ public final class CollectiveRunner implements Transfer {
   /** Gives a slice back after it was read, having made sure that it was the sender's till then. */
   void release(ReceiveLink link) {
     VarHandle.loadLoadFence();
-    if (context.alarm()) {
+    if (context.failureSignalled()) {
       context.checkSource(link.source(), function);
     }
     link.release();

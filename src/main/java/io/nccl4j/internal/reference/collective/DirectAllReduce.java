@@ -39,7 +39,7 @@ final class DirectAllReduce implements Transfer {
 
   private final CollectiveRunner collective;
   private final RankContext context;
-  private final DirectSync board;
+  private final DirectSync sync;
   private final int rank;
   private final int ranks;
   private final boolean crowded;
@@ -59,7 +59,7 @@ final class DirectAllReduce implements Transfer {
   DirectAllReduce(CollectiveRunner collective) {
     this.collective = collective;
     this.context = collective.context();
-    this.board = context.board();
+    this.sync = context.directSync();
     this.rank = context.rank();
     this.ranks = context.size();
     this.crowded = ranks > PROCESSORS;
@@ -76,8 +76,8 @@ final class DirectAllReduce implements Transfer {
     number++;
     next = 0;
     phase = Phase.COMING;
-    long factor = collective.arithmetic().factor();
-    board.come(rank, number, collective.signature(), call.send, call.recv, factor);
+    long factor = collective.reduction().factor();
+    sync.arrive(rank, number, collective.signature(), call.send, call.recv, factor);
   }
 
   @Override
@@ -99,31 +99,31 @@ final class DirectAllReduce implements Transfer {
   private boolean all() {
     while (next < ranks) {
       if (next != rank) {
-        if (!board.hasCome(next, number)) {
+        if (!sync.hasArrived(next, number)) {
           return false;
         }
-        collective.checkSignature(board.signature(next, number), next);
+        collective.checkSignature(sync.signature(next, number), next);
       }
       next++;
     }
     for (int peer = 0; peer < ranks; peer++) {
-      MemorySegment send = board.send(peer, number);
+      MemorySegment send = sync.send(peer, number);
       if (sends[peer] != send) {
         sends[peer] = send;
       }
-      MemorySegment recv = board.recv(peer, number);
+      MemorySegment recv = sync.recv(peer, number);
       if (recvs[peer] != recv) {
         recvs[peer] = recv;
       }
-      factors[peer] = board.factor(peer, number);
+      factors[peer] = sync.factor(peer, number);
     }
     phase = Phase.WORKING;
-    wakeOthers();
+    wakePeers();
     return true;
   }
 
   /** Ends the sleep of ranks that have waited for so long that they no longer look. */
-  private void wakeOthers() {
+  private void wakePeers() {
     for (int peer = 0; peer < ranks; peer++) {
       if (peer != rank) {
         context.wake(peer);
@@ -138,13 +138,13 @@ final class DirectAllReduce implements Transfer {
       for (int piece = claim(rank); piece >= 0; piece = claim(rank)) {
         claimed++;
         reduce(rank, piece);
-        if (context.alarm()) {
+        if (context.failureSignalled()) {
           return true;
         }
       }
     } finally {
       // All at once: others look at this count, and take its cache line away each time.
-      board.finish(rank, claimed);
+      sync.finish(rank, claimed);
     }
     phase = Phase.LEAVING;
     next = 0;
@@ -154,15 +154,15 @@ final class DirectAllReduce implements Transfer {
   }
 
   private boolean leave() {
-    while (next < ranks && board.finished(next, before, pieces.perRank())) {
+    while (next < ranks && sync.finished(next, before, pieces.perRank())) {
       next++;
     }
     if (next == ranks) {
-      if (board.spoilt()) {
+      if (sync.spoilt()) {
         return false;
       }
       phase = Phase.DONE;
-      wakeOthers();
+      wakePeers();
       return true;
     }
     if (!crowded && looks++ < LOOKS_BEFORE_HELP) {
@@ -180,21 +180,21 @@ final class DirectAllReduce implements Transfer {
     try {
       reduce(owner, piece);
     } finally {
-      board.finish(owner, 1);
+      sync.finish(owner, 1);
     }
     return true;
   }
 
   private int claim(int owner) {
-    return board.claim(owner, before, pieces.perRank());
+    return sync.claim(owner, before, pieces.perRank());
   }
 
   /** Works on a claimed piece, unless the board is closed. */
   private void reduce(int owner, int piece) {
     boolean worked = false;
     try {
-      if (!board.closed()) {
-        pieces.goTo(owner, piece);
+      if (!sync.closed()) {
+        pieces.moveTo(owner, piece);
         reducePiece();
         worked = true;
       }
@@ -202,7 +202,7 @@ final class DirectAllReduce implements Transfer {
       throw closedBuffer(e);
     } finally {
       if (!worked) {
-        board.spoil();
+        sync.spoil();
       }
     }
   }
@@ -210,7 +210,7 @@ final class DirectAllReduce implements Transfer {
   private void reducePiece() {
     if (pieces.count() > 0) {
       collective
-          .arithmetic()
+          .reduction()
           .reduce(
               sends,
               factors,
@@ -249,7 +249,7 @@ final class DirectAllReduce implements Transfer {
   /** Leaves an all-reduce that has failed: afterwards nobody touches this rank's memory. */
   void withdraw() {
     if (phase != Phase.DONE) {
-      board.close();
+      sync.close();
       phase = Phase.DONE;
     }
   }
@@ -260,6 +260,6 @@ final class DirectAllReduce implements Transfer {
       sends[peer] = null;
       recvs[peer] = null;
     }
-    board.forget(rank);
+    sync.forget(rank);
   }
 }

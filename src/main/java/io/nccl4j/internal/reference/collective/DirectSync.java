@@ -52,7 +52,7 @@ public final class DirectSync {
   }
 
   /** Shows a rank's row, and that the rank has come to a transfer. */
-  void come(
+  void arrive(
       int rank, long number, long signature, MemorySegment send, MemorySegment recv, long factor) {
     // To store a reference costs the collector something, which the same buffers again need not.
     int row = 2 * rank + odd(number);
@@ -68,7 +68,7 @@ public final class DirectSync {
   }
 
   /** Returns whether a rank has come to this transfer, or to a later one. */
-  boolean hasCome(int rank, long number) {
+  boolean hasArrived(int rank, long number) {
     return (long) CELL.getAcquire(cells, cell(rank, COME)) >= number;
   }
 

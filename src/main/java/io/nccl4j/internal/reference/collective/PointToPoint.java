@@ -177,7 +177,7 @@ public final class PointToPoint implements Transfer {
     MemorySegment.copy(
         link.memory(), link.offset(), message.memory, message.offset + message.moved, slice);
     VarHandle.loadLoadFence();
-    if (context.alarm()) {
+    if (context.failureSignalled()) {
       context.checkSource(message.peer, function);
     }
     link.release();

@@ -35,13 +35,13 @@ public interface RankContext {
   ReceiveLink receiveLink(Route route, int channel, int from);
 
   /** Returns where the ranks of one process meet for direct transfers. */
-  DirectSync board();
+  DirectSync directSync();
 
   /** Returns the board that ranks of several processes share; null while there is none. */
-  SharedMemorySync sharedBoard();
+  SharedMemorySync sharedMemorySync();
 
   /** Returns whether anything has happened that a waiting rank should look at. */
-  boolean alarm();
+  boolean failureSignalled();
 
   /** Ends the sleep of another rank of this process. */
   void wake(int peer);

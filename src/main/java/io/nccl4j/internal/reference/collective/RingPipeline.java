@@ -124,10 +124,10 @@ final class RingPipeline implements Transfer {
       if (send.address() + own != recv.address() + offset) {
         MemorySegment.copy(send, own, recv, offset, count * elementBytes);
       }
-    } else if (collective.arithmetic().scales()) {
+    } else if (collective.reduction().scales()) {
       MemorySegment target = partialTarget();
       long targetOffset = partialOffset(offset);
-      collective.arithmetic().scale(send, offset, target, targetOffset, count);
+      collective.reduction().scale(send, offset, target, targetOffset, count);
       pass(target, targetOffset, count);
     } else {
       pass(send, offset, count);
@@ -140,7 +140,7 @@ final class RingPipeline implements Transfer {
     long targetOffset =
         !result ? partialOffset(offset) : scattered ? cursor.sliceBegin() * elementBytes : offset;
     collective
-        .arithmetic()
+        .reduction()
         .fold(
             send,
             offset,

@@ -35,7 +35,7 @@ final class SharedMemoryAllReduce implements Transfer {
   private final StepCounter putting = new StepCounter();
   private final StepCounter folding = new StepCounter();
   private final StepCounter taking = new StepCounter();
-  private SharedMemorySync board;
+  private SharedMemorySync sync;
   private MemorySegment tile;
 
   // How many rounds all other ranks have done at least, as far as is known.
@@ -66,8 +66,8 @@ final class SharedMemoryAllReduce implements Transfer {
       return done < end;
     }
 
-    void goTo(int owner) {
-      pieces.goTo(owner, piece);
+    void advanceTo(int owner) {
+      pieces.moveTo(owner, piece);
     }
 
     /** Returns where what the owner has of this round begins in a buffer, in bytes. */
@@ -113,7 +113,7 @@ final class SharedMemoryAllReduce implements Transfer {
 
   @Override
   public boolean advance() {
-    if (board == null && !begin()) {
+    if (sync == null && !begin()) {
       return false;
     }
     boolean moved = false;
@@ -125,11 +125,11 @@ final class SharedMemoryAllReduce implements Transfer {
   }
 
   private boolean begin() {
-    board = collective.context().sharedBoard();
+    sync = collective.context().sharedMemorySync();
     if (tile == null) {
       tile = Arena.ofAuto().allocate(TILE_BYTES, 64);
     }
-    return board != null;
+    return sync != null;
   }
 
   @Override
@@ -146,22 +146,22 @@ final class SharedMemoryAllReduce implements Transfer {
     for (int owner = 0; owner < ranks; owner++) {
       put(owner);
     }
-    board.sign(rank, putting.done, collective.signature());
+    sync.sign(rank, putting.done, collective.signature());
     putting.next();
-    board.put(rank, putting.done);
+    sync.put(rank, putting.done);
     return true;
   }
 
   private void put(int owner) {
-    putting.goTo(owner);
+    putting.advanceTo(owner);
     long count = putting.count();
     boolean read = foldsAll || owner != rank || !foldsInPlace(rank);
     if (count > 0 && read) {
-      long at = board.input(rank, putting.done, owner);
-      if (collective.arithmetic().scales()) {
-        collective.arithmetic().scale(send, putting.offset(), board.memory(), at, count);
+      long at = sync.input(rank, putting.done, owner);
+      if (collective.reduction().scales()) {
+        collective.reduction().scale(send, putting.offset(), sync.memory(), at, count);
       } else {
-        MemorySegment.copy(send, putting.offset(), board.memory(), at, count * elementBytes);
+        MemorySegment.copy(send, putting.offset(), sync.memory(), at, count * elementBytes);
       }
     }
   }
@@ -182,16 +182,16 @@ final class SharedMemoryAllReduce implements Transfer {
       showResult();
     }
     folding.next();
-    board.folded(rank, folding.done);
+    sync.folded(rank, folding.done);
     if (foldsAll) {
       taking.next();
-      board.taken(rank, taking.done);
+      sync.taken(rank, taking.done);
     }
     return true;
   }
 
   private void fold(int owner) {
-    folding.goTo(owner);
+    folding.advanceTo(owner);
     long count = folding.count();
     long atOnce = ranks == 2 ? partCount : TILE_BYTES / elementBytes;
     for (long done = 0; done < count; done += atOnce) {
@@ -210,7 +210,7 @@ final class SharedMemoryAllReduce implements Transfer {
       MemorySegment out = left == 1 ? recv : tile;
       long outOffset = left == 1 ? folding.offset() + at : 0;
       collective
-          .arithmetic()
+          .reduction()
           .foldScaled(
               memory(source),
               offset(source, owner) + at,
@@ -227,22 +227,22 @@ final class SharedMemoryAllReduce implements Transfer {
 
   /** Returns whether a rank's data is folded where it lies: only its own, and as it is. */
   private boolean foldsInPlace(int source) {
-    return source == rank && !collective.arithmetic().scales();
+    return source == rank && !collective.reduction().scales();
   }
 
   private MemorySegment memory(int source) {
-    return foldsInPlace(source) ? send : board.memory();
+    return foldsInPlace(source) ? send : sync.memory();
   }
 
   private long offset(int source, int owner) {
-    return foldsInPlace(source) ? folding.offset() : board.input(source, folding.done, owner);
+    return foldsInPlace(source) ? folding.offset() : sync.input(source, folding.done, owner);
   }
 
   private void showResult() {
     long bytes = folding.count() * elementBytes;
     if (bytes > 0) {
-      long at = board.result(rank, folding.done);
-      MemorySegment.copy(recv, folding.offset(), board.memory(), at, bytes);
+      long at = sync.result(rank, folding.done);
+      MemorySegment.copy(recv, folding.offset(), sync.memory(), at, bytes);
     }
   }
 
@@ -254,25 +254,25 @@ final class SharedMemoryAllReduce implements Transfer {
       take((rank + turn) % ranks);
     }
     taking.next();
-    board.taken(rank, taking.done);
+    sync.taken(rank, taking.done);
     return true;
   }
 
   private void take(int owner) {
-    taking.goTo(owner);
+    taking.advanceTo(owner);
     long bytes = taking.count() * elementBytes;
     if (bytes > 0) {
-      long at = board.result(owner, taking.done);
-      MemorySegment.copy(board.memory(), at, recv, taking.offset(), bytes);
+      long at = sync.result(owner, taking.done);
+      MemorySegment.copy(sync.memory(), at, recv, taking.offset(), bytes);
     }
   }
 
   private boolean allHavePut(long rounds) {
     for (int peer = 0; allPut < rounds && peer < ranks; peer++) {
       if (peer != rank) {
-        long put = board.put(peer);
+        long put = sync.put(peer);
         checkCount(peer, put, folding.done + SharedMemorySync.DEPTH);
-        if (put < rounds || !collective.agrees(board.signature(peer, rounds - 1), peer)) {
+        if (put < rounds || !collective.agrees(sync.signature(peer, rounds - 1), peer)) {
           return false;
         }
       }
@@ -284,7 +284,7 @@ final class SharedMemoryAllReduce implements Transfer {
   private boolean allHaveFolded(long rounds) {
     for (int peer = 0; allFolded < rounds && peer < ranks; peer++) {
       if (peer != rank) {
-        long folded = board.folded(peer);
+        long folded = sync.folded(peer);
         checkCount(peer, folded, putting.done);
         if (folded < rounds) {
           return false;
@@ -298,7 +298,7 @@ final class SharedMemoryAllReduce implements Transfer {
   private boolean allHaveTaken(long rounds) {
     for (int peer = 0; allTaken < rounds && peer < ranks; peer++) {
       if (peer != rank) {
-        long taken = board.taken(peer);
+        long taken = sync.taken(peer);
         checkCount(peer, taken, putting.done);
         if (taken < rounds) {
           return false;

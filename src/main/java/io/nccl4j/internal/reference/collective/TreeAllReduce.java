@@ -125,7 +125,7 @@ final class TreeAllReduce implements Transfer {
 
   /** Folds the children's slices onto this rank's own; returns where the result lies. */
   private MemorySegment fold(long offset, long count, boolean root) {
-    Reduction arithmetic = collective.arithmetic();
+    Reduction arithmetic = collective.reduction();
     int children = fromChildren.length;
     if (children == 0) {
       if (!arithmetic.scales()) {

@@ -47,51 +47,51 @@ public final class CommunicatorState
   /** How long a rank of another process may take to say what it has called. */
   private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
 
-  private final ProcessEndpoint site;
-  private final RankMap plan;
+  private final ProcessEndpoint endpoint;
+  private final RankMap rankMap;
   private final RankOptions options;
-  private final List<RankState> peers = new ArrayList<>();
+  private final List<RankState> rankStates = new ArrayList<>();
   // Null where a rank is of another process.
-  private final HostedRank[] members;
+  private final HostedRank[] hostedRanks;
   // Ranks of this process that have not told everybody that they leave; guarded by itself.
   private final BitSet staying = new BitSet();
   // Null where a process is this one.
-  private final RemoteProcess[] remotes;
+  private final RemoteProcess[] remoteProcesses;
   private final LinkTable links;
-  private final Bootstraps meetings;
-  private final AtomicReference<RankFailure> fault = new AtomicReference<>();
-  private final DirectSync board;
+  private final Bootstraps bootstraps;
+  private final AtomicReference<RankFailure> failure = new AtomicReference<>();
+  private final DirectSync directSync;
   private final boolean allShareMemory;
   // Whether anything has happened that a waiting rank should know: one cheap look for it.
-  private volatile boolean alarm;
+  private volatile boolean failureSignalled;
   private volatile long askedAt;
   private boolean enrolled;
   // What the ranks here came from, while they wait for other processes.
   private volatile Bootstrap connecting;
 
   public CommunicatorState(ProcessEndpoint site, RankMap plan, RankOptions options) {
-    this.site = site;
-    this.plan = plan;
+    this.endpoint = site;
+    this.rankMap = plan;
     this.options = options;
-    this.board = new DirectSync(plan.size());
+    this.directSync = new DirectSync(plan.size());
     this.links = new LinkTable(this);
-    this.meetings = new Bootstraps(site, this, options.text());
+    this.bootstraps = new Bootstraps(site, this, options.text());
     long hosts = plan.processes().stream().map(ProcessAddress::host).distinct().count();
     this.allShareMemory = hosts == 1 && options.sharesMemory();
-    this.members = new HostedRank[plan.size()];
-    this.remotes = new RemoteProcess[plan.processes().size()];
+    this.hostedRanks = new HostedRank[plan.size()];
+    this.remoteProcesses = new RemoteProcess[plan.processes().size()];
     for (int rank = 0; rank < plan.size(); rank++) {
       RankState peer = new RankState(rank);
-      peers.add(peer);
+      rankStates.add(peer);
     }
-    for (int process = 0; process < remotes.length; process++) {
+    for (int process = 0; process < remoteProcesses.length; process++) {
       if (!plan.processes().get(process).process().equals(site.process())) {
-        remotes[process] = new RemoteProcess(this, process);
+        remoteProcesses[process] = new RemoteProcess(this, process);
       }
     }
     for (int rank = 0; rank < plan.size(); rank++) {
-      if (remote(rank) == null) {
-        members[rank] = new HostedRank(this, rank, plan.size());
+      if (remoteProcess(rank) == null) {
+        hostedRanks[rank] = new HostedRank(this, rank, plan.size());
         staying.set(rank);
       }
     }
@@ -105,16 +105,16 @@ public final class CommunicatorState
    */
   public static HostedRank join(
       Participant participant, ProcessEndpoint site, RankOptions options) {
-    Bootstrap meeting = participant.meeting();
-    Bootstrap.RankAssignment seat = meeting.awaitSeat(participant);
+    Bootstrap meeting = participant.bootstrap();
+    Bootstrap.RankAssignment seat = meeting.awaitAssignment(participant);
     CommunicatorState world = null;
     try {
       if (seat != null) {
-        world = form(seat.plan(), site, options, participant);
+        world = form(seat.rankMap(), site, options, participant);
       }
       meeting.confirm(participant.rank());
       meeting.awaitDone(participant);
-      return world == null ? null : world.member(seat.rank());
+      return world == null ? null : world.hostedRank(seat.rank());
     } catch (RuntimeException | Error e) {
       String why = e instanceof NcclException failure ? failure.text() : e.toString();
       meeting.giveUp("rank " + participant.rank() + " failed to connect: " + why, null);
@@ -140,51 +140,51 @@ public final class CommunicatorState
 
   @Override
   public long id() {
-    return plan.world();
+    return rankMap.communicator();
   }
 
   @Override
   public Secret secret() {
-    return plan.secret();
+    return rankMap.secret();
   }
 
-  ProcessEndpoint site() {
-    return site;
+  ProcessEndpoint endpoint() {
+    return endpoint;
   }
 
   @Override
-  public RankMap plan() {
-    return plan;
+  public RankMap rankMap() {
+    return rankMap;
   }
 
   @Override
   public int size() {
-    return members.length;
+    return hostedRanks.length;
   }
 
   @Override
   public int processes() {
-    return remotes.length;
+    return remoteProcesses.length;
   }
 
   /** Returns whether all ranks are of this process. */
   public boolean inOneProcess() {
-    return remotes.length == 1;
+    return remoteProcesses.length == 1;
   }
 
   /** Returns a rank of this process. */
-  public HostedRank member(int rank) {
-    return members[rank];
+  public HostedRank hostedRank(int rank) {
+    return hostedRanks[rank];
   }
 
   /** Returns what is known of a rank of any process. */
-  public RankState peer(int rank) {
-    return peers.get(rank);
+  public RankState rankState(int rank) {
+    return rankStates.get(rank);
   }
 
   /** Returns the process of a rank, or null where it is this one. */
-  public RemoteProcess remote(int rank) {
-    return remotes[plan.processOf(rank)];
+  public RemoteProcess remoteProcess(int rank) {
+    return remoteProcesses[rankMap.processOf(rank)];
   }
 
   public RankOptions options() {
@@ -192,8 +192,8 @@ public final class CommunicatorState
   }
 
   /** Returns where the ranks of one process meet for direct transfers. */
-  DirectSync board() {
-    return board;
+  DirectSync directSync() {
+    return directSync;
   }
 
   /** Returns the links of the ranks of this process. */
@@ -202,8 +202,8 @@ public final class CommunicatorState
   }
 
   /** Returns where the ranks meet to make new communicators. */
-  public Bootstraps meetings() {
-    return meetings;
+  public Bootstraps bootstraps() {
+    return bootstraps;
   }
 
   @Override
@@ -213,13 +213,13 @@ public final class CommunicatorState
 
   @Override
   public boolean hosts(int rank) {
-    return remote(rank) == null;
+    return remoteProcess(rank) == null;
   }
 
   @Override
   public boolean sharesMemoryWith(int rank) {
-    RemoteProcess remote = remote(rank);
-    return remote != null && options.sharesMemory() && remote.location().host().equals(site.host());
+    RemoteProcess remote = remoteProcess(rank);
+    return remote != null && options.sharesMemory() && remote.address().host().equals(endpoint.host());
   }
 
   @Override
@@ -229,17 +229,17 @@ public final class CommunicatorState
 
   @Override
   public Presence presence(int rank) {
-    return peers.get(rank).presence();
+    return rankStates.get(rank).presence();
   }
 
   @Override
   public String departure(int rank) {
-    return peers.get(rank).departure();
+    return rankStates.get(rank).departure();
   }
 
   @Override
   public void wake(int rank) {
-    members[rank].wake();
+    hostedRanks[rank].wake();
   }
 
   @Override
@@ -249,12 +249,12 @@ public final class CommunicatorState
 
   @Override
   public void fail(int rank, String text) {
-    raise(RankFailure.nonsense(text, RankSets.of(rank)));
+    raise(RankFailure.protocolViolation(text, RankSets.of(rank)));
   }
 
   @Override
   public InetSocketAddress address(int rank) {
-    return remote(rank).location().address();
+    return remoteProcess(rank).address().address();
   }
 
   @Override
@@ -264,22 +264,22 @@ public final class CommunicatorState
 
   @Override
   public ByteBuffer claim(LinkKey key, byte[] greeting) throws IOException {
-    return remote(key.to()).opening(Message.Kind.LINK, key::write).answer(greeting).message();
+    return remoteProcess(key.to()).opening(Message.Kind.LINK, key::write).answer(greeting).message();
   }
 
   @Override
   public void announceMemory(LinkKey key, Path path) {
-    remote(key.to()).tellMemory(key, path);
+    remoteProcess(key.to()).announceMemory(key, path);
   }
 
   @Override
-  public Bootstrap.Coordinator chair(int process, BootstrapKey occasion) {
-    return remotes[process] == null ? null : remotes[process].chair(occasion);
+  public Bootstrap.Coordinator coordinator(int process, BootstrapKey occasion) {
+    return remoteProcesses[process] == null ? null : remoteProcesses[process].coordinator(occasion);
   }
 
   @Override
-  public Bootstrap.StateListener audience(int process, BootstrapKey occasion) {
-    return remotes[process] == null ? null : remotes[process].audience(occasion);
+  public Bootstrap.StateListener stateListener(int process, BootstrapKey occasion) {
+    return remoteProcesses[process] == null ? null : remoteProcesses[process].stateListener(occasion);
   }
 
   /**
@@ -291,23 +291,23 @@ public final class CommunicatorState
     if (inOneProcess()) {
       return;
     }
-    site.hold(plan.secret(), participant.meeting().function());
+    endpoint.retain(rankMap.secret(), participant.bootstrap().function());
     synchronized (this) {
       enrolled = true;
     }
-    connecting = participant.meeting();
-    site.enroll(this);
+    connecting = participant.bootstrap();
+    endpoint.register(this);
     int self = 0;
-    while (remotes[self] != null) {
+    while (remoteProcesses[self] != null) {
       self++;
     }
     boolean connected = false;
     try {
       for (int process = 0; process < self; process++) {
-        remotes[process].connect(participant);
+        remoteProcesses[process].connect(participant);
       }
-      for (int process = self + 1; process < remotes.length; process++) {
-        remotes[process].awaitConnected(participant);
+      for (int process = self + 1; process < remoteProcesses.length; process++) {
+        remoteProcesses[process].awaitConnected(participant);
       }
       connected = true;
     } finally {
@@ -328,15 +328,15 @@ public final class CommunicatorState
 
   /** Ends this process's part of a world that has failed before all ranks had connected. */
   void abandon(String why) {
-    raise(RankFailure.nonsense(why, ranksHere()));
+    raise(RankFailure.protocolViolation(why, ranksHere()));
     end();
   }
 
   @Override
   public void admitControl(Connection connection, DataInput in) throws IOException {
     UUID process = ProcessAddress.readUuid(in);
-    for (RemoteProcess remote : remotes) {
-      if (remote != null && remote.location().process().equals(process)) {
+    for (RemoteProcess remote : remoteProcesses) {
+      if (remote != null && remote.address().process().equals(process)) {
         remote.accept(connection);
         return;
       }
@@ -349,8 +349,8 @@ public final class CommunicatorState
     links.admit(LinkKey.read(in), connection::detach);
   }
 
-  public RankFailure fault() {
-    return fault.get();
+  public RankFailure failure() {
+    return failure.get();
   }
 
   /**
@@ -358,12 +358,12 @@ public final class CommunicatorState
    * same fault where the first call ended early, for want of memory.
    */
   void raise(RankFailure first) {
-    fault.compareAndSet(null, first);
-    raiseAlarm();
-    if (first.equals(fault.get())) {
-      for (RemoteProcess remote : remotes) {
+    failure.compareAndSet(null, first);
+    signalFailure();
+    if (first.equals(failure.get())) {
+      for (RemoteProcess remote : remoteProcesses) {
         if (remote != null) {
-          remote.tell(first);
+          remote.announce(first);
         }
       }
     }
@@ -378,46 +378,46 @@ public final class CommunicatorState
 
   private BitSet ranksHere() {
     BitSet here = new BitSet();
-    for (int rank = 0; rank < members.length; rank++) {
-      here.set(rank, members[rank] != null);
+    for (int rank = 0; rank < hostedRanks.length; rank++) {
+      here.set(rank, hostedRanks[rank] != null);
     }
     return here;
   }
 
   @Override
-  public void announceBoard(Path path) {
-    for (RemoteProcess remote : remotes) {
+  public void announceSync(Path path) {
+    for (RemoteProcess remote : remoteProcesses) {
       if (remote != null) {
-        remote.tellBoard(path);
+        remote.announceSync(path);
       }
     }
   }
 
   /** Takes what another process says went wrong. */
-  public void hear(RankFailure told) {
-    fault.compareAndSet(null, told);
-    raiseAlarm();
+  public void receiveFailure(RankFailure told) {
+    failure.compareAndSet(null, told);
+    signalFailure();
   }
 
-  private void raiseAlarm() {
-    alarm = true;
-    for (HostedRank member : members) {
+  private void signalFailure() {
+    failureSignalled = true;
+    for (HostedRank member : hostedRanks) {
       if (member != null) {
         member.wake();
       }
     }
   }
 
-  public boolean alarm() {
-    return alarm;
+  public boolean failureSignalled() {
+    return failureSignalled;
   }
 
   /** Tells everybody that a rank of this process has been revoked, closed or aborted. */
-  void tellPresence(RankState self) {
+  void announcePresence(RankState self) {
     boolean leaving = self.presence().left();
-    for (RemoteProcess remote : remotes) {
+    for (RemoteProcess remote : remoteProcesses) {
       if (remote != null) {
-        remote.tell(self);
+        remote.announce(self);
       }
     }
     notePresence();
@@ -439,8 +439,8 @@ public final class CommunicatorState
 
   /** Makes everybody here look at who has gone. */
   void notePresence() {
-    raiseAlarm();
-    meetings.checkPresent();
+    signalFailure();
+    bootstraps.checkPresent();
   }
 
   /** Ends the connections with the other processes. */
@@ -452,14 +452,14 @@ public final class CommunicatorState
       enrolled = false;
     }
     links.hostMemory().settle();
-    site.dismiss(this);
-    for (RemoteProcess remote : remotes) {
+    endpoint.unregister(this);
+    for (RemoteProcess remote : remoteProcesses) {
       if (remote != null) {
         remote.end();
       }
     }
     links.close();
-    site.release(plan.secret());
+    endpoint.release(rankMap.secret());
   }
 
   @Override
@@ -470,7 +470,7 @@ public final class CommunicatorState
     long now = System.nanoTime();
     if (askedAt == 0 || now - askedAt > ASKING_NANOS) {
       askedAt = now;
-      for (RemoteProcess remote : remotes) {
+      for (RemoteProcess remote : remoteProcesses) {
         if (remote != null) {
           remote.ask(now);
         }
@@ -484,7 +484,7 @@ public final class CommunicatorState
    * @param since when it was asked first, or 0
    */
   boolean mayExplain(int rank, long since) {
-    if (remote(rank) == null || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
+    if (remoteProcess(rank) == null || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
       return false;
     }
     ask();
@@ -497,7 +497,7 @@ public final class CommunicatorState
     long nanos = Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4);
     BitSet silent = new BitSet();
     ranks.stream()
-        .filter(rank -> remote(rank) != null && remote(rank).silent(nanos))
+        .filter(rank -> remoteProcess(rank) != null && remoteProcess(rank).silent(nanos))
         .forEach(silent::set);
     return silent;
   }
@@ -505,9 +505,9 @@ public final class CommunicatorState
   @Override
   public String describe(BitSet ranks) {
     List<String> others = new ArrayList<>();
-    for (int process = 0; process < remotes.length; process++) {
-      if (remotes[process] != null && plan.ranksOf(process).intersects(ranks)) {
-        others.add(remotes[process].location().toString());
+    for (int process = 0; process < remoteProcesses.length; process++) {
+      if (remoteProcesses[process] != null && rankMap.ranksOf(process).intersects(ranks)) {
+        others.add(remoteProcesses[process].address().toString());
       }
     }
     return RankSets.describe(ranks)

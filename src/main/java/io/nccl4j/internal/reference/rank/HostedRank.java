@@ -46,14 +46,14 @@ public final class HostedRank implements RankContext {
       Arrays.stream(Operation.values())
           .collect(Collectors.toMap(Operation::method, Function.identity()));
 
-  private final CommunicatorState world;
+  private final CommunicatorState communicator;
   private final int rank;
   private final int size;
   private final CollectiveRunner collective;
   private final RankExecution single;
   private final AtomicLong launched = new AtomicLong();
   private final AtomicLong ended = new AtomicLong();
-  private final Map<BootstrapKey, Long> meetings = new ConcurrentHashMap<>();
+  private final Map<BootstrapKey, Long> bootstraps = new ConcurrentHashMap<>();
   private final Object turns = new Object();
   private volatile int waitingForTurn;
   private volatile Duration timeout = Duration.ofSeconds(30);
@@ -65,10 +65,10 @@ public final class HostedRank implements RankContext {
   private final RankState self;
 
   HostedRank(CommunicatorState world, int rank, int size) {
-    this.world = world;
+    this.communicator = world;
     this.rank = rank;
     this.size = size;
-    this.self = world.peer(rank);
+    this.self = world.rankState(rank);
     this.name = "rank " + rank + " of " + size;
     this.collective = new CollectiveRunner(this);
     this.single = new RankExecution(this);
@@ -81,8 +81,8 @@ public final class HostedRank implements RankContext {
     name = communicator;
   }
 
-  public CommunicatorState world() {
-    return world;
+  public CommunicatorState communicator() {
+    return communicator;
   }
 
   @Override
@@ -97,52 +97,52 @@ public final class HostedRank implements RankContext {
 
   @Override
   public AllReduceAlgorithm algorithm() {
-    return world.options().algorithm();
+    return communicator.options().algorithm();
   }
 
   @Override
   public Layout layout() {
-    return world.options().layout();
+    return communicator.options().layout();
   }
 
   @Override
   public boolean inOneProcess() {
-    return world.inOneProcess();
+    return communicator.inOneProcess();
   }
 
   @Override
   public boolean allShareMemory() {
-    return world.allShareMemory();
+    return communicator.allShareMemory();
   }
 
   @Override
   public SendLink sendLink(Route route, int channel, int to) {
-    return world.links().sendLink(route, channel, rank, to);
+    return communicator.links().sendLink(route, channel, rank, to);
   }
 
   @Override
   public ReceiveLink receiveLink(Route route, int channel, int from) {
-    return world.links().receiveLink(route, channel, from, rank);
+    return communicator.links().receiveLink(route, channel, from, rank);
   }
 
   @Override
-  public DirectSync board() {
-    return world.board();
+  public DirectSync directSync() {
+    return communicator.directSync();
   }
 
   @Override
-  public SharedMemorySync sharedBoard() {
-    return world.links().hostMemory().board();
+  public SharedMemorySync sharedMemorySync() {
+    return communicator.links().hostMemory().sync();
   }
 
   @Override
-  public boolean alarm() {
-    return world.alarm();
+  public boolean failureSignalled() {
+    return communicator.failureSignalled();
   }
 
   @Override
   public void wake(int peer) {
-    world.wake(peer);
+    communicator.wake(peer);
   }
 
   @Override
@@ -152,17 +152,17 @@ public final class HostedRank implements RankContext {
 
   @Override
   public Presence presence(int peer) {
-    return world.presence(peer);
+    return communicator.presence(peer);
   }
 
   @Override
   public String describeCollective(int peer) {
-    return world.peer(peer).describeCollective();
+    return communicator.rankState(peer).describeCollective();
   }
 
   @Override
   public String describe(BitSet ranks) {
-    return world.describe(ranks);
+    return communicator.describe(ranks);
   }
 
   long timeoutNanos() {
@@ -181,18 +181,18 @@ public final class HostedRank implements RankContext {
   /** Returns what this rank's next call of a function is for, without counting it. */
   public BootstrapKey upcoming(String function, BitSet excluded) {
     BootstrapKey kind = new BootstrapKey(function, excluded, 0);
-    return new BootstrapKey(function, excluded, meetings.getOrDefault(kind, 0L));
+    return new BootstrapKey(function, excluded, bootstraps.getOrDefault(kind, 0L));
   }
 
   /** Returns what this rank's call of a function is for, and counts it. */
   public BootstrapKey next(String function, BitSet excluded) {
     BootstrapKey now = upcoming(function, excluded);
-    meetings.put(new BootstrapKey(function, excluded, 0), now.number() + 1);
+    bootstraps.put(new BootstrapKey(function, excluded, 0), now.number() + 1);
     return now;
   }
 
   /** Returns the place of a new operation in the order of this member's operations. */
-  public long takeTicket() {
+  public long takeTurnNumber() {
     return launched.getAndIncrement();
   }
 
@@ -276,8 +276,8 @@ public final class HostedRank implements RankContext {
   }
 
   private void end(Presence how) {
-    self.become(how);
-    world.tellPresence(self);
+    self.setPresence(how);
+    communicator.announcePresence(self);
     synchronized (turns) {
       turns.notifyAll();
     }
@@ -285,8 +285,8 @@ public final class HostedRank implements RankContext {
 
   /** Leaves the world with everything done. */
   public void close() {
-    self.become(Presence.CLOSED);
-    world.tellPresence(self);
+    self.setPresence(Presence.CLOSED);
+    communicator.announcePresence(self);
   }
 
   /** Returns what a function throws that waits for others, if this rank was aborted; else null. */
@@ -322,7 +322,7 @@ public final class HostedRank implements RankContext {
 
   @Override
   public void checkFault(String function) {
-    RankFailure fault = world.fault();
+    RankFailure fault = communicator.failure();
     if (fault != null) {
       throw seen(fault, function);
     }
@@ -364,9 +364,9 @@ public final class HostedRank implements RankContext {
   public NcclException departed(String function, int peer) {
     // If it went for a fault, its process has reported that before, but maybe after the caller
     // looked.
-    RankFailure fault = world.fault();
+    RankFailure fault = communicator.failure();
     return fault == null
-        ? RankFailure.remote(function, world.peer(peer).departure())
+        ? RankFailure.remote(function, communicator.rankState(peer).departure())
         : seen(fault, function);
   }
 
@@ -374,7 +374,7 @@ public final class HostedRank implements RankContext {
   void checkCollectivePeers(String function) {
     long number = self.entered();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      if (presence(rankOfPeer).gone() && world.peer(rankOfPeer).passed() < number) {
+      if (presence(rankOfPeer).gone() && communicator.rankState(rankOfPeer).passed() < number) {
         throw departed(function, rankOfPeer);
       }
     }
@@ -384,13 +384,13 @@ public final class HostedRank implements RankContext {
   public boolean mayExplain(String function, int source, long since) {
     checkFault(function);
     checkCollectiveAgreement(function);
-    return world.mayExplain(source, since);
+    return communicator.mayExplain(source, since);
   }
 
   /** Throws, on every rank, if a rank has called another collective than this one. */
   void checkCollectiveAgreement(String function) {
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      String other = world.peer(rankOfPeer).otherThan(self);
+      String other = communicator.rankState(rankOfPeer).otherThan(self);
       if (other != null) {
         throw mismatch(function, differ(self.entered(), rankOfPeer, other));
       }
@@ -407,13 +407,13 @@ public final class HostedRank implements RankContext {
     RankFailure fault =
         RankFailure.of(
             rank, RankFailure.Kind.MISMATCH, text, details(function, new BitSet(), new BitSet()));
-    world.raise(fault);
+    communicator.raise(fault);
     return seen(fault, function);
   }
 
   @Override
   public boolean isAheadInCollective(int other) {
-    RankState peer = world.peer(other);
+    RankState peer = communicator.rankState(other);
     return peer.alone() && peer.entered() > self.entered() && peer.passed() < peer.entered();
   }
 
@@ -426,7 +426,7 @@ public final class HostedRank implements RankContext {
     BitSet absent = new BitSet();
     BitSet stuck = new BitSet();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      RankState peer = world.peer(rankOfPeer);
+      RankState peer = communicator.rankState(rankOfPeer);
       if (peer.entered() < number) {
         absent.set(rankOfPeer);
       } else if (peer.passed() < number && rankOfPeer != rank) {
@@ -437,28 +437,28 @@ public final class HostedRank implements RankContext {
     BitSet silent = silent();
     if (!silent.isEmpty()) {
       return timeout(
-          function, world.describe(silent) + " did not answer, while in " + call, silent);
+          function, communicator.describe(silent) + " did not answer, while in " + call, silent);
     }
     if (!absent.isEmpty()) {
-      return timeout(function, world.describe(absent) + " did not call " + call, absent);
+      return timeout(function, communicator.describe(absent) + " did not call " + call, absent);
     }
     return stuck.isEmpty()
         ? null
         : timeout(
-            function, world.describe(stuck) + " came to " + call + " but made no progress", stuck);
+            function, communicator.describe(stuck) + " came to " + call + " but made no progress", stuck);
   }
 
   private BitSet silent() {
     BitSet all = new BitSet();
     all.set(0, size);
-    return world.silent(all, timeoutNanos);
+    return communicator.silent(all, timeoutNanos);
   }
 
   @Override
   public NcclException timeout(String function, String text, BitSet missing) {
     NcclTimeoutException own = new NcclTimeoutException(function, timeout, text);
     own.initDetails(details(function, new BitSet(), missing));
-    world.raise(RankFailure.of(rank, RankFailure.Kind.TIMEOUT, own.text(), own.details()));
+    communicator.raise(RankFailure.of(rank, RankFailure.Kind.TIMEOUT, own.text(), own.details()));
     return own;
   }
 
@@ -469,8 +469,8 @@ public final class HostedRank implements RankContext {
   public NcclException fail(String function, Throwable cause) {
     if (cause instanceof ProtocolViolationException nonsense) {
       // Every rank is told the same, whoever has found it.
-      world.fail(
-          nonsense.rank(), world.describe(nonsense.rank()) + " spoke nonsense: " + nonsense.what());
+      communicator.fail(
+          nonsense.rank(), communicator.describe(nonsense.rank()) + " spoke nonsense: " + nonsense.what());
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {
@@ -484,7 +484,7 @@ public final class HostedRank implements RankContext {
     if (failure == null) {
       failure = typed;
     }
-    world.raise(RankFailure.of(rank, RankFailure.Kind.RANK_FAILED, text, typed.details()));
+    communicator.raise(RankFailure.of(rank, RankFailure.Kind.RANK_FAILED, text, typed.details()));
     return typed;
   }
 
@@ -497,8 +497,8 @@ public final class HostedRank implements RankContext {
     NcclException typed;
     if (self.presence().cut()) {
       typed = new CommunicatorAbortedException(function, name);
-    } else if (world.fault() != null) {
-      typed = seen(world.fault(), function);
+    } else if (communicator.failure() != null) {
+      typed = seen(communicator.failure(), function);
     } else if (cause instanceof IllegalStateException) {
       // The one state that the contract cannot keep: memory that goes while it is used.
       typed =
@@ -534,7 +534,7 @@ public final class HostedRank implements RankContext {
     if (failure != null) {
       return ownFailure();
     }
-    RankFailure fault = world.fault();
+    RankFailure fault = communicator.failure();
     if (fault != null) {
       return Optional.of(seen(fault, "asyncError"));
     }

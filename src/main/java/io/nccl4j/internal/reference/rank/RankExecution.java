@@ -18,7 +18,7 @@ public final class RankExecution {
   /** How long nothing happens before ranks of other processes are asked how far they are. */
   private static final long ASKING_NANOS = 20_000_000;
 
-  private final HostedRank member;
+  private final HostedRank hostedRank;
   private final Call only = new Call();
   private List<Call> more = List.of();
   private final PointToPoint messages;
@@ -31,12 +31,12 @@ public final class RankExecution {
   private Throwable failure;
 
   public RankExecution(HostedRank member) {
-    this.member = member;
+    this.hostedRank = member;
     this.messages = new PointToPoint(member, Route.MESSAGES);
   }
 
-  HostedRank member() {
-    return member;
+  HostedRank hostedRank() {
+    return hostedRank;
   }
 
   /** Makes this the work of one operation. */
@@ -104,7 +104,7 @@ public final class RankExecution {
       begun.run();
       work.start(patience);
       one[0] = work;
-      patience.begin(member.size(), member.world().inOneProcess());
+      patience.begin(member.size(), member.communicator().inOneProcess());
       drive(one, patience);
     } catch (RuntimeException | Error e) {
       work.fail(e);
@@ -119,7 +119,7 @@ public final class RankExecution {
   /** Waits for the turn of a group's work and gets it ready. */
   public void begin(long ticket, IdleStrategy patience) {
     try {
-      member.awaitTurn(ticket, function);
+      hostedRank.awaitTurn(ticket, function);
       start(patience);
     } catch (RuntimeException | Error e) {
       failure = e;
@@ -132,8 +132,8 @@ public final class RankExecution {
     inCollective = false;
     inMessages = !messages.isEmpty();
     try {
-      member.waitsBy(patience);
-      member.checkUsable(function);
+      hostedRank.waitsBy(patience);
+      hostedRank.checkUsable(function);
     } catch (RuntimeException | Error e) {
       fail(e);
     }
@@ -148,7 +148,7 @@ public final class RankExecution {
     long since = System.nanoTime();
     while (true) {
       try {
-        failure = member.fail(function, cause);
+        failure = hostedRank.fail(function, cause);
         return;
       } catch (OutOfMemoryError shortage) {
         MemoryShortage.pause(shortage, since);
@@ -171,16 +171,16 @@ public final class RankExecution {
   public Throwable end(boolean soon) {
     try {
       if (failure != null && inCollective) {
-        member.collective().withdraw();
+        hostedRank.collective().withdraw();
       }
       if (failure != null || !soon) {
-        member.collective().forget();
+        hostedRank.collective().forget();
       }
       messages.clear();
       only.clear();
       hasOnly = false;
     } finally {
-      member.endTurn();
+      hostedRank.endTurn();
     }
     return failure;
   }
@@ -201,7 +201,7 @@ public final class RankExecution {
   }
 
   private boolean advanceOrThrow() {
-    member.checkNotAborted(function);
+    hostedRank.checkNotAborted(function);
     boolean moved = false;
     if (inMessages) {
       function = messages.function();
@@ -214,11 +214,11 @@ public final class RankExecution {
       moved = true;
     }
     if (inCollective) {
-      function = member.collective().function();
-      moved |= member.collective().advance();
-      if (member.collective().done()) {
+      function = hostedRank.collective().function();
+      moved |= hostedRank.collective().advance();
+      if (hostedRank.collective().done()) {
         inCollective = false;
-        member.self().pass();
+        hostedRank.self().pass();
         moved = true;
       }
     }
@@ -228,13 +228,13 @@ public final class RankExecution {
   private void startCollective(Call call) {
     function = call.operation.method();
     inCollective = true;
-    member.self().enter(call, !inMessages);
-    member.collective().start(call);
+    hostedRank.self().enter(call, !inMessages);
+    hostedRank.collective().start(call);
   }
 
   /** Looks for what may keep this work from ever going on, and fails it then. */
-  void look(long idleNanos) {
-    if (done() || (idleNanos == 0 && !member.world().alarm())) {
+  void checkForFailure(long idleNanos) {
+    if (done() || (idleNanos == 0 && !hostedRank.communicator().failureSignalled())) {
       return;
     }
     try {
@@ -245,20 +245,20 @@ public final class RankExecution {
   }
 
   private void lookOrThrow(long idleNanos) {
-    member.checkNotAborted(function);
-    member.checkFault(function);
+    hostedRank.checkNotAborted(function);
+    hostedRank.checkFault(function);
     if (idleNanos > ASKING_NANOS) {
-      member.world().ask();
+      hostedRank.communicator().ask();
     }
-    boolean late = idleNanos > member.timeoutNanos();
+    boolean late = idleNanos > hostedRank.timeoutNanos();
     if (inCollective) {
-      function = member.collective().function();
+      function = hostedRank.collective().function();
       if (idleNanos > 0) {
-        member.checkCollectiveAgreement(function);
+        hostedRank.checkCollectiveAgreement(function);
       }
-      member.checkCollectivePeers(function);
+      hostedRank.checkCollectivePeers(function);
       if (late) {
-        throwUnlessNull(member.collectiveTimeout(function));
+        throwUnlessNull(hostedRank.collectiveTimeout(function));
       }
     }
     if (inMessages) {
@@ -298,7 +298,7 @@ public final class RankExecution {
       } else {
         long idle = patience.pause();
         for (RankExecution work : works) {
-          work.look(idle);
+          work.checkForFailure(idle);
         }
       }
     }

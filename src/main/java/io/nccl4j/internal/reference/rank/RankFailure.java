@@ -43,7 +43,7 @@ public record RankFailure(
     /** Ranks did not come; those that waited for them are told so. */
     TIMEOUT,
     /** Another process cannot be understood or reached; every rank is told the same. */
-    NONSENSE;
+    PROTOCOL_VIOLATION;
 
     private static final Kind[] ALL = values();
   }
@@ -63,8 +63,8 @@ public record RankFailure(
   }
 
   /** Returns the fault of another process, whose ranks are lost. */
-  public static RankFailure nonsense(String text, BitSet failed) {
-    return new RankFailure(0, Kind.NONSENSE, text, failed, new BitSet(), null, 0);
+  public static RankFailure protocolViolation(String text, BitSet failed) {
+    return new RankFailure(0, Kind.PROTOCOL_VIOLATION, text, failed, new BitSet(), null, 0);
   }
 
   public static RankFailure read(DataInput in) throws IOException {
@@ -120,7 +120,7 @@ public record RankFailure(
               ? remote(function, "rank " + rank + " gave up waiting for this rank: " + text)
               : new NcclTimeoutException(function, NcclResult.TIMEOUT.code(), text, "");
       case RANK_FAILED -> remote(function, "rank " + rank + " failed: " + text);
-      case NONSENSE -> remote(function, text);
+      case PROTOCOL_VIOLATION -> remote(function, text);
     };
   }
 

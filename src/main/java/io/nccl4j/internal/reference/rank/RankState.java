@@ -56,12 +56,12 @@ public final class RankState {
     return presence;
   }
 
-  public void become(Presence next) {
+  public void setPresence(Presence next) {
     presence = next;
   }
 
   /** Notes that its process cannot be reached any more, unless the rank had left before. */
-  void lose(String how) {
+  void markLost(String how) {
     if (!presence.left()) {
       loss = how;
       presence = Presence.LOST;

@@ -31,7 +31,7 @@ import java.util.List;
  * time nobody wants to know.
  */
 public final class RemoteProcess implements Connection.Receiver {
-  private final CommunicatorState world;
+  private final CommunicatorState communicator;
   private final int process;
   private final BitSet ranks;
   private volatile Connection connection;
@@ -40,13 +40,13 @@ public final class RemoteProcess implements Connection.Receiver {
   private volatile long unansweredSince;
 
   RemoteProcess(CommunicatorState world, int process) {
-    this.world = world;
+    this.communicator = world;
     this.process = process;
-    this.ranks = world.plan().ranksOf(process);
+    this.ranks = world.rankMap().ranksOf(process);
   }
 
-  ProcessAddress location() {
-    return world.plan().processes().get(process);
+  ProcessAddress address() {
+    return communicator.rankMap().processes().get(process);
   }
 
   BitSet ranks() {
@@ -55,59 +55,59 @@ public final class RemoteProcess implements Connection.Receiver {
 
   /** Names the ranks and the process. */
   String describe() {
-    return RankSets.describe(ranks) + " (" + location() + ")";
+    return RankSets.describe(ranks) + " (" + address() + ")";
   }
 
   /** Connects, where it is this process's turn. */
   public void connect(Participant participant) {
-    String function = participant.meeting().function();
+    String function = participant.bootstrap().function();
     Deadline deadline = participant.deadline();
     try {
       connection =
-          world
-              .site()
+          communicator
+              .endpoint()
               .connect(
-                  location(),
+                  address(),
                   opening(
                       Message.Kind.CONTROL,
-                      out -> ProcessAddress.writeUuid(out, world.site().process())),
+                      out -> ProcessAddress.writeUuid(out, communicator.endpoint().process())),
                   this,
                   deadline);
     } catch (SocketTimeoutException e) {
       throw new NcclTimeoutException(
               function,
               deadline.timeout(),
-              participant.describe(world.plan(), process) + " did not accept a connection")
+              participant.describe(communicator.rankMap(), process) + " did not accept a connection")
           .initDetails(
               FailureDetails.of(
                   participant.communicator(),
                   new BitSet(),
-                  participant.ranksOf(world.plan(), process)));
+                  participant.ranksOf(communicator.rankMap(), process)));
     } catch (IOException e) {
       throw RankFailure.remote(
               function,
-              participant.describe(world.plan(), process)
+              participant.describe(communicator.rankMap(), process)
                   + " cannot be reached at "
-                  + location().address()
+                  + address().address()
                   + ": "
                   + e)
           .initDetails(
               FailureDetails.of(
                   participant.communicator(),
-                  participant.ranksOf(world.plan(), process),
+                  participant.ranksOf(communicator.rankMap(), process),
                   new BitSet()));
     }
   }
 
   /** Waits until the process has connected to this one. */
   void awaitConnected(Participant participant) {
-    participant.awaitConnection(world.plan(), process, this::connected);
+    participant.awaitConnection(communicator.rankMap(), process, this::connected);
   }
 
   /** Returns how a connection to the process begins. */
   Handshake.Opening opening(Message.Kind kind, Message.Body detail) {
     return new Handshake.Opening(
-        kind, world.plan().secret(), location().process(), world.id(), detail);
+        kind, communicator.rankMap().secret(), address().process(), communicator.id(), detail);
   }
 
   /** Event loop: takes the connection, where it is the other process's turn. */
@@ -115,9 +115,9 @@ public final class RemoteProcess implements Connection.Receiver {
     if (connection != null) {
       throw new ProtocolException(describe() + " is connected already");
     }
-    accepted.tell(this);
+    accepted.setReceiver(this);
     connection = accepted;
-    world.noteConnected();
+    communicator.noteConnected();
   }
 
   public boolean connected() {
@@ -139,14 +139,14 @@ public final class RemoteProcess implements Connection.Receiver {
     }
   }
 
-  void tell(RankFailure fault) {
+  void announce(RankFailure fault) {
     send(Message.of(Message.Kind.FAULT, fault::write));
   }
 
   /** Tells how a rank of this process is, and what it has sent if no more will come. */
-  void tell(RankState self) {
+  void announce(RankState self) {
     List<TcpSendLink> sent =
-        self.presence() == Presence.CLOSED ? world.links().sentBy(self.rank(), ranks) : List.of();
+        self.presence() == Presence.CLOSED ? communicator.links().sentBy(self.rank(), ranks) : List.of();
     sendState(
         Message.of(
             Message.Kind.PRESENCE,
@@ -169,15 +169,15 @@ public final class RemoteProcess implements Connection.Receiver {
    *     than it learns of the fault
    */
   private void sendState(ByteBuffer state) {
-    RankFailure known = world.fault();
+    RankFailure known = communicator.failure();
     if (known != null) {
-      tell(known);
+      announce(known);
     }
     send(state);
   }
 
   /** Tells what memory a link goes through. */
-  public void tellMemory(LinkKey key, Path path) {
+  public void announceMemory(LinkKey key, Path path) {
     send(
         Message.of(
             Message.Kind.MEMORY,
@@ -188,7 +188,7 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /** Tells where the board of all ranks is. */
-  void tellBoard(Path path) {
+  void announceSync(Path path) {
     send(Message.of(Message.Kind.BOARD, out -> out.writeUTF(path.toString())));
   }
 
@@ -210,14 +210,14 @@ public final class RemoteProcess implements Connection.Receiver {
   public void receive(Connection from, Message message) throws IOException {
     DataInput in = message.content();
     switch (message.kind()) {
-      case PRESENCE -> hearPresence(in);
-      case FAULT -> world.hear(RankFailure.read(in));
+      case PRESENCE -> receivePresence(in);
+      case FAULT -> communicator.receiveFailure(RankFailure.read(in));
       case ASK -> answer();
-      case STATUS -> hearStatus(in);
-      case MEMORY -> hearMemory(in);
-      case BOARD -> hearBoard(in);
-      case MEET -> meet(in);
-      case MEETING, REFUSED, CONNECTED, GIVE_UP -> hearOfMeeting(message.kind(), in);
+      case STATUS -> receiveStatus(in);
+      case MEMORY -> receiveMemory(in);
+      case BOARD -> receiveSync(in);
+      case MEET -> receiveJoin(in);
+      case MEETING, REFUSED, CONNECTED, GIVE_UP -> receiveBootstrapMessage(message.kind(), in);
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
   }
@@ -225,7 +225,7 @@ public final class RemoteProcess implements Connection.Receiver {
   private RankState readPeer(DataInput in) throws IOException {
     int rank = in.readInt();
     checkOwn(rank);
-    return world.peer(rank);
+    return communicator.rankState(rank);
   }
 
   private void checkOwn(int rank) throws ProtocolException {
@@ -237,42 +237,42 @@ public final class RemoteProcess implements Connection.Receiver {
   private int readConfirmed(DataInput in) throws IOException {
     int rank = in.readInt();
     // The process that made the id of a grow passes on what the new ranks say.
-    if (rank < 0 || (rank < world.size() && !ranks.get(rank))) {
+    if (rank < 0 || (rank < communicator.size() && !ranks.get(rank))) {
       throw new ProtocolException("it says that rank " + rank + " has connected");
     }
     return rank;
   }
 
-  private void hearPresence(DataInput in) throws IOException {
+  private void receivePresence(DataInput in) throws IOException {
     RankState peer = readPeer(in);
     boolean changed = peer.read(in);
     for (int left = Message.count(in); left > 0; left--) {
-      world.links().expect(LinkKey.read(in), in.readLong());
+      communicator.links().expect(LinkKey.read(in), in.readLong());
     }
     if (changed) {
-      world.notePresence();
+      communicator.notePresence();
     }
   }
 
-  private void hearMemory(DataInput in) throws IOException {
+  private void receiveMemory(DataInput in) throws IOException {
     LinkKey key = LinkKey.read(in);
     if (key.from() < 0 || !ranks.get(key.from())) {
       throw new ProtocolException("it speaks of " + key + ", which is not its own");
     }
-    world.links().admitMemory(key, in.readUTF());
+    communicator.links().admitMemory(key, in.readUTF());
   }
 
-  private void hearBoard(DataInput in) throws IOException {
+  private void receiveSync(DataInput in) throws IOException {
     if (!ranks.get(0)) {
       throw new ProtocolException("it has made a board, which is for the process of rank 0 to do");
     }
-    world.links().hostMemory().hearBoard(in.readUTF());
+    communicator.links().hostMemory().receiveSync(in.readUTF());
   }
 
   private void answer() {
     BitSet own = new BitSet();
-    for (int rank = 0; rank < world.size(); rank++) {
-      own.set(rank, world.hosts(rank));
+    for (int rank = 0; rank < communicator.size(); rank++) {
+      own.set(rank, communicator.hosts(rank));
     }
     sendState(
         Message.of(
@@ -281,61 +281,61 @@ public final class RemoteProcess implements Connection.Receiver {
               out.writeInt(own.cardinality());
               for (int rank = own.nextSetBit(0); rank >= 0; rank = own.nextSetBit(rank + 1)) {
                 out.writeInt(rank);
-                world.peer(rank).write(out);
+                communicator.rankState(rank).write(out);
               }
             }));
   }
 
-  private void hearStatus(DataInput in) throws IOException {
+  private void receiveStatus(DataInput in) throws IOException {
     for (int left = Message.count(in); left > 0; left--) {
       readPeer(in).read(in);
     }
     unansweredSince = 0;
   }
 
-  private void hearOfMeeting(Message.Kind kind, DataInput in) throws IOException {
+  private void receiveBootstrapMessage(Message.Kind kind, DataInput in) throws IOException {
     BootstrapKey occasion = BootstrapKey.read(in);
     int newSize = in.readInt();
     if (kind == Message.Kind.MEETING) {
-      hearMeeting(occasion, newSize, in);
+      receiveBootstrapState(occasion, newSize, in);
       return;
     }
     // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
-    Bootstrap meeting = world.meetings().known(occasion, newSize);
+    Bootstrap meeting = communicator.bootstraps().known(occasion, newSize);
     if (meeting == null) {
       ProcessEndpoint.log()
           .debug("{} was not read: there is no meeting for {} and its size", kind, occasion);
       return;
     }
     switch (kind) {
-      case REFUSED -> meeting.hearRefusal(in.readInt(), in.readUTF());
+      case REFUSED -> meeting.applyRejection(in.readInt(), in.readUTF());
       case CONNECTED -> meeting.confirm(readConfirmed(in));
       default -> meeting.fail(in.readUTF(), Message.readBits(in));
     }
   }
 
   /** Hears how a meeting stands; ranks that call later need to find that it has failed. */
-  private void hearMeeting(BootstrapKey occasion, int newSize, DataInput in) throws IOException {
+  private void receiveBootstrapState(BootstrapKey occasion, int newSize, DataInput in) throws IOException {
     Bootstrap meeting;
     try {
-      meeting = world.meetings().meetingFor(occasion, newSize);
+      meeting = communicator.bootstraps().bootstrapFor(occasion, newSize);
     } catch (NcclException e) {
       // A grow to a size that the ranks here do not want; the answer to their MEET says so.
       ProcessEndpoint.log().debug("MEETING was not read: {}", e.text());
       return;
     }
-    meeting.hear(in);
+    meeting.applyState(in);
   }
 
-  private void meet(DataInput in) throws IOException {
+  private void receiveJoin(DataInput in) throws IOException {
     BootstrapKey occasion = BootstrapKey.read(in);
     int newSize = in.readInt();
     Bootstrap.MembershipRequest wish = Bootstrap.MembershipRequest.read(in);
-    if (wish.rank() < world.size()) {
+    if (wish.rank() < communicator.size()) {
       checkOwn(wish.rank());
     }
     try {
-      Bootstrap meeting = world.meetings().meetingFor(occasion, newSize);
+      Bootstrap meeting = communicator.bootstraps().bootstrapFor(occasion, newSize);
       meeting.arrive(wish);
     } catch (NcclException e) {
       send(
@@ -351,7 +351,7 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /** Returns how this process's ranks come to a meeting that the other one convenes. */
-  public Bootstrap.Coordinator chair(BootstrapKey occasion) {
+  public Bootstrap.Coordinator coordinator(BootstrapKey occasion) {
     return new Bootstrap.Coordinator() {
       @Override
       public void arrive(int expected, Bootstrap.MembershipRequest wish) {
@@ -393,8 +393,8 @@ public final class RemoteProcess implements Connection.Receiver {
       @Override
       public String departure() {
         BitSet gone = new BitSet();
-        ranks.stream().filter(rank -> world.presence(rank).left()).forEach(gone::set);
-        return gone.equals(ranks) ? world.peer(ranks.nextSetBit(0)).departure() : null;
+        ranks.stream().filter(rank -> communicator.presence(rank).left()).forEach(gone::set);
+        return gone.equals(ranks) ? communicator.rankState(ranks.nextSetBit(0)).departure() : null;
       }
 
       @Override
@@ -405,10 +405,10 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /** Returns how the other process learns of a meeting that this one convenes. */
-  Bootstrap.StateListener audience(BootstrapKey occasion) {
+  Bootstrap.StateListener stateListener(BootstrapKey occasion) {
     return new Bootstrap.StateListener() {
       @Override
-      public void told(int expected, Message.Body state) {
+      public void onState(int expected, Message.Body state) {
         send(
             Message.of(
                 Message.Kind.MEETING,
@@ -420,7 +420,7 @@ public final class RemoteProcess implements Connection.Receiver {
       }
 
       @Override
-      public void refused(int rank, String text) {
+      public void onRejected(int rank, String text) {
         // Who comes over a connection of a world is answered at once.
       }
     };
@@ -431,23 +431,23 @@ public final class RemoteProcess implements Connection.Receiver {
     lost = true;
     boolean someHere = false;
     for (int rank = ranks.nextSetBit(0); rank >= 0; rank = ranks.nextSetBit(rank + 1)) {
-      someHere |= !world.presence(rank).left();
+      someHere |= !communicator.presence(rank).left();
     }
     if (!someHere) {
       return;
     }
     if (nonsense) {
-      RankFailure fault = RankFailure.nonsense(describe() + " spoke nonsense: " + why, ranks);
-      world.raise(fault);
+      RankFailure fault = RankFailure.protocolViolation(describe() + " spoke nonsense: " + why, ranks);
+      communicator.raise(fault);
     }
     String how =
         nonsense
-            ? location() + " spoke nonsense: " + why
-            : location() + " ended" + (why == null ? "" : ": " + why);
-    ranks.stream().forEach(rank -> world.peer(rank).lose(how));
-    world.links().hostMemory().lost(ranks);
+            ? address() + " spoke nonsense: " + why
+            : address() + " ended" + (why == null ? "" : ": " + why);
+    ranks.stream().forEach(rank -> communicator.rankState(rank).markLost(how));
+    communicator.links().hostMemory().lost(ranks);
     ProcessEndpoint.log()
-        .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), world.size(), how);
-    world.notePresence();
+        .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), communicator.size(), how);
+    communicator.notePresence();
   }
 }

@@ -23,14 +23,14 @@ final class FloatTotalOrder {
    */
   static void max(int[] left, int[] right, int infinity, int count) {
     for (int i = 0; i < count; i++) {
-      left[i] = turn(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
+      left[i] = fromOrderKey(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
     }
   }
 
   /** Replaces each left number by the smaller one. */
   static void min(int[] left, int[] right, int infinity, int count) {
     for (int i = 0; i < count; i++) {
-      left[i] = turn(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));
+      left[i] = fromOrderKey(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));
     }
   }
 
@@ -41,7 +41,7 @@ final class FloatTotalOrder {
       int high =
           Math.max(
               highKey(left[i] & 0xFFFF0000, infinity), highKey(right[i] & 0xFFFF0000, infinity));
-      left[i] = (turn(low) >>> 16) | (turn(high) & 0xFFFF0000);
+      left[i] = (fromOrderKey(low) >>> 16) | (fromOrderKey(high) & 0xFFFF0000);
     }
   }
 
@@ -51,7 +51,7 @@ final class FloatTotalOrder {
       int low = Math.min(lowKey(left[i] << 16, infinity), lowKey(right[i] << 16, infinity));
       int high =
           Math.min(lowKey(left[i] & 0xFFFF0000, infinity), lowKey(right[i] & 0xFFFF0000, infinity));
-      left[i] = (turn(low) >>> 16) | (turn(high) & 0xFFFF0000);
+      left[i] = (fromOrderKey(low) >>> 16) | (fromOrderKey(high) & 0xFFFF0000);
     }
   }
 
@@ -131,7 +131,7 @@ final class FloatTotalOrder {
     return all(((left & ~right) | sameTop) & TOPS);
   }
 
-  private static int turn(int bits) {
+  private static int fromOrderKey(int bits) {
     return bits ^ ((bits >> 31) & Integer.MAX_VALUE);
   }
 
@@ -142,29 +142,29 @@ final class FloatTotalOrder {
 
   private static int highKey(int bits, int infinity) {
     int nan = nan(bits, infinity);
-    return (turn(bits) & ~nan) | (Integer.MIN_VALUE & nan);
+    return (fromOrderKey(bits) & ~nan) | (Integer.MIN_VALUE & nan);
   }
 
   private static int lowKey(int bits, int infinity) {
     int nan = nan(bits, infinity);
-    return (turn(bits) & ~nan) | (Integer.MAX_VALUE & nan);
+    return (fromOrderKey(bits) & ~nan) | (Integer.MAX_VALUE & nan);
   }
 
   /** As {@code max}, of 64-bit numbers. */
   static void max(long[] left, long[] right, long infinity, int count) {
     for (int i = 0; i < count; i++) {
-      left[i] = turn(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
+      left[i] = fromOrderKey(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
     }
   }
 
   /** As {@code min}, of 64-bit numbers. */
   static void min(long[] left, long[] right, long infinity, int count) {
     for (int i = 0; i < count; i++) {
-      left[i] = turn(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));
+      left[i] = fromOrderKey(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));
     }
   }
 
-  private static long turn(long bits) {
+  private static long fromOrderKey(long bits) {
     return bits ^ ((bits >> 63) & Long.MAX_VALUE);
   }
 
@@ -174,11 +174,11 @@ final class FloatTotalOrder {
 
   private static long highKey(long bits, long infinity) {
     long nan = nan(bits, infinity);
-    return (turn(bits) & ~nan) | (Long.MIN_VALUE & nan);
+    return (fromOrderKey(bits) & ~nan) | (Long.MIN_VALUE & nan);
   }
 
   private static long lowKey(long bits, long infinity) {
     long nan = nan(bits, infinity);
-    return (turn(bits) & ~nan) | (Long.MAX_VALUE & nan);
+    return (fromOrderKey(bits) & ~nan) | (Long.MAX_VALUE & nan);
   }
 }

@@ -22,14 +22,14 @@ public final class ReferenceEvent implements EventDriver {
   }
 
   /** Replaces the last mark by one that is yet to be reached. */
-  EventRecord newMark() {
+  EventRecord newRecord() {
     EventRecord mark = new EventRecord();
     last = mark;
     return mark;
   }
 
   /** Returns the last recorded mark, or null. */
-  EventRecord mark() {
+  EventRecord record() {
     return last;
   }
 

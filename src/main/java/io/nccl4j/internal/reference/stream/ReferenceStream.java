@@ -82,8 +82,8 @@ public final class ReferenceStream implements StreamDriver {
       task.call.set(operation, send, recv, count, operator, peer);
       // That of an action which an Error has kept from being appended.
       task.action = null;
-      task.member = member;
-      task.ticket = member.takeTicket();
+      task.hostedRank = member;
+      task.turnNumber = member.takeTurnNumber();
       queue.publish();
     }
     queue.wake();
@@ -130,7 +130,7 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   @Override
-  public void enclose(OperationTrace trace, Runnable launch) {
+  public void trace(OperationTrace trace, Runnable launch) {
     TracedTasks tasks = new TracedTasks(trace);
     synchronized (producers) {
       recording = tasks;
@@ -152,19 +152,19 @@ public final class ReferenceStream implements StreamDriver {
     private final TaskQueue queue;
     private final Thread thread;
     // Made before the thread starts, so that it can begin whether there is memory or not.
-    private final IdleStrategy patience;
+    private final IdleStrategy idleStrategy;
     private final RankExecution[] single = new RankExecution[1];
 
     Worker(TaskQueue queue, String name) {
       this.queue = queue;
       this.thread = Thread.ofPlatform().daemon().name(name).unstarted(this);
-      this.patience = new IdleStrategy(thread);
+      this.idleStrategy = new IdleStrategy(thread);
     }
 
     @Override
     public void run() {
       for (StreamTask task = queue.await(); task != null; task = queue.await()) {
-        task.stream.work(task, patience, single);
+        task.stream.work(task, idleStrategy, single);
       }
     }
   }
@@ -178,7 +178,7 @@ public final class ReferenceStream implements StreamDriver {
       } else {
         note(
             RankExecution.runOnly(
-                task.member, task.ticket, task.call, hasMore, begins, patience, single));
+                task.hostedRank, task.turnNumber, task.call, hasMore, begins, patience, single));
       }
     } catch (Throwable e) {
       note(e);
@@ -186,7 +186,7 @@ public final class ReferenceStream implements StreamDriver {
     endRecorded();
     task.clear();
     queue.finish();
-    tellProgress();
+    signalProgress();
   }
 
   private void endRecorded() {
@@ -207,7 +207,7 @@ public final class ReferenceStream implements StreamDriver {
     }
   }
 
-  private void tellProgress() {
+  private void signalProgress() {
     if (queue.finished() >= wakeAt) {
       synchronized (progress) {
         wakeAt = Long.MAX_VALUE;
@@ -249,7 +249,7 @@ public final class ReferenceStream implements StreamDriver {
    * have one failure, and a caller that meets it twice could not suppress one in the other if they
    * were the same object.
    */
-  private static NcclException retold(Throwable failure) {
+  private static NcclException copyOf(Throwable failure) {
     if (failure == null) {
       return null;
     }
@@ -295,7 +295,7 @@ public final class ReferenceStream implements StreamDriver {
     }
     NcclException failed;
     synchronized (progress) {
-      failed = retold(failure);
+      failed = copyOf(failure);
       failure = null;
     }
     if (failed != null) {
@@ -319,7 +319,7 @@ public final class ReferenceStream implements StreamDriver {
   @Override
   public boolean isComplete() {
     boolean finished = idle();
-    NcclException failed = retold(failure);
+    NcclException failed = copyOf(failure);
     if (failed != null) {
       throw failed;
     }
@@ -352,7 +352,7 @@ public final class ReferenceStream implements StreamDriver {
       mark.await();
       // The worker is about to finish the task that has reached the mark.
       awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
-      NcclException failed = retold(mark.failure());
+      NcclException failed = copyOf(mark.failure());
       if (failed != null) {
         throw failed;
       }
@@ -368,13 +368,13 @@ public final class ReferenceStream implements StreamDriver {
   public void record(EventDriver event) {
     EventRecord mark;
     synchronized (producers) {
-      mark = ((ReferenceEvent) event).newMark();
+      mark = ((ReferenceEvent) event).newRecord();
       append(patience -> mark.reach(failure));
     }
   }
 
   /** Appends a mark that belongs to no event. */
-  public EventRecord mark() {
+  public EventRecord record() {
     EventRecord mark = new EventRecord();
     append(patience -> mark.reach(failure));
     return mark;
@@ -382,7 +382,7 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public void waitFor(EventDriver event) {
-    EventRecord mark = ((ReferenceEvent) event).mark();
+    EventRecord mark = ((ReferenceEvent) event).record();
     if (mark != null) {
       follow(mark);
     }
@@ -456,7 +456,7 @@ public final class ReferenceStream implements StreamDriver {
       drain(users.longestTimeout());
     } catch (NcclTimeoutException stuck) {
       // The thread ends by itself when the work does.
-      users.leftStuck();
+      users.markStranded();
       throw stuck;
     }
     Throwable failed = failure;

@@ -18,8 +18,8 @@ public final class StreamTask {
   // Whose it is: what is pending keeps its stream.
   ReferenceStream stream;
   final Call call = new Call();
-  HostedRank member;
-  long ticket;
+  HostedRank hostedRank;
+  long turnNumber;
   Action action;
   // What records it, or null.
   TracedTasks recorded;
@@ -27,7 +27,7 @@ public final class StreamTask {
   void clear() {
     stream = null;
     call.clear();
-    member = null;
+    hostedRank = null;
     action = null;
     recorded = null;
   }

@@ -54,5 +54,5 @@ public interface LinkContext {
   void announceMemory(LinkKey key, Path path);
 
   /** Tells the other processes where the board of all ranks is. */
-  void announceBoard(Path path);
+  void announceSync(Path path);
 }

@@ -92,7 +92,7 @@ public final class LinkTable {
   /** Takes the shared memory that another process has made for a link. */
   public void admitMemory(LinkKey key, String path) throws ProtocolException {
     checkKey(key);
-    hostMemory.hear(key, path);
+    hostMemory.receive(key, path);
     context.wake(key.to());
   }
 

@@ -71,7 +71,7 @@ public final class SharedMemorySync {
     shared.set(ValueLayout.JAVA_INT, 8, ranks);
     shared.set(ValueLayout.JAVA_INT, 12, processes);
     SharedMemorySync board = new SharedMemorySync(path, shared, ranks);
-    board.come(processes);
+    board.arrive(processes);
     return board;
   }
 
@@ -92,11 +92,11 @@ public final class SharedMemorySync {
           peer, path + " is no board of " + ranks + " ranks in " + processes + " processes");
     }
     SharedMemorySync board = new SharedMemorySync(path, shared, ranks);
-    board.come(processes);
+    board.arrive(processes);
     return board;
   }
 
-  private void come(int processes) {
+  private void arrive(int processes) {
     if ((long) SharedMemory.COUNT.getAndAdd(shared, COME, 1L) + 1 == processes) {
       discard();
     }

@@ -37,7 +37,7 @@ public final class SharedMemoryTransport {
       new ConcurrentHashMap<>();
   private final List<SharedMemoryLink> made = new ArrayList<>();
   private Arena arena;
-  private SharedMemorySync board;
+  private SharedMemorySync sync;
   private RuntimeException boardFailure;
   private boolean lost;
   private boolean ended;
@@ -85,7 +85,7 @@ public final class SharedMemoryTransport {
    *
    * @throws ProtocolException if it is no such memory
    */
-  void hear(LinkKey key, String path) throws ProtocolException {
+  void receive(LinkKey key, String path) throws ProtocolException {
     Path file = file(path);
     if (!context.sharesMemoryWith(key.from())) {
       throw new ProtocolException(key + " is between processes that share no memory");
@@ -115,15 +115,15 @@ public final class SharedMemoryTransport {
   }
 
   /** Returns the board of all ranks; null while the process of rank 0 has not made it. */
-  public synchronized SharedMemorySync board() {
+  public synchronized SharedMemorySync sync() {
     if (boardFailure != null) {
       throw boardFailure;
     }
-    if (board == null && !ended && context.hosts(0)) {
-      board = SharedMemorySync.create(context.size(), context.processes(), arena());
-      context.announceBoard(board.path());
+    if (sync == null && !ended && context.hosts(0)) {
+      sync = SharedMemorySync.create(context.size(), context.processes(), arena());
+      context.announceSync(sync.path());
     }
-    return board;
+    return sync;
   }
 
   /**
@@ -131,13 +131,13 @@ public final class SharedMemoryTransport {
    *
    * @throws ProtocolException if it is none
    */
-  public synchronized void hearBoard(String path) throws ProtocolException {
+  public synchronized void receiveSync(String path) throws ProtocolException {
     Path file = file(path);
-    if (!context.allShareMemory() || board != null) {
+    if (!context.allShareMemory() || sync != null) {
       throw new ProtocolException("it has made a board that nobody needs");
     }
     try {
-      board = SharedMemorySync.open(file, context.size(), context.processes(), 0, arena());
+      sync = SharedMemorySync.open(file, context.size(), context.processes(), 0, arena());
     } catch (ProtocolViolationException e) {
       throw new ProtocolException(e.what());
     } catch (NcclSystemException e) {
@@ -200,8 +200,8 @@ public final class SharedMemoryTransport {
     }
     ended = true;
     made.forEach(SharedMemoryLink::discard);
-    if (board != null && context.hosts(0)) {
-      board.discard();
+    if (sync != null && context.hosts(0)) {
+      sync.discard();
     }
     if (arena != null) {
       arena.close();

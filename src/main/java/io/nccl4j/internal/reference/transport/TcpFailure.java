@@ -48,7 +48,7 @@ public final class TcpFailure {
   }
 
   /** Tells all ranks that the peer's process cannot be understood; returns what to throw. */
-  LinkException nonsense(String what) {
+  LinkException protocolViolation(String what) {
     return fail(context.describe(peer) + " spoke nonsense: " + what);
   }
 

@@ -128,7 +128,7 @@ public final class TcpReceiveLink implements ReceiveLink {
     }
     String nonsense = TcpFrame.check(arrived, begin, received, mostBytes);
     if (nonsense != null) {
-      throw trouble.nonsense(nonsense);
+      throw trouble.protocolViolation(nonsense);
     }
     here = end - begin >= TcpFrame.size(TcpFrame.bytes(arrived, begin));
     return here;

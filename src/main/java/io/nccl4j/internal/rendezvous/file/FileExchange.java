@@ -75,11 +75,11 @@ public final class FileExchange {
       if (answer.isPresent()) {
         return answer.get();
       }
-      place.hold();
+      place.lock();
       checkStillOpen.run();
       if (deadline.passed()) {
         String what = "rank 0 has not published round " + round + notAnnounced(files) + " in ";
-        throw late(files.problems(), what, deadline);
+        throw timedOut(files.problems(), what, deadline);
       }
       backoff.pause();
     }
@@ -107,12 +107,12 @@ public final class FileExchange {
       ExchangeFolder place = new ExchangeFolder(files, publisher.session, backend);
       while (!publisher.step()) {
         if (!publisher.published) {
-          place.hold();
+          place.lock();
         }
         checkStillOpen.run();
         if (deadline.passed()) {
           publisher.checkMismatch();
-          throw late(
+          throw timedOut(
               files.problems(), publisher.missing() + " in round " + round + " in ", deadline);
         }
         backoff.pause();
@@ -132,7 +132,7 @@ public final class FileExchange {
     }
   }
 
-  private ExchangeFailedException late(Map<Path, String> problems, String what, Deadline deadline) {
+  private ExchangeFailedException timedOut(Map<Path, String> problems, String what, Deadline deadline) {
     if (problems.isEmpty()) {
       throw new NcclTimeoutException(
           "FileRendezvous.exchange", deadline.timeout(), what + directory);
@@ -159,7 +159,7 @@ public final class FileExchange {
     }
 
     /** Keeps it in its place and gives a sign of life; throws if another process has taken it. */
-    private void hold() throws InterruptedException, ExchangeFailedException {
+    private void lock() throws InterruptedException, ExchangeFailedException {
       Optional<RoundDirectory.Announcement> own = files.announcement(self.rank());
       boolean ours = own.isPresent() && own.get().attempt().equals(attempt);
       if (own.isPresent() && !ours && announced) {
@@ -204,7 +204,7 @@ public final class FileExchange {
     private boolean step() throws InterruptedException, ExchangeFailedException {
       for (int rank = 1; rank < self.size(); rank++) {
         if (!confirmed.get(rank)) {
-          outdated |= look(rank);
+          outdated |= poll(rank);
         }
       }
       if (confirmed.cardinality() == self.size() - 1) {
@@ -230,7 +230,7 @@ public final class FileExchange {
     }
 
     /** Returns whether the rank has announced itself anew. */
-    private boolean look(int rank) throws InterruptedException {
+    private boolean poll(int rank) throws InterruptedException {
       Optional<RoundDirectory.Announcement> found = files.announcement(rank);
       if (found.isEmpty()) {
         absentOnce.set(rank);

@@ -55,16 +55,16 @@ public final class RoundDirectory {
       PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"));
 
   private final Path directory;
-  private final JobRank member;
+  private final JobRank jobRank;
   private final int round;
   private final String prefix;
   private final Map<Path, String> problems = new HashMap<>();
 
   public RoundDirectory(Path directory, JobRank member, int round) {
     this.directory = directory;
-    this.member = member;
+    this.jobRank = member;
     this.round = round;
-    String run = member.run().isEmpty() ? "norun" : Token.ofText(member.run()).toHex();
+    String run = member.jobId().isEmpty() ? "norun" : Token.ofText(member.jobId()).toHex();
     this.prefix = "nccl4j-" + run + "-round" + round + ".";
   }
 
@@ -103,11 +103,11 @@ public final class RoundDirectory {
 
   public void write(Announcement announcement)
       throws InterruptedException, ExchangeFailedException {
-    ByteBuffer bytes = start(member.rank(), announcementBytes());
+    ByteBuffer bytes = start(jobRank.rank(), announcementBytes());
     announcement.attempt().write(bytes);
     announcement.session().write(bytes);
     bytes.putInt(announcement.backend().code());
-    replace(rankFile(member.rank()), bytes);
+    replace(rankFile(jobRank.rank()), bytes);
   }
 
   public void write(Publication publication) throws InterruptedException, ExchangeFailedException {
@@ -136,7 +136,7 @@ public final class RoundDirectory {
     byte[] id = new byte[UniqueId.BYTES];
     bytes.get(id);
     Optional<RankBackend.Mismatch> mismatch = RankBackend.Mismatch.read(bytes);
-    Token[] attempts = new Token[member.size() - 1];
+    Token[] attempts = new Token[jobRank.size() - 1];
     Arrays.setAll(attempts, rank -> Token.read(bytes));
     try {
       return Optional.of(new Publication(session, UniqueId.of(id), mismatch, List.of(attempts)));
@@ -153,12 +153,12 @@ public final class RoundDirectory {
   private int publicationBytes() {
     return Math.addExact(
         HEADER_BYTES + UniqueId.BYTES + RankBackend.Mismatch.BYTES + DIGEST_BYTES,
-        Math.multiplyExact(member.size(), Token.BYTES));
+        Math.multiplyExact(jobRank.size(), Token.BYTES));
   }
 
   private ByteBuffer start(int author, int length) {
     ByteBuffer bytes = ByteBuffer.allocate(length);
-    bytes.putLong(MAGIC).putInt(VERSION).putInt(member.size()).putInt(author).putInt(round);
+    bytes.putLong(MAGIC).putInt(VERSION).putInt(jobRank.size()).putInt(author).putInt(round);
     return bytes.putInt(length);
   }
 
@@ -263,8 +263,8 @@ public final class RoundDirectory {
       return "has version " + version + "; this nccl4j writes version " + VERSION;
     }
     int world = bytes.getInt(12);
-    if (world != member.size()) {
-      return "is of a world of " + world + " ranks; this one has " + member.size();
+    if (world != jobRank.size()) {
+      return "is of a world of " + world + " ranks; this one has " + jobRank.size();
     }
     if (bytes.getInt(16) != author || bytes.getInt(20) != round) {
       return "is damaged: it is of another rank or round than its name says";
@@ -295,7 +295,7 @@ public final class RoundDirectory {
 
   /** Shows that this rank is alive. */
   public void touch() {
-    Path file = rankFile(member.rank());
+    Path file = rankFile(jobRank.rank());
     try {
       Files.setLastModifiedTime(file, FileTime.from(Instant.now()));
     } catch (NoSuchFileException e) {
@@ -320,8 +320,8 @@ public final class RoundDirectory {
 
   /** Removes this rank's file if it is still of this attempt. */
   public void withdraw(Token attempt) throws InterruptedException {
-    if (announcement(member.rank()).filter(found -> found.attempt().equals(attempt)).isPresent()) {
-      delete(rankFile(member.rank()));
+    if (announcement(jobRank.rank()).filter(found -> found.attempt().equals(attempt)).isPresent()) {
+      delete(rankFile(jobRank.rank()));
     }
   }
 

@@ -49,7 +49,7 @@ public final class Handshake {
    * @param instance stands for its one attempt: a connection with the same one is no other process
    */
   public record Claim(
-      int rank, int size, int round, RankBackend backend, Token run, Token instance) {}
+      int rank, int size, int round, RankBackend backend, Token jobId, Token instance) {}
 
   /** Returns a fresh greeting of rank 0. */
   public static byte[] greeting() {
@@ -68,7 +68,7 @@ public final class Handshake {
     bytes.putLong(MAGIC).putInt(VERSION);
     bytes.putInt(claim.rank()).putInt(claim.size()).putInt(claim.round());
     bytes.putInt(claim.backend().code());
-    claim.run().write(bytes);
+    claim.jobId().write(bytes);
     claim.instance().write(bytes);
     bytes.put(SessionKeys.randomBytes(NONCE_BYTES));
     return new Handshake(secret, greeting, bytes.array());

@@ -33,7 +33,7 @@ public final class IdClient implements Closeable {
 
   private final String host;
   private final int port;
-  private final JobRank member;
+  private final JobRank jobRank;
   private final SharedSecret secret;
   private final Runnable checkStillOpen;
   private int attempts;
@@ -43,7 +43,7 @@ public final class IdClient implements Closeable {
       String host, int port, JobRank member, SharedSecret secret, Runnable checkStillOpen) {
     this.host = host;
     this.port = port;
-    this.member = member;
+    this.jobRank = member;
     this.secret = secret;
     this.checkStillOpen = checkStillOpen;
   }
@@ -53,11 +53,11 @@ public final class IdClient implements Closeable {
       throws InterruptedException, ExchangeFailedException {
     Handshake.Claim claim =
         new Handshake.Claim(
-            member.rank(),
-            member.size(),
+            jobRank.rank(),
+            jobRank.size(),
             round,
             backend,
-            Token.ofText(member.run()),
+            Token.ofText(jobRank.jobId()),
             Token.random());
     Backoff backoff = Backoff.betweenAttempts(deadline);
     String lastly = "";
@@ -75,7 +75,7 @@ public final class IdClient implements Closeable {
       } catch (IOException e) {
         problem = e.toString();
       }
-      LOG.debug("rank {} asks again: {}", member.rank(), problem);
+      LOG.debug("rank {} asks again: {}", jobRank.rank(), problem);
       checkStillOpen.run();
       // What an attempt says that the deadline cut short tells less than the one before.
       lastly = deadline.passed() && !lastly.isEmpty() ? lastly : problem;
@@ -83,13 +83,13 @@ public final class IdClient implements Closeable {
         throw new NcclTimeoutException(
             "TcpRendezvous.exchange",
             deadline.timeout(),
-            "rank 0 has not published round " + round + " at " + place() + "; lastly: " + lastly);
+            "rank 0 has not published round " + round + " at " + address() + "; lastly: " + lastly);
       }
       backoff.pause();
     }
   }
 
-  private String place() {
+  private String address() {
     return host + ":" + port;
   }
 
@@ -124,7 +124,7 @@ public final class IdClient implements Closeable {
     byte[] sealed = Arrays.copyOfRange(answer, 1, answer.length);
     byte[] opened = open(handshake, sealed);
     if (opened.length == 0) {
-      throw new ExchangeFailedException("rank 0 at " + place() + " sent an empty answer");
+      throw new ExchangeFailedException("rank 0 at " + address() + " sent an empty answer");
     }
     if (opened[0] != IdServer.GRANTED) {
       String detail = new String(opened, 1, opened.length - 1, StandardCharsets.UTF_8);
@@ -139,7 +139,7 @@ public final class IdClient implements Closeable {
     try {
       return UniqueId.of(bytes);
     } catch (IllegalArgumentException e) {
-      throw new ExchangeFailedException("rank 0 at " + place() + " sent no unique id", e);
+      throw new ExchangeFailedException("rank 0 at " + address() + " sent no unique id", e);
     }
   }
 
@@ -173,10 +173,10 @@ public final class IdClient implements Closeable {
 
   private String described(RejectedException refused) {
     if (refused.refusal() == RejectReason.ROUND_FAILED) {
-      return "rank 0 at " + place() + " has ended the exchange: " + refused.detail();
+      return "rank 0 at " + address() + " has ended the exchange: " + refused.detail();
     }
     String detail = refused.detail().isEmpty() ? "" : " (" + refused.detail() + ")";
-    String who = "rank 0 at " + place() + " refused rank " + member.rank() + ", which ";
+    String who = "rank 0 at " + address() + " refused rank " + jobRank.rank() + ", which ";
     return who + refused.refusal().text() + detail;
   }
 

@@ -63,8 +63,8 @@ public final class IdServer implements Closeable {
   /** First byte of a sealed answer that holds the id; otherwise it is the code of a refusal. */
   public static final int GRANTED = 0;
 
-  private final JobRank member;
-  private final Token run;
+  private final JobRank jobRank;
+  private final Token jobId;
   private final SharedSecret secret;
   private final Limits limits;
   private final ServerSocketChannel listener;
@@ -77,7 +77,7 @@ public final class IdServer implements Closeable {
   // All below is guarded by the lock.
   private final PendingConnections<SocketChannel> unproved;
   private final Set<SocketChannel> evicted = new HashSet<>();
-  private final List<Rejection> turnedAway = new ArrayList<>();
+  private final List<Rejection> rejections = new ArrayList<>();
   private long turnedAwayCount;
   private int roundNumber;
   private Round current;
@@ -108,7 +108,7 @@ public final class IdServer implements Closeable {
   private final class Round {
     private final UniqueId id;
     private final Map<Integer, Token> instances = new HashMap<>();
-    private final RankBackend[] backends = new RankBackend[member.size()];
+    private final RankBackend[] backends = new RankBackend[jobRank.size()];
     private final BitSet confirmed = new BitSet();
     private final BitSet notified = new BitSet();
     private String failure;
@@ -119,14 +119,14 @@ public final class IdServer implements Closeable {
     }
 
     private boolean decided() {
-      return failure != null || instances.size() == member.size() - 1;
+      return failure != null || instances.size() == jobRank.size() - 1;
     }
 
     private boolean endedFor(int ranks) {
       return confirmed.cardinality() + notified.cardinality() >= ranks;
     }
 
-    private BitSet come() {
+    private BitSet arrived() {
       BitSet come = new BitSet();
       instances.keySet().forEach(come::set);
       return come;
@@ -134,13 +134,13 @@ public final class IdServer implements Closeable {
 
     /** Returns the ranks that have not come or, if all have, those that do not have the id. */
     private BitSet missing() {
-      BitSet come = come();
-      boolean all = come.cardinality() == member.size() - 1;
-      return Ranks.missing(all ? confirmed : come, member.size());
+      BitSet come = arrived();
+      boolean all = come.cardinality() == jobRank.size() - 1;
+      return Ranks.missing(all ? confirmed : come, jobRank.size());
     }
 
     private String missingText() {
-      return "missing " + Ranks.text(missing()) + " of " + member.size();
+      return "missing " + Ranks.text(missing()) + " of " + jobRank.size();
     }
   }
 
@@ -159,8 +159,8 @@ public final class IdServer implements Closeable {
    */
   public IdServer(InetSocketAddress address, JobRank member, SharedSecret secret, Limits limits)
       throws ExchangeFailedException {
-    this.member = member;
-    this.run = Token.ofText(member.run());
+    this.jobRank = member;
+    this.jobId = Token.ofText(member.jobId());
     this.secret = secret;
     this.limits = limits;
     this.unproved = new PendingConnections<>(limits.unproved(), limits.grace());
@@ -201,10 +201,10 @@ public final class IdServer implements Closeable {
   }
 
   /** Returns the clients turned away so far, but no more than the first hundred of each round. */
-  public List<Rejection> turnedAway() {
+  public List<Rejection> rejections() {
     lock.lock();
     try {
-      return List.copyOf(turnedAway);
+      return List.copyOf(rejections);
     } finally {
       lock.unlock();
     }
@@ -222,14 +222,14 @@ public final class IdServer implements Closeable {
       Round round = new Round(id, backend);
       roundNumber = number;
       current = round;
-      await(deadline, () -> round.failure != null || round.endedFor(member.size() - 1));
+      await(deadline, () -> round.failure != null || round.endedFor(jobRank.size() - 1));
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(round.backends);
       if (!round.decided()) {
         round.failure = "it gave up after " + seconds(deadline) + "; " + round.missingText();
         changed.signalAll();
       }
       if (round.failure != null) {
-        int ranks = mismatch.isPresent() ? member.size() - 1 : round.instances.size();
+        int ranks = mismatch.isPresent() ? jobRank.size() - 1 : round.instances.size();
         await(
             Deadline.after(ExchangeFailedException.LONGEST_FAREWELL), () -> round.endedFor(ranks));
       }
@@ -253,10 +253,10 @@ public final class IdServer implements Closeable {
   }
 
   /** Returns the ranks that have come in the current round. */
-  public BitSet come() {
+  public BitSet arrived() {
     lock.lock();
     try {
-      return current == null ? new BitSet() : current.come();
+      return current == null ? new BitSet() : current.arrived();
     } finally {
       lock.unlock();
     }
@@ -270,12 +270,12 @@ public final class IdServer implements Closeable {
         return "no client was turned away";
       }
       StringBuilder text = new StringBuilder("turned away " + turnedAwayCount + " clients: ");
-      text.append(String.join("; ", turnedAway.stream().limit(8).map(Object::toString).toList()));
+      text.append(String.join("; ", rejections.stream().limit(8).map(Object::toString).toList()));
       if (turnedAwayCount > 8) {
         text.append("; and ").append(turnedAwayCount - 8).append(" more");
       }
       turnedAwayCount = 0;
-      turnedAway.clear();
+      rejections.clear();
       return text.toString();
     } finally {
       lock.unlock();
@@ -348,7 +348,7 @@ public final class IdServer implements Closeable {
       } finally {
         lock.unlock();
       }
-      Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> attend(client));
+      Thread.ofVirtual().name("nccl4j-rendezvous-client").start(() -> serve(client));
       attended = true;
     } finally {
       if (!attended) {
@@ -373,7 +373,7 @@ public final class IdServer implements Closeable {
   }
 
   /** Serves one client from its greeting to its end. */
-  private void attend(SocketChannel client) {
+  private void serve(SocketChannel client) {
     String name = name(client);
     try (FramedConnection frames =
         new FramedConnection(client, Deadline.after(limits.handshake()))) {
@@ -388,7 +388,7 @@ public final class IdServer implements Closeable {
         sayLast(frames, name, new byte[] {PLAIN, (byte) RejectReason.TOO_SLOW.code()});
       }
     } catch (IOException e) {
-      noteLeft(client, name, e);
+      noteDisconnected(client, name, e);
     } catch (RuntimeException | Error e) {
       // Such as no memory left; the client asks again.
       warn("serve", e);
@@ -467,7 +467,7 @@ public final class IdServer implements Closeable {
   private Round grant(Handshake.Claim claim) throws RejectedException {
     lock.lock();
     try {
-      checkMember(claim);
+      checkRank(claim);
       Round round = current;
       if (claim.round() > roundNumber || (claim.round() == roundNumber && round == null)) {
         throw new RejectedException(
@@ -512,20 +512,20 @@ public final class IdServer implements Closeable {
     }
   }
 
-  private void checkMember(Handshake.Claim claim) throws RejectedException {
-    if (!claim.run().equals(run)) {
+  private void checkRank(Handshake.Claim claim) throws RejectedException {
+    if (!claim.jobId().equals(jobId)) {
       throw new RejectedException(
           RejectReason.WRONG_RUN, "as rank " + claim.rank() + " of a run that is not rank 0's");
     }
-    if (claim.size() != member.size()) {
+    if (claim.size() != jobRank.size()) {
       throw new RejectedException(
           RejectReason.WRONG_SIZE,
-          "rank " + claim.rank() + " has world size " + claim.size() + ", rank 0 " + member.size());
+          "rank " + claim.rank() + " has world size " + claim.size() + ", rank 0 " + jobRank.size());
     }
-    if (claim.rank() < 1 || claim.rank() >= member.size()) {
+    if (claim.rank() < 1 || claim.rank() >= jobRank.size()) {
       throw new RejectedException(
           RejectReason.WRONG_RANK,
-          "it claims rank " + claim.rank() + "; clients are ranks 1 to " + (member.size() - 1));
+          "it claims rank " + claim.rank() + "; clients are ranks 1 to " + (jobRank.size() - 1));
     }
   }
 
@@ -561,7 +561,7 @@ public final class IdServer implements Closeable {
     }
   }
 
-  private void noteLeft(SocketChannel client, String name, IOException cause) {
+  private void noteDisconnected(SocketChannel client, String name, IOException cause) {
     lock.lock();
     try {
       if (closed) {
@@ -583,8 +583,8 @@ public final class IdServer implements Closeable {
       Rejection entry = new Rejection(client, refusal, detail);
       LOG.debug("rank 0 turned away {}", entry);
       turnedAwayCount++;
-      if (turnedAway.size() < MOST_NOTED) {
-        turnedAway.add(entry);
+      if (rejections.size() < MOST_NOTED) {
+        rejections.add(entry);
       }
     } finally {
       lock.unlock();

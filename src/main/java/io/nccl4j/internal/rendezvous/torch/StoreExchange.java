@@ -93,18 +93,18 @@ public final class StoreExchange implements Closeable {
           RankBackend.Mismatch.check(mismatch);
           return parsed(id);
         },
-        () -> "rank 0 has not published round " + round + " in " + place());
+        () -> "rank 0 has not published round " + round + " in " + address());
   }
 
   private UniqueId parsed(byte[] id) throws ExchangeFailedException {
     try {
       return UniqueId.of(id);
     } catch (IllegalArgumentException e) {
-      throw new ExchangeFailedException("rank 0 has put no unique id into " + place(), e);
+      throw new ExchangeFailedException("rank 0 has put no unique id into " + address(), e);
     }
   }
 
-  private String place() {
+  private String address() {
     return "the store at " + host + ":" + port;
   }
 
@@ -146,7 +146,7 @@ public final class StoreExchange implements Closeable {
         throw new NcclTimeoutException("TorchStoreRendezvous.exchange", deadline.timeout(), late);
       }
       throw new ExchangeFailedException(
-          place() + " failed rank " + self.rank() + ": " + e.getMessage(), e);
+          address() + " failed rank " + self.rank() + ": " + e.getMessage(), e);
     }
   }
 
@@ -174,7 +174,7 @@ public final class StoreExchange implements Closeable {
           "rank 0 has put %d bytes into %s, which %s: is %s the same on all ranks?"
               .formatted(
                   answered.length,
-                  place(),
+                  address(),
                   sealed ? "rank " + self.rank() + " cannot open" : "are no sealed id",
                   SharedSecret.VARIABLE));
     }
@@ -192,7 +192,7 @@ public final class StoreExchange implements Closeable {
       return known.cipher(context).open(body, context);
     } catch (AEADBadTagException e) {
       throw new ExchangeFailedException(
-          "what is in " + place() + " was not sealed with the secret of rank " + self.rank(), e);
+          "what is in " + address() + " was not sealed with the secret of rank " + self.rank(), e);
     }
   }
 
@@ -218,7 +218,7 @@ public final class StoreExchange implements Closeable {
     private final String prefix;
 
     private Names(int round) {
-      String run = Token.ofText(self.run()).toHex();
+      String run = Token.ofText(self.jobId()).toHex();
       prefix = "nccl4j/%s/%d ranks/round %d/".formatted(run, self.size(), round);
     }
 
@@ -258,7 +258,7 @@ public final class StoreExchange implements Closeable {
       Backoff backoff = Backoff.betweenLooks(deadline);
       Deadline end = deadline;
       Optional<RankBackend.Mismatch> mismatch = Optional.empty();
-      while (!look(connected)) {
+      while (!poll(connected)) {
         if (mismatch.isEmpty()) {
           mismatch = confirmedMismatch();
           end =
@@ -275,10 +275,10 @@ public final class StoreExchange implements Closeable {
     }
 
     /** Looks once at every rank that is missing, and answers; returns whether none is missing. */
-    private boolean look(TorchStore connected) throws IOException {
+    private boolean poll(TorchStore connected) throws IOException {
       for (int rank = 1; rank < self.size(); rank++) {
         if (!confirmed.get(rank)) {
-          look(connected, rank);
+          poll(connected, rank);
         }
       }
       Optional<RankBackend.Mismatch> mismatch = RankBackend.mismatch(backends);
@@ -293,7 +293,7 @@ public final class StoreExchange implements Closeable {
       return confirmed.cardinality() == self.size() - 1;
     }
 
-    private void look(TorchStore connected, int rank) throws IOException {
+    private void poll(TorchStore connected, int rank) throws IOException {
       if (answered[rank] != null && connected.has(names.receipt(answered[rank]))) {
         connected.delete(names.receipt(answered[rank]));
         connected.delete(names.answer(answered[rank]));
@@ -343,7 +343,7 @@ public final class StoreExchange implements Closeable {
           + " in round "
           + round
           + " at "
-          + place();
+          + address();
     }
   }
 }

@@ -131,7 +131,7 @@ final class TorchStore implements Closeable {
     send(new Request(PING).bytes(number));
     byte[] answer = read(Integer.BYTES);
     if (!Arrays.equals(number, answer)) {
-      throw nonsense("the ping " + HexFormat.of().formatHex(number), answer);
+      throw protocolViolation("the ping " + HexFormat.of().formatHex(number), answer);
     }
   }
 
@@ -147,7 +147,7 @@ final class TorchStore implements Closeable {
     return switch (answer[0]) {
       case READY -> true;
       case NOT_READY -> false;
-      default -> throw nonsense("whether it has " + name, answer);
+      default -> throw protocolViolation("whether it has " + name, answer);
     };
   }
 
@@ -156,7 +156,7 @@ final class TorchStore implements Closeable {
     send(new Request(WAIT).size(1).text(name));
     byte[] answer = read(1);
     if (answer[0] != STOP_WAITING) {
-      throw nonsense("a wait for " + name, answer);
+      throw protocolViolation("a wait for " + name, answer);
     }
   }
 
@@ -166,7 +166,7 @@ final class TorchStore implements Closeable {
     byte[] size = read(Long.BYTES);
     long length = ByteBuffer.wrap(size).order(ByteOrder.nativeOrder()).getLong();
     if (length < 0 || length > MOST_VALUE_BYTES) {
-      throw nonsense("the size of " + name, size);
+      throw protocolViolation("the size of " + name, size);
     }
     return read((int) length);
   }
@@ -177,7 +177,7 @@ final class TorchStore implements Closeable {
     byte[] answer = read(Long.BYTES);
     long deleted = ByteBuffer.wrap(answer).order(ByteOrder.nativeOrder()).getLong();
     if (deleted < 0 || deleted > 1) {
-      throw nonsense("how many of " + name + " it has deleted", answer);
+      throw protocolViolation("how many of " + name + " it has deleted", answer);
     }
   }
 
@@ -215,7 +215,7 @@ final class TorchStore implements Closeable {
     }
   }
 
-  private static ProtocolException nonsense(String asked, byte[] answer) {
+  private static ProtocolException protocolViolation(String asked, byte[] answer) {
     String text = new String(answer, StandardCharsets.ISO_8859_1).replaceAll("[^ -~]", ".");
     String hex = HexFormat.ofDelimiter(" ").formatHex(answer);
     return new ProtocolException(

@@ -16,7 +16,7 @@ class DirectSyncTest {
 
   private static DirectSync boardOfOneRank() {
     DirectSync board = new DirectSync(1);
-    board.come(0, NUMBER, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
+    board.arrive(0, NUMBER, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
     return board;
   }
 
@@ -51,7 +51,7 @@ class DirectSyncTest {
     assertTrue(board.finished(0, 0, 1));
     assertEquals(1, board.claim(0, 0, 2));
     board.finish(0, 1);
-    board.come(0, NUMBER + 1, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
+    board.arrive(0, NUMBER + 1, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
     assertEquals(-1, board.claim(0, 0, 2));
     assertTrue(board.finished(0, 0, 2));
     assertFalse(board.finished(0, 2, 1));

@@ -65,7 +65,7 @@ public final class Commands {
    */
   public static int written(CommandLine line, PrintStream out, int status) {
     if (out.checkError() && status == OK) {
-      return told(
+      return explained(
           line, new IOException("the output cannot be written, or nobody reads it any more"));
     }
     return status;
@@ -87,13 +87,13 @@ public final class Commands {
   private static int failed(CommandLine line, Exception e) throws Exception {
     return switch (e) {
       case IllegalArgumentException argument -> refused(line, argument);
-      case IOException failure -> told(line, failure);
-      case IllegalStateException failure -> told(line, failure);
+      case IOException failure -> explained(line, failure);
+      case IllegalStateException failure -> explained(line, failure);
       default -> throw e;
     };
   }
 
-  private static int told(CommandLine line, Exception e) {
+  private static int explained(CommandLine line, Exception e) {
     line.getErr().println(line.getCommandName() + ": " + e.getMessage());
     return FAILED;
   }

@@ -30,11 +30,11 @@ import java.util.concurrent.TimeUnit;
 public final class AllReduceProbe {
   static final int COUNT = 1_000;
 
-  private final ProgressLog diary;
+  private final ProgressLog log;
   private final Duration timeout;
 
   private AllReduceProbe(ProgressLog diary, Duration timeout) {
-    this.diary = diary;
+    this.log = diary;
     this.timeout = timeout;
   }
 
@@ -59,22 +59,22 @@ public final class AllReduceProbe {
   }
 
   private void missing(LibraryNotFoundException e) {
-    diary.write(ProgressLog.MISSING, e.library(), e.getMessage().lines().findFirst().orElse(""));
+    log.write(ProgressLog.MISSING, e.library(), e.getMessage().lines().findFirst().orElse(""));
     for (LibraryNotFoundException.Attempt attempt : e.attempts()) {
-      diary.write(ProgressLog.ATTEMPT, attempt);
+      log.write(ProgressLog.ATTEMPT, attempt);
     }
   }
 
   private void run() {
-    diary.write(ProgressLog.STEP, "loading libcudart");
-    diary.write(ProgressLog.DRIVER, CudaDevices.driverVersion());
-    diary.write(ProgressLog.STEP, "loading libnccl");
+    log.write(ProgressLog.STEP, "loading libcudart");
+    log.write(ProgressLog.DRIVER, CudaDevices.driverVersion());
+    log.write(ProgressLog.STEP, "loading libnccl");
     long start = System.nanoTime();
     boolean loaded = load();
-    diary.write(ProgressLog.STEP, "looking for devices");
+    log.write(ProgressLog.STEP, "looking for devices");
     for (Device device : CudaDevices.list()) {
       int capability = CudaDevices.computeCapability(device.index());
-      diary.write(ProgressLog.DEVICE, device.index(), device.name(), capability);
+      log.write(ProgressLog.DEVICE, device.index(), device.name(), capability);
     }
     if (loaded) {
       allReduce(start);
@@ -85,9 +85,9 @@ public final class AllReduceProbe {
   private boolean load() {
     try {
       VersionReport report = VersionReport.load();
-      diary.write(ProgressLog.VERSION, ProbeResult.NCCL, report.nccl());
-      diary.write(ProgressLog.VERSION, ProbeResult.NCCL_LIBRARY, report.ncclLibrary());
-      diary.write(ProgressLog.VERSION, ProbeResult.RUNTIME, report.cudaRuntime());
+      log.write(ProgressLog.VERSION, ProbeResult.NCCL, report.nccl());
+      log.write(ProgressLog.VERSION, ProbeResult.NCCL_LIBRARY, report.ncclLibrary());
+      log.write(ProgressLog.VERSION, ProbeResult.RUNTIME, report.cudaRuntime());
       return true;
     } catch (LibraryNotFoundException e) {
       missing(e);
@@ -96,7 +96,7 @@ public final class AllReduceProbe {
   }
 
   private void allReduce(long start) {
-    diary.write(ProgressLog.STEP, "making a communicator of one rank");
+    log.write(ProgressLog.STEP, "making a communicator of one rank");
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
     try (Arena arena = Arena.ofConfined();
         Backend backend = Backend.nccl();
@@ -104,19 +104,19 @@ public final class AllReduceProbe {
         Stream stream = comm.newStream();
         Buffer send = comm.allocate(DataType.FLOAT32, COUNT);
         Buffer recv = comm.allocate(DataType.FLOAT32, COUNT)) {
-      diary.write(ProgressLog.STEP, "copying to the device");
+      log.write(ProgressLog.STEP, "copying to the device");
       send.copyFrom(numbers(arena, 1), stream);
       // What the receiver holds before is wrong everywhere, so that doing nothing is found out.
       recv.copyFrom(numbers(arena, -1), stream);
-      diary.write(ProgressLog.STEP, "all-reducing");
+      log.write(ProgressLog.STEP, "all-reducing");
       comm.allReduce(send, recv, ReduceOp.SUM, stream);
       MemorySegment sums = arena.allocate(ValueLayout.JAVA_FLOAT, COUNT);
       recv.copyTo(sums, stream);
       stream.synchronize();
       judge(sums, start);
-      diary.write(ProgressLog.STEP, "closing the communicator");
+      log.write(ProgressLog.STEP, "closing the communicator");
     }
-    diary.write(ProgressLog.STEP, "done");
+    log.write(ProgressLog.STEP, "done");
   }
 
   private static MemorySegment numbers(Arena arena, int sign) {
@@ -131,11 +131,11 @@ public final class AllReduceProbe {
     for (int i = 0; i < COUNT; i++) {
       float sum = sums.getAtIndex(ValueLayout.JAVA_FLOAT, i);
       if (sum != i + 1f) {
-        diary.write(ProgressLog.WRONG, "element " + i + " is " + sum + ", not " + (i + 1f));
+        log.write(ProgressLog.WRONG, "element " + i + " is " + sum + ", not " + (i + 1f));
         return;
       }
     }
-    diary.write(ProgressLog.RIGHT, COUNT, TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start));
+    log.write(ProgressLog.RIGHT, COUNT, TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start));
   }
 
   private void mapped() throws IOException {
@@ -148,7 +148,7 @@ public final class AllReduceProbe {
     }
     for (NativeLibraryName library : NativeLibraryName.values()) {
       List<String> copies = files.stream().filter(library::matches).toList();
-      copies.forEach(copy -> diary.write(ProgressLog.MAPPED, library.label(), copy));
+      copies.forEach(copy -> log.write(ProgressLog.MAPPED, library.label(), copy));
     }
   }
 }

@@ -17,7 +17,7 @@ final class ArchitectureCheck implements Check {
 
   @Override
   public List<Finding> findings(MachineState evidence) {
-    List<Gpu> gpus = evidence.trial().gpus();
+    List<Gpu> gpus = evidence.probe().gpus();
     if (gpus.isEmpty() || evidence.standIn()) {
       return List.of();
     }

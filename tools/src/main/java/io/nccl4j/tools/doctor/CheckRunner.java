@@ -45,7 +45,7 @@ final class CheckRunner {
         found(evidence),
         List.copyOf(findings),
         checks.stream().map(Check::name).toList(),
-        evidence.trial().succeeded() && errors == 0,
+        evidence.probe().succeeded() && errors == 0,
         verdict(evidence, errors));
   }
 
@@ -61,12 +61,12 @@ final class CheckRunner {
   }
 
   private static String verdict(MachineState evidence, long errors) {
-    if (evidence.trial().succeeded() && errors == 0) {
+    if (evidence.probe().succeeded() && errors == 0) {
       return evidence.standIn()
           ? "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL"
           : "a collective can run on NCCL";
     }
-    if (evidence.trial().succeeded()) {
+    if (evidence.probe().succeeded()) {
       return "one rank can run, but "
           + errors
           + (errors == 1 ? " error stands" : " errors stand")
@@ -79,7 +79,7 @@ final class CheckRunner {
   }
 
   private static Map<String, String> found(MachineState evidence) {
-    ProbeResult trial = evidence.trial();
+    ProbeResult trial = evidence.probe();
     Map<String, String> found = new LinkedHashMap<>();
     found.put("java", evidence.machine().java().toString());
     found.put("libnccl", nccl(evidence));
@@ -139,7 +139,7 @@ final class CheckRunner {
   private static String library(
       MachineState evidence, NativeLibraryName library, Optional<String> version) {
     List<LibraryCopy> copies = evidence.copies(library);
-    List<String> loaded = evidence.trial().mapped().getOrDefault(library.label(), List.of());
+    List<String> loaded = evidence.probe().mapped().getOrDefault(library.label(), List.of());
     if (copies.isEmpty() && loaded.isEmpty()) {
       return "not found";
     }
@@ -158,7 +158,7 @@ final class CheckRunner {
 
   private static String driver(MachineState evidence) {
     Optional<String> module = DriverCheck.kernelModule(evidence.machine());
-    int driver = evidence.trial().driver().orElse(0);
+    int driver = evidence.probe().driver().orElse(0);
     if (driver == 0) {
       return module.map(version -> "kernel module " + version + " alone").orElse("none");
     }

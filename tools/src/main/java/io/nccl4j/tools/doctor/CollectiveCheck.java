@@ -13,7 +13,7 @@ final class CollectiveCheck implements Check {
   @Override
   public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
-    ProbeResult trial = evidence.trial();
+    ProbeResult trial = evidence.probe();
     boolean explained =
         trial.missing().isPresent()
             || trial

@@ -100,7 +100,7 @@ public final class Doctor {
 
   private static MachineState gather(Duration timeout) throws IOException, InterruptedException {
     Machine machine = Machine.current();
-    ProbeResult trial = trial(machine, timeout);
+    ProbeResult trial = probe(machine, timeout);
     List<Path> packages = PythonPackages.folders();
     List<LibraryCopy> nccl = LibraryCopy.of(NativeLibraryName.NCCL, machine, packages);
     Optional<LaunchEnvironment> launch = Optional.empty();
@@ -129,7 +129,7 @@ public final class Doctor {
         ReferenceProbe.run(timeout));
   }
 
-  private static ProbeResult trial(Machine machine, Duration timeout) throws InterruptedException {
+  private static ProbeResult probe(Machine machine, Duration timeout) throws InterruptedException {
     try {
       return new ProbeProcess(machine, timeout).run();
     } catch (IOException e) {

@@ -23,7 +23,7 @@ final class DriverCheck implements Check {
 
   @Override
   public List<Finding> findings(MachineState evidence) {
-    ProbeResult trial = evidence.trial();
+    ProbeResult trial = evidence.probe();
     if (trial.driver().isEmpty()) {
       return List.of(
           Finding.unchecked(

@@ -16,7 +16,7 @@ final class LibrariesCheck implements Check {
   @Override
   public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
-    evidence.trial().missing().map(LibrariesCheck::missing).ifPresent(findings::add);
+    evidence.probe().missing().map(LibrariesCheck::missing).ifPresent(findings::add);
     if (nowhere(evidence)) {
       findings.add(
           Finding.error(
@@ -49,9 +49,9 @@ final class LibrariesCheck implements Check {
 
   /** Where there is no device, nobody has tried to load libnccl. */
   private static boolean nowhere(MachineState evidence) {
-    return evidence.trial().missing().isEmpty()
+    return evidence.probe().missing().isEmpty()
         && evidence.ncclCopies().isEmpty()
-        && evidence.trial().mapped().getOrDefault("nccl", List.of()).isEmpty();
+        && evidence.probe().mapped().getOrDefault("nccl", List.of()).isEmpty();
   }
 
   private static String remedy(NativeLibraryName library) {
@@ -73,7 +73,7 @@ final class LibrariesCheck implements Check {
   }
 
   private static Optional<Finding> mapped(NativeLibraryName library, MachineState evidence) {
-    List<String> files = evidence.trial().mapped().getOrDefault(library.label(), List.of());
+    List<String> files = evidence.probe().mapped().getOrDefault(library.label(), List.of());
     if (files.size() < 2) {
       return Optional.empty();
     }
@@ -89,7 +89,7 @@ final class LibrariesCheck implements Check {
   }
 
   private static Optional<Finding> copies(MachineState evidence) {
-    List<String> loaded = evidence.trial().mapped().getOrDefault("nccl", List.of());
+    List<String> loaded = evidence.probe().mapped().getOrDefault("nccl", List.of());
     List<LibraryCopy> copies =
         evidence.ncclCopies().stream()
             .sorted(Comparator.comparing(copy -> !loaded.contains(copy.path().toString())))

@@ -22,7 +22,7 @@ import java.util.Optional;
  */
 record MachineState(
     Machine machine,
-    ProbeResult trial,
+    ProbeResult probe,
     List<LibraryCopy> ncclCopies,
     List<LibraryCopy> cudartCopies,
     Optional<LibraryFile> nccl,
@@ -38,7 +38,7 @@ record MachineState(
 
   /** Returns the release of the libnccl that is used, such as 2.30.7. */
   Optional<String> ncclVersion() {
-    return trial.ncclVersion().or(() -> nccl.flatMap(LibraryFile::version));
+    return probe.ncclVersion().or(() -> nccl.flatMap(LibraryFile::version));
   }
 
   /** Returns whether the libnccl that is used is the stand-in of nccl4j's tests. */

@@ -25,7 +25,7 @@ final class RanksCheck implements Check {
               "unset those that are left over from another launcher"));
     }
     LaunchEnvironment launch = evidence.launch().get();
-    int visible = evidence.trial().gpus().size();
+    int visible = evidence.probe().gpus().size();
     if (launch.localSize().isEmpty() || launch.localSize().getAsInt() <= visible || visible == 0) {
       return List.of();
     }

@@ -23,7 +23,7 @@ final class VisibleDevicesCheck implements Check {
     }
     String container = evidence.machine().environment().get(CONTAINER);
     if (container != null
-        && evidence.trial().gpus().isEmpty()
+        && evidence.probe().gpus().isEmpty()
         && List.of("", "none", "void").contains(container)) {
       findings.add(
           Finding.warning(

@@ -201,7 +201,7 @@ final class EvidencePlan {
     arguments.addAll(List.of("--layout", Bandwidth.Layout.LAUNCHED.name()));
     arguments.addAll(List.of("--rank", "" + launch.rank()));
     // One run of the launcher, but a meeting for each collective.
-    Map<String, String> run = Map.of(Bandwidth.RUN, launch.run() + " evidence");
+    Map<String, String> run = Map.of(Bandwidth.RUN, launch.jobId() + " evidence");
     return step(
         LAUNCHED, title, 240, java(LAUNCHED, "rank " + launch.rank(), machine, run, arguments));
   }

@@ -17,7 +17,7 @@ final class Page {
     Page page = new Page();
     page.head(run);
     page.steps(run.outcomes());
-    run.steps().forEach(step -> page.section(step, run.origin()));
+    run.steps().forEach(step -> page.section(step, run.source()));
     return page.text.toString();
   }
 
@@ -38,8 +38,8 @@ final class Page {
     }
     line(
         "Written by `scripts/gpu-evidence` on %s, from nccl4j %s. Not edited."
-            .formatted(run.origin().date(), run.origin().build()));
-    if (run.steps().stream().anyMatch(step -> !step.origin().equals(run.origin()))) {
+            .formatted(run.source().date(), run.source().build()));
+    if (run.steps().stream().anyMatch(step -> !step.source().equals(run.source()))) {
       line("Steps of earlier runs on such a machine say so.");
     }
     line(
@@ -87,7 +87,7 @@ final class Page {
     Outcome outcome = step.outcome();
     line("## %s".formatted(outcome.step().title()));
     line("");
-    Run.RunSource origin = step.origin();
+    Run.RunSource origin = step.source();
     if (!origin.equals(latest)) {
       String versions = origin.versions().equals(latest.versions()) ? "" : "; " + origin.versions();
       line("Of the run of %s, nccl4j %s%s.".formatted(origin.date(), origin.build(), versions));

@@ -18,7 +18,7 @@ import java.util.TreeMap;
  * @param machine what it ran on, as far as that was found out
  * @param steps in the order of the plan
  */
-record Run(RunSource origin, boolean quick, Machine machine, List<Recorded> steps) {
+record Run(RunSource source, boolean quick, Machine machine, List<Recorded> steps) {
   /**
    * Which run a step is of.
    *
@@ -40,14 +40,14 @@ record Run(RunSource origin, boolean quick, Machine machine, List<Recorded> step
   }
 
   /** A step and the run that it is of. */
-  record Recorded(Outcome outcome, RunSource origin) {
+  record Recorded(Outcome outcome, RunSource source) {
     String name() {
       return outcome.step().name();
     }
 
     private Map<String, Object> tree() {
       Map<String, Object> tree = new LinkedHashMap<>(outcome.tree());
-      tree.putAll(origin.tree());
+      tree.putAll(source.tree());
       return tree;
     }
 
@@ -87,7 +87,7 @@ record Run(RunSource origin, boolean quick, Machine machine, List<Recorded> step
     for (Recorded step : steps) {
       all.put(EvidencePlan.NAMES.indexOf(step.name()), step);
     }
-    return new Run(origin, quick, machine, List.copyOf(all.values()));
+    return new Run(source, quick, machine, List.copyOf(all.values()));
   }
 
   /** Returns what the runs of one page have in common. */
@@ -102,7 +102,7 @@ record Run(RunSource origin, boolean quick, Machine machine, List<Recorded> step
 
   Map<String, Object> tree() {
     Map<String, Object> tree = JsonTree.object("format", 2);
-    tree.putAll(origin.tree());
+    tree.putAll(source.tree());
     tree.putAll(common());
     if (standIn()) {
       tree.put("stand_in_is", "a test fixture, not NCCL, no GPU");

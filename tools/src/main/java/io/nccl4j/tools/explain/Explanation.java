@@ -19,7 +19,7 @@ record Explanation(
     boolean toy,
     Layout layout,
     Schedule schedule,
-    List<ChannelTrace> stories) {
+    List<ChannelTrace> traces) {
   /** Makes the telling that a command line asks for. */
   static Explanation of(Algorithm algorithm, Flags flags) {
     Layout layout = Layout.defaults();

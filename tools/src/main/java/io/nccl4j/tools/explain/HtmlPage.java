@@ -29,7 +29,7 @@ final class HtmlPage {
   static String of(List<Explanation> tellings) throws IOException {
     int frames =
         tellings.stream()
-            .flatMap(telling -> telling.stories().stream())
+            .flatMap(telling -> telling.traces().stream())
             .mapToInt(story -> story.frames().size())
             .sum();
     if (frames > MOST_FRAMES) {
@@ -55,7 +55,7 @@ final class HtmlPage {
         "all_reduce of " + Count.of(ranks, "rank"),
         "views",
         tellings.stream()
-            .flatMap(telling -> telling.stories().stream().map(story -> view(telling, story)))
+            .flatMap(telling -> telling.traces().stream().map(story -> view(telling, story)))
             .toList());
   }
 

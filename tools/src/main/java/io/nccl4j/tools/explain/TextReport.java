@@ -6,11 +6,11 @@ import java.util.Locale;
 
 /** A telling as lines of text. */
 final class TextReport {
-  private final Explanation telling;
+  private final Explanation explanation;
   private final PrintStream out;
 
   private TextReport(Explanation telling, PrintStream out) {
-    this.telling = telling;
+    this.explanation = telling;
     this.out = out;
   }
 
@@ -18,7 +18,7 @@ final class TextReport {
   static void write(Explanation telling, PrintStream out) {
     TextReport report = new TextReport(telling, out);
     report.title();
-    telling.stories().forEach(report::story);
+    telling.traces().forEach(report::trace);
     report.bytes();
   }
 
@@ -26,19 +26,19 @@ final class TextReport {
     out.printf(
         Locale.ROOT,
         "all_reduce, %s, %s, %,d bytes each (%,d float32)%n",
-        telling.algorithm().name().toLowerCase(Locale.ROOT),
-        Count.of(telling.schedule().ranks(), "rank"),
-        telling.bytes(),
-        telling.schedule().count());
+        explanation.algorithm().name().toLowerCase(Locale.ROOT),
+        Count.of(explanation.schedule().ranks(), "rank"),
+        explanation.bytes(),
+        explanation.schedule().count());
   }
 
-  private void story(ChannelTrace story) {
-    long begin = telling.schedule().begin(story.channel());
-    long end = telling.schedule().end(story.channel());
+  private void trace(ChannelTrace story) {
+    long begin = explanation.schedule().begin(story.channel());
+    long end = explanation.schedule().end(story.channel());
     out.printf(
         Locale.ROOT,
         "%n%s: elements %,d to %,d; %s%n",
-        telling.name(story),
+        explanation.name(story),
         begin,
         end - 1,
         story.shape());
@@ -47,9 +47,9 @@ final class TextReport {
     }
     for (int i = 0; i < story.frames().size(); i++) {
       Frame frame = story.frames().get(i);
-      out.printf("%n  %s%n", telling.name(frame));
-      frame.moves().forEach(move -> out.println("    " + move.sentence(!telling.toy())));
-      if (telling.toy()) {
+      out.printf("%n  %s%n", explanation.name(frame));
+      frame.moves().forEach(move -> out.println("    " + move.sentence(!explanation.toy())));
+      if (explanation.toy()) {
         holdings(story.holdings(i));
       }
     }
@@ -83,15 +83,15 @@ final class TextReport {
   }
 
   private void bytes() {
-    int ranks = telling.schedule().ranks();
+    int ranks = explanation.schedule().ranks();
     out.printf(
         Locale.ROOT,
         "%nbytes sent, in parts of the data; 2(n-1)/n is %.3f%n",
         2.0 * (ranks - 1) / ranks);
     for (int rank = 0; rank < ranks; rank++) {
-      long sent = telling.schedule().bytesSent(rank);
+      long sent = explanation.schedule().bytesSent(rank);
       out.printf(
-          Locale.ROOT, "  rank %-3d %,15d  %.3f%n", rank, sent, (double) sent / telling.bytes());
+          Locale.ROOT, "  rank %-3d %,15d  %.3f%n", rank, sent, (double) sent / explanation.bytes());
     }
   }
 }

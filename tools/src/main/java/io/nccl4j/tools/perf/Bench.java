@@ -37,10 +37,10 @@ final class Bench implements AutoCloseable {
 
   private final Settings settings;
   private final RankEnqueue launch;
-  private final EnqueueThreads drivers;
+  private final EnqueueThreads enqueueThreads;
   private final Ranks ranks;
-  private final CrossRankStats tally;
-  private final List<RankLocation> places;
+  private final CrossRankStats stats;
+  private final List<RankLocation> locations;
   private final Set<String> compiled = new HashSet<>();
   private long repetition;
   private int failedChecks;
@@ -54,18 +54,18 @@ final class Bench implements AutoCloseable {
   Bench(Settings wanted, List<RankLocation> own, RankEnqueue launch) {
     this.launch = launch;
     this.ranks = new Ranks(wanted);
-    this.drivers = new EnqueueThreads(wanted.threads(), ranks::abort);
-    ranks.connect(wanted, drivers);
-    this.tally = new CrossRankStats(ranks, wanted);
-    this.places = tally.places(own);
+    this.enqueueThreads = new EnqueueThreads(wanted.threads(), ranks::abort);
+    ranks.connect(wanted, enqueueThreads);
+    this.stats = new CrossRankStats(ranks, wanted);
+    this.locations = stats.locations(own);
     checkAgreement();
     // Hosts may have room for more than others.
-    this.settings = wanted.withMost((long) -tally.most(new double[] {-wanted.sizes().max()})[0]);
+    this.settings = wanted.withMost((long) -stats.most(new double[] {-wanted.sizes().max()})[0]);
   }
 
   private void checkAgreement() {
-    for (int rank = 0; rank < places.size(); rank++) {
-      if (places.get(rank).arguments() != places.getFirst().arguments()) {
+    for (int rank = 0; rank < locations.size(); rank++) {
+      if (locations.get(rank).arguments() != locations.getFirst().arguments()) {
         throw new BadArguments(
             "rank %d was started with another command line than rank 0".formatted(rank));
       }
@@ -78,18 +78,18 @@ final class Bench implements AutoCloseable {
   }
 
   /** Returns where all ranks are. */
-  List<RankLocation> places() {
-    return places;
+  List<RankLocation> locations() {
+    return locations;
   }
 
   /** Waits until all threads of all processes have come here. */
   private void meet(int thread) {
-    drivers.meet();
+    enqueueThreads.meet();
     if (!settings.job().alone()) {
       if (thread == 0) {
-        tally.meet();
+        stats.meet();
       }
-      drivers.meet();
+      enqueueThreads.meet();
     }
   }
 
@@ -119,7 +119,7 @@ final class Bench implements AutoCloseable {
 
   @Override
   public void close() {
-    drivers.close();
+    enqueueThreads.close();
     ranks.close();
   }
 
@@ -224,7 +224,7 @@ final class Bench implements AutoCloseable {
         for (Burst burst : bursts) {
           fell |= burst.run();
         }
-        passed = tally.most(new double[] {(System.nanoTime() - start) / 1e9})[0];
+        passed = stats.most(new double[] {(System.nanoTime() - start) / 1e9})[0];
         lastFall = fell ? passed : lastFall;
       }
     }
@@ -299,7 +299,7 @@ final class Bench implements AutoCloseable {
         work.runChecked();
         long[] perRank = new long[ranks.count()];
         ranks.each(bytes, rank -> perRank[rank] = wrong(rank, shape, inPlace));
-        wrong = (long) tally.sum((double) Arrays.stream(perRank).sum());
+        wrong = (long) stats.sum((double) Arrays.stream(perRank).sum());
       }
       if (wrong > 0) {
         failedChecks++;
@@ -414,7 +414,7 @@ final class Bench implements AutoCloseable {
 
       /** Runs the operation some times, from the beginning of the buffers on, and waits. */
       void run(int operations) {
-        drivers.all(
+        enqueueThreads.all(
             thread -> {
               for (int i = 0; i < operations; i++) {
                 enqueue(thread, i);
@@ -433,7 +433,7 @@ final class Bench implements AutoCloseable {
           run(1);
           return;
         }
-        drivers.all(
+        enqueueThreads.all(
             thread -> {
               List<Graph> graphs = capture(thread, () -> enqueue(thread, 0));
               launch(thread, graphs);
@@ -447,11 +447,11 @@ final class Bench implements AutoCloseable {
       Timing time(int iterations) {
         run(1);
         try (Stopwatch stopwatch = new Stopwatch(settings, ranks, iterations)) {
-          List<Timing> timings = drivers.all(thread -> time(thread, iterations, stopwatch));
+          List<Timing> timings = enqueueThreads.all(thread -> time(thread, iterations, stopwatch));
           double[] each = stopwatch.iterations(settings.aggregated());
           return Timing.of(timings, settings.average())
-              .ofAll(tally, settings.average())
-              .withIterations(each == null ? null : tally.most(each));
+              .ofAll(stats, settings.average())
+              .withIterations(each == null ? null : stats.most(each));
         }
       }
 
@@ -466,10 +466,10 @@ final class Bench implements AutoCloseable {
         double one = Math.max(seconds, 1e-9) * settings.aggregated();
         int count = (int) Math.clamp(LATENCY_SECONDS / one, LEAST_LATENCIES, MOST_LATENCIES);
         double[] slowest = new double[count];
-        for (double[] ofThread : drivers.all(thread -> latencies(thread, count))) {
+        for (double[] ofThread : enqueueThreads.all(thread -> latencies(thread, count))) {
           Arrays.setAll(slowest, i -> Math.max(slowest[i], ofThread[i]));
         }
-        return tally.most(slowest);
+        return stats.most(slowest);
       }
 
       private double[] latencies(int thread, int count) {

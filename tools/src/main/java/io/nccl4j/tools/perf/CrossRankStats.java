@@ -79,7 +79,7 @@ final class CrossRankStats {
   }
 
   /** Returns the places of all ranks, given those of this process's. */
-  List<RankLocation> places(List<RankLocation> own) {
+  List<RankLocation> locations(List<RankLocation> own) {
     if (alone()) {
       return own;
     }

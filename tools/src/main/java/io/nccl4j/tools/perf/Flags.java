@@ -292,7 +292,7 @@ final class Flags {
     List<Device> devices = opened.devices();
     int count = ranks.ofProcess(job, devices);
     int firstDevice =
-        opened.platform() == DeviceType.CUDA
+        opened.deviceType() == DeviceType.CUDA
             ? RankOptions.firstGpu(opened, job, count, environment)
             : 0;
     int all = count * job.processes();
@@ -341,7 +341,7 @@ final class Flags {
     Map<String, String> choices = new LinkedHashMap<>();
     choices.put("algorithm", algorithm.name().toLowerCase(Locale.ROOT));
     for (String variable : List.of("NCCL_ALGO", "NCCL_PROTO")) {
-      if (opened.platform() == DeviceType.CUDA && environment.containsKey(variable)) {
+      if (opened.deviceType() == DeviceType.CUDA && environment.containsKey(variable)) {
         choices.put(variable, environment.get(variable));
       }
     }

@@ -126,7 +126,7 @@ final class JsonReport {
     Settings.Sizes sizes = settings.sizes();
     boolean factor = sizes.factor() > 1;
     List<Object> devices = new ArrayList<>();
-    places.forEach(place -> devices.add(place(devices.size(), place)));
+    places.forEach(place -> devices.add(location(devices.size(), place)));
     config.putAll(
         object(
             "nthreads", settings.threads(),
@@ -150,7 +150,7 @@ final class JsonReport {
     return config;
   }
 
-  private static Object place(int rank, RankLocation place) {
+  private static Object location(int rank, RankLocation place) {
     return object(
         "rank", rank,
         "group", 0,

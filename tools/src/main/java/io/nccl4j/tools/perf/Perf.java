@@ -304,14 +304,14 @@ public final class Perf {
     private final List<Row> rows = new ArrayList<>();
     private final Flags flags;
     private Settings settings;
-    private List<RankLocation> places;
+    private List<RankLocation> locations;
 
     Run(Flags flags, Settings settings, List<String> args) {
       this.flags = flags;
       this.earlier = settings.job().writes() ? earlier(flags) : List.of();
       this.settings = settings;
       this.args = args;
-      this.places = ownPlaces();
+      this.locations = ownPlaces();
       this.progress = new ProgressLine(terminal ? err : null, settings.rows() * settings.cycles());
       boolean writes = settings.job().writes();
       this.json =
@@ -342,7 +342,7 @@ public final class Perf {
           .backend()
           .fallbackReason()
           .ifPresent(reason -> ("NCCL is not used: " + reason).lines().forEach(table::note));
-      table.header(settings, version(), flags.sizes.minBytes, flags.sizes.maxBytes, places);
+      table.header(settings, version(), flags.sizes.minBytes, flags.sizes.maxBytes, locations);
     }
 
     private static JsonReport json(Path file) {
@@ -397,10 +397,10 @@ public final class Perf {
     private Bench connected() throws IOException {
       boolean connected = false;
       try {
-        Bench bench = new Bench(settings, places, launching.apply(settings.collective()));
+        Bench bench = new Bench(settings, locations, launching.apply(settings.collective()));
         if (!settings.job().alone()) {
           settings = bench.settings();
-          places = bench.places();
+          locations = bench.locations();
           header();
         }
         connected = true;
@@ -430,7 +430,7 @@ public final class Perf {
     }
 
     private String writeJson(int failedChecks, List<String> errors) throws IOException {
-      String text = json.text(settings, args, places, rows, failedChecks, averageBusBw(), errors);
+      String text = json.text(settings, args, locations, rows, failedChecks, averageBusBw(), errors);
       json.write(text);
       return text;
     }

@@ -117,7 +117,7 @@ final class Ranks implements AutoCloseable {
   /** Waits for a rank's stream, for so long at most, or as long as it takes where that is zero. */
   void complete(int rank, Duration timeout) {
     Duration longest = timeout.isZero() ? Stream.DEFAULT_TIMEOUT : timeout;
-    if (comms[rank].backend().platform() == DeviceType.CUDA) {
+    if (comms[rank].backend().deviceType() == DeviceType.CUDA) {
       poll(streams[rank], longest);
       return;
     }

@@ -15,7 +15,7 @@ final class Versions {
     Map<String, String> versions = new LinkedHashMap<>();
     versions.put("nccl4j", Backend.libraryVersion());
     versions.put("java", Runtime.version().toString());
-    if (backend.platform() == DeviceType.CUDA) {
+    if (backend.deviceType() == DeviceType.CUDA) {
       VersionReport report = NcclBackend.of(backend).versionReport();
       versions.put("nccl", report.nccl());
       versions.put("nccl library", report.ncclLibrary().toString());

@@ -117,7 +117,7 @@ final class Fixture {
         root, Map.copyOf(environment), Map.copyOf(properties), ports, java, nativeAccess);
   }
 
-  MachineState evidence() {
+  MachineState state() {
     Optional<LaunchEnvironment> launch = Optional.empty();
     Optional<String> problem = Optional.empty();
     try {
@@ -153,14 +153,14 @@ final class Fixture {
 
   /** Returns what a check finds: how bad it is, and what. */
   List<String> said(Check check) {
-    return check.findings(evidence()).stream()
+    return check.findings(state()).stream()
         .map(each -> each.severity().name().toLowerCase(Locale.ROOT) + ": " + each.what())
         .toList();
   }
 
   /** Returns what a check says to the only thing that it finds. */
   Finding only(Check check) {
-    List<Finding> findings = check.findings(evidence());
+    List<Finding> findings = check.findings(state());
     if (findings.size() != 1) {
       throw new AssertionError("not one finding but " + findings);
     }

@@ -140,7 +140,7 @@ class LibrariesTest {
     assertEquals(
         List.of("note: libnccl is the stand-in of nccl4j's tests, not NVIDIA's library"),
         machine.said(new LibrariesCheck()));
-    Report report = CheckRunner.of(machine.evidence(), List.of());
+    Report report = CheckRunner.of(machine.state(), List.of());
     assertEquals(
         "a collective can run, on the stand-in of nccl4j's tests, which is not NCCL",
         report.verdict());

@@ -30,7 +30,7 @@ class ReportTest {
   }
 
   private Report report(Check... checks) {
-    return CheckRunner.of(machine.evidence(), List.of(checks));
+    return CheckRunner.of(machine.state(), List.of(checks));
   }
 
   private String text(Report report) {
@@ -119,7 +119,7 @@ class ReportTest {
 
   @Test
   void aTrialThatCannotBeStartedLeavesTheOtherChecks() {
-    MachineState evidence = machine.evidence();
+    MachineState evidence = machine.state();
     MachineState without =
         new MachineState(
             evidence.machine(),

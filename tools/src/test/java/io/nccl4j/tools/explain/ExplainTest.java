@@ -164,7 +164,7 @@ class ExplainTest {
     List<String> views = new ArrayList<>();
     for (Algorithm algorithm : Algorithm.values()) {
       Explanation telling = Explanation.of(algorithm, flags);
-      for (ChannelTrace story : telling.stories()) {
+      for (ChannelTrace story : telling.traces()) {
         int steps = story.frames().size();
         views.add(
             String.join(

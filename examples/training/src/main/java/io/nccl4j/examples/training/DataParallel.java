@@ -43,7 +43,7 @@ final class DataParallel implements AutoCloseable {
    * A parameter whose gradient lies in a bucket. The engine refers to node and mark, but does not
    * own them.
    */
-  private record Hooked(Tensor gradient, Node accumulates, GradientHook mark) {}
+  private record Hooked(Tensor gradient, Node accumulates, GradientHook markReady) {}
 
   /**
    * Gives every rank rank 0's parameters, and takes over their gradients.
@@ -55,7 +55,7 @@ final class DataParallel implements AutoCloseable {
     // PyTorch's engine computes backward on the stream that forward was on. Without a GPU it has
     // computed what it returns, and any stream will do, since there is nothing to wait for.
     compute =
-        comm.backend().platform() == DeviceType.CUDA
+        comm.backend().deviceType() == DeviceType.CUDA
             ? TensorBuffers.currentStream(comm)
             : comm.newStream();
     undo.push(compute::close);
@@ -104,7 +104,7 @@ final class DataParallel implements AutoCloseable {
     @Override
     public TensorVector apply(TensorVector outputs, TensorVector inputs) {
       try {
-        reducer.ready(parameter, compute);
+        reducer.markReady(parameter, compute);
       } catch (RuntimeException refused) {
         // Would come out of backward as its text alone.
         failure = failure == null ? refused : failure;
@@ -153,7 +153,7 @@ final class DataParallel implements AutoCloseable {
       throw new IllegalStateException("backward could not mark a gradient", failure);
     }
     reducer.finish(compute);
-    if (comm.backend().platform() == DeviceType.HOST) {
+    if (comm.backend().deviceType() == DeviceType.HOST) {
       // PyTorch on a processor knows no streams: it reads at once.
       compute.synchronize();
     }

@@ -43,7 +43,7 @@ public final class DdpSimple extends Ranks {
   int run(Communicator comm) {
     float own = FACTOR * comm.rank();
     float averaged = averagedGradient(comm);
-    tell(comm, own, averaged);
+    print(comm, own, averaged);
     if (isMean(averaged, comm.size())) {
       return 0;
     }
@@ -67,7 +67,7 @@ public final class DdpSimple extends Ranks {
   }
 
   /** Has rank 0 say what every rank has, so that the lines come in order. */
-  private static void tell(Communicator comm, float own, float averaged) {
+  private static void print(Communicator comm, float own, float averaged) {
     MemorySegment host = Arena.ofAuto().allocate(ValueLayout.JAVA_FLOAT, 2L * comm.size());
     try (Stream stream = comm.newStream();
         Buffer mine = comm.allocate(DataType.FLOAT32, 2);
@@ -88,7 +88,7 @@ public final class DdpSimple extends Ranks {
 
   /** {@return the gradient of w after the step, averaged over all ranks} */
   static float averagedGradient(Communicator comm) {
-    String device = comm.backend().platform() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu";
+    String device = comm.backend().deviceType() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu";
     Tensor w = Tensor.create(new float[] {W}, 1).to(new Device(device), torch.ScalarType.Float);
     w.set_requires_grad(true);
     try (DataParallel model = new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults())) {

@@ -40,7 +40,7 @@ public final class PerfReport {
             "what a run is called, one for each, in their order; default: the files' names")
     List<String> labels = List.of();
 
-    @Mixin ReportOptions shown;
+    @Mixin ReportOptions output;
   }
 
   /**
@@ -70,7 +70,7 @@ public final class PerfReport {
   }
 
   private static List<PerfRun> runs(Flags flags) {
-    if (flags.shown.html() == null && flags.shown.plot() == null) {
+    if (flags.output.html() == null && flags.output.plot() == null) {
       throw new IllegalArgumentException("neither --html nor --plot says what to write");
     }
     if (!flags.labels.isEmpty() && flags.labels.size() != flags.files.size()) {
@@ -93,13 +93,13 @@ public final class PerfReport {
   }
 
   private int write(Flags flags, List<PerfRun> runs) throws IOException {
-    if (flags.shown.plot() != null) {
-      RunReport.writePicture(runs, flags.shown.plot());
-      out.println(flags.shown.plot());
+    if (flags.output.plot() != null) {
+      RunReport.writePicture(runs, flags.output.plot());
+      out.println(flags.output.plot());
     }
-    if (flags.shown.html() != null) {
-      RunReport.writePage(runs, flags.shown.html());
-      out.println(flags.shown.html());
+    if (flags.output.html() != null) {
+      RunReport.writePage(runs, flags.output.html());
+      out.println(flags.output.html());
     }
     return Commands.OK;
   }

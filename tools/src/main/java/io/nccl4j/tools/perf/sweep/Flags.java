@@ -74,7 +74,7 @@ final class Flags {
   @Within(least = 1, most = LONGEST_LIMIT)
   int limit;
 
-  @Mixin ReportOptions shown;
+  @Mixin ReportOptions output;
 
   @Option(
       names = "--csv",

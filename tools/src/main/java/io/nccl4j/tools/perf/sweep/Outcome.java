@@ -17,7 +17,7 @@ import java.util.stream.Collectors;
  * @param rounds how often each choice was measured
  * @param trials one for each choice, the automatic one first
  */
-record Outcome(String collective, String backend, int rounds, List<SweepResult> trials) {
+record Outcome(String collective, String backend, int rounds, List<SweepResult> results) {
   /** From this release on NCCL refuses a choice that it does not have. */
   private static final int REFUSES_SINCE = 24;
 
@@ -25,23 +25,23 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
 
   /** Returns what came of the automatic choice. */
   SweepResult automatic() {
-    return trials.getFirst();
+    return results.getFirst();
   }
 
   /** Returns what came of the other choices. */
   List<SweepResult> forced() {
-    return trials.subList(1, trials.size());
+    return results.subList(1, results.size());
   }
 
   /** Returns what was measured of the automatic choice, or else of any. */
   Optional<PerfRun> first() {
-    return trials.stream().flatMap(trial -> trial.rounds().stream()).findFirst();
+    return results.stream().flatMap(trial -> trial.rounds().stream()).findFirst();
   }
 
   /** Returns all sizes, the smallest first. */
   List<Long> sizes() {
     return List.copyOf(
-        trials.stream()
+        results.stream()
             .flatMap(trial -> trial.rounds().stream())
             .flatMap(measured -> measured.rows().stream())
             .map(PerfRun.Row::bytes)
@@ -71,7 +71,7 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
 
   /** Returns whether any data was wrong. */
   boolean wrong() {
-    return trials.stream().anyMatch(trial -> trial.state() == SweepResult.State.WRONG);
+    return results.stream().anyMatch(trial -> trial.state() == SweepResult.State.WRONG);
   }
 
   /** Returns whether it ran on the stand-in for NCCL, whose times mean nothing. */

@@ -79,7 +79,7 @@ final class PerfProcess implements AutoCloseable {
     checkOpen();
     return late
         ? late(choice, json)
-        : trial(choice, running.exitValue(), message(said, running.exitValue()), json);
+        : result(choice, running.exitValue(), message(said, running.exitValue()), json);
   }
 
   /** Starts a process that the end of this one cannot miss. */
@@ -134,7 +134,7 @@ final class PerfProcess implements AutoCloseable {
     }
   }
 
-  private static SweepResult trial(SweepChoice choice, int status, String message, Path json)
+  private static SweepResult result(SweepChoice choice, int status, String message, Path json)
       throws IOException {
     List<PerfRun> measured;
     try {

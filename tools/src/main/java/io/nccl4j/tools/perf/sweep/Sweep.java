@@ -127,15 +127,15 @@ public final class Sweep {
     if (flags.json != null) {
       OutputFile.write(flags.json, report.json());
     }
-    if (flags.shown.html() != null) {
-      OutputFile.write(flags.shown.html(), report.page().html());
+    if (flags.output.html() != null) {
+      OutputFile.write(flags.output.html(), report.page().html());
     }
     if (!outcome.measuredAnything()) {
       err.println("sweep: nothing could be measured");
       return Commands.FAILED;
     }
-    if (flags.shown.plot() != null) {
-      Picture.write(report.charts(), flags.shown.plot());
+    if (flags.output.plot() != null) {
+      Picture.write(report.charts(), flags.output.plot());
     }
     return outcome.wrong() ? WRONG_DATA : Commands.OK;
   }

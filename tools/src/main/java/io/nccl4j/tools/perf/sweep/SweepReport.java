@@ -56,7 +56,7 @@ final class SweepReport {
 
   private String warning() {
     return RunReport.warning(
-        outcome.trials().stream().flatMap(trial -> trial.rounds().stream()).toList());
+        outcome.results().stream().flatMap(trial -> trial.rounds().stream()).toList());
   }
 
   /** Prints the times, the best choice of each size, and why something is missing. */
@@ -95,13 +95,13 @@ final class SweepReport {
 
   private Table times() {
     List<String> columns = new ArrayList<>(List.of("size", "best", "auto costs"));
-    outcome.trials().forEach(trial -> columns.add(trial.choice().name()));
+    outcome.results().forEach(trial -> columns.add(trial.choice().name()));
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : outcome.sizes()) {
       List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
       row.add(Cell.of(outcome.best(bytes).map(best -> best.choice().name()).orElse("n/a")));
       row.add(cost(outcome.cost(bytes)));
-      outcome.trials().forEach(trial -> row.add(cell(trial, bytes)));
+      outcome.results().forEach(trial -> row.add(cell(trial, bytes)));
       rows.add(row);
     }
     return new Table(
@@ -134,7 +134,7 @@ final class SweepReport {
 
   private Table missing() {
     List<List<Cell>> rows =
-        outcome.trials().stream()
+        outcome.results().stream()
             .filter(trial -> trial.state() != SweepResult.State.MEASURED)
             .map(
                 trial ->
@@ -168,7 +168,7 @@ final class SweepReport {
     List<Algorithm> algorithms =
         outcome.forced().stream().map(trial -> trial.choice().algorithm()).distinct().toList();
     List<Curve> curves = new ArrayList<>();
-    for (SweepResult trial : outcome.trials()) {
+    for (SweepResult trial : outcome.results()) {
       SweepChoice choice = trial.choice();
       int colour = choice.automatic() ? Curve.COLOURS - 1 : algorithms.indexOf(choice.algorithm());
       Line line =
@@ -225,7 +225,7 @@ final class SweepReport {
     StringBuilder csv =
         new StringBuilder("size_bytes,choice,algorithm,protocol,state,time_us,busbw_gbs,reason\n");
     for (long bytes : outcome.sizes()) {
-      for (SweepResult trial : outcome.trials()) {
+      for (SweepResult trial : outcome.results()) {
         SweepChoice choice = trial.choice();
         boolean there = trial.at(bytes).isPresent();
         boolean wrong = trial.at(bytes).filter(cell -> cell.wrong() > 0).isPresent();
@@ -262,7 +262,7 @@ final class SweepReport {
                 "rounds", outcome.rounds(),
                 "caution", outcome.caution(),
                 "about", about,
-                "choices", outcome.trials().stream().map(SweepReport::choice).toList(),
+                "choices", outcome.results().stream().map(SweepReport::choice).toList(),
                 "sizes", outcome.sizes().stream().map(this::size).toList()))
         + "\n";
   }
@@ -278,7 +278,7 @@ final class SweepReport {
   private Object size(long bytes) {
     Map<String, Object> times = new LinkedHashMap<>();
     outcome
-        .trials()
+        .results()
         .forEach(trial -> times.put(trial.choice().name(), number(trial.micros(bytes))));
     return object(
         "size",
