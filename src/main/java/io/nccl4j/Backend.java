@@ -367,9 +367,9 @@ public final class Backend implements AutoCloseable {
     checkMakes("allocating");
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
-    Buffer.MemoryType space =
+    Buffer.MemoryType memoryType =
         deviceType() == DeviceType.CUDA ? Buffer.MemoryType.DEVICE : Buffer.MemoryType.HOST;
-    return Buffer.of(space, driver.allocate(device, type, count), type, count, device);
+    return Buffer.of(memoryType, driver.allocate(device, type, count), type, count, device);
   }
 
   /**
@@ -387,9 +387,9 @@ public final class Backend implements AutoCloseable {
   public Buffer allocatePinned(DataType type, long count) {
     checkMakes("allocating");
     Objects.requireNonNull(type, "type").byteSize(count);
-    Buffer.MemoryType space =
+    Buffer.MemoryType memoryType =
         deviceType() == DeviceType.CUDA ? Buffer.MemoryType.PINNED : Buffer.MemoryType.HOST;
-    return Buffer.of(space, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
+    return Buffer.of(memoryType, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
   }
 
   /**

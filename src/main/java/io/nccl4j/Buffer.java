@@ -554,9 +554,9 @@ public final class Buffer implements AutoCloseable {
     Objects.requireNonNull(holder, "holder");
     synchronized (owner) {
       checkOpen("buffer");
-      Retention hold = new Retention(owner, holder);
-      owner.add(hold);
-      return hold;
+      Retention retention = new Retention(owner, holder);
+      owner.add(retention);
+      return retention;
     }
   }
 

@@ -141,7 +141,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   @Override
-  public void deviceKey(int newRank, int newSize) {
+  public void setRank(int newRank, int newSize) {
     rank = newRank;
     size = newSize;
   }

@@ -60,12 +60,12 @@ final class CommunicatorEvent extends Event {
 
   void record(CommunicatorCore of, String what) {
     if (shouldCommit()) {
-      CommunicatorLineage origin = of.lineage();
+      CommunicatorLineage lineage = of.lineage();
       step = what;
       communicator = of.identity();
       name = of.config().name();
-      parent = origin == null || origin.parent() == null ? null : origin.parent().identity();
-      uniqueId = origin == null ? null : origin.fingerprint();
+      parent = lineage == null || lineage.parent() == null ? null : lineage.parent().identity();
+      uniqueId = lineage == null ? null : lineage.fingerprint();
       backend = of.backend().name();
       rank = of.rank();
       ranks = of.size();

@@ -11,7 +11,7 @@ public enum DeviceType {
   HOST(1);
 
   /** What {@link #deviceKey} returns for no device of any platform. */
-  static final int NOWHERE = -1;
+  static final int NO_DEVICE = -1;
 
   private static final int DEVICE_BITS = 24;
 
@@ -23,7 +23,7 @@ public enum DeviceType {
 
   /**
    * Returns platform and device as one number, so that the hot path compares both at once. What is
-   * closed is {@link #NOWHERE}.
+   * closed is {@link #NO_DEVICE}.
    */
   int deviceKey(int device) {
     return (number << DEVICE_BITS) | (device & ((1 << DEVICE_BITS) - 1));

@@ -35,9 +35,9 @@ final class LaunchTrace implements OperationTrace {
 
   /** Launches one operation, and has its stream tell of it. */
   static void record(CheckedOperation call, Runnable launch) {
-    LaunchTrace span = new LaunchTrace(call.stream(), true, null);
-    span.add(call, 0);
-    span.record(launch);
+    LaunchTrace trace = new LaunchTrace(call.stream(), true, null);
+    trace.add(call, 0);
+    trace.record(launch);
   }
 
   /** Launches operations together, and has the stream of each tell of it. */
@@ -45,18 +45,18 @@ final class LaunchTrace implements OperationTrace {
     long group = GROUPS.incrementAndGet();
     boolean together = CheckedCall.ofOneBackend(calls);
     // In one order for all threads, since a stream may be locked meanwhile.
-    SortedMap<Stream, LaunchTrace> spans = new TreeMap<>(Comparator.comparingLong(Stream::number));
+    SortedMap<Stream, LaunchTrace> traces = new TreeMap<>(Comparator.comparingLong(Stream::number));
     for (CheckedCall call : calls) {
       if (call instanceof CheckedOperation one && !one.stream().captured()) {
-        spans
+        traces
             .computeIfAbsent(one.stream(), stream -> new LaunchTrace(stream, together, null))
             .add(one, group);
       }
     }
     Runnable nested = launch;
-    for (LaunchTrace span : spans.values()) {
+    for (LaunchTrace trace : traces.values()) {
       Runnable inner = nested;
-      nested = () -> span.record(inner);
+      nested = () -> trace.record(inner);
     }
     nested.run();
   }

@@ -51,7 +51,7 @@ final class MemoryOwner {
   }
 
   boolean open() {
-    return deviceKey != DeviceType.NOWHERE;
+    return deviceKey != DeviceType.NO_DEVICE;
   }
 
   /** Returns whether the caller is the one to release the memory. */
@@ -63,7 +63,7 @@ final class MemoryOwner {
       throw new IllegalStateException(
           buffer + " cannot be closed: " + retentions.getFirst().holder() + " still uses its memory");
     }
-    deviceKey = DeviceType.NOWHERE;
+    deviceKey = DeviceType.NO_DEVICE;
     return true;
   }
 

@@ -82,7 +82,7 @@ public final class Stream implements AutoCloseable {
 
   /** {@return whether the stream has not been closed} */
   public boolean open() {
-    return deviceKey != DeviceType.NOWHERE;
+    return deviceKey != DeviceType.NO_DEVICE;
   }
 
   /** Returns whether the stream is open and of this very place. */
@@ -436,12 +436,12 @@ public final class Stream implements AutoCloseable {
     if (!driver.foreign() && hasPendingCollective()) {
       closedWhileBusy = true;
       fence.keepStream();
-      deviceKey = DeviceType.NOWHERE;
+      deviceKey = DeviceType.NO_DEVICE;
       throw new IllegalStateException(
           "stream is closed while a collective of %s is pending on it, which needs it until that is closed or aborted; synchronize first: %s"
               .formatted(users.last(), this));
     }
-    deviceKey = DeviceType.NOWHERE;
+    deviceKey = DeviceType.NO_DEVICE;
     release();
   }
 

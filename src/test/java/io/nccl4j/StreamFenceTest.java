@@ -36,14 +36,14 @@ class StreamFenceTest {
 
   @Test
   void aUseThatIsNotedLateDoesNotHideALaterOne() {
-    StreamFence progress = stream.fence();
+    StreamFence fence = stream.fence();
     Buffer buffer = backend.allocate(0, DataType.INT32, 1);
-    long early = progress.enqueued();
-    long late = progress.fenceValue();
-    progress.collective(late);
-    buffer.usedBy(progress, late);
-    buffer.usedBy(progress, early);
-    progress.passed(early);
+    long early = fence.enqueued();
+    long late = fence.fenceValue();
+    fence.collective(late);
+    buffer.usedBy(fence, late);
+    buffer.usedBy(fence, early);
+    fence.passed(early);
     assertThrows(IllegalStateException.class, buffer::close, "the later use is pending");
   }
 
@@ -79,15 +79,15 @@ class StreamFenceTest {
 
   @Test
   void aCollectiveThatIsNotedLateDoesNotHideALaterOne() {
-    StreamFence progress = stream.fence();
-    long early = progress.enqueued();
-    long late = progress.fenceValue();
-    progress.collective(late);
-    progress.collective(early);
-    progress.passed(early);
-    assertFalse(progress.passedCollectives());
+    StreamFence fence = stream.fence();
+    long early = fence.enqueued();
+    long late = fence.fenceValue();
+    fence.collective(late);
+    fence.collective(early);
+    fence.passed(early);
+    assertFalse(fence.passedCollectives());
     ranks.forEach(Communicator::abort);
     assertThrows(CommunicatorAbortedException.class, stream::synchronize);
-    assertTrue(progress.passedCollectives());
+    assertTrue(fence.passedCollectives());
   }
 }

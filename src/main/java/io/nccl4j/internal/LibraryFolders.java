@@ -30,19 +30,19 @@ final class LibraryFolders {
 
   /** Returns the folders in the order in which they are to be tried. */
   static List<SearchFolder> folders(List<String> wheelFolders) {
-    List<SearchFolder> places = new ArrayList<>();
-    pythonPlaces(wheelFolders, places);
-    variablePlaces("CONDA_PREFIX", List.of("lib"), places);
+    List<SearchFolder> folders = new ArrayList<>();
+    pythonPlaces(wheelFolders, folders);
+    variablePlaces("CONDA_PREFIX", List.of("lib"), folders);
     List<String> cudaFolders = List.of("lib64", "lib");
     if (System.getenv("CUDA_HOME") == null && System.getenv("CUDA_PATH") == null) {
       cudaFolders.forEach(
           f ->
-              places.add(new SearchFolder("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
+              folders.add(new SearchFolder("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
     } else {
-      variablePlaces("CUDA_HOME", cudaFolders, places);
-      variablePlaces("CUDA_PATH", cudaFolders, places);
+      variablePlaces("CUDA_HOME", cudaFolders, folders);
+      variablePlaces("CUDA_PATH", cudaFolders, folders);
     }
-    return places;
+    return folders;
   }
 
   private static void variablePlaces(

@@ -172,11 +172,11 @@ public final class NativeLibrary {
     for (String name : fileNames) {
       found = found == null ? tryLoad("system loader", name, true, attempts) : found;
     }
-    for (LibraryFolders.SearchFolder place :
+    for (LibraryFolders.SearchFolder folder :
         found == null
             ? LibraryFolders.folders(wheelFolders)
             : List.<LibraryFolders.SearchFolder>of()) {
-      found = found == null ? tryPlace(place, attempts) : found;
+      found = found == null ? tryPlace(folder, attempts) : found;
     }
     return orThrow(found, attempts, remedy);
   }

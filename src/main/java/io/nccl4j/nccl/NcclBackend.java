@@ -314,8 +314,8 @@ public final class NcclBackend {
    */
   public Communicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    CommInit making = new CommInit.Init(id, worldSize, rank);
-    return connected(unconnected(List.of(id), making, worldSize, rank, config));
+    CommInit init = new CommInit.Init(id, worldSize, rank);
+    return connected(unconnected(List.of(id), init, worldSize, rank, config));
   }
 
   /**
@@ -334,8 +334,8 @@ public final class NcclBackend {
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
   public Communicator communicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    CommInit.InitScalable making = scalable(ids, worldSize, rank);
-    return connected(unconnected(making.ids(), making, worldSize, rank, config));
+    CommInit.InitScalable init = scalable(ids, worldSize, rank);
+    return connected(unconnected(init.ids(), init, worldSize, rank, config));
   }
 
   /**
@@ -354,8 +354,8 @@ public final class NcclBackend {
   public CompletionStage<Communicator> communicatorAsync(
       UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
-    CommInit making = new CommInit.Init(id, worldSize, rank);
-    return Contract.get().connectedAsync(unconnected(List.of(id), making, worldSize, rank, config));
+    CommInit init = new CommInit.Init(id, worldSize, rank);
+    return Contract.get().connectedAsync(unconnected(List.of(id), init, worldSize, rank, config));
   }
 
   /**
@@ -374,9 +374,9 @@ public final class NcclBackend {
    */
   public CompletionStage<Communicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
-    CommInit.InitScalable making = scalable(ids, worldSize, rank);
+    CommInit.InitScalable init = scalable(ids, worldSize, rank);
     return Contract.get()
-        .connectedAsync(unconnected(making.ids(), making, worldSize, rank, config));
+        .connectedAsync(unconnected(init.ids(), init, worldSize, rank, config));
   }
 
   /**
@@ -449,7 +449,7 @@ public final class NcclBackend {
   private Communicator unconnectedJoining(
       UniqueId growId, int newSize, int rank, NcclConfig config) {
     Objects.requireNonNull(config, "config");
-    CommInit making = new CommInit.Join(growId, newSize, rank);
+    CommInit init = new CommInit.Join(growId, newSize, rank);
     return Contract.get()
         .unconnectedJoining(
             backend,
@@ -457,6 +457,6 @@ public final class NcclBackend {
             newSize,
             rank,
             config.common(),
-            made -> driver.named(config, making, made));
+            made -> driver.named(config, init, made));
   }
 }

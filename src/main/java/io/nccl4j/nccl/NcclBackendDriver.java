@@ -86,14 +86,14 @@ final class NcclBackendDriver implements BackendDriver {
 
   @Override
   public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
-    CommInit making = new CommInit.Init(id, made.size(), made.rank());
-    return driver(NcclConfig.of(made.config()), making, made);
+    CommInit init = new CommInit.Init(id, made.size(), made.rank());
+    return driver(NcclConfig.of(made.config()), init, made);
   }
 
   @Override
   public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
-    CommInit making = new CommInit.Join(growId, made.size(), made.rank());
-    return driver(NcclConfig.of(made.config()), making, made);
+    CommInit init = new CommInit.Join(growId, made.size(), made.rank());
+    return driver(NcclConfig.of(made.config()), init, made);
   }
 
   /** Returns a rank of a new communicator with settings of its own. */

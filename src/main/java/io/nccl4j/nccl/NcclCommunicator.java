@@ -415,8 +415,8 @@ public final class NcclCommunicator {
   }
 
   private Communicator unconnectedSplit(int color, int key, NcclConfig settings) {
-    CommInit making = new CommInit.Split(driver.children(), color, key);
-    return children().split(color, settings.common(), child -> named(settings, making, child));
+    CommInit init = new CommInit.Split(driver.children(), color, key);
+    return children().split(color, settings.common(), child -> named(settings, init, child));
   }
 
   private Communicator unconnectedShrink(
@@ -431,14 +431,14 @@ public final class NcclCommunicator {
   }
 
   private Communicator unconnectedGrow(int newSize, UniqueId id, NcclConfig settings) {
-    CommInit making = new CommInit.Grow(driver.children(), newSize, id);
+    CommInit init = new CommInit.Grow(driver.children(), newSize, id);
     return children()
-        .growWithId(newSize, id, settings.common(), child -> named(settings, making, child));
+        .growWithId(newSize, id, settings.common(), child -> named(settings, init, child));
   }
 
   private Communicator unconnectedGrow(int newSize, NcclConfig settings) {
-    CommInit making = new CommInit.Grow(driver.children(), newSize, null);
-    return children().grow(newSize, settings.common(), child -> named(settings, making, child));
+    CommInit init = new CommInit.Grow(driver.children(), newSize, null);
+    return children().grow(newSize, settings.common(), child -> named(settings, init, child));
   }
 
   private ChildMaker children() {

@@ -175,7 +175,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
       handle.publish(NativeConfig.blocking(configFields));
       if (handle.made()) {
         communicator.settle(nccl_h.ncclSuccess(), init.function());
-        context.deviceKey(
+        context.setRank(
             number(nccl_h::ncclCommUserRank, "ncclCommUserRank"),
             number(nccl_h::ncclCommCount, "ncclCommCount"));
         checkDevice(number(nccl_h::ncclCommCuDevice, "ncclCommCuDevice"));

@@ -97,9 +97,9 @@ final class RegistrationTable {
    * communicator; by the thread inside the communicator.
    */
   void closeAll(MemorySegment comm) {
-    for (MemoryHandle registered : all().reversed()) {
-      if (!registered.callAbandoned()) {
-        deregister(registered, comm);
+    for (MemoryHandle handle : all().reversed()) {
+      if (!handle.callAbandoned()) {
+        deregister(handle, comm);
       }
     }
   }

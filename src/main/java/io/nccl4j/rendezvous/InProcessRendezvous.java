@@ -41,10 +41,10 @@ public final class InProcessRendezvous extends AbstractRendezvous {
    */
   public static List<InProcessRendezvous> of(int size, Duration timeout) {
     RankInfo first = RankInfo.of(0, size).withTimeout(timeout);
-    Exchange meeting = new Exchange(size);
+    Exchange exchange = new Exchange(size);
     return IntStream.range(0, size)
         .mapToObj(rank -> RankInfo.of(rank, size).withTimeout(first.timeout()))
-        .map(member -> new InProcessRendezvous(meeting, member))
+        .map(member -> new InProcessRendezvous(exchange, member))
         .toList();
   }
 

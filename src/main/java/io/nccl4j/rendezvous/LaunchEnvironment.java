@@ -43,12 +43,12 @@ import java.util.function.Supplier;
  * #jobId}.
  */
 public final class LaunchEnvironment {
-  private final ProcessRank placement;
+  private final ProcessRank processRank;
   private final String jobId;
   private final RendezvousEndpoint source;
 
   private LaunchEnvironment(ProcessRank placement, String run, RendezvousEndpoint source) {
-    this.placement = placement;
+    this.processRank = placement;
     this.jobId = run;
     this.source = source;
   }
@@ -80,11 +80,11 @@ public final class LaunchEnvironment {
    */
   static LaunchEnvironment from(Map<String, String> environment, Supplier<Optional<String>> hydra) {
     LaunchVariables variables = new LaunchVariables(copyOf(environment));
-    ProcessRank placement = ProcessRank.in(variables);
-    String run = variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(placement, variables, hydra));
+    ProcessRank processRank = ProcessRank.in(variables);
+    String run = variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(processRank, variables, hydra));
     Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
     return new LaunchEnvironment(
-        placement, run, RendezvousEndpoint.of(placement, run, variables, temporary));
+        processRank, run, RendezvousEndpoint.of(processRank, run, variables, temporary));
   }
 
   private static Map<String, String> copyOf(Map<String, String> environment) {
@@ -123,17 +123,17 @@ public final class LaunchEnvironment {
 
   /** {@return what started the process} */
   public Launcher launcher() {
-    return placement.launcher();
+    return processRank.launcher();
   }
 
   /** {@return this process's rank, from 0 to {@code size() - 1}} */
   public int rank() {
-    return placement.rank();
+    return processRank.rank();
   }
 
   /** {@return the number of ranks; 1 or more} */
   public int size() {
-    return placement.size();
+    return processRank.size();
   }
 
   /**
@@ -141,12 +141,12 @@ public final class LaunchEnvironment {
    * {@link Rendezvous#communicator} takes the device from it.
    */
   public OptionalInt localRank() {
-    return placement.localRank();
+    return processRank.localRank();
   }
 
   /** {@return how many ranks are on this process's host, if the launcher tells it} */
   public OptionalInt localSize() {
-    return placement.localSize();
+    return processRank.localSize();
   }
 
   /**

@@ -18,14 +18,14 @@ public interface CommunicatorContext {
   /** Returns the index of the device that this rank uses. */
   int device();
 
-  /** Returns this rank; where only connecting finds it, -1 until {@link #deviceKey} reports it. */
+  /** Returns this rank; where only connecting finds it, -1 until {@link #setRank} reports it. */
   int rank();
 
-  /** Returns the number of ranks; where only connecting finds it, -1 until {@link #deviceKey} does. */
+  /** Returns the number of ranks; where only connecting finds it, -1 until {@link #setRank} does. */
   int size();
 
   /** Reports rank and size, which connecting has found. */
-  void deviceKey(int rank, int size);
+  void setRank(int rank, int size);
 
   /** Returns whether the communicator is connected and neither closed nor aborted. */
   boolean open();

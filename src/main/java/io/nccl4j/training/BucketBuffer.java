@@ -94,35 +94,35 @@ final class BucketBuffer {
     for (int i = 0; i < sourceCount; i++) {
       stream.waitFor(events[i]);
     }
-    for (BucketEntry member : entries) {
-      if (member.unused()) {
-        member.slot().fill((byte) 0, stream);
-      } else if (member.copied()) {
-        member.slot().copyFrom(member.gradient(), stream);
+    for (BucketEntry entry : entries) {
+      if (entry.unused()) {
+        entry.slot().fill((byte) 0, stream);
+      } else if (entry.copied()) {
+        entry.slot().copyFrom(entry.gradient(), stream);
       }
     }
   }
 
   /** Brings what is in the slots back to the gradients that are copied. */
   void scatter(Stream stream) {
-    for (BucketEntry member : entries) {
-      if (member.copied()) {
-        member.gradient().copyFrom(member.slot(), stream);
+    for (BucketEntry entry : entries) {
+      if (entry.copied()) {
+        entry.gradient().copyFrom(entry.slot(), stream);
       }
     }
   }
 
   /** Brings the parameters' values into the slots. */
   void gatherValues(Stream stream) {
-    for (BucketEntry member : entries) {
-      member.slot().copyFrom(member.parameter().value(), stream);
+    for (BucketEntry entry : entries) {
+      entry.slot().copyFrom(entry.parameter().value(), stream);
     }
   }
 
   /** Brings what is in the slots to the parameters' values. */
   void scatterValues(Stream stream) {
-    for (BucketEntry member : entries) {
-      member.parameter().value().copyFrom(member.slot(), stream);
+    for (BucketEntry entry : entries) {
+      entry.parameter().value().copyFrom(entry.slot(), stream);
     }
   }
 
@@ -133,8 +133,8 @@ final class BucketBuffer {
 
   /** Forgets the marks. */
   void beginStep() {
-    for (BucketEntry member : entries) {
-      member.beginStep();
+    for (BucketEntry entry : entries) {
+      entry.beginStep();
     }
     pending = entries.length;
     Arrays.fill(sources, null);

@@ -91,8 +91,8 @@ public abstract sealed class Reducer implements AutoCloseable
               .map(bucket -> new BucketBuffer(bucket, communicator, resources))
               .toArray(BucketBuffer[]::new);
       for (BucketBuffer bucket : buckets) {
-        for (BucketEntry member : bucket.entries()) {
-          entries.put(member.parameter(), member);
+        for (BucketEntry entry : bucket.entries()) {
+          entries.put(entry.parameter(), entry);
         }
       }
     } catch (Throwable cause) {
@@ -154,15 +154,15 @@ public abstract sealed class Reducer implements AutoCloseable
   public final void markReady(Parameter parameter, Stream source) {
     enter("ready");
     try {
-      BucketEntry member = entry(parameter);
+      BucketEntry entry = entry(parameter);
       checkUsable(source, "ready");
       checkParametersAreThere();
       if (paused) {
-        member.accumulate(source);
+        entry.accumulate(source);
       } else {
-        checkUnmarked(member);
-        member.markReady();
-        take(member, source);
+        checkUnmarked(entry);
+        entry.markReady();
+        take(entry, source);
       }
     } finally {
       leave();
@@ -247,9 +247,9 @@ public abstract sealed class Reducer implements AutoCloseable
               .formatted(step, parameters.size() - marked, parameters.size(), unmarked()));
     }
     for (BucketBuffer bucket : buckets) {
-      for (BucketEntry member : bucket.entries()) {
-        if (!member.marked()) {
-          take(member, member.markUnused(reader));
+      for (BucketEntry entry : bucket.entries()) {
+        if (!entry.marked()) {
+          take(entry, entry.markUnused(reader));
         }
       }
     }
@@ -431,13 +431,13 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   private BucketEntry entry(Parameter parameter) {
-    BucketEntry member = entries.get(Objects.requireNonNull(parameter, "parameter"));
-    if (member == null) {
+    BucketEntry entry = entries.get(Objects.requireNonNull(parameter, "parameter"));
+    if (entry == null) {
       throw new IllegalArgumentException(
           "parameter %s is not one of this reducer's; pass what it was made with: %s"
               .formatted(parameter, this));
     }
-    return member;
+    return entry;
   }
 
   private void checkUnmarked(BucketEntry member) {

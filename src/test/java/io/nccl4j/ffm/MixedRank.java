@@ -21,12 +21,12 @@ public final class MixedRank {
   /** Joins the others. */
   public static void main(String[] arguments) {
     Duration timeout = Duration.ofSeconds(Long.parseLong(arguments[4]));
-    RankInfo member =
+    RankInfo rankInfo =
         RankInfo.of(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]))
             .withTimeout(timeout);
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
     try (Backend backend = arguments[3].equals("nccl") ? Backend.nccl() : Backend.reference(1);
-        Rendezvous rendezvous = open(arguments[0], member);
+        Rendezvous rendezvous = open(arguments[0], rankInfo);
         Communicator comm = rendezvous.communicator(backend, config)) {
       System.out.println("connected " + comm);
     } catch (RuntimeException e) {

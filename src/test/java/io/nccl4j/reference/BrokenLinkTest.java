@@ -37,10 +37,10 @@ class BrokenLinkTest {
             reduced.countDown();
             reduced.await();
             if (comm.rank() == 0) {
-              CommunicatorState world =
+              CommunicatorState communicator =
                   ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
               TcpSendLink link =
-                  (TcpSendLink) world.links().sendLink(Route.EXCHANGE, 7, comm.rank(), 1);
+                  (TcpSendLink) communicator.links().sendLink(Route.EXCHANGE, 7, comm.rank(), 1);
               while (!link.hasRoom()) {
                 Thread.onSpinWait();
               }

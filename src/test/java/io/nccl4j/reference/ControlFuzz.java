@@ -86,7 +86,7 @@ final class ControlFuzz implements FuzzTarget {
     ProcessAddress here = world(0).rankMap().addressOf(0);
     BitSet one = new BitSet();
     one.set(1);
-    RankFailure fault =
+    RankFailure failure =
         RankFailure.of(
             1,
             RankFailure.Kind.TIMEOUT,
@@ -95,7 +95,7 @@ final class ControlFuzz implements FuzzTarget {
     BootstrapKey split = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
     BootstrapKey shrink = new BootstrapKey(BootstrapKey.SHRINK, one, 0);
     BootstrapKey grow = new BootstrapKey(BootstrapKey.GROW, new BitSet(), 0);
-    RankMap plan = RankMap.of(Secret.random(), List.of(here, here));
+    RankMap rankMap = RankMap.of(Secret.random(), List.of(here, here));
     Path memory =
         Path.of(
             System.getProperty("java.io.tmpdir"),
@@ -112,7 +112,7 @@ final class ControlFuzz implements FuzzTarget {
               link.write(out);
               out.writeLong(3);
             }));
-    samples.add(message(Message.Kind.FAULT, fault::write));
+    samples.add(message(Message.Kind.FAULT, failure::write));
     samples.add(message(Message.Kind.ASK, out -> {}));
     samples.add(
         message(
@@ -130,21 +130,21 @@ final class ControlFuzz implements FuzzTarget {
               out.writeUTF(memory.toString());
             }));
     samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
-    for (BootstrapKey occasion : List.of(split, shrink, grow)) {
-      int expected = occasion.equals(grow) ? 3 : 2;
-      samples.add(meet(occasion, expected, new Bootstrap.MembershipRequest(1, 0, 1, here)));
+    for (BootstrapKey key : List.of(split, shrink, grow)) {
+      int expected = key.equals(grow) ? 3 : 2;
+      samples.add(meet(key, expected, new Bootstrap.MembershipRequest(1, 0, 1, here)));
       samples.add(
           message(
               Message.Kind.MEETING,
               out -> {
-                occasion.write(out);
+                key.write(out);
                 out.writeInt(expected);
                 Message.writeText(out, null);
                 Message.writeBits(out, one);
                 out.writeBoolean(false);
                 out.writeBoolean(true);
                 out.writeInt(1);
-                plan.write(out);
+                rankMap.write(out);
                 out.writeInt(1);
                 out.writeInt(0);
                 out.writeInt(0);
@@ -154,7 +154,7 @@ final class ControlFuzz implements FuzzTarget {
           message(
               Message.Kind.REFUSED,
               out -> {
-                occasion.write(out);
+                key.write(out);
                 out.writeInt(expected);
                 out.writeInt(1);
                 out.writeUTF("refused");
@@ -163,7 +163,7 @@ final class ControlFuzz implements FuzzTarget {
           message(
               Message.Kind.CONNECTED,
               out -> {
-                occasion.write(out);
+                key.write(out);
                 out.writeInt(expected);
                 out.writeInt(1);
               }));
@@ -171,7 +171,7 @@ final class ControlFuzz implements FuzzTarget {
           message(
               Message.Kind.GIVE_UP,
               out -> {
-                occasion.write(out);
+                key.write(out);
                 out.writeInt(expected);
                 out.writeUTF("gave up");
                 Message.writeBits(out, one);
@@ -280,9 +280,9 @@ final class ControlFuzz implements FuzzTarget {
   public void check() throws Exception {
     disconnect();
     connect();
-    RemoteProcess remote = world(0).remoteProcess(1);
-    remote.ask(System.nanoTime());
-    if (!awaitAnswer(remote, NOTICE_NANOS)) {
+    RemoteProcess process = world(0).remoteProcess(1);
+    process.ask(System.nanoTime());
+    if (!awaitAnswer(process, NOTICE_NANOS)) {
       throw new AssertionError("a process does not answer any more");
     }
     errors.check();

@@ -113,7 +113,7 @@ class DeathWhileJoiningTest {
             () -> {
               job.play(victim, point);
               died[0] = System.nanoTime();
-              job.sites.get(victim).die();
+              job.endpoints.get(victim).die();
               dead.countDown();
               return null;
             });
@@ -166,9 +166,9 @@ class DeathWhileJoiningTest {
                 return null;
               }));
     }
-    Bootstrap meeting = job.arrive(RANKS - 1);
-    job.awaitSeat(meeting, RANKS - 1);
-    meeting.giveUp("rank 3 has changed its mind", null);
+    Bootstrap bootstrap = job.arrive(RANKS - 1);
+    job.awaitSeat(bootstrap, RANKS - 1);
+    bootstrap.giveUp("rank 3 has changed its mind", null);
     for (FutureTask<Void> other : others) {
       other.get(AT_ONCE.toSeconds(), TimeUnit.SECONDS);
     }
@@ -179,9 +179,9 @@ class DeathWhileJoiningTest {
   void anAbortOfAWaitingRankIsNamedToTheOthers() throws Exception {
     Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
-    Bootstrap meeting = job.arrive(2);
+    Bootstrap bootstrap = job.arrive(2);
     job.parents[2].abort();
-    assertThrows(CommunicatorAbortedException.class, () -> job.awaitSeat(meeting, 2));
+    assertThrows(CommunicatorAbortedException.class, () -> job.awaitSeat(bootstrap, 2));
     List<FutureTask<Void>> others = new ArrayList<>();
     for (int rank : new int[] {0, 1, 3}) {
       others.add(
@@ -225,7 +225,7 @@ class DeathWhileJoiningTest {
   /** Ranks on sites of their own, which have a communicator unless they are to make it. */
   private static final class Job {
     private final Call call;
-    private final List<ProcessEndpoint> sites =
+    private final List<ProcessEndpoint> endpoints =
         IntStream.range(0, RANKS).mapToObj(r -> new ProcessEndpoint()).toList();
     private final ReferenceOptions options;
     private final Backend backend;
@@ -237,7 +237,7 @@ class DeathWhileJoiningTest {
     Job(Call call, Transport links) {
       this.call = call;
       this.options = ReferenceOptions.defaults().withTransport(links);
-      this.backend = ReferenceBackend.open(RANKS, options, () -> sites);
+      this.backend = ReferenceBackend.open(RANKS, options, () -> endpoints);
       this.before =
           switch (call) {
             case CONNECT -> 0;
@@ -350,35 +350,35 @@ class DeathWhileJoiningTest {
       if (until == Point.BEFORE_ARRIVING) {
         return;
       }
-      Bootstrap meeting = arrive(rank);
+      Bootstrap bootstrap = arrive(rank);
       if (until == Point.AFTER_ARRIVING) {
-        while (meeting.awaited().cardinality() > 1) {
+        while (bootstrap.awaited().cardinality() > 1) {
           Thread.sleep(1);
         }
         return;
       }
-      Bootstrap.RankAssignment seat = awaitSeat(meeting, rank);
+      Bootstrap.RankAssignment assignment = awaitSeat(bootstrap, rank);
       switch (until) {
-        case WHILE_LINKS_CONNECT -> connectOne(meeting, seat);
+        case WHILE_LINKS_CONNECT -> connectOne(bootstrap, assignment);
         case BEFORE_CONFIRMING ->
             CommunicatorState.form(
-                seat.rankMap(), sites.get(rank), options.forRanks(), participant(meeting, rank));
+                assignment.rankMap(), endpoints.get(rank), options.forRanks(), participant(bootstrap, rank));
         default -> {}
       }
     }
 
     Bootstrap arrive(int rank) {
       Deadline deadline = Deadline.after(CONFIG.timeout());
-      BootstrapTarget.JoinRequest visitor =
+      BootstrapTarget.JoinRequest request =
           new BootstrapTarget.JoinRequest(RANKS, rank, options.toString(), null);
       if (call == Call.CONNECT || rank >= before) {
         String function = call == Call.CONNECT ? InitBootstrap.CONNECT : BootstrapKey.GROW;
-        return InitBootstrap.of(sites.get(rank), id, function, visitor).admit(visitor, deadline);
+        return InitBootstrap.of(endpoints.get(rank), id, function, request).admit(request, deadline);
       }
       HostedRank self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank();
       BitSet excluded = new BitSet();
       excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
-      Bootstrap meeting =
+      Bootstrap bootstrap =
           switch (call) {
             case SPLIT -> self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, excluded));
             case SHRINK ->
@@ -389,8 +389,8 @@ class DeathWhileJoiningTest {
                     .growBootstrap(self.next(BootstrapKey.GROW, excluded))
                     .bootstrap(RANKS);
           };
-      meeting.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, sites.get(rank).address()));
-      return meeting;
+      bootstrap.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, endpoints.get(rank).address()));
+      return bootstrap;
     }
 
     Bootstrap.RankAssignment awaitSeat(Bootstrap meeting, int rank) {
@@ -414,14 +414,14 @@ class DeathWhileJoiningTest {
     /** Connects with one other process, and with no more. */
     private void connectOne(Bootstrap meeting, Bootstrap.RankAssignment seat)
         throws InterruptedException {
-      ProcessEndpoint site = sites.get(seat.rank());
-      CommunicatorState world = new CommunicatorState(site, seat.rankMap(), options.forRanks());
-      site.retain(seat.rankMap().secret(), meeting.function());
-      site.register(world);
+      ProcessEndpoint endpoint = endpoints.get(seat.rank());
+      CommunicatorState communicator = new CommunicatorState(endpoint, seat.rankMap(), options.forRanks());
+      endpoint.retain(seat.rankMap().secret(), meeting.function());
+      endpoint.register(communicator);
       if (seat.rank() > 0) {
-        world.remoteProcess(0).connect(participant(meeting, seat.rank()));
+        communicator.remoteProcess(0).connect(participant(meeting, seat.rank()));
       } else {
-        while (!world.remoteProcess(1).connected()) {
+        while (!communicator.remoteProcess(1).connected()) {
           Thread.sleep(1);
         }
       }

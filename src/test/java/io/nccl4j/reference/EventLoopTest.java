@@ -54,10 +54,10 @@ class EventLoopTest {
     }
   }
 
-  private final List<ProcessEndpoint> places =
+  private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
 
   @Test
   void errorEndsTheLoopAndTheNextCommunicatorStartsAnother() throws Exception {
@@ -71,7 +71,7 @@ class EventLoopTest {
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> waiting = start(() -> backend.communicator(id, 2, 0, CONFIG));
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
-    while (places.getFirst().target(id) == null) {
+    while (endpoints.getFirst().target(id) == null) {
       assertTrue(!deadline.passed(), "the rank does not come");
       Thread.sleep(5);
     }
@@ -88,7 +88,7 @@ class EventLoopTest {
     UniqueId made = other.newGrowId();
     FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
     BootstrapKey grow = new BootstrapKey(BootstrapKey.GROW, new BitSet(), 0);
-    Bootstrap meeting =
+    Bootstrap bootstrap =
         ((ReferenceCommunicator) Contract.get().driver(one))
             .hostedRank()
             .communicator()
@@ -96,7 +96,7 @@ class EventLoopTest {
             .growBootstrap(grow)
             .bootstrap(2);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
-    while (meeting.awaited().cardinality() > 1) {
+    while (bootstrap.awaited().cardinality() > 1) {
       assertTrue(!deadline.passed(), "the rank does not come");
       Thread.sleep(5);
     }
@@ -107,7 +107,7 @@ class EventLoopTest {
     assertTrue(later.contains("java.lang.OutOfMemoryError: thrown by a test"), later);
     one.close();
     other.close();
-    assertEquals(0, places.getFirst().openTargets());
+    assertEquals(0, endpoints.getFirst().openTargets());
   }
 
   @Test
@@ -149,7 +149,7 @@ class EventLoopTest {
     UniqueId id = backend.newUniqueId();
     String options = ReferenceOptions.defaults().toString();
     BootstrapTarget.JoinRequest first = new BootstrapTarget.JoinRequest(2, 0, options, null);
-    InitBootstrap.of(places.getFirst(), id, InitBootstrap.CONNECT, first)
+    InitBootstrap.of(endpoints.getFirst(), id, InitBootstrap.CONNECT, first)
         .addListener(first, new FailingListener());
     long start = System.nanoTime();
     String text =

@@ -85,12 +85,12 @@ class ExecutedScheduleTest {
 
   /** Returns how many slices a rank has sent to all others on a channel. */
   private static long sent(Communicator comm, int channel) {
-    CommunicatorState world =
+    CommunicatorState communicator =
         ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
     long sent = 0;
     for (int peer = 0; peer < comm.size(); peer++) {
       for (Route route : List.of(Route.RING, Route.UP, Route.DOWN)) {
-        sent += world.links().sendLink(route, channel, comm.rank(), peer).sent();
+        sent += communicator.links().sendLink(route, channel, comm.rank(), peer).sent();
       }
     }
     return sent;

@@ -140,8 +140,8 @@ public final class FaultCampaignRank {
   }
 
   private Communicator meet(String run, CommunicatorConfig settings) {
-    RankInfo member = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
-    try (Rendezvous rendezvous = FileRendezvous.in(folder, member)) {
+    RankInfo rankInfo = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
+    try (Rendezvous rendezvous = FileRendezvous.in(folder, rankInfo)) {
       return rendezvous.communicator(backend, settings);
     }
   }

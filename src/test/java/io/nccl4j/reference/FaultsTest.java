@@ -262,13 +262,13 @@ class FaultsTest {
         1,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
-          HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
+          HostedRank hostedRank = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
           NcclException heard = RankFailure.remote("allReduce", "rank 0 aborted its communicator");
           comm.abort();
-          NcclException told = member.fail("allReduce", heard);
+          NcclException told = hostedRank.fail("allReduce", heard);
           assertEquals(CommunicatorAbortedException.class, told.getClass());
           assertSame(heard, told.getCause());
-          assertNull(member.communicator().failure());
+          assertNull(hostedRank.communicator().failure());
         });
   }
 

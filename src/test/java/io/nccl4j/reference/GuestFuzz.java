@@ -34,17 +34,17 @@ final class GuestFuzz implements FuzzTarget {
   private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final List<ProcessEndpoint> places =
+  private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
-  private final ProcessEndpoint site = places.getFirst();
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
+  private final ProcessEndpoint endpoint = endpoints.getFirst();
   private final UniqueId id = backend.newUniqueId();
   private final Secret secret = ReferenceId.of(id).secret();
 
   @Override
   public List<Sample> samples() throws Exception {
-    ProcessAddress here = site.address();
+    ProcessAddress here = endpoint.address();
     ProcessAddress there =
         new ProcessAddress(UUID.randomUUID(), UUID.randomUUID(), here.address(), 1, "another");
     Sample first = join(2, "", 0, here);
@@ -104,14 +104,14 @@ final class GuestFuzz implements FuzzTarget {
 
   @Override
   public void read(byte[] input) throws Exception {
-    if (!site.isGood(secret)) {
+    if (!endpoint.isGood(secret)) {
       // An input before has spent it.
-      site.make(secret, InitBootstrap.CONNECT);
+      endpoint.make(secret, InitBootstrap.CONNECT);
     }
     RandomGenerator random = Fuzzer.random(input);
-    try (RawConnection connection = new RawConnection(site.address().address())) {
+    try (RawConnection connection = new RawConnection(endpoint.address().address())) {
       Handshake.Answer answer =
-          new Handshake.Opening(Message.Kind.JOIN, secret, site.process(), 0, out -> {})
+          new Handshake.Opening(Message.Kind.JOIN, secret, endpoint.process(), 0, out -> {})
               .answer(connection.input().readNBytes(Handshake.GREETING_BYTES));
       ByteArrayOutputStream sent = new ByteArrayOutputStream();
       sent.writeBytes(answer.message().array());
@@ -123,7 +123,7 @@ final class GuestFuzz implements FuzzTarget {
       }
       connection.answer(PATIENCE);
     }
-    awaitLoss(site);
+    awaitLoss(endpoint);
     errors.check();
   }
 

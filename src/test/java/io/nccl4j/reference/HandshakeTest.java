@@ -44,10 +44,10 @@ class HandshakeTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(2));
 
-  private final List<ProcessEndpoint> places =
+  private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
 
   @Test
   void joinDoesNotShowTheSecret() throws Exception {

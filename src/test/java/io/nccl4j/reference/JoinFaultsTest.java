@@ -101,11 +101,11 @@ class JoinFaultsTest {
 
   @Test
   void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
-    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
+    List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
-    while (sites.get(0).target(id) == null) {
+    while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
     Backend elsewhere = ReferenceBackend.open(2);
@@ -119,12 +119,12 @@ class JoinFaultsTest {
 
   @Test
   void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
-    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(3, OPTIONS, () -> sites);
+    List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+    Backend backend = ReferenceBackend.open(3, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
     // Both ranks 1 are of the process that has not made the id.
-    while (sites.get(0).target(id) == null) {
+    while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
     assertRefused(backend, id, 3, 1, "rank 1 has come already");
@@ -140,33 +140,33 @@ class JoinFaultsTest {
 
   @Test
   void rankThatArrivesAfterTheFailure_isNotConnected() {
-    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    UniqueId id = ReferenceBackend.open(2, OPTIONS, () -> sites).newUniqueId();
-    BootstrapTarget.JoinRequest visitor =
+    List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+    UniqueId id = ReferenceBackend.open(2, OPTIONS, () -> endpoints).newUniqueId();
+    BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
-    BootstrapTarget doorway = InitBootstrap.of(sites.get(1), id, InitBootstrap.CONNECT, visitor);
-    ((InitBootstrap) doorway).fail("failed by a test");
+    BootstrapTarget target = InitBootstrap.of(endpoints.get(1), id, InitBootstrap.CONNECT, request);
+    ((InitBootstrap) target).fail("failed by a test");
     Deadline deadline = Deadline.after(LATE.timeout());
     NcclRemoteException thrown =
-        assertThrows(NcclRemoteException.class, () -> doorway.admit(visitor, deadline));
+        assertThrows(NcclRemoteException.class, () -> target.admit(request, deadline));
     assertEquals("failed by a test", thrown.text());
-    assertNull(sites.get(1).address().address(), "it listens for a connection to the maker");
+    assertNull(endpoints.get(1).address().address(), "it listens for a connection to the maker");
   }
 
   @Test
   void rankThatArrivesAfterTheEnd_isRefused() throws Exception {
-    List<ProcessEndpoint> sites = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> sites);
+    List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+    Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
-    BootstrapTarget.JoinRequest visitor =
+    BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
-    BootstrapTarget doorway = InitBootstrap.of(sites.get(1), id, InitBootstrap.CONNECT, visitor);
+    BootstrapTarget target = InitBootstrap.of(endpoints.get(1), id, InitBootstrap.CONNECT, request);
     FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
     try (Communicator second = backend.communicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       Deadline deadline = Deadline.after(LATE.timeout());
       NcclInvalidUsageException thrown =
-          assertThrows(NcclInvalidUsageException.class, () -> doorway.admit(visitor, deadline));
+          assertThrows(NcclInvalidUsageException.class, () -> target.admit(request, deadline));
       assertEquals("rank 1 has come already; every rank comes once", thrown.text());
       assertEquals(1, second.rank());
       assertEquals(0, there.rank());

@@ -38,10 +38,10 @@ final class JoinFuzz implements FuzzTarget {
       CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(200));
 
   private final LoggedErrors errors = new LoggedErrors();
-  private final List<ProcessEndpoint> places =
+  private final List<ProcessEndpoint> endpoints =
       List.of(new ProcessEndpoint(), new ProcessEndpoint());
   private final Backend backend =
-      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
+      ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
   private final UniqueId id = backend.newUniqueId();
   private final ExecutorService impostor = Executors.newSingleThreadExecutor();
   private final ServerSocket listener;
@@ -111,7 +111,7 @@ final class JoinFuzz implements FuzzTarget {
     } finally {
       answered.get();
       // Otherwise the next rank would come to the same meeting, without another connection.
-      GuestFuzz.awaitLoss(places.get(1));
+      GuestFuzz.awaitLoss(endpoints.get(1));
     }
   }
 

@@ -47,7 +47,7 @@ class LeavingTest {
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           everyoneHasCome(comm, stream);
-          CommunicatorState world = world(comm);
+          CommunicatorState communicator = world(comm);
           switch (comm.rank()) {
             case 0 -> {
               begun.await();
@@ -56,17 +56,17 @@ class LeavingTest {
             }
             case 2 -> {
               // As far as a close gets before another one overtakes it.
-              world.rankState(2).setPresence(Presence.CLOSED);
+              communicator.rankState(2).setPresence(Presence.CLOSED);
               begun.countDown();
               closed.await();
               comm.close();
             }
             default -> {
-              while (!world.presence(0).left() || !world.presence(2).left()) {
+              while (!communicator.presence(0).left() || !communicator.presence(2).left()) {
                 Thread.sleep(1);
               }
-              assertEquals(Presence.CLOSED, world.rankState(0).presence());
-              assertEquals(Presence.CLOSED, world.rankState(2).presence());
+              assertEquals(Presence.CLOSED, communicator.rankState(0).presence());
+              assertEquals(Presence.CLOSED, communicator.rankState(2).presence());
             }
           }
         });
@@ -81,7 +81,7 @@ class LeavingTest {
   void reasonComesBeforeTheEndThatItCauses() {
     CyclicBarrier connected = new CyclicBarrier(3);
     CountDownLatch heard = new CountDownLatch(1);
-    RankFailure fault = RankFailure.protocolViolation("rank 0 sent bytes that are no message", new BitSet());
+    RankFailure failure = RankFailure.protocolViolation("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
         3,
         ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults()),
@@ -92,7 +92,7 @@ class LeavingTest {
           switch (comm.rank()) {
             case 0 -> heard.await();
             case 1 -> {
-              world(comm).receiveFailure(fault);
+              world(comm).receiveFailure(failure);
               world(comm).hostedRank(1).revoke();
               heard.await();
             }
@@ -102,9 +102,9 @@ class LeavingTest {
               }
               RankFailure known = world(comm).failure();
               heard.countDown();
-              assertEquals(fault, known);
+              assertEquals(failure, known);
               String text = comm.asyncError().get().getMessage();
-              assertTrue(text.contains(fault.text()), text);
+              assertTrue(text.contains(failure.text()), text);
             }
           }
         });

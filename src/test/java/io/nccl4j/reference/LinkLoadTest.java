@@ -51,16 +51,16 @@ class LinkLoadTest {
   @MethodSource("runs")
   void aRingsLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
     Schedule schedule = new RingSchedule(layout, ranks, count, 4);
-    CommunicatorState world = run(Algorithm.RING, layout, ranks, count);
-    assertCarried(schedule, world, Route.RING, Route.RING);
+    CommunicatorState communicator = run(Algorithm.RING, layout, ranks, count);
+    assertCarried(schedule, communicator, Route.RING, Route.RING);
   }
 
   @ParameterizedTest
   @MethodSource("runs")
   void aTreesLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
     Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
-    CommunicatorState world = run(Algorithm.TREE, layout, ranks, count);
-    assertCarried(schedule, world, Route.UP, Route.DOWN);
+    CommunicatorState communicator = run(Algorithm.TREE, layout, ranks, count);
+    assertCarried(schedule, communicator, Route.UP, Route.DOWN);
   }
 
   /**
@@ -151,21 +151,21 @@ class LinkLoadTest {
 
   /** Returns how many slices a rank has sent on all links of a communicator. */
   private static long carried(Communicator comm) {
-    CommunicatorState world =
+    CommunicatorState communicator =
         ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
     long slices = 0;
-    for (int channel = 0; channel < world.options().layout().channels(); channel++) {
+    for (int channel = 0; channel < communicator.options().layout().channels(); channel++) {
       for (int to = 0; to < comm.size(); to++) {
-        slices += sent(world, Route.RING, channel, comm.rank(), to);
-        slices += sent(world, Route.UP, channel, comm.rank(), to);
-        slices += sent(world, Route.DOWN, channel, comm.rank(), to);
+        slices += sent(communicator, Route.RING, channel, comm.rank(), to);
+        slices += sent(communicator, Route.UP, channel, comm.rank(), to);
+        slices += sent(communicator, Route.DOWN, channel, comm.rank(), to);
       }
     }
     return slices;
   }
 
   private static CommunicatorState run(Algorithm algorithm, Layout layout, int ranks, int count) {
-    AtomicReference<CommunicatorState> world = new AtomicReference<>();
+    AtomicReference<CommunicatorState> communicator = new AtomicReference<>();
     Ranks.run(
         ranks,
         ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout),
@@ -174,9 +174,9 @@ class LinkLoadTest {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
           }
-          world.set(((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator());
+          communicator.set(((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator());
         });
-    return world.get();
+    return communicator.get();
   }
 
   private static void assertCarried(

@@ -21,13 +21,13 @@ public final class ListeningProcess {
         System.out.println(address.getAddress().getHostAddress() + " " + address.getPort());
       }
       case "rendezvous" -> {
-        TcpRendezvous place =
+        TcpRendezvous rendezvous =
             TcpRendezvous.at(
                 "127.0.0.1", 0, Secret.of("a secret of a test that is long"), RankInfo.of(0, 2));
-        System.out.println("127.0.0.1 " + place.port());
+        System.out.println("127.0.0.1 " + rendezvous.port());
         Thread.ofPlatform()
             .daemon()
-            .start(() -> place.exchange(() -> UniqueId.fromHex("01".repeat(UniqueId.BYTES))));
+            .start(() -> rendezvous.exchange(() -> UniqueId.fromHex("01".repeat(UniqueId.BYTES))));
       }
       default -> throw new IllegalArgumentException(arguments[0]);
     }

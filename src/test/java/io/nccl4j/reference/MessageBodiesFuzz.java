@@ -44,30 +44,30 @@ final class MessageBodiesFuzz implements FuzzTarget {
             "host");
     BitSet ranks = new BitSet();
     ranks.set(1, 3);
-    RankFailure fault =
+    RankFailure failure =
         RankFailure.of(
             1,
             RankFailure.Kind.TIMEOUT,
             "rank 1 waited",
             FailureDetails.of("", new BitSet(), ranks).in(Operation.ALL_REDUCE, 3));
-    RankMap plan = RankMap.of(Secret.random(), List.of(here, here));
-    BootstrapKey occasion = new BootstrapKey(BootstrapKey.SHRINK, ranks, 7);
-    bodies.add(new Body(fault::write, RankFailure::read));
-    bodies.add(new Body(plan::write, in -> RankMap.read(in).ranksOf(0)));
-    bodies.add(new Body(occasion::write, BootstrapKey::read));
+    RankMap rankMap = RankMap.of(Secret.random(), List.of(here, here));
+    BootstrapKey key = new BootstrapKey(BootstrapKey.SHRINK, ranks, 7);
+    bodies.add(new Body(failure::write, RankFailure::read));
+    bodies.add(new Body(rankMap::write, in -> RankMap.read(in).ranksOf(0)));
+    bodies.add(new Body(key::write, BootstrapKey::read));
     bodies.add(
         new Body(
             new Bootstrap.MembershipRequest(1, 0, 1, here)::write,
             Bootstrap.MembershipRequest::read));
     bodies.add(new Body(new RankState(1)::write, MessageBodiesFuzz::readPeer));
-    bodies.add(new Body(out -> writeMeeting(out, plan, ranks), MessageBodiesFuzz::readMeeting));
+    bodies.add(new Body(out -> writeMeeting(out, rankMap, ranks), MessageBodiesFuzz::readMeeting));
   }
 
   private static void readPeer(DataInput in) throws IOException {
-    RankState peer = new RankState(1);
-    peer.read(in);
-    peer.describeCollective();
-    peer.otherThan(new RankState(2));
+    RankState rankState = new RankState(1);
+    rankState.read(in);
+    rankState.describeCollective();
+    rankState.otherThan(new RankState(2));
   }
 
   private static void writeMeeting(java.io.DataOutput out, RankMap plan, BitSet absent)

@@ -54,12 +54,12 @@ class MixedTransportsTest {
   private static final int COUNT = 100_000;
 
   private static Backend mixed(ReferenceOptions options) {
-    List<ProcessEndpoint> places =
+    List<ProcessEndpoint> endpoints =
         List.of(
             ProcessEndpoint.ofThisProcess(),
             new ProcessEndpoint(),
             new ProcessEndpoint(UUID.randomUUID()));
-    return ReferenceBackend.open(RANKS, options, () -> places);
+    return ReferenceBackend.open(RANKS, options, () -> endpoints);
   }
 
   private static CommunicatorState world(Communicator comm) {

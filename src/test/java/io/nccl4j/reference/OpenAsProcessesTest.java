@@ -22,10 +22,10 @@ class OpenAsProcessesTest {
         ReferenceBackend.openAsProcesses(1, 2, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          CommunicatorState world =
+          CommunicatorState communicator =
               ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
           List<Boolean> remote =
-              IntStream.range(0, 3).mapToObj(rank -> world.remoteProcess(rank) != null).toList();
+              IntStream.range(0, 3).mapToObj(rank -> communicator.remoteProcess(rank) != null).toList();
           boolean inSecond = comm.rank() == 1;
           assertEquals(List.of(inSecond, !inSecond, inSecond), remote);
         });

@@ -76,13 +76,13 @@ class PredictionTest {
     private final List<MemorySegment> inputs = new ArrayList<>();
     private final MemorySegment expected;
     private final Combine combine;
-    private final SoftArithmetic arithmetic;
+    private final SoftArithmetic soft;
 
     Sample(ReferenceOptions options, int ranks, int count, DataType type, Combine combine) {
       this.type = type;
       this.ranks = ranks;
       this.combine = combine;
-      this.arithmetic = new SoftArithmetic(type);
+      this.soft = new SoftArithmetic(type);
       for (int rank = 0; rank < ranks; rank++) {
         inputs.add(input(type, combine, rank, count));
       }
@@ -97,11 +97,11 @@ class PredictionTest {
     private void expect(Oracle oracle, int i) {
       if (type.floating()) {
         BinaryOperator<Double> fold =
-            (own, received) -> arithmetic.combine(combine.op, own, received);
+            (own, received) -> soft.combine(combine.op, own, received);
         type.set(expected, i, oracle.fold(i, rank -> ownFloat(rank, i), fold));
       } else {
         BinaryOperator<BigInteger> fold =
-            (own, received) -> arithmetic.combine(combine.op, own, received);
+            (own, received) -> soft.combine(combine.op, own, received);
         BigInteger sum = oracle.fold(i, rank -> ownInteger(rank, i), fold);
         BigInteger result = combine == Combine.AVG ? sum.divide(BigInteger.valueOf(ranks)) : sum;
         type.setLong(expected, i, result.longValue());
@@ -111,8 +111,8 @@ class PredictionTest {
     private double ownFloat(int rank, int i) {
       double value = type.get(inputs.get(rank), i);
       return switch (combine) {
-        case AVG -> arithmetic.multiply(value, arithmetic.roundFactor(oneOver(ranks)));
-        case MULSUM -> arithmetic.multiply(value, arithmetic.roundFactor(scalar(rank)));
+        case AVG -> soft.multiply(value, soft.roundFactor(oneOver(ranks)));
+        case MULSUM -> soft.multiply(value, soft.roundFactor(scalar(rank)));
         default -> value;
       };
     }
@@ -122,9 +122,9 @@ class PredictionTest {
     }
 
     private BigInteger ownInteger(int rank, int i) {
-      BigInteger value = arithmetic.wrap(BigInteger.valueOf(type.getLong(inputs.get(rank), i)));
+      BigInteger value = soft.wrap(BigInteger.valueOf(type.getLong(inputs.get(rank), i)));
       return combine == Combine.MULSUM
-          ? arithmetic.wrap(value.multiply(BigInteger.valueOf((long) scalar(rank))))
+          ? soft.wrap(value.multiply(BigInteger.valueOf((long) scalar(rank))))
           : value;
     }
 

@@ -138,14 +138,14 @@ public final class RankProcess {
 
   /** Meets the others, and stands still between the plan and the connections that it asks for. */
   private void comeAndNeverConnect(int rank) throws InterruptedException {
-    BootstrapTarget.JoinRequest visitor =
+    BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(
             size, rank, ReferenceBackend.of(backend).options().toString(), null);
     Deadline deadline = Deadline.after(config.timeout());
-    Bootstrap meeting =
-        InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, visitor)
-            .admit(visitor, deadline);
-    meeting.awaitAssignment(new Participant(meeting, rank, "rank " + rank, deadline, () -> null));
+    Bootstrap bootstrap =
+        InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, request)
+            .admit(request, deadline);
+    bootstrap.awaitAssignment(new Participant(bootstrap, rank, "rank " + rank, deadline, () -> null));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
   }
@@ -347,24 +347,24 @@ public final class RankProcess {
 
   private static void speakNonsense(String program, Communicator comm)
       throws IOException, InterruptedException {
-    CommunicatorState world =
+    CommunicatorState communicator =
         ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
     ByteBuffer nonsense =
         ByteBuffer.wrap(
             "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
     if (program.equals("data-nonsense")) {
       for (int peer = 0; peer < comm.size(); peer++) {
-        for (TcpSendLink link : world.links().sentBy(comm.rank(), RankSets.of(peer))) {
+        for (TcpSendLink link : communicator.links().sentBy(comm.rank(), RankSets.of(peer))) {
           link.channel().write(nonsense.duplicate());
         }
       }
-      for (SharedMemoryLink link : world.links().hostMemory().made()) {
+      for (SharedMemoryLink link : communicator.links().hostMemory().made()) {
         link.memory().asSlice(256).fill((byte) 0x73);
       }
       // What it sends next would be sense again.
       Thread.sleep(1000);
     } else if (program.equals("control-nonsense")) {
-      world.remoteProcess(0).send(nonsense);
+      communicator.remoteProcess(0).send(nonsense);
     }
   }
 
@@ -386,20 +386,20 @@ public final class RankProcess {
     if (comm.rank() < size - 1) {
       failAtOnce(comm, "split", () -> comm.split(0, comm.rank(), config).close());
     } else {
-      ProcessEndpoint site = ProcessEndpoint.ofThisProcess();
+      ProcessEndpoint endpoint = ProcessEndpoint.ofThisProcess();
       HostedRank self = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
-      Bootstrap meeting =
+      Bootstrap bootstrap =
           self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, new BitSet()));
-      meeting.arrive(new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), site.address()));
+      bootstrap.arrive(new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), endpoint.address()));
       Deadline deadline = Deadline.after(config.timeout());
       Participant participant =
           new Participant(
-              meeting,
+              bootstrap,
               self.rank(),
               self.toString(),
               deadline,
-              () -> self.abortion(meeting.function()));
-      meeting.awaitAssignment(participant);
+              () -> self.abortion(bootstrap.function()));
+      bootstrap.awaitAssignment(participant);
       say(self.rank(), "has the map");
       awaitAsyncError(comm);
       failAtOnce(
@@ -407,7 +407,7 @@ public final class RankProcess {
           "split",
           () ->
               CommunicatorState.join(
-                  participant, site, ReferenceBackend.of(backend).options().forRanks()));
+                  participant, endpoint, ReferenceBackend.of(backend).options().forRanks()));
     }
     goOnWithout(comm, Set.of(Integer.valueOf(argument)));
   }

@@ -184,9 +184,9 @@ class SharedMemoryAllReduceTest {
                     (comm, stream) -> {
                       reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
                       if (comm.rank() == 1) {
-                        CommunicatorState world =
+                        CommunicatorState communicator =
                             ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
-                        world.links().hostMemory().sync().put(1, 1000);
+                        communicator.links().hostMemory().sync().put(1, 1000);
                         stream.synchronize();
                         Thread.sleep(1000);
                       } else {

@@ -29,9 +29,9 @@ final class SharedMemorySyncFuzz implements FuzzTarget {
   @Override
   public List<Sample> samples() throws IOException {
     try (Arena arena = Arena.ofConfined()) {
-      SharedMemorySync board = SharedMemorySync.create(RANKS, 2, arena);
-      byte[] whole = Files.readAllBytes(board.path());
-      board.discard();
+      SharedMemorySync sync = SharedMemorySync.create(RANKS, 2, arena);
+      byte[] whole = Files.readAllBytes(sync.path());
+      sync.discard();
       size = whole.length;
       return List.of(Sample.of(Arrays.copyOf(whole, HEADER_BYTES), 8, 4, 4, 8, 8, 8, 88, 8));
     }
@@ -43,13 +43,13 @@ final class SharedMemorySyncFuzz implements FuzzTarget {
     boolean padded = Fuzzer.random(input).nextInt(4) != 0;
     Files.write(file, padded ? Arrays.copyOf(input, size) : input);
     try (Arena arena = Arena.ofConfined()) {
-      SharedMemorySync board = SharedMemorySync.open(file, RANKS, 2, 0, arena);
+      SharedMemorySync sync = SharedMemorySync.open(file, RANKS, 2, 0, arena);
       for (int rank = 0; rank < RANKS; rank++) {
-        board.put(rank, board.put(rank) + board.folded(rank) + board.taken(rank));
-        board.sign(rank, 1, board.signature(rank, 0));
-        board
+        sync.put(rank, sync.put(rank) + sync.folded(rank) + sync.taken(rank));
+        sync.sign(rank, 1, sync.signature(rank, 0));
+        sync
             .memory()
-            .asSlice(board.result(rank, 1), SharedMemorySync.partBytes(RANKS))
+            .asSlice(sync.result(rank, 1), SharedMemorySync.partBytes(RANKS))
             .fill((byte) 1);
       }
     } finally {

@@ -48,10 +48,10 @@ final class TcpFramesFuzz implements FuzzTarget {
   @Override
   public void read(byte[] input) throws IOException {
     ProcessEndpoint here = new ProcessEndpoint();
-    RankMap plan =
+    RankMap rankMap =
         RankMap.of(Secret.random(), List.of(here.address(), new ProcessEndpoint().address()));
-    CommunicatorState world = new CommunicatorState(here, plan, OPTIONS.forRanks());
-    TcpReceiveLink link = world.links().arriving(new LinkKey(Route.EXCHANGE, 0, 1, 0));
+    CommunicatorState communicator = new CommunicatorState(here, rankMap, OPTIONS.forRanks());
+    TcpReceiveLink link = communicator.links().arriving(new LinkKey(Route.EXCHANGE, 0, 1, 0));
     try (SocketChannel sender = SocketChannel.open(listener.getLocalAddress());
         SocketChannel receiver = listener.accept()) {
       receiver.configureBlocking(false);

@@ -133,8 +133,8 @@ class UnauthenticatedConnectionsTest {
 
   @Test
   void strangersHeaderAllocatesLittle() throws Exception {
-    ProcessEndpoint site = new ProcessEndpoint();
-    UniqueId id = newId(site);
+    ProcessEndpoint endpoint = new ProcessEndpoint();
+    UniqueId id = newId(endpoint);
     // The first refusal loads classes and finds the logger.
     connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
     int connections = 16;
@@ -158,8 +158,8 @@ class UnauthenticatedConnectionsTest {
 
   @Test
   void silentStrangerAllocatesLittle() throws Exception {
-    ProcessEndpoint site = new ProcessEndpoint();
-    UniqueId id = newId(site);
+    ProcessEndpoint endpoint = new ProcessEndpoint();
+    UniqueId id = newId(endpoint);
     connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
     int connections = 16;
     List<Socket> strangers = new ArrayList<>();
@@ -215,8 +215,8 @@ class UnauthenticatedConnectionsTest {
     System.setProperty(LIMIT, "8");
     List<Socket> strangers = new ArrayList<>();
     try {
-      List<ProcessEndpoint> places = List.of(new ProcessEndpoint(), new ProcessEndpoint());
-      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> places);
+      List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
+      Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
       UniqueId id = backend.newUniqueId();
       for (int i = 0; i < 12; i++) {
         strangers.add(connect(id));

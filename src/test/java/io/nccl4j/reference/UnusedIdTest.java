@@ -36,16 +36,16 @@ class UnusedIdTest {
   private static final CommunicatorConfig PATIENT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
-  private final ProcessEndpoint site = new ProcessEndpoint();
+  private final ProcessEndpoint endpoint = new ProcessEndpoint();
   private final Backend backend =
-      ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(site));
+      ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(endpoint));
 
   @Test
   void failedRendezvousClosesItsId() throws Exception {
     Secret secret = Secret.of("a secret of a test that is long");
-    RankInfo member = RankInfo.of(0, 2).withTimeout(Duration.ofMillis(300));
-    try (TcpRendezvous place = TcpRendezvous.at("127.0.0.1", 0, secret, member)) {
-      assertThrows(NcclTimeoutException.class, () -> place.exchange(backend));
+    RankInfo rankInfo = RankInfo.of(0, 2).withTimeout(Duration.ofMillis(300));
+    try (TcpRendezvous rendezvous = TcpRendezvous.at("127.0.0.1", 0, secret, rankInfo)) {
+      assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(backend));
       awaitDeaf(Duration.ofSeconds(3));
     }
   }
@@ -53,7 +53,7 @@ class UnusedIdTest {
   @Test
   void failedCommunicatorClosesItsId() throws Exception {
     UniqueId id = backend.newUniqueId();
-    assertNotNull(site.address().address());
+    assertNotNull(endpoint.address().address());
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
     assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, soon));
     // Ranks that were under way still hear why they came in vain.
@@ -64,11 +64,11 @@ class UnusedIdTest {
   void closedIdIsListenedForNoLonger() throws Exception {
     UniqueId id = backend.newUniqueId();
     UniqueId other = backend.newUniqueId();
-    assertNotNull(site.address().address());
+    assertNotNull(endpoint.address().address());
     backend.closeUniqueId(id);
     backend.closeUniqueId(id);
     Thread.sleep(700);
-    assertNotNull(site.address().address(), "another id needs it");
+    assertNotNull(endpoint.address().address(), "another id needs it");
     backend.closeUniqueId(other);
     awaitDeaf(Duration.ofSeconds(3));
     String text =
@@ -84,7 +84,7 @@ class UnusedIdTest {
         new FutureTask<>(() -> backend.communicator(id, 2, 0, PATIENT));
     Thread.ofPlatform().daemon().start(waiting);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
-    while (site.target(id) == null) {
+    while (endpoint.target(id) == null) {
       assertTrue(!deadline.passed(), "the rank does not come");
       Thread.sleep(5);
     }
@@ -111,12 +111,12 @@ class UnusedIdTest {
     UniqueId first = comm.newGrowId();
     assertThrows(NcclTimeoutException.class, () -> comm.grow(2, first, soon));
     UniqueId second = comm.newGrowId();
-    assertNull(site.target(first));
-    assertFalse(site.isGood(ReferenceId.of(first).secret()));
-    assertNotNull(site.target(second));
+    assertNull(endpoint.target(first));
+    assertFalse(endpoint.isGood(ReferenceId.of(first).secret()));
+    assertNotNull(endpoint.target(second));
     comm.close();
-    assertEquals(0, site.openTargets());
-    assertFalse(site.isGood(ReferenceId.of(second).secret()));
+    assertEquals(0, endpoint.openTargets());
+    assertFalse(endpoint.isGood(ReferenceId.of(second).secret()));
   }
 
   @Test
@@ -129,19 +129,19 @@ class UnusedIdTest {
             .getMessage();
     assertTrue(text.contains("rank 0 has come already"), text);
     arrive(id, 1, elsewhere);
-    assertFalse(site.isGood(ReferenceId.of(id).secret()));
+    assertFalse(endpoint.isGood(ReferenceId.of(id).secret()));
   }
 
   private void arrive(UniqueId id, int rank, ProcessAddress from) {
     String options = ReferenceOptions.defaults().toString();
-    BootstrapTarget.JoinRequest visitor = new BootstrapTarget.JoinRequest(2, rank, options, from);
-    InitBootstrap.of(site, id, InitBootstrap.CONNECT, visitor).admit(visitor, null);
+    BootstrapTarget.JoinRequest request = new BootstrapTarget.JoinRequest(2, rank, options, from);
+    InitBootstrap.of(endpoint, id, InitBootstrap.CONNECT, request).admit(request, null);
   }
 
   private void awaitDeaf(Duration longest) throws InterruptedException {
     Deadline deadline = Deadline.after(longest);
-    while (site.address().address() != null) {
-      assertTrue(!deadline.passed(), () -> "it listens at " + site.address().address());
+    while (endpoint.address().address() != null) {
+      assertTrue(!deadline.passed(), () -> "it listens at " + endpoint.address().address());
       Thread.sleep(10);
     }
   }

@@ -134,11 +134,11 @@ class WorkerErrorsTest {
                     && thrown.getMessage().contains("StackOverflowError: injected"),
                 thrown::toString);
           } else {
-            HostedRank member = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
-            Throwable failure = runAndFail(member, data);
+            HostedRank hostedRank = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
+            Throwable failure = runAndFail(hostedRank, data);
             assertInstanceOf(NcclException.class, failure);
             assertTrue(failure.getMessage().contains("StackOverflowError: injected"));
-            assertTrue(member.awaitIdle(SOON), "its turn has ended");
+            assertTrue(hostedRank.awaitIdle(SOON), "its turn has ended");
             assertEquals(failure.getMessage(), comm.asyncError().orElseThrow().getMessage());
           }
           over.countDown();
@@ -152,14 +152,14 @@ class WorkerErrorsTest {
     Call call = new Call();
     call.set(Operation.ALL_REDUCE, memory, memory, 1, ReductionOp.standard(0), -1);
     long ticket = member.takeTurnNumber();
-    IdleStrategy patience = new IdleStrategy(Thread.currentThread());
+    IdleStrategy idle = new IdleStrategy(Thread.currentThread());
     Runnable begun =
         () -> {
           throw new StackOverflowError("injected");
         };
     try {
       return RankExecution.runOnly(
-          member, ticket, call, () -> false, begun, patience, new RankExecution[1]);
+          member, ticket, call, () -> false, begun, idle, new RankExecution[1]);
     } catch (StackOverflowError escaped) {
       return escaped;
     }

@@ -52,8 +52,8 @@ class AllGatherRendezvousTest {
 
   /** Returns what rank 1 of 2 makes of what the framework gives it. */
   private static String refusal(String... texts) {
-    Rendezvous place = AllGatherRendezvous.over(RankInfo.of(1, 2), own -> Arrays.asList(texts));
-    return assertThrows(RendezvousException.class, () -> place.exchange(() -> null)).getMessage();
+    Rendezvous rendezvous = AllGatherRendezvous.over(RankInfo.of(1, 2), own -> Arrays.asList(texts));
+    return assertThrows(RendezvousException.class, () -> rendezvous.exchange(() -> null)).getMessage();
   }
 
   @ParameterizedTest
@@ -67,7 +67,7 @@ class AllGatherRendezvousTest {
   void whatIsGatheredIsPrintableAscii() throws Exception {
     List<String> sent = Collections.synchronizedList(new ArrayList<>());
     Framework framework = new Framework(2);
-    Function<Integer, Rendezvous> places =
+    Function<Integer, Rendezvous> rendezvous =
         rank ->
             AllGatherRendezvous.over(
                 RankInfo.of(rank, 2),
@@ -75,11 +75,11 @@ class AllGatherRendezvousTest {
                   sent.add(text);
                   return framework.gather(rank, text);
                 });
-    FutureTask<UniqueId> other = RankThreads.start(() -> places.apply(1).exchange(() -> null));
+    FutureTask<UniqueId> other = RankThreads.start(() -> rendezvous.apply(1).exchange(() -> null));
     assertThrows(
         IllegalStateException.class,
         () ->
-            places
+            rendezvous
                 .apply(0)
                 .exchange(
                     () -> {
@@ -126,16 +126,16 @@ class AllGatherRendezvousTest {
   @Test
   void whatTheFrameworkThrowsComesOutUnchanged() {
     IllegalArgumentException killed = new IllegalArgumentException("task was killed");
-    Rendezvous place =
+    Rendezvous rendezvous =
         AllGatherRendezvous.over(
             RankInfo.of(1, 2),
             text -> {
               throw killed;
             });
     assertSame(
-        killed, assertThrows(IllegalArgumentException.class, () -> place.exchange(() -> null)));
+        killed, assertThrows(IllegalArgumentException.class, () -> rendezvous.exchange(() -> null)));
     IllegalStateException failed =
-        assertThrows(IllegalStateException.class, () -> place.exchange(() -> null));
+        assertThrows(IllegalStateException.class, () -> rendezvous.exchange(() -> null));
     assertTrue(failed.getMessage().contains("failed in round 1"), failed.getMessage());
   }
 

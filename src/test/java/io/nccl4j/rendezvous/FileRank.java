@@ -8,10 +8,10 @@ final class FileRank {
   private FileRank() {}
 
   public static void main(String[] arguments) {
-    RankInfo member =
+    RankInfo rankInfo =
         RankInfo.of(Integer.parseInt(arguments[1]), Integer.parseInt(arguments[2]))
             .withTimeout(Duration.ofMillis(Long.parseLong(arguments[3])));
-    try (Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[0]), member)) {
+    try (Rendezvous rendezvous = FileRendezvous.in(Path.of(arguments[0]), rankInfo)) {
       System.out.println(rendezvous.exchange(RankThreads::newId).toHex());
     }
   }

@@ -92,8 +92,8 @@ class FileRendezvousTest {
   @Test
   void anAbsentDirectoryIsMadeForItsOwnerOnly() throws Exception {
     Path inner = directory.resolve("a/b");
-    FileRendezvous place = FileRendezvous.in(inner, RankInfo.of(0, 1));
-    assertEquals(inner, place.directory());
+    FileRendezvous rendezvous = FileRendezvous.in(inner, RankInfo.of(0, 1));
+    assertEquals(inner, rendezvous.directory());
     assertEquals(
         PosixFilePermissions.fromString("rwx------"), Files.getPosixFilePermissions(inner));
   }
@@ -360,10 +360,10 @@ class FileRendezvousTest {
   @Test
   void aDirectoryThatVanishesIsAnError() throws Exception {
     Path gone = directory.resolve("gone");
-    FileRendezvous place = FileRendezvous.in(gone, RankInfo.of(1, 2).withTimeout(LONG));
+    FileRendezvous rendezvous = FileRendezvous.in(gone, RankInfo.of(1, 2).withTimeout(LONG));
     Files.delete(gone);
     RendezvousException failed =
-        assertThrows(RendezvousException.class, () -> place.exchange(RankThreads::newId));
+        assertThrows(RendezvousException.class, () -> rendezvous.exchange(RankThreads::newId));
     assertTrue(failed.getMessage().contains(gone + "/"), failed.getMessage());
   }
 
@@ -387,10 +387,10 @@ class FileRendezvousTest {
 
   @Test
   void closingEndsTheWait() throws Exception {
-    FileRendezvous place = place(1, 2, LONG);
-    FutureTask<UniqueId> task = RankThreads.start(() -> place.exchange(RankThreads::newId));
+    FileRendezvous rendezvous = place(1, 2, LONG);
+    FutureTask<UniqueId> task = RankThreads.start(() -> rendezvous.exchange(RankThreads::newId));
     awaitFile(files(1, 2).rankFile(1));
-    place.close();
+    rendezvous.close();
     RankThreads.failure(RendezvousException.class, task);
     assertEquals(List.of(), leftovers());
   }

@@ -26,23 +26,23 @@ class InProcessRendezvousTest {
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 3, 17, 64})
   void allRanksGetTheIdOfEachRound(int size) throws Exception {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(size, LONG);
-    RankThreads.exchange(size, 5, places::get);
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(size, LONG);
+    RankThreads.exchange(size, 5, rendezvous::get);
   }
 
   @Test
   void rankThatWaitsLongSaysSoOnce() throws Exception {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(2, Duration.ofSeconds(6));
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, Duration.ofSeconds(6));
     try (LogLines log = new LogLines(AbstractRendezvous.class)) {
       FutureTask<UniqueId> first =
-          RankThreads.start(() -> places.get(0).exchange(RankThreads::newId));
+          RankThreads.start(() -> rendezvous.get(0).exchange(RankThreads::newId));
       while (log.lines().isEmpty() && !first.isDone()) {
         Thread.sleep(5);
       }
-      places.get(1).exchange(() -> null);
+      rendezvous.get(1).exchange(() -> null);
       RankThreads.join(first);
       List<String> said =
-          log.lines().stream().filter(line -> line.endsWith(places.get(0).toString())).toList();
+          log.lines().stream().filter(line -> line.endsWith(rendezvous.get(0).toString())).toList();
       assertEquals(1, said.size(), () -> log.lines().toString());
       String line = said.getFirst();
       String expected = "rank 0 of 2 still waits for all ranks to come in round 1, for ";
@@ -52,10 +52,10 @@ class InProcessRendezvousTest {
 
   @Test
   void rankZeroNamesTheMissing() throws Exception {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(6, Duration.ofSeconds(1));
-    FutureTask<UniqueId> second = RankThreads.start(() -> places.get(2).exchange(() -> null));
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(6, Duration.ofSeconds(1));
+    FutureTask<UniqueId> second = RankThreads.start(() -> rendezvous.get(2).exchange(() -> null));
     NcclTimeoutException timeout =
-        assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
+        assertThrows(NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
     // Its own time-out, or rank 0's if that comes first.
     RuntimeException other = RankThreads.failure(RuntimeException.class, second);
@@ -64,40 +64,40 @@ class InProcessRendezvousTest {
 
   @Test
   void inProcessDifferentBackendsFailOnEveryRank() throws Exception {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(3, LONG);
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(3, LONG);
     RankThreads.assertMixed(
         "rank 1 uses NCCL and rank 0 the reference backend;",
         List.of(RankBackend.REFERENCE, RankBackend.NCCL, RankBackend.REFERENCE),
-        places::get);
+        rendezvous::get);
   }
 
   @Test
   void othersSayThatRankZeroHasNotPublished() {
-    InProcessRendezvous place = InProcessRendezvous.of(2, SHORT).get(1);
+    InProcessRendezvous rendezvous = InProcessRendezvous.of(2, SHORT).get(1);
     NcclTimeoutException timeout =
-        assertThrows(NcclTimeoutException.class, () -> place.exchange(RankThreads::newId));
+        assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("rank 0 has not published"), timeout.getMessage());
   }
 
   @Test
   void whoComesAfterRankZeroGaveUpGetsNoId() {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(2, SHORT);
-    assertThrows(NcclTimeoutException.class, () -> places.get(0).exchange(RankThreads::newId));
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, SHORT);
+    assertThrows(NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
     RendezvousException late =
-        assertThrows(RendezvousException.class, () -> places.get(1).exchange(RankThreads::newId));
+        assertThrows(RendezvousException.class, () -> rendezvous.get(1).exchange(RankThreads::newId));
     assertTrue(late.getMessage().contains("rank 0 failed in round 1"), late.getMessage());
   }
 
   @Test
   void aMakerThatFailsFailsAllRanksAtOnce() throws Exception {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(2, LONG);
-    FutureTask<UniqueId> other = RankThreads.start(() -> places.get(1).exchange(() -> null));
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, LONG);
+    FutureTask<UniqueId> other = RankThreads.start(() -> rendezvous.get(1).exchange(() -> null));
     IllegalStateException made = new IllegalStateException("no network interface");
     IllegalStateException thrown =
         assertThrows(
             IllegalStateException.class,
             () ->
-                places
+                rendezvous
                     .get(0)
                     .exchange(
                         () -> {
@@ -109,11 +109,11 @@ class InProcessRendezvousTest {
 
   @Test
   void anInterruptEndsTheWaitAndIsKept() throws Exception {
-    InProcessRendezvous place = InProcessRendezvous.of(2, LONG).get(1);
+    InProcessRendezvous rendezvous = InProcessRendezvous.of(2, LONG).get(1);
     FutureTask<Boolean> task =
         new FutureTask<>(
             () -> {
-              assertThrows(RendezvousException.class, () -> place.exchange(() -> null));
+              assertThrows(RendezvousException.class, () -> rendezvous.exchange(() -> null));
               return Thread.currentThread().isInterrupted();
             });
     RankThreads.startThread(task).interrupt();
@@ -122,10 +122,10 @@ class InProcessRendezvousTest {
 
   @Test
   void aRankZeroThatIsInterruptedBeforeItBeginsTellsTheOthers() {
-    List<InProcessRendezvous> places = InProcessRendezvous.of(2, LONG);
-    FutureTask<UniqueId> waiting = RankThreads.start(() -> places.get(1).exchange(() -> null));
+    List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, LONG);
+    FutureTask<UniqueId> waiting = RankThreads.start(() -> rendezvous.get(1).exchange(() -> null));
     Thread.currentThread().interrupt();
-    assertThrows(RendezvousException.class, () -> places.getFirst().exchange(RankThreads::newId));
+    assertThrows(RendezvousException.class, () -> rendezvous.getFirst().exchange(RankThreads::newId));
     assertTrue(Thread.interrupted(), "the interrupt is kept");
     ExecutionException told =
         assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));
@@ -134,22 +134,22 @@ class InProcessRendezvousTest {
 
   @Test
   void closingEndsTheWait() throws Exception {
-    InProcessRendezvous place = InProcessRendezvous.of(2, LONG).get(1);
-    FutureTask<UniqueId> task = RankThreads.start(() -> place.exchange(() -> null));
+    InProcessRendezvous rendezvous = InProcessRendezvous.of(2, LONG).get(1);
+    FutureTask<UniqueId> task = RankThreads.start(() -> rendezvous.exchange(() -> null));
     Thread.sleep(50);
-    place.close();
+    rendezvous.close();
     RendezvousException closed = RankThreads.failure(RendezvousException.class, task);
     assertTrue(closed.getMessage().contains("was closed"), closed.getMessage());
-    place.close();
-    assertThrows(IllegalStateException.class, () -> place.exchange(() -> null));
+    rendezvous.close();
+    assertThrows(IllegalStateException.class, () -> rendezvous.exchange(() -> null));
   }
 
   @Test
   void aFailedRendezvousRefusesFurtherRounds() {
-    InProcessRendezvous place = InProcessRendezvous.of(2, SHORT).get(1);
-    assertThrows(NcclTimeoutException.class, () -> place.exchange(() -> null));
+    InProcessRendezvous rendezvous = InProcessRendezvous.of(2, SHORT).get(1);
+    assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(() -> null));
     IllegalStateException failed =
-        assertThrows(IllegalStateException.class, () -> place.exchange(() -> null));
+        assertThrows(IllegalStateException.class, () -> rendezvous.exchange(() -> null));
     assertTrue(failed.getMessage().contains("failed in round 1"), failed.getMessage());
   }
 

@@ -241,8 +241,8 @@ class LaunchTest {
           """)
   void theLocalRankTellsTheDeviceUnlessTheConfigurationNamesOne(
       int rank, Integer localRank, Integer named, int device) {
-    RankInfo member = RankInfo.of(rank, 6).withTimeout(TIMEOUT);
-    RankInfo placed = localRank == null ? member : member.withLocalRank(localRank);
+    RankInfo rankInfo = RankInfo.of(rank, 6).withTimeout(TIMEOUT);
+    RankInfo placed = localRank == null ? rankInfo : rankInfo.withLocalRank(localRank);
     CommunicatorConfig config =
         named == null
             ? CommunicatorConfig.defaults()
@@ -470,21 +470,21 @@ class LaunchTest {
         assertThrows(IllegalArgumentException.class, () -> weak.rendezvous(TIMEOUT)).getMessage());
     assertFalse(weak.toString().contains("short"), weak.toString());
 
-    try (Rendezvous place =
+    try (Rendezvous rendezvous =
         launch(
                 "RANK=1 WORLD_SIZE=2 MASTER_ADDR=n1 MASTER_PORT=29500"
                     + " NCCL4J_SECRET=0123456789abcdef")
             .rendezvous(TIMEOUT)) {
-      assertInstanceOf(TcpRendezvous.class, place);
-      assertEquals("n1", ((TcpRendezvous) place).host());
+      assertInstanceOf(TcpRendezvous.class, rendezvous);
+      assertEquals("n1", ((TcpRendezvous) rendezvous).host());
     }
   }
 
   @Test
   void onLoopbackNoSecretIsNeeded() {
-    try (Rendezvous place =
+    try (Rendezvous rendezvous =
         launch("RANK=1 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500").rendezvous(TIMEOUT)) {
-      assertEquals("127.0.0.1", ((TcpRendezvous) place).host());
+      assertEquals("127.0.0.1", ((TcpRendezvous) rendezvous).host());
     }
   }
 

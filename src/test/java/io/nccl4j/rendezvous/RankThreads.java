@@ -68,9 +68,9 @@ final class RankThreads {
     long start = System.nanoTime();
     List<FutureTask<UniqueId>> ranks = new ArrayList<>();
     for (int rank = 0; rank < backends.size(); rank++) {
-      AbstractRendezvous place = places.apply(rank);
+      AbstractRendezvous rendezvous = places.apply(rank);
       RankBackend backend = backends.get(rank);
-      ranks.add(start(() -> place.exchange(RankThreads::newId, backend)));
+      ranks.add(start(() -> rendezvous.exchange(RankThreads::newId, backend)));
     }
     for (FutureTask<UniqueId> rank : ranks) {
       RendezvousException refused = failure(RendezvousException.class, rank);
@@ -85,8 +85,8 @@ final class RankThreads {
     List<UniqueId> made = new ArrayList<>();
     List<FutureTask<List<UniqueId>>> tasks = new ArrayList<>();
     for (int rank = 0; rank < size; rank++) {
-      Rendezvous place = places.apply(rank);
-      tasks.add(start(() -> ids(place, rounds, made)));
+      Rendezvous rendezvous = places.apply(rank);
+      tasks.add(start(() -> ids(rendezvous, rounds, made)));
     }
     for (FutureTask<List<UniqueId>> task : tasks) {
       List<UniqueId> got = join(task);

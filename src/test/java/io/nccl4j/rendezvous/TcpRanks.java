@@ -42,10 +42,10 @@ abstract class TcpRanks {
   }
 
   TcpRendezvous server(int size, Duration timeout, IdServer.Limits limits) {
-    RankInfo member = RankInfo.of(0, size).withTimeout(timeout);
-    TcpRendezvous place = TcpRendezvous.at(HOST, 0, SECRET.shared(), member, limits);
-    open.add(place);
-    return place;
+    RankInfo rankInfo = RankInfo.of(0, size).withTimeout(timeout);
+    TcpRendezvous rendezvous = TcpRendezvous.at(HOST, 0, SECRET.shared(), rankInfo, limits);
+    open.add(rendezvous);
+    return rendezvous;
   }
 
   TcpRendezvous client(TcpRendezvous server, int rank, Duration timeout) {
@@ -53,9 +53,9 @@ abstract class TcpRanks {
   }
 
   TcpRendezvous client(TcpRendezvous server, Secret secret, RankInfo member) {
-    TcpRendezvous place = TcpRendezvous.at(HOST, server.port(), secret, member);
-    open.add(place);
-    return place;
+    TcpRendezvous rendezvous = TcpRendezvous.at(HOST, server.port(), secret, member);
+    open.add(rendezvous);
+    return rendezvous;
   }
 
   static FutureTask<UniqueId> exchange(Rendezvous place) {

@@ -55,9 +55,9 @@ class TcpRendezvousTest extends TcpRanks {
     FutureTask<List<UniqueId>> two =
         RankThreads.start(
             () -> {
-              try (Rendezvous place = client(server, 2, LONG)) {
+              try (Rendezvous rendezvous = client(server, 2, LONG)) {
                 return List.of(
-                    place.exchange(RankThreads::newId), place.exchange(RankThreads::newId));
+                    rendezvous.exchange(RankThreads::newId), rendezvous.exchange(RankThreads::newId));
               }
             });
     FutureTask<UniqueId> first = exchange(server);
@@ -220,11 +220,11 @@ class TcpRendezvousTest extends TcpRanks {
   @ValueSource(ints = {0, 1})
   void anInterruptEndsTheWaitAndIsKept(int rank) throws Exception {
     TcpRendezvous server = server(2, LONG);
-    TcpRendezvous place = rank == 0 ? server : client(server, rank, LONG);
+    TcpRendezvous rendezvous = rank == 0 ? server : client(server, rank, LONG);
     FutureTask<Boolean> task =
         new FutureTask<>(
             () -> {
-              assertThrows(RendezvousException.class, () -> place.exchange(RankThreads::newId));
+              assertThrows(RendezvousException.class, () -> rendezvous.exchange(RankThreads::newId));
               return Thread.currentThread().isInterrupted();
             });
     Thread thread = RankThreads.startThread(task);
@@ -237,10 +237,10 @@ class TcpRendezvousTest extends TcpRanks {
   @ValueSource(ints = {0, 1})
   void closingEndsTheWait(int rank) throws Exception {
     TcpRendezvous server = server(2, LONG);
-    TcpRendezvous place = rank == 0 ? server : client(server, rank, LONG);
-    FutureTask<UniqueId> task = exchange(place);
+    TcpRendezvous rendezvous = rank == 0 ? server : client(server, rank, LONG);
+    FutureTask<UniqueId> task = exchange(rendezvous);
     Thread.sleep(100);
-    place.close();
+    rendezvous.close();
     RendezvousException closed = RankThreads.failure(RendezvousException.class, task);
     assertTrue(closed.getMessage().contains("was closed"), closed.getMessage());
   }
@@ -259,8 +259,8 @@ class TcpRendezvousTest extends TcpRanks {
 
   @Test
   void withoutASecretOnlyLoopbackIsListenedTo() throws Exception {
-    RankInfo member = RankInfo.of(0, 2).withTimeout(LONG);
-    try (TcpRendezvous server = TcpRendezvous.onLoopback(0, member);
+    RankInfo rankInfo = RankInfo.of(0, 2).withTimeout(LONG);
+    try (TcpRendezvous server = TcpRendezvous.onLoopback(0, rankInfo);
         TcpRendezvous one =
             TcpRendezvous.onLoopback(server.port(), RankInfo.of(1, 2).withTimeout(LONG))) {
       assertTrue(InetAddress.getByName(server.host()).isLoopbackAddress());

@@ -104,13 +104,13 @@ final class TorchStoreFuzz implements FuzzTarget {
   @Override
   public void read(byte[] input) {
     answers = input;
-    RankInfo member = new RankInfo(rank, 2, "", TIMEOUT, OptionalInt.empty());
+    RankInfo rankInfo = new RankInfo(rank, 2, "", TIMEOUT, OptionalInt.empty());
     try (Rendezvous rendezvous =
         TorchStoreRendezvous.at(
             listener.getInetAddress().getHostAddress(),
             listener.getLocalPort(),
             Optional.empty(),
-            member)) {
+            rankInfo)) {
       rendezvous.exchange(RendezvousFuzzTest::id);
     }
   }

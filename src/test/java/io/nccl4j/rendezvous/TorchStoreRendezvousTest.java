@@ -279,9 +279,9 @@ class TorchStoreRendezvousTest {
   void whatIsNoStoreIsShown(int rank) throws Exception {
     byte[] greeting = "HTTP/1.1 400 Bad Request\r\n\r\n".getBytes(StandardCharsets.US_ASCII);
     try (ServerSocket web = stranger(client -> client.getOutputStream().write(greeting));
-        Rendezvous place = place(web.getLocalPort(), rank, 2, LONG)) {
+        Rendezvous rendezvous = place(web.getLocalPort(), rank, 2, LONG)) {
       RendezvousException refused =
-          assertThrows(RendezvousException.class, () -> place.exchange(RankThreads::newId));
+          assertThrows(RendezvousException.class, () -> rendezvous.exchange(RankThreads::newId));
       String where = "the store at " + HOST + ":" + web.getLocalPort() + " failed rank " + rank;
       assertTrue(refused.getMessage().startsWith(where), refused.getMessage());
       String read = "no store of PyTorch: asked for the ping ";
@@ -294,9 +294,9 @@ class TorchStoreRendezvousTest {
   @Test
   void aStrangerThatClosesIsWaitedForUntilTheDeadline() throws Exception {
     try (ServerSocket closing = stranger(Socket::close);
-        Rendezvous place = place(closing.getLocalPort(), 1, 2, SHORT)) {
+        Rendezvous rendezvous = place(closing.getLocalPort(), 1, 2, SHORT)) {
       NcclTimeoutException late =
-          assertThrows(NcclTimeoutException.class, () -> place.exchange(RankThreads::newId));
+          assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(RankThreads::newId));
       String where = "the store at " + HOST + ":" + closing.getLocalPort() + " does not answer";
       assertTrue(late.getMessage().contains(where + "; lastly: "), late.getMessage());
     }
@@ -305,9 +305,9 @@ class TorchStoreRendezvousTest {
   @Test
   void aStoreThatNeverAnswersIsWaitedForUntilTheDeadline() throws Exception {
     try (ServerSocket silent = stranger(client -> {});
-        Rendezvous place = place(silent.getLocalPort(), 0, 2, SHORT)) {
+        Rendezvous rendezvous = place(silent.getLocalPort(), 0, 2, SHORT)) {
       NcclTimeoutException late =
-          assertThrows(NcclTimeoutException.class, () -> place.exchange(RankThreads::newId));
+          assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(RankThreads::newId));
       String where = "the store at " + HOST + ":" + silent.getLocalPort() + " does not answer";
       assertTrue(late.getMessage().contains(where), late.getMessage());
       assertTrue(late.getMessage().contains("accepts connections"), late.getMessage());
@@ -443,12 +443,12 @@ class TorchStoreRendezvousTest {
     "h, 65536, port is 65536; it must be from 1 to 65535"
   })
   void badPlacesAreRefused(String host, int port, String message) {
-    RankInfo member = RankInfo.of(0, 2);
+    RankInfo rankInfo = RankInfo.of(0, 2);
     assertEquals(
         message,
         assertThrows(
                 IllegalArgumentException.class,
-                () -> TorchStoreRendezvous.at(host, port, NO_SECRET, member))
+                () -> TorchStoreRendezvous.at(host, port, NO_SECRET, rankInfo))
             .getMessage());
   }
 
@@ -460,9 +460,9 @@ class TorchStoreRendezvousTest {
           2,
           2,
           rank -> {
-            Rendezvous place = agentOf(rank, store.port()).rendezvous(LONG);
-            assertInstanceOf(TorchStoreRendezvous.class, place);
-            return place;
+            Rendezvous rendezvous = agentOf(rank, store.port()).rendezvous(LONG);
+            assertInstanceOf(TorchStoreRendezvous.class, rendezvous);
+            return rendezvous;
           });
     }
   }

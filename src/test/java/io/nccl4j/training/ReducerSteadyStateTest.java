@@ -29,7 +29,7 @@ class ReducerSteadyStateTest {
       backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
   private final Stream stream = comm.newStream();
   private final Stream second = comm.newStream();
-  private final Event mark = comm.newEvent();
+  private final Event event = comm.newEvent();
   private final Event handOver = comm.newEvent();
   private final Buffer bucket = comm.allocate(DataType.FLOAT32, 8);
   private final Buffer slot = bucket.slice(4, 4);
@@ -45,7 +45,7 @@ class ReducerSteadyStateTest {
     stream.synchronize();
     second.synchronize();
     List.of(bucket, value, other, gradient).forEach(Buffer::close);
-    mark.close();
+    event.close();
     handOver.close();
     second.close();
     stream.close();
@@ -87,7 +87,7 @@ class ReducerSteadyStateTest {
   }
 
   private void reduceByHand() {
-    pass(stream, mark, second);
+    pass(stream, event, second);
     slot.copyFrom(gradient, second);
     comm.allReduce(bucket, bucket, ReduceOp.AVG, second);
     gradient.copyFrom(slot, second);
@@ -95,7 +95,7 @@ class ReducerSteadyStateTest {
   }
 
   private void shardByHand(Buffer shard) {
-    pass(stream, mark, second);
+    pass(stream, event, second);
     slot.copyFrom(gradient, second);
     comm.reduceScatter(bucket, bucket, ReduceOp.AVG, second);
     pass(second, handOver, stream);

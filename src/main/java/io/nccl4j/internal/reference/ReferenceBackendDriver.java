@@ -34,11 +34,11 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   private final RankOptions options;
   private final List<Device> devices;
-  private final List<ProcessEndpoint> sites;
+  private final List<ProcessEndpoint> endpoints;
 
   public ReferenceBackendDriver(int devices, RankOptions options, List<ProcessEndpoint> sites) {
     this.options = options;
-    this.sites = sites;
+    this.endpoints = sites;
     long memory = HOST_MEMORY_BYTES;
     this.devices =
         IntStream.range(0, devices)
@@ -52,7 +52,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
 
   /** Returns where a rank is. */
   private ProcessEndpoint endpoint(int rank) {
-    return sites.get(rank % sites.size());
+    return endpoints.get(rank % endpoints.size());
   }
 
   @Override

@@ -105,9 +105,9 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   /** Comes by an id. */
   private Participant joinById(String function, UniqueId id, int size, int rank, Deadline deadline) {
-    BootstrapTarget.JoinRequest visitor =
+    BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(size, rank, options.text(), null);
-    Bootstrap here = InitBootstrap.of(endpoint, id, function, visitor).admit(visitor, deadline);
+    Bootstrap here = InitBootstrap.of(endpoint, id, function, request).admit(request, deadline);
     return participant(here, rank, null, deadline);
   }
 
@@ -134,18 +134,18 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   @Override
   public void connect() {
     Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
-    HostedRank place = CommunicatorState.join(participant, endpoint, options);
+    HostedRank mine = CommunicatorState.join(participant, endpoint, options);
     entry = null;
     bootstrap = null;
-    if (place == null) {
+    if (mine == null) {
       return;
     }
-    context.deviceKey(place.rank(), place.size());
-    place.belongTo(context.config(), toString());
+    context.setRank(mine.rank(), mine.size());
+    mine.belongTo(context.config(), toString());
     synchronized (this) {
-      hostedRank = place;
+      hostedRank = mine;
       if (aborted) {
-        place.abort();
+        mine.abort();
       }
     }
   }
@@ -310,13 +310,13 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void abort() {
-    HostedRank place;
+    HostedRank mine;
     synchronized (this) {
       aborted = true;
-      place = hostedRank;
+      mine = hostedRank;
     }
-    if (place != null) {
-      place.abort();
+    if (mine != null) {
+      mine.abort();
       forgetGrowth();
     } else {
       Bootstrap now = bootstrap;
@@ -335,29 +335,29 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void close() {
-    HostedRank place = hostedRank;
-    if (place == null) {
+    HostedRank mine = hostedRank;
+    if (mine == null) {
       return;
     }
     forgetGrowth();
-    if (place.revoked()) {
-      place.abort();
+    if (mine.revoked()) {
+      mine.abort();
       return;
     }
     Duration timeout = context.config().timeout();
-    boolean idle = place.awaitIdle(timeout);
+    boolean idle = mine.awaitIdle(timeout);
     NcclException failed =
         idle
-            ? place.ownFailure().orElse(null)
+            ? mine.ownFailure().orElse(null)
             : new NcclTimeoutException(
                     "close", timeout, "operations of " + this + " were pending; they are aborted")
                 .initDetails(context.lastEnqueued());
     if (failed != null) {
       context.markAborted();
-      place.abort();
+      mine.abort();
       throw failed;
     }
-    place.close();
+    mine.close();
   }
 
   @Override

@@ -293,8 +293,8 @@ public final class Bootstrap {
 
   private void notifyListeners(boolean withSeats) {
     notifyAll();
-    for (StateListener audience : listeners) {
-      audience.onState(expected.cardinality(), out -> write(out, withSeats));
+    for (StateListener listener : listeners) {
+      listener.onState(expected.cardinality(), out -> write(out, withSeats));
     }
   }
 
@@ -389,8 +389,8 @@ public final class Bootstrap {
   private BitSet coordinatorRanks() {
     BitSet ranks = new BitSet();
     if (parent != null) {
-      RankMap plan = parent.rankMap();
-      ranks.or(plan.ranksOf(plan.processOf(expected.nextSetBit(0))));
+      RankMap rankMap = parent.rankMap();
+      ranks.or(rankMap.ranksOf(rankMap.processOf(expected.nextSetBit(0))));
       ranks.and(expected);
     }
     return ranks;
@@ -490,9 +490,9 @@ public final class Bootstrap {
       List<MembershipRequest> ordered, int color, Map<Integer, RankAssignment> result) {
     List<MembershipRequest> together =
         ordered.stream().filter(wish -> wish.color == color).toList();
-    RankMap plan = RankMap.of(secret, together.stream().map(MembershipRequest::process).toList());
+    RankMap rankMap = RankMap.of(secret, together.stream().map(MembershipRequest::process).toList());
     for (int rank = 0; rank < together.size(); rank++) {
-      result.put(together.get(rank).rank, new RankAssignment(plan, rank));
+      result.put(together.get(rank).rank, new RankAssignment(rankMap, rank));
     }
   }
 
@@ -520,16 +520,16 @@ public final class Bootstrap {
   }
 
   private void writeAssignments(DataOutput out) throws IOException {
-    List<RankMap> plans = assignments.values().stream().map(RankAssignment::rankMap).distinct().toList();
-    out.writeInt(plans.size());
-    for (RankMap plan : plans) {
-      plan.write(out);
+    List<RankMap> rankMaps = assignments.values().stream().map(RankAssignment::rankMap).distinct().toList();
+    out.writeInt(rankMaps.size());
+    for (RankMap rankMap : rankMaps) {
+      rankMap.write(out);
     }
     out.writeInt(assignments.size());
-    for (Map.Entry<Integer, RankAssignment> seat : assignments.entrySet()) {
-      out.writeInt(seat.getKey());
-      out.writeInt(plans.indexOf(seat.getValue().rankMap));
-      out.writeInt(seat.getValue().rank);
+    for (Map.Entry<Integer, RankAssignment> assignment : assignments.entrySet()) {
+      out.writeInt(assignment.getKey());
+      out.writeInt(rankMaps.indexOf(assignment.getValue().rankMap));
+      out.writeInt(assignment.getValue().rank);
     }
   }
 
@@ -538,11 +538,11 @@ public final class Bootstrap {
     String toldFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
     boolean toldDone = in.readBoolean();
-    Map<Integer, RankAssignment> toldSeats = in.readBoolean() ? readAssignments(in) : null;
-    if (toldSeats != null && !function.equals(BootstrapKey.SPLIT)) {
+    Map<Integer, RankAssignment> receivedAssignments = in.readBoolean() ? readAssignments(in) : null;
+    if (receivedAssignments != null && !function.equals(BootstrapKey.SPLIT)) {
       // Only a split may leave out ranks, those without a color.
       BitSet without = (BitSet) expected.clone();
-      toldSeats.keySet().stream().filter(rank -> rank >= 0).forEach(without::clear);
+      receivedAssignments.keySet().stream().filter(rank -> rank >= 0).forEach(without::clear);
       if (!without.isEmpty()) {
         throw new ProtocolException("it has no seat for " + RankSets.describe(without));
       }
@@ -560,8 +560,8 @@ public final class Bootstrap {
       if (bits != null) {
         awaited.or(bits);
       }
-      if (toldSeats != null) {
-        assignments = toldSeats;
+      if (receivedAssignments != null) {
+        assignments = receivedAssignments;
       }
       if (toldDone) {
         if (assignments == null) {
@@ -569,26 +569,26 @@ public final class Bootstrap {
         }
         finish();
       }
-      notifyListeners(toldSeats != null);
+      notifyListeners(receivedAssignments != null);
     }
   }
 
   private static Map<Integer, RankAssignment> readAssignments(DataInput in) throws IOException {
-    List<RankMap> plans = new ArrayList<>();
+    List<RankMap> rankMaps = new ArrayList<>();
     for (int left = Message.count(in); left > 0; left--) {
-      plans.add(RankMap.read(in));
+      rankMaps.add(RankMap.read(in));
     }
-    Map<Integer, RankAssignment> seats = new HashMap<>();
+    Map<Integer, RankAssignment> assignments = new HashMap<>();
     for (int left = Message.count(in); left > 0; left--) {
       int rank = in.readInt();
       int plan = in.readInt();
       int number = in.readInt();
-      if (plan < 0 || plan >= plans.size() || number < 0 || number >= plans.get(plan).size()) {
+      if (plan < 0 || plan >= rankMaps.size() || number < 0 || number >= rankMaps.get(plan).size()) {
         throw new ProtocolException("rank " + rank + " has a seat in no plan");
       }
-      seats.put(rank, new RankAssignment(plans.get(plan), number));
+      assignments.put(rank, new RankAssignment(rankMaps.get(plan), number));
     }
-    return seats;
+    return assignments;
   }
 
   /** Hears that a rank cannot take part. */

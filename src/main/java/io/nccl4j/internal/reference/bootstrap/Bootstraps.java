@@ -61,20 +61,20 @@ public final class Bootstraps {
    * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
    */
   Bootstrap open(BootstrapKey occasion, BitSet expected, Bootstrap.CompletionListener end) {
-    RankMap plan = parent.rankMap();
-    Bootstrap meeting = new Bootstrap(occasion.function(), plan.secret(), expected, parent, end);
-    Bootstrap.Coordinator chair = parent.coordinator(plan.processOf(expected.nextSetBit(0)), occasion);
-    if (chair != null) {
-      meeting.follow(chair);
-      return meeting;
+    RankMap rankMap = parent.rankMap();
+    Bootstrap bootstrap = new Bootstrap(occasion.function(), rankMap.secret(), expected, parent, end);
+    Bootstrap.Coordinator coordinator = parent.coordinator(rankMap.processOf(expected.nextSetBit(0)), occasion);
+    if (coordinator != null) {
+      bootstrap.follow(coordinator);
+      return bootstrap;
     }
     BitSet told = new BitSet();
-    expected.stream().filter(rank -> rank < plan.size()).map(plan::processOf).forEach(told::set);
+    expected.stream().filter(rank -> rank < rankMap.size()).map(rankMap::processOf).forEach(told::set);
     told.stream()
         .mapToObj(process -> parent.stateListener(process, occasion))
         .filter(Objects::nonNull)
-        .forEach(meeting::addListener);
-    return meeting;
+        .forEach(bootstrap::addListener);
+    return bootstrap;
   }
 
   private void over(BootstrapKey occasion, boolean done) {
@@ -107,8 +107,8 @@ public final class Bootstraps {
   /** Returns the meeting of an occasion, or null if there is none for this size. */
   public Bootstrap known(BootstrapKey occasion, int newSize) {
     if (occasion.function().equals(BootstrapKey.GROW)) {
-      GrowBootstrap growth = growBootstraps.get(occasion);
-      return growth == null ? null : growth.knownBootstrap(newSize);
+      GrowBootstrap growBootstrap = growBootstraps.get(occasion);
+      return growBootstrap == null ? null : growBootstrap.knownBootstrap(newSize);
     }
     return bootstraps.get(occasion);
   }

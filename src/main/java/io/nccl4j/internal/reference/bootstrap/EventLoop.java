@@ -274,8 +274,8 @@ final class EventLoop implements Runnable {
           () -> communicator.failHere("its process no longer hears others, because of " + failure));
     }
     String here = endpoint.address().toString();
-    for (BootstrapTarget doorway : endpoint.bootstrapTargets()) {
-      attempt(failure, () -> doorway.fail(here + " no longer hears others: " + failure));
+    for (BootstrapTarget target : endpoint.bootstrapTargets()) {
+      attempt(failure, () -> target.fail(here + " no longer hears others: " + failure));
     }
   }
 

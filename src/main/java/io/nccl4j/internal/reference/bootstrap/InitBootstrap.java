@@ -80,19 +80,19 @@ public final class InitBootstrap implements BootstrapTarget {
       throw new IllegalArgumentException(
           "id is " + id + ", which " + meaning.maker() + " made; only that process can close it");
     }
-    BootstrapTarget doorway;
+    BootstrapTarget target;
     synchronized (site.targetsLock()) {
-      doorway = site.target(id);
-      if (doorway == null) {
+      target = site.target(id);
+      if (target == null) {
         site.discard(meaning.secret());
       }
     }
-    if (doorway != null && doorway.grows()) {
+    if (target != null && target.grows()) {
       throw new IllegalArgumentException(
           "id is " + id + ", the id of a grow, which is closed with its communicator");
     }
-    if (doorway != null) {
-      doorway.fail(meaning.maker() + " closed " + id);
+    if (target != null) {
+      target.fail(meaning.maker() + " closed " + id);
     }
   }
 
@@ -112,15 +112,15 @@ public final class InitBootstrap implements BootstrapTarget {
     ReferenceId meaning = ReferenceId.of(id);
     boolean here = meaning.maker().process().equals(site.process());
     synchronized (site.targetsLock()) {
-      BootstrapTarget doorway = site.target(id);
-      if (doorway == null && here && function.equals(BootstrapKey.GROW)) {
+      BootstrapTarget target = site.target(id);
+      if (target == null && here && function.equals(BootstrapKey.GROW)) {
         throw new NcclInvalidUsageException(
             function,
             NcclResult.INVALID_USAGE.code(),
             id + " is not the id of a grow that is still to come; one is good once",
             "");
       }
-      if (doorway == null && here && !site.isGood(meaning.secret())) {
+      if (target == null && here && !site.isGood(meaning.secret())) {
         throw new NcclInvalidUsageException(
             function,
             NcclResult.INVALID_USAGE.code(),
@@ -129,19 +129,19 @@ public final class InitBootstrap implements BootstrapTarget {
                 + " process has failed to listen",
             "");
       }
-      if (doorway != null && doorway.grows() && function.equals(CONNECT)) {
+      if (target != null && target.grows() && function.equals(CONNECT)) {
         throw new NcclInvalidUsageException(
             function,
             NcclResult.INVALID_USAGE.code(),
             id + " is the id of a grow; new ranks come by Backend.join",
             "");
       }
-      if (doorway == null) {
+      if (target == null) {
         InitBootstrap opened = new InitBootstrap(site, id, meaning, function, visitor);
         site.open(id, opened);
-        doorway = opened;
+        target = opened;
       }
-      return doorway;
+      return target;
     }
   }
 

@@ -59,25 +59,25 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     String function = in.readUTF();
     int size = in.readInt();
     String options = in.readUTF();
-    Bootstrap.MembershipRequest wish = Bootstrap.MembershipRequest.read(in);
-    if (size > RankMap.MOST_RANKS || wish.rank() < 0 || wish.rank() >= size) {
-      throw new ProtocolException("it brings rank " + wish.rank() + " of " + size);
+    Bootstrap.MembershipRequest request = Bootstrap.MembershipRequest.read(in);
+    if (size > RankMap.MOST_RANKS || request.rank() < 0 || request.rank() >= size) {
+      throw new ProtocolException("it brings rank " + request.rank() + " of " + size);
     }
-    boolean again = ranks.get(wish.rank());
-    ranks.set(wish.rank());
-    address = wish.process();
+    boolean again = ranks.get(request.rank());
+    ranks.set(request.rank());
+    address = request.process();
     try {
-      BootstrapTarget.JoinRequest visitor =
-          new BootstrapTarget.JoinRequest(size, wish.rank(), options, wish.process());
+      BootstrapTarget.JoinRequest joining =
+          new BootstrapTarget.JoinRequest(size, request.rank(), options, request.process());
       if (target == null) {
-        target = InitBootstrap.of(endpoint, id, function, visitor);
-        target.addListener(visitor, this);
+        target = InitBootstrap.of(endpoint, id, function, joining);
+        target.addListener(joining, this);
       }
-      bootstrap = target.admit(visitor, null);
+      bootstrap = target.admit(joining, null);
     } catch (NcclException e) {
-      onRejected(wish.rank(), e.text());
+      onRejected(request.rank(), e.text());
       // Where a rank comes again, the end of the connection is still the loss of the first one.
-      ranks.set(wish.rank(), again);
+      ranks.set(request.rank(), again);
     }
   }
 

@@ -38,7 +38,7 @@ abstract class ListeningEndpoint {
   private final Map<Secret, Integer> secrets = new HashMap<>();
   // Those that nobody needs any more, and since when: who was let in by one may still be on the
   // way.
-  private final Map<Secret, Long> fading = new HashMap<>();
+  private final Map<Secret, Long> expiring = new HashMap<>();
   // Those of ids that this process has made and that are still good.
   private final Set<Secret> made = new HashSet<>();
   private EventLoop loop;
@@ -99,7 +99,7 @@ abstract class ListeningEndpoint {
   public synchronized void release(Secret secret) {
     if (secrets.merge(secret, -1, Integer::sum) == 0) {
       secrets.remove(secret);
-      fading.put(secret, System.nanoTime());
+      expiring.put(secret, System.nanoTime());
     }
   }
 
@@ -134,7 +134,7 @@ abstract class ListeningEndpoint {
       return;
     }
     spend(secret);
-    fading.remove(secret);
+    expiring.remove(secret);
     if (loop != null) {
       loop.selector().wakeup();
     }
@@ -161,12 +161,12 @@ abstract class ListeningEndpoint {
   }
 
   synchronized boolean knows(Secret secret) {
-    return secrets.containsKey(secret) || fading.containsKey(secret);
+    return secrets.containsKey(secret) || expiring.containsKey(secret);
   }
 
   /** Returns the secret that another process names, or null if it is not known here. */
   synchronized Secret secretNamed(UUID name) {
-    return Stream.concat(secrets.keySet().stream(), fading.keySet().stream())
+    return Stream.concat(secrets.keySet().stream(), expiring.keySet().stream())
         .filter(secret -> secret.name().equals(name))
         .findFirst()
         .orElse(null);
@@ -222,8 +222,8 @@ abstract class ListeningEndpoint {
   /** Returns whether a loop is to end, since nobody needs it; then it is forgotten. */
   synchronized boolean endsIdle(EventLoop which) {
     long now = System.nanoTime();
-    fading.values().removeIf(since -> now - since > FADING_NANOS);
-    boolean idle = secrets.isEmpty() && fading.isEmpty() && which.idle();
+    expiring.values().removeIf(since -> now - since > FADING_NANOS);
+    boolean idle = secrets.isEmpty() && expiring.isEmpty() && which.idle();
     if (idle) {
       forget(which);
     }

@@ -125,13 +125,13 @@ final class TreeAllReduce implements Transfer {
 
   /** Folds the children's slices onto this rank's own; returns where the result lies. */
   private MemorySegment fold(long offset, long count, boolean root) {
-    Reduction arithmetic = collective.reduction();
+    Reduction reduction = collective.reduction();
     int children = fromChildren.length;
     if (children == 0) {
-      if (!arithmetic.scales()) {
+      if (!reduction.scales()) {
         return send;
       }
-      arithmetic.scale(send, offset, recv, offset, count);
+      reduction.scale(send, offset, recv, offset, count);
       return recv;
     }
     for (int i = 0; i < children; i++) {
@@ -139,9 +139,9 @@ final class TreeAllReduce implements Transfer {
       boolean last = root && i == children - 1;
       MemorySegment partial = child.memory();
       if (i == 0) {
-        arithmetic.fold(send, offset, partial, child.offset(), recv, offset, count, last);
+        reduction.fold(send, offset, partial, child.offset(), recv, offset, count, last);
       } else {
-        arithmetic.foldMore(recv, offset, partial, child.offset(), count, last);
+        reduction.foldMore(recv, offset, partial, child.offset(), count, last);
       }
       collective.release(child);
     }

@@ -81,8 +81,8 @@ public final class CommunicatorState
     this.hostedRanks = new HostedRank[plan.size()];
     this.remoteProcesses = new RemoteProcess[plan.processes().size()];
     for (int rank = 0; rank < plan.size(); rank++) {
-      RankState peer = new RankState(rank);
-      rankStates.add(peer);
+      RankState rankState = new RankState(rank);
+      rankStates.add(rankState);
     }
     for (int process = 0; process < remoteProcesses.length; process++) {
       if (!plan.processes().get(process).process().equals(site.process())) {
@@ -105,21 +105,21 @@ public final class CommunicatorState
    */
   public static HostedRank join(
       Participant participant, ProcessEndpoint site, RankOptions options) {
-    Bootstrap meeting = participant.bootstrap();
-    Bootstrap.RankAssignment seat = meeting.awaitAssignment(participant);
-    CommunicatorState world = null;
+    Bootstrap bootstrap = participant.bootstrap();
+    Bootstrap.RankAssignment assignment = bootstrap.awaitAssignment(participant);
+    CommunicatorState communicator = null;
     try {
-      if (seat != null) {
-        world = form(seat.rankMap(), site, options, participant);
+      if (assignment != null) {
+        communicator = form(assignment.rankMap(), site, options, participant);
       }
-      meeting.confirm(participant.rank());
-      meeting.awaitDone(participant);
-      return world == null ? null : world.hostedRank(seat.rank());
+      bootstrap.confirm(participant.rank());
+      bootstrap.awaitDone(participant);
+      return communicator == null ? null : communicator.hostedRank(assignment.rank());
     } catch (RuntimeException | Error e) {
       String why = e instanceof NcclException failure ? failure.text() : e.toString();
-      meeting.giveUp("rank " + participant.rank() + " failed to connect: " + why, null);
-      if (world != null) {
-        world.abandon("rank " + seat.rank() + " gave up connecting: " + why);
+      bootstrap.giveUp("rank " + participant.rank() + " failed to connect: " + why, null);
+      if (communicator != null) {
+        communicator.abandon("rank " + assignment.rank() + " gave up connecting: " + why);
       }
       throw e;
     }
@@ -218,8 +218,8 @@ public final class CommunicatorState
 
   @Override
   public boolean sharesMemoryWith(int rank) {
-    RemoteProcess remote = remoteProcess(rank);
-    return remote != null && options.sharesMemory() && remote.address().host().equals(endpoint.host());
+    RemoteProcess process = remoteProcess(rank);
+    return process != null && options.sharesMemory() && process.address().host().equals(endpoint.host());
   }
 
   @Override
@@ -334,10 +334,10 @@ public final class CommunicatorState
 
   @Override
   public void admitControl(Connection connection, DataInput in) throws IOException {
-    UUID process = ProcessAddress.readUuid(in);
-    for (RemoteProcess remote : remoteProcesses) {
-      if (remote != null && remote.address().process().equals(process)) {
-        remote.accept(connection);
+    UUID id = ProcessAddress.readUuid(in);
+    for (RemoteProcess process : remoteProcesses) {
+      if (process != null && process.address().process().equals(id)) {
+        process.accept(connection);
         return;
       }
     }
@@ -361,9 +361,9 @@ public final class CommunicatorState
     failure.compareAndSet(null, first);
     signalFailure();
     if (first.equals(failure.get())) {
-      for (RemoteProcess remote : remoteProcesses) {
-        if (remote != null) {
-          remote.announce(first);
+      for (RemoteProcess process : remoteProcesses) {
+        if (process != null) {
+          process.announce(first);
         }
       }
     }
@@ -386,9 +386,9 @@ public final class CommunicatorState
 
   @Override
   public void announceSync(Path path) {
-    for (RemoteProcess remote : remoteProcesses) {
-      if (remote != null) {
-        remote.announceSync(path);
+    for (RemoteProcess process : remoteProcesses) {
+      if (process != null) {
+        process.announceSync(path);
       }
     }
   }
@@ -401,9 +401,9 @@ public final class CommunicatorState
 
   private void signalFailure() {
     failureSignalled = true;
-    for (HostedRank member : hostedRanks) {
-      if (member != null) {
-        member.wake();
+    for (HostedRank hostedRank : hostedRanks) {
+      if (hostedRank != null) {
+        hostedRank.wake();
       }
     }
   }
@@ -415,9 +415,9 @@ public final class CommunicatorState
   /** Tells everybody that a rank of this process has been revoked, closed or aborted. */
   void announcePresence(RankState self) {
     boolean leaving = self.presence().left();
-    for (RemoteProcess remote : remoteProcesses) {
-      if (remote != null) {
-        remote.announce(self);
+    for (RemoteProcess process : remoteProcesses) {
+      if (process != null) {
+        process.announce(self);
       }
     }
     notePresence();
@@ -453,9 +453,9 @@ public final class CommunicatorState
     }
     links.hostMemory().settle();
     endpoint.unregister(this);
-    for (RemoteProcess remote : remoteProcesses) {
-      if (remote != null) {
-        remote.end();
+    for (RemoteProcess process : remoteProcesses) {
+      if (process != null) {
+        process.end();
       }
     }
     links.close();
@@ -470,9 +470,9 @@ public final class CommunicatorState
     long now = System.nanoTime();
     if (askedAt == 0 || now - askedAt > ASKING_NANOS) {
       askedAt = now;
-      for (RemoteProcess remote : remoteProcesses) {
-        if (remote != null) {
-          remote.ask(now);
+      for (RemoteProcess process : remoteProcesses) {
+        if (process != null) {
+          process.ask(now);
         }
       }
     }

@@ -254,9 +254,9 @@ public final class HostedRank implements RankContext {
   }
 
   void wake() {
-    IdleStrategy patience = waiter;
-    if (patience != null) {
-      patience.wake();
+    IdleStrategy idle = waiter;
+    if (idle != null) {
+      idle.wake();
     }
   }
 
@@ -322,9 +322,9 @@ public final class HostedRank implements RankContext {
 
   @Override
   public void checkFault(String function) {
-    RankFailure fault = communicator.failure();
-    if (fault != null) {
-      throw seen(fault, function);
+    RankFailure failure = communicator.failure();
+    if (failure != null) {
+      throw seen(failure, function);
     }
   }
 
@@ -364,10 +364,10 @@ public final class HostedRank implements RankContext {
   public NcclException departed(String function, int peer) {
     // If it went for a fault, its process has reported that before, but maybe after the caller
     // looked.
-    RankFailure fault = communicator.failure();
-    return fault == null
+    RankFailure failure = communicator.failure();
+    return failure == null
         ? RankFailure.remote(function, communicator.rankState(peer).departure())
-        : seen(fault, function);
+        : seen(failure, function);
   }
 
   /** Throws if a rank has gone that the collective still needs. */
@@ -404,17 +404,17 @@ public final class HostedRank implements RankContext {
 
   @Override
   public NcclException mismatch(String function, String text) {
-    RankFailure fault =
+    RankFailure failure =
         RankFailure.of(
             rank, RankFailure.Kind.MISMATCH, text, details(function, new BitSet(), new BitSet()));
-    communicator.raise(fault);
-    return seen(fault, function);
+    communicator.raise(failure);
+    return seen(failure, function);
   }
 
   @Override
   public boolean isAheadInCollective(int other) {
-    RankState peer = communicator.rankState(other);
-    return peer.alone() && peer.entered() > self.entered() && peer.passed() < peer.entered();
+    RankState rankState = communicator.rankState(other);
+    return rankState.alone() && rankState.entered() > self.entered() && rankState.passed() < rankState.entered();
   }
 
   /**
@@ -426,10 +426,10 @@ public final class HostedRank implements RankContext {
     BitSet absent = new BitSet();
     BitSet stuck = new BitSet();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
-      RankState peer = communicator.rankState(rankOfPeer);
-      if (peer.entered() < number) {
+      RankState rankState = communicator.rankState(rankOfPeer);
+      if (rankState.entered() < number) {
         absent.set(rankOfPeer);
-      } else if (peer.passed() < number && rankOfPeer != rank) {
+      } else if (rankState.passed() < number && rankOfPeer != rank) {
         stuck.set(rankOfPeer);
       }
     }
@@ -534,9 +534,9 @@ public final class HostedRank implements RankContext {
     if (failure != null) {
       return ownFailure();
     }
-    RankFailure fault = communicator.failure();
-    if (fault != null) {
-      return Optional.of(seen(fault, "asyncError"));
+    RankFailure failure = communicator.failure();
+    if (failure != null) {
+      return Optional.of(seen(failure, "asyncError"));
     }
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
       if (presence(rankOfPeer).cut()) {

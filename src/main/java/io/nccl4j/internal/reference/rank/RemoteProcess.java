@@ -244,8 +244,8 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   private void receivePresence(DataInput in) throws IOException {
-    RankState peer = readPeer(in);
-    boolean changed = peer.read(in);
+    RankState rankState = readPeer(in);
+    boolean changed = rankState.read(in);
     for (int left = Message.count(in); left > 0; left--) {
       communicator.links().expect(LinkKey.read(in), in.readLong());
     }
@@ -294,57 +294,57 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   private void receiveBootstrapMessage(Message.Kind kind, DataInput in) throws IOException {
-    BootstrapKey occasion = BootstrapKey.read(in);
+    BootstrapKey key = BootstrapKey.read(in);
     int newSize = in.readInt();
     if (kind == Message.Kind.MEETING) {
-      receiveBootstrapState(occasion, newSize, in);
+      receiveBootstrapState(key, newSize, in);
       return;
     }
     // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
-    Bootstrap meeting = communicator.bootstraps().known(occasion, newSize);
-    if (meeting == null) {
+    Bootstrap bootstrap = communicator.bootstraps().known(key, newSize);
+    if (bootstrap == null) {
       ProcessEndpoint.log()
-          .debug("{} was not read: there is no meeting for {} and its size", kind, occasion);
+          .debug("{} was not read: there is no meeting for {} and its size", kind, key);
       return;
     }
     switch (kind) {
-      case REFUSED -> meeting.applyRejection(in.readInt(), in.readUTF());
-      case CONNECTED -> meeting.confirm(readConfirmed(in));
-      default -> meeting.fail(in.readUTF(), Message.readBits(in));
+      case REFUSED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
+      case CONNECTED -> bootstrap.confirm(readConfirmed(in));
+      default -> bootstrap.fail(in.readUTF(), Message.readBits(in));
     }
   }
 
   /** Hears how a meeting stands; ranks that call later need to find that it has failed. */
   private void receiveBootstrapState(BootstrapKey occasion, int newSize, DataInput in) throws IOException {
-    Bootstrap meeting;
+    Bootstrap bootstrap;
     try {
-      meeting = communicator.bootstraps().bootstrapFor(occasion, newSize);
+      bootstrap = communicator.bootstraps().bootstrapFor(occasion, newSize);
     } catch (NcclException e) {
       // A grow to a size that the ranks here do not want; the answer to their MEET says so.
       ProcessEndpoint.log().debug("MEETING was not read: {}", e.text());
       return;
     }
-    meeting.applyState(in);
+    bootstrap.applyState(in);
   }
 
   private void receiveJoin(DataInput in) throws IOException {
-    BootstrapKey occasion = BootstrapKey.read(in);
+    BootstrapKey key = BootstrapKey.read(in);
     int newSize = in.readInt();
-    Bootstrap.MembershipRequest wish = Bootstrap.MembershipRequest.read(in);
-    if (wish.rank() < communicator.size()) {
-      checkOwn(wish.rank());
+    Bootstrap.MembershipRequest request = Bootstrap.MembershipRequest.read(in);
+    if (request.rank() < communicator.size()) {
+      checkOwn(request.rank());
     }
     try {
-      Bootstrap meeting = communicator.bootstraps().bootstrapFor(occasion, newSize);
-      meeting.arrive(wish);
+      Bootstrap bootstrap = communicator.bootstraps().bootstrapFor(key, newSize);
+      bootstrap.arrive(request);
     } catch (NcclException e) {
       send(
           Message.of(
               Message.Kind.REFUSED,
               out -> {
-                occasion.write(out);
+                key.write(out);
                 out.writeInt(newSize);
-                out.writeInt(wish.rank());
+                out.writeInt(request.rank());
                 Message.writeReason(out, e.text());
               }));
     }
@@ -437,8 +437,8 @@ public final class RemoteProcess implements Connection.Receiver {
       return;
     }
     if (nonsense) {
-      RankFailure fault = RankFailure.protocolViolation(describe() + " spoke nonsense: " + why, ranks);
-      communicator.raise(fault);
+      RankFailure failure = RankFailure.protocolViolation(describe() + " spoke nonsense: " + why, ranks);
+      communicator.raise(failure);
     }
     String how =
         nonsense

@@ -23,9 +23,9 @@ public final class ReferenceEvent implements EventDriver {
 
   /** Replaces the last mark by one that is yet to be reached. */
   EventRecord newRecord() {
-    EventRecord mark = new EventRecord();
-    last = mark;
-    return mark;
+    EventRecord record = new EventRecord();
+    last = record;
+    return record;
   }
 
   /** Returns the last recorded mark, or null. */
@@ -40,24 +40,24 @@ public final class ReferenceEvent implements EventDriver {
 
   @Override
   public boolean isComplete() {
-    EventRecord mark = last;
-    return mark == null || (mark.reached() && checked(mark) != null);
+    EventRecord record = last;
+    return record == null || (record.reached() && checked(record) != null);
   }
 
   @Override
   public void await(Duration timeout, TimeoutReport late) {
-    EventRecord mark = last;
-    if (mark == null) {
+    EventRecord record = last;
+    if (record == null) {
       return;
     }
     try {
-      if (!mark.await(timeout)) {
+      if (!record.await(timeout)) {
         throw late.timedOut("synchronize", timeout, "the last mark of " + this);
       }
     } catch (InterruptedException e) {
       throw Interrupts.cancelled("synchronize");
     }
-    checked(mark);
+    checked(record);
   }
 
   private static EventRecord checked(EventRecord mark) {
@@ -74,12 +74,12 @@ public final class ReferenceEvent implements EventDriver {
   }
 
   private static EventRecord completed(ReferenceEvent event) {
-    EventRecord mark = event.last;
-    if (mark == null || !mark.reached()) {
+    EventRecord record = event.last;
+    if (record == null || !record.reached()) {
       throw new IllegalStateException(
-          (mark == null ? "never recorded: " : "not complete yet: ") + event);
+          (record == null ? "never recorded: " : "not complete yet: ") + event);
     }
-    return mark;
+    return record;
   }
 
   @Override

@@ -335,15 +335,15 @@ public final class ReferenceStream implements StreamDriver {
   @Override
   public CompletionStage<Void> completion() {
     CompletableFuture<Void> future = new CompletableFuture<>();
-    EventRecord mark = new EventRecord();
+    EventRecord record = new EventRecord();
     long target;
     synchronized (producers) {
-      append(patience -> mark.reach(failure));
+      append(patience -> record.reach(failure));
       target = queue.enqueued();
     }
     // Not in the worker: what depends on it may wait for this very stream. And now, since the
     // worker may have no memory for a thread.
-    Thread.ofVirtual().name("nccl4j-completion").start(() -> complete(future, target, mark));
+    Thread.ofVirtual().name("nccl4j-completion").start(() -> complete(future, target, record));
     return future.minimalCompletionStage();
   }
 
@@ -366,25 +366,25 @@ public final class ReferenceStream implements StreamDriver {
 
   @Override
   public void record(EventDriver event) {
-    EventRecord mark;
+    EventRecord record;
     synchronized (producers) {
-      mark = ((ReferenceEvent) event).newRecord();
-      append(patience -> mark.reach(failure));
+      record = ((ReferenceEvent) event).newRecord();
+      append(patience -> record.reach(failure));
     }
   }
 
   /** Appends a mark that belongs to no event. */
   public EventRecord record() {
-    EventRecord mark = new EventRecord();
-    append(patience -> mark.reach(failure));
-    return mark;
+    EventRecord record = new EventRecord();
+    append(patience -> record.reach(failure));
+    return record;
   }
 
   @Override
   public void waitFor(EventDriver event) {
-    EventRecord mark = ((ReferenceEvent) event).record();
-    if (mark != null) {
-      follow(mark);
+    EventRecord record = ((ReferenceEvent) event).record();
+    if (record != null) {
+      follow(record);
     }
   }
 

@@ -70,9 +70,9 @@ public final class SharedMemorySync {
     shared.set(ValueLayout.JAVA_LONG, 0, MAGIC);
     shared.set(ValueLayout.JAVA_INT, 8, ranks);
     shared.set(ValueLayout.JAVA_INT, 12, processes);
-    SharedMemorySync board = new SharedMemorySync(path, shared, ranks);
-    board.arrive(processes);
-    return board;
+    SharedMemorySync sync = new SharedMemorySync(path, shared, ranks);
+    sync.arrive(processes);
+    return sync;
   }
 
   /**
@@ -91,9 +91,9 @@ public final class SharedMemorySync {
       throw new ProtocolViolationException(
           peer, path + " is no board of " + ranks + " ranks in " + processes + " processes");
     }
-    SharedMemorySync board = new SharedMemorySync(path, shared, ranks);
-    board.arrive(processes);
-    return board;
+    SharedMemorySync sync = new SharedMemorySync(path, shared, ranks);
+    sync.arrive(processes);
+    return sync;
   }
 
   private void arrive(int processes) {

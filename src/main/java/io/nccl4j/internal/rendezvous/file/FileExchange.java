@@ -49,8 +49,8 @@ public final class FileExchange {
     Token attempt = Token.random();
     boolean taken = false;
     try {
-      ExchangeFolder place = new ExchangeFolder(files, attempt, backend);
-      RoundDirectory.Publication publication = awaitAnswer(files, place, round, deadline);
+      ExchangeFolder folder = new ExchangeFolder(files, attempt, backend);
+      RoundDirectory.Publication publication = awaitAnswer(files, folder, round, deadline);
       files.write(new RoundDirectory.Announcement(attempt, publication.session(), backend));
       taken = true;
       RankBackend.Mismatch.check(publication.mismatch());
@@ -104,10 +104,10 @@ public final class FileExchange {
     boolean served = false;
     try {
       Backoff backoff = Backoff.betweenLooks(deadline);
-      ExchangeFolder place = new ExchangeFolder(files, publisher.session, backend);
+      ExchangeFolder folder = new ExchangeFolder(files, publisher.session, backend);
       while (!publisher.step()) {
         if (!publisher.published) {
-          place.lock();
+          folder.lock();
         }
         checkStillOpen.run();
         if (deadline.passed()) {

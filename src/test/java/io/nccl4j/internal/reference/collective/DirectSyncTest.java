@@ -15,9 +15,9 @@ class DirectSyncTest {
   private static final long NUMBER = 1;
 
   private static DirectSync boardOfOneRank() {
-    DirectSync board = new DirectSync(1);
-    board.arrive(0, NUMBER, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
-    return board;
+    DirectSync sync = new DirectSync(1);
+    sync.arrive(0, NUMBER, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
+    return sync;
   }
 
   /**
@@ -26,36 +26,36 @@ class DirectSyncTest {
    */
   @RepeatedTest(20)
   void closingWaitsForAPieceBegunBeforeWhateverIsClaimedAfterIt() throws InterruptedException {
-    DirectSync board = boardOfOneRank();
-    assertEquals(0, board.claim(0, 0, PIECES));
-    Thread closing = new Thread(board::close);
+    DirectSync sync = boardOfOneRank();
+    assertEquals(0, sync.claim(0, 0, PIECES));
+    Thread closing = new Thread(sync::close);
     closing.start();
-    while (!board.closed()) {
+    while (!sync.closed()) {
       Thread.onSpinWait();
     }
     for (int piece = 1; piece <= 300_000; piece++) {
-      assertEquals(piece, board.claim(0, 0, PIECES));
-      board.finish(0, 1);
+      assertEquals(piece, sync.claim(0, 0, PIECES));
+      sync.finish(0, 1);
       assertTrue(closing.isAlive(), "closed while piece 0 was worked on, after " + piece);
     }
-    board.finish(0, 1);
+    sync.finish(0, 1);
     assertTrue(closing.join(Duration.ofSeconds(30)), "not closed with all pieces finished");
   }
 
   @Test
   void aClaimForATransferThatItsOwnerHasLeftIsNone() {
-    DirectSync board = boardOfOneRank();
-    assertEquals(0, board.claim(0, 0, 2));
-    assertFalse(board.finished(0, 0, 1));
-    board.finish(0, 1);
-    assertTrue(board.finished(0, 0, 1));
-    assertEquals(1, board.claim(0, 0, 2));
-    board.finish(0, 1);
-    board.arrive(0, NUMBER + 1, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
-    assertEquals(-1, board.claim(0, 0, 2));
-    assertTrue(board.finished(0, 0, 2));
-    assertFalse(board.finished(0, 2, 1));
-    assertEquals(0, board.claim(0, 2, 1));
-    assertEquals(-1, board.claim(0, 2, 1));
+    DirectSync sync = boardOfOneRank();
+    assertEquals(0, sync.claim(0, 0, 2));
+    assertFalse(sync.finished(0, 0, 1));
+    sync.finish(0, 1);
+    assertTrue(sync.finished(0, 0, 1));
+    assertEquals(1, sync.claim(0, 0, 2));
+    sync.finish(0, 1);
+    sync.arrive(0, NUMBER + 1, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
+    assertEquals(-1, sync.claim(0, 0, 2));
+    assertTrue(sync.finished(0, 0, 2));
+    assertFalse(sync.finished(0, 2, 1));
+    assertEquals(0, sync.claim(0, 2, 1));
+    assertEquals(-1, sync.claim(0, 2, 1));
   }
 }

@@ -40,20 +40,20 @@ public final class AllReduceProbe {
 
   /** Runs the trial: the diary's file, and the milliseconds that a wait may take. */
   public static void main(String[] args) throws IOException {
-    ProgressLog diary = new ProgressLog(Path.of(args[0]));
-    AllReduceProbe trial = new AllReduceProbe(diary, Duration.ofMillis(Long.parseLong(args[1])));
+    ProgressLog log = new ProgressLog(Path.of(args[0]));
+    AllReduceProbe probe = new AllReduceProbe(log, Duration.ofMillis(Long.parseLong(args[1])));
     try {
-      trial.run();
+      probe.run();
     } catch (LibraryNotFoundException e) {
-      trial.missing(e);
+      probe.missing(e);
     } catch (CudaException e) {
-      diary.write(ProgressLog.CUDA_FAILURE, e.function(), e.errorName(), e.getMessage());
+      log.write(ProgressLog.CUDA_FAILURE, e.function(), e.errorName(), e.getMessage());
     } catch (IllegalCallerException e) {
-      diary.write(ProgressLog.REFUSED, e.getMessage());
+      log.write(ProgressLog.REFUSED, e.getMessage());
     } catch (RuntimeException e) {
-      diary.write(ProgressLog.FAILURE, e.getMessage() == null ? e.toString() : e.getMessage());
+      log.write(ProgressLog.FAILURE, e.getMessage() == null ? e.toString() : e.getMessage());
     }
-    trial.mapped();
+    probe.mapped();
     // Threads of NCCL's that are stuck must not keep the process.
     Runtime.getRuntime().halt(0);
   }

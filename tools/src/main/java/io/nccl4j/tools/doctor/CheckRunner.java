@@ -79,18 +79,18 @@ final class CheckRunner {
   }
 
   private static Map<String, String> found(MachineState evidence) {
-    ProbeResult trial = evidence.probe();
+    ProbeResult probe = evidence.probe();
     Map<String, String> found = new LinkedHashMap<>();
     found.put("java", evidence.machine().java().toString());
     found.put("libnccl", nccl(evidence));
-    found.put("libcudart", library(evidence, NativeLibraryName.CUDART, trial.runtimeVersion()));
+    found.put("libcudart", library(evidence, NativeLibraryName.CUDART, probe.runtimeVersion()));
     found.put("driver", driver(evidence));
-    found.put("GPUs", trial.gpus().isEmpty() ? "none" : "" + trial.gpus().size());
-    for (Gpu gpu : trial.gpus()) {
+    found.put("GPUs", probe.gpus().isEmpty() ? "none" : "" + probe.gpus().size());
+    for (Gpu gpu : probe.gpus()) {
       found.put("GPU " + gpu.index(), gpu.name() + ", compute capability " + gpu.capability());
     }
     evidence.launch().map(CheckRunner::launch).ifPresent(text -> found.put("launch", text));
-    found.put("all-reduce, NCCL", trial.sums().map(CheckRunner::sums).orElse("not run"));
+    found.put("all-reduce, NCCL", probe.sums().map(CheckRunner::sums).orElse("not run"));
     found.put(
         "all-reduce, reference",
         evidence

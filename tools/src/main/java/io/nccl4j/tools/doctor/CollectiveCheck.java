@@ -13,15 +13,15 @@ final class CollectiveCheck implements Check {
   @Override
   public List<Finding> findings(MachineState evidence) {
     List<Finding> findings = new ArrayList<>();
-    ProbeResult trial = evidence.probe();
+    ProbeResult probe = evidence.probe();
     boolean explained =
-        trial.missing().isPresent()
-            || trial
+        probe.missing().isPresent()
+            || probe
                 .cudaFailure()
                 .filter(failure -> failure.function().equals("cudaGetDeviceCount"))
                 .isPresent();
-    if (!trial.succeeded()) {
-      findings.add(explained ? notRun(trial) : failed(trial));
+    if (!probe.succeeded()) {
+      findings.add(explained ? notRun(probe) : failed(probe));
     }
     evidence
         .reference()

@@ -100,7 +100,7 @@ public final class Doctor {
 
   private static MachineState gather(Duration timeout) throws IOException, InterruptedException {
     Machine machine = Machine.current();
-    ProbeResult trial = probe(machine, timeout);
+    ProbeResult probe = probe(machine, timeout);
     List<Path> packages = PythonPackages.folders();
     List<LibraryCopy> nccl = LibraryCopy.of(NativeLibraryName.NCCL, machine, packages);
     Optional<LaunchEnvironment> launch = Optional.empty();
@@ -113,13 +113,13 @@ public final class Doctor {
     Optional<LibraryFile> ncclFile = Optional.empty();
     Optional<String> ncclProblem = Optional.empty();
     try {
-      ncclFile = ncclFile(trial, nccl);
+      ncclFile = ncclFile(probe, nccl);
     } catch (IOException e) {
       ncclProblem = Optional.of(e.getMessage());
     }
     return new MachineState(
         machine,
-        trial,
+        probe,
         nccl,
         LibraryCopy.of(NativeLibraryName.CUDART, machine, packages),
         ncclFile,

@@ -23,23 +23,23 @@ final class DriverCheck implements Check {
 
   @Override
   public List<Finding> findings(MachineState evidence) {
-    ProbeResult trial = evidence.probe();
-    if (trial.driver().isEmpty()) {
+    ProbeResult probe = evidence.probe();
+    if (probe.driver().isEmpty()) {
       return List.of(
           Finding.unchecked(
               "the driver's version",
               "it is read through libcudart, which was not loaded",
               "fix the other errors, and run this again"));
     }
-    int driver = trial.driver().getAsInt();
+    int driver = probe.driver().getAsInt();
     List<Finding> findings = new ArrayList<>();
     if (driver == 0) {
       findings.add(noDriver(evidence.machine()));
     } else {
       tooOldForNccl(evidence, driver).ifPresent(findings::add);
-      Optional<Finding> runtime = runtime(trial, driver);
+      Optional<Finding> runtime = runtime(probe, driver);
       runtime.ifPresent(findings::add);
-      trial
+      probe
           .cudaFailure()
           // That is what a runtime which is too new answers, and then it has been said.
           .filter(failure -> runtime.isEmpty() || !failure.error().equals(INSUFFICIENT))

@@ -36,10 +36,10 @@ record LibraryCopy(String source, Path path) {
   static List<LibraryCopy> of(NativeLibraryName library, Machine machine, List<Path> sitePackages) {
     Map<Path, LibraryCopy> copies = new LinkedHashMap<>();
     named(library, machine).ifPresent(copy -> copies.putIfAbsent(copy.path(), copy));
-    for (CopySource place : places(library, machine, sitePackages)) {
+    for (CopySource source : places(library, machine, sitePackages)) {
       for (String name : library.files()) {
-        real(place.folder().resolve(name))
-            .ifPresent(file -> copies.putIfAbsent(file, new LibraryCopy(place.source(), file)));
+        real(source.folder().resolve(name))
+            .ifPresent(file -> copies.putIfAbsent(file, new LibraryCopy(source.source(), file)));
       }
     }
     return List.copyOf(copies.values());
@@ -67,27 +67,27 @@ record LibraryCopy(String source, Path path) {
 
   private static List<CopySource> places(
       NativeLibraryName library, Machine machine, List<Path> sitePackages) {
-    List<CopySource> places = new ArrayList<>();
+    List<CopySource> sources = new ArrayList<>();
     machine
         .variable("LD_LIBRARY_PATH")
-        .ifPresent(value -> folders(value, "LD_LIBRARY_PATH", machine, places));
+        .ifPresent(value -> folders(value, "LD_LIBRARY_PATH", machine, sources));
     configured(machine)
-        .forEach(f -> places.add(new CopySource("the system's loader", machine.path(f))));
+        .forEach(f -> sources.add(new CopySource("the system's loader", machine.path(f))));
     for (Path packages : sitePackages) {
       library
           .wheelFolders()
-          .forEach(f -> places.add(new CopySource("a pip wheel of python3", packages.resolve(f))));
+          .forEach(f -> sources.add(new CopySource("a pip wheel of python3", packages.resolve(f))));
     }
     machine
         .variable("CONDA_PREFIX")
-        .ifPresent(home -> places.add(new CopySource("CONDA_PREFIX", machine.path(home + "/lib"))));
+        .ifPresent(home -> sources.add(new CopySource("CONDA_PREFIX", machine.path(home + "/lib"))));
     cudaHomes(machine)
         .forEach(
             (source, home) -> {
-              places.add(new CopySource(source, machine.path(home + "/lib64")));
-              places.add(new CopySource(source, machine.path(home + "/lib")));
+              sources.add(new CopySource(source, machine.path(home + "/lib64")));
+              sources.add(new CopySource(source, machine.path(home + "/lib")));
             });
-    return places;
+    return sources;
   }
 
   private static void folders(

@@ -35,17 +35,17 @@ final class ProbeProcess {
   ProbeResult run() throws IOException, InterruptedException {
     Path folder = Files.createTempDirectory("nccl4j-doctor");
     try {
-      ProgressLog diary = new ProgressLog(folder.resolve("diary"));
+      ProgressLog log = new ProgressLog(folder.resolve("diary"));
       Path output = folder.resolve("output");
       ProcessBuilder builder =
-          new ProcessBuilder(command(folder, diary))
+          new ProcessBuilder(command(folder, log))
               .directory(folder.toFile())
               .redirectErrorStream(true)
               .redirectOutput(output.toFile());
       // Else NCCL does not say why it fails.
       builder.environment().putIfAbsent("NCCL_DEBUG", "WARN");
       ProbeResult.ProcessEnd end = end(builder.start(), folder.resolve(CRASH));
-      return ProbeResult.of(diary, end, lastLines(output));
+      return ProbeResult.of(log, end, lastLines(output));
     } finally {
       OutputFile.deleteFolder(folder);
     }

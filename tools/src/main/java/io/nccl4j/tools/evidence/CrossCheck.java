@@ -158,14 +158,14 @@ final class CrossCheck {
     long bytes = call.recvCount() * call.type().bytes();
     long at = actual.asSlice(from, bytes).mismatch(right.asSlice(from, bytes));
     boolean same = at < 0 && Endpoint.guarded(call, actual);
-    Totals tally =
+    Totals totals =
         tallies
             .computeIfAbsent(call.label(), label -> new LinkedHashMap<>())
             .computeIfAbsent(call.type(), type -> new Totals());
-    tally.compared++;
+    totals.compared++;
     comparisons++;
     if (!same) {
-      tally.different++;
+      totals.different++;
       differences++;
       note(call, actual.asSlice(from, bytes), right.asSlice(from, bytes), at);
     }

@@ -247,9 +247,9 @@ public final class EvidenceCommand {
     long start = System.nanoTime();
     Outcome device = run(runner, plan.first());
     Machine machine = Machine.of(device);
-    Run.RunSource origin = new Run.RunSource(date, build, Machine.versions(device));
-    List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, origin)));
-    String difference = earlier.difference(new Run(origin, quick, machine, recorded));
+    Run.RunSource source = new Run.RunSource(date, build, Machine.versions(device));
+    List<Run.Recorded> recorded = new ArrayList<>(List.of(new Run.Recorded(device, source)));
+    String difference = earlier.difference(new Run(source, quick, machine, recorded));
     if (!difference.isEmpty()) {
       if (launch.size() > 1) {
         // The other ranks would wait for this one until their deadline.
@@ -274,15 +274,15 @@ public final class EvidenceCommand {
     } else {
       out.println("no usable GPU; the other steps are skipped, and scripts/doctor says why");
     }
-    Run run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
+    Run run = new Run(source, quick, machine, List.copyOf(recorded)).over(earlier.steps());
     write(run, work);
     Duration later = needed.minus(plan.first().deadline());
     for (Step step : rest) {
       // What the steps before have left, but never what those after it need.
       later = later.minus(step.deadline());
       Duration allowed = Duration.ofNanos(end - System.nanoTime()).minus(later);
-      recorded.add(new Run.Recorded(run(runner, step.withDeadline(allowed)), origin));
-      run = new Run(origin, quick, machine, List.copyOf(recorded)).over(earlier.steps());
+      recorded.add(new Run.Recorded(run(runner, step.withDeadline(allowed)), source));
+      run = new Run(source, quick, machine, List.copyOf(recorded)).over(earlier.steps());
       // Written after each step, so that even a machine that dies leaves what there was.
       write(run, work);
     }

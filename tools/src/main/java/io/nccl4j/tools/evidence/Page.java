@@ -87,10 +87,10 @@ final class Page {
     Outcome outcome = step.outcome();
     line("## %s".formatted(outcome.step().title()));
     line("");
-    Run.RunSource origin = step.source();
-    if (!origin.equals(latest)) {
-      String versions = origin.versions().equals(latest.versions()) ? "" : "; " + origin.versions();
-      line("Of the run of %s, nccl4j %s%s.".formatted(origin.date(), origin.build(), versions));
+    Run.RunSource source = step.source();
+    if (!source.equals(latest)) {
+      String versions = source.versions().equals(latest.versions()) ? "" : "; " + source.versions();
+      line("Of the run of %s, nccl4j %s%s.".formatted(source.date(), source.build(), versions));
       line("");
     }
     line(

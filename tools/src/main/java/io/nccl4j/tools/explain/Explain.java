@@ -37,15 +37,15 @@ public final class Explain {
     flags.check();
     List<Algorithm> algorithms =
         flags.algorithm == null ? List.of(Algorithm.values()) : List.of(flags.algorithm);
-    List<Explanation> tellings =
+    List<Explanation> explanations =
         algorithms.stream().map(algorithm -> Explanation.of(algorithm, flags)).toList();
     if (flags.html != null) {
-      OutputFile.write(flags.html, HtmlPage.of(tellings));
+      OutputFile.write(flags.html, HtmlPage.of(explanations));
       out.println(flags.html);
       return Commands.OK;
     }
-    for (Explanation telling : tellings) {
-      TextReport.write(telling, out);
+    for (Explanation explanation : explanations) {
+      TextReport.write(explanation, out);
       out.println();
     }
     return Commands.OK;

@@ -329,8 +329,8 @@ final class Bench implements AutoCloseable {
       int number = ranks.number(rank);
       long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * number : 0);
       long wrong = 0;
-      for (Range span : data.received(number, shape, repetition, inPlace)) {
-        wrong += memory.wrong(memory.recv(), moved(span, offset));
+      for (Range range : data.received(number, shape, repetition, inPlace)) {
+        wrong += memory.wrong(memory.recv(), moved(range, offset));
       }
       return wrong;
     }

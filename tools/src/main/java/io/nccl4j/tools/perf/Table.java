@@ -64,10 +64,10 @@ final class Table {
     modes();
     print("#%n# Using devices%n");
     for (int rank = 0; rank < places.size(); rank++) {
-      RankLocation place = places.get(rank);
+      RankLocation location = places.get(rank);
       print(
           "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s%n",
-          rank, 0, place.pid(), place.host(), place.device(), place.busId(), place.name());
+          rank, 0, location.pid(), location.host(), location.device(), location.busId(), location.name());
     }
     if (sizes.max() < maxBytes) {
       print("#%n# Reducing maxBytes to %d due to memory limitation%n", sizes.max());

@@ -125,7 +125,7 @@ final class Fixture {
     } catch (IllegalArgumentException e) {
       problem = Optional.of(e.getMessage());
     }
-    ProbeResult trial =
+    ProbeResult probe =
         new ProbeResult(
             end,
             lastStep,
@@ -141,7 +141,7 @@ final class Fixture {
     Machine machine = machine();
     return new MachineState(
         machine,
-        trial,
+        probe,
         LibraryCopy.of(NativeLibraryName.NCCL, machine, List.of()),
         LibraryCopy.of(NativeLibraryName.CUDART, machine, List.of()),
         nccl,

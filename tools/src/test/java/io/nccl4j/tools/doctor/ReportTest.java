@@ -214,14 +214,14 @@ class ReportTest {
 
   @Test
   void theDiaryKeepsWhatWasWrittenAndLeavesOutHalfALine() throws IOException {
-    ProgressLog diary = new ProgressLog(root.resolve("diary"));
-    assertEquals(List.of(), diary.entries(ProgressLog.STEP));
-    diary.write(ProgressLog.STEP, "one\ttwo\n\\three");
-    diary.write(ProgressLog.VERSION, "nccl", "2.30.7");
+    ProgressLog log = new ProgressLog(root.resolve("diary"));
+    assertEquals(List.of(), log.entries(ProgressLog.STEP));
+    log.write(ProgressLog.STEP, "one\ttwo\n\\three");
+    log.write(ProgressLog.VERSION, "nccl", "2.30.7");
     java.nio.file.Files.writeString(
-        diary.file(), "step\tcut o", java.nio.file.StandardOpenOption.APPEND);
-    assertEquals(List.of(List.of("one\ttwo\n\\three")), diary.entries(ProgressLog.STEP));
-    assertEquals(Optional.of(List.of("nccl", "2.30.7")), diary.last(ProgressLog.VERSION));
+        log.file(), "step\tcut o", java.nio.file.StandardOpenOption.APPEND);
+    assertEquals(List.of(List.of("one\ttwo\n\\three")), log.entries(ProgressLog.STEP));
+    assertEquals(Optional.of(List.of("nccl", "2.30.7")), log.last(ProgressLog.VERSION));
   }
 
   @Test

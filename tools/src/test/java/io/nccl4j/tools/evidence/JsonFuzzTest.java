@@ -43,8 +43,8 @@ class JsonFuzzTest {
           new Step.Command("rank 0", List.of("java"), Map.of("A", "B"), Path.of("report"));
       Step step = Step.of("latency", "The title", Duration.ofSeconds(9), command);
       Outcome outcome = new Outcome(step, Outcome.Status.PASSED, REPORT, 1.26, Map.of());
-      Run.RunSource origin = new Run.RunSource("2026-11-20 12:00:00 UTC", "1.0", "Java 25");
-      Run run = new Run(origin, false, MACHINE, List.of(new Run.Recorded(outcome, origin)));
+      Run.RunSource source = new Run.RunSource("2026-11-20 12:00:00 UTC", "1.0", "Java 25");
+      Run run = new Run(source, false, MACHINE, List.of(new Run.Recorded(outcome, source)));
       Path report = folder.resolve("report.json");
       REPORT.write(report);
       return List.of(

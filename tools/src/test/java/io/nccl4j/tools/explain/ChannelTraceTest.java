@@ -71,12 +71,12 @@ class ChannelTraceTest {
   void inTheEndEveryRankHoldsEveryRanksDataOnceInOneOrder(Algorithm algorithm) {
     for (int ranks = 2; ranks <= 33; ranks++) {
       List<Integer> all = IntStream.range(0, ranks).boxed().toList();
-      for (ChannelTrace story : toy(algorithm, ranks)) {
-        String[][] values = story.holdings(story.frames().size() - 1);
-        for (int chunk = 0; chunk < story.chunks(); chunk++) {
-          assertEquals(all, ranksIn(values[0][chunk]), story.shape());
+      for (ChannelTrace trace : toy(algorithm, ranks)) {
+        String[][] values = trace.holdings(trace.frames().size() - 1);
+        for (int chunk = 0; chunk < trace.chunks(); chunk++) {
+          assertEquals(all, ranksIn(values[0][chunk]), trace.shape());
           for (String[] row : values) {
-            assertEquals(values[0][chunk], row[chunk], story.shape());
+            assertEquals(values[0][chunk], row[chunk], trace.shape());
           }
         }
       }
@@ -86,22 +86,22 @@ class ChannelTraceTest {
   @Test
   void realSizesGoOnInLoopsAndSlicesAndEachStartsAfresh() {
     Layout layout = Layout.defaults().withProtocol(Protocol.LL).withChannels(1);
-    ChannelTrace story =
+    ChannelTrace trace =
         ChannelTrace.of(Algorithm.RING.schedule(layout, 2, 3 * (32 << 10) / 4)).getFirst();
-    assertEquals(2, story.frames().getLast().loop() + 1);
-    Frame second = story.frames().get(3);
+    assertEquals(2, trace.frames().getLast().loop() + 1);
+    Frame second = trace.frames().get(3);
     assertEquals(1, second.loop());
     assertEquals(3, second.opening());
-    assertEquals("0", story.holdings(3)[0][0]);
+    assertEquals("0", trace.holdings(3)[0][0]);
   }
 
   @Test
   void nodesHangTogetherInChains() {
     Layout layout =
         Algorithm.TREE.toyLayout(Layout.defaults().withNodes(2, TreePattern.BALANCED_TREE));
-    ChannelTrace story =
+    ChannelTrace trace =
         ChannelTrace.of(Algorithm.TREE.schedule(layout, 4, Algorithm.TREE.toyCount(4))).getFirst();
-    assertEquals("tree with root 0: 0 over 1, 2; 2 over 3", story.shape());
+    assertEquals("tree with root 0: 0 over 1, 2; 2 over 3", trace.shape());
   }
 
   @Test

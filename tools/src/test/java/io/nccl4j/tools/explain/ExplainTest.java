@@ -163,16 +163,16 @@ class ExplainTest {
     Flags flags = CommandLine.populateCommand(new Flags(), args);
     List<String> views = new ArrayList<>();
     for (Algorithm algorithm : Algorithm.values()) {
-      Explanation telling = Explanation.of(algorithm, flags);
-      for (ChannelTrace story : telling.traces()) {
-        int steps = story.frames().size();
+      Explanation explanation = Explanation.of(algorithm, flags);
+      for (ChannelTrace trace : explanation.traces()) {
+        int steps = trace.frames().size();
         views.add(
             String.join(
                 " | ",
-                telling.name(story),
+                explanation.name(trace),
                 steps == 0
                     ? "0"
-                    : story.frames().stream()
+                    : trace.frames().stream()
                         .map(frame -> "" + frame.moves().size())
                         .collect(Collectors.joining(",")),
                 "play",
@@ -180,7 +180,7 @@ class ExplainTest {
                 IntStream.range(0, flags.ranks)
                     .mapToObj(
                         rank ->
-                            String.format(Locale.ROOT, "%,d", telling.schedule().bytesSent(rank)))
+                            String.format(Locale.ROOT, "%,d", explanation.schedule().bytesSent(rank)))
                     .collect(Collectors.joining(" "))));
       }
     }

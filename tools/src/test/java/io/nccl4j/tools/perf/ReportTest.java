@@ -111,11 +111,11 @@ class ReportTest {
   @Test
   void thePageHasTheNumbersOfTheTable() throws IOException {
     Command command = run("--html", file("a.html"), "-J", file("a.json"));
-    PerfRun measured = PerfRun.read(folder.resolve("a.json"));
-    assertEquals("a", measured.label());
-    assertEquals(4, measured.rows().size());
+    PerfRun run = PerfRun.read(folder.resolve("a.json"));
+    assertEquals("a", run.label());
+    assertEquals(4, run.rows().size());
     for (int i = 0; i < 4; i++) {
-      PerfRun.Row row = measured.rows().get(i);
+      PerfRun.Row row = run.rows().get(i);
       List<String> printed = command.rows().get(i);
       assertEquals(printed.get(0), "" + row.bytes());
       assertEquals("float sum", row.variant());
@@ -123,11 +123,11 @@ class ReportTest {
       assertEquals(Double.parseDouble(printed.get(11)), row.inPlace().busBw(), 0.0051);
       assertEquals(0, row.inPlace().wrong());
     }
-    assertEquals("auto", measured.facts().get("algorithm"));
-    assertEquals("3 in one process", measured.facts().get("ranks"));
-    assertEquals("checked, all right", measured.facts().get("data"));
-    assertEquals("5, after 1 to warm up", measured.facts().get("iterations"));
-    assertFalse(measured.standIn());
+    assertEquals("auto", run.facts().get("algorithm"));
+    assertEquals("3 in one process", run.facts().get("ranks"));
+    assertEquals("checked, all right", run.facts().get("data"));
+    assertEquals("5, after 1 to warm up", run.facts().get("iterations"));
+    assertFalse(run.standIn());
   }
 
   @Test

@@ -87,10 +87,10 @@ final class DataParallel implements AutoCloseable {
     undo.push(() -> tensor.mutable_grad().put(new Tensor()));
     // The node that adds to a parameter's gradient is where any use of the parameter leads to.
     Node accumulates = tensor.view_as(tensor).grad_fn().next_edge(0).function();
-    GradientHook mark = new GradientHook(parameter);
-    long key = accumulates.add_post_hook(mark);
+    GradientHook hook = new GradientHook(parameter);
+    long key = accumulates.add_post_hook(hook);
     undo.push(() -> accumulates.del_post_hook(key));
-    return new Hooked(gradient, accumulates, mark);
+    return new Hooked(gradient, accumulates, hook);
   }
 
   /** What the engine calls when it has accumulated a gradient. */

@@ -133,8 +133,8 @@ public final class RunReport {
         runs.stream().map(PerfRun::collective).distinct().collect(Collectors.joining(", "));
     List<Table> tables = new ArrayList<>();
     tables.add(facts(runs));
-    for (ReportRank place : ReportRank.values()) {
-      tables.add(numbers(place));
+    for (ReportRank rank : ReportRank.values()) {
+      tables.add(numbers(rank));
     }
     tables.add(latencies());
     tables.removeIf(table -> table.rows().isEmpty());
@@ -182,13 +182,13 @@ public final class RunReport {
   }
 
   private Chart chart(String title, Axis axis, ToDoubleFunction<PerfRun.Cell> value) {
-    List<ReportRank> places =
+    List<ReportRank> ranks =
         few() ? List.of(ReportRank.values()) : List.of(ReportRank.OUT_OF_PLACE);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
-      for (ReportRank place : places) {
+      for (ReportRank rank : ranks) {
         curves.add(
-            curve(i, place.label, place.line, places.size(), points(series.get(i), place, value)));
+            curve(i, rank.label, rank.line, ranks.size(), points(series.get(i), rank, value)));
       }
     }
     return new Chart(few() ? title : title + ", out of place", SIZE, axis, curves);
@@ -314,10 +314,10 @@ public final class RunReport {
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : sizes()) {
       for (Series one : series) {
-        for (ReportRank place : ReportRank.values()) {
-          PerfRun.Cell cell = cell(place, bytes, one);
+        for (ReportRank rank : ReportRank.values()) {
+          PerfRun.Cell cell = cell(rank, bytes, one);
           if (cell != null && cell.latency() != null) {
-            String name = series.size() == 1 ? place.label : one.name + ", " + place.label;
+            String name = series.size() == 1 ? rank.label : one.name + ", " + rank.label;
             rows.add(latency(bytes, name, cell.latency()));
           }
         }

@@ -136,22 +136,22 @@ final class PerfProcess implements AutoCloseable {
 
   private static SweepResult result(SweepChoice choice, int status, String message, Path json)
       throws IOException {
-    List<PerfRun> measured;
+    List<PerfRun> runs;
     try {
-      measured = measured(json, choice);
+      runs = measured(json, choice);
     } catch (IllegalArgumentException e) {
       String reason = status == 0 ? e.getMessage() : message;
       return new SweepResult(choice, SweepResult.State.FAILED, reason, List.of());
     }
-    if (status == 0 && !measured.isEmpty()) {
-      return new SweepResult(choice, SweepResult.State.MEASURED, "", measured);
+    if (status == 0 && !runs.isEmpty()) {
+      return new SweepResult(choice, SweepResult.State.MEASURED, "", runs);
     }
-    if (status == WRONG_DATA && !measured.isEmpty()) {
-      return new SweepResult(choice, SweepResult.State.WRONG, "some data was wrong", measured);
+    if (status == WRONG_DATA && !runs.isEmpty()) {
+      return new SweepResult(choice, SweepResult.State.WRONG, "some data was wrong", runs);
     }
     boolean refused = !choice.environment().isEmpty() && message.contains(REFUSED);
     return new SweepResult(
-        choice, refused ? SweepResult.State.REFUSED : SweepResult.State.FAILED, message, measured);
+        choice, refused ? SweepResult.State.REFUSED : SweepResult.State.FAILED, message, runs);
   }
 
   /**

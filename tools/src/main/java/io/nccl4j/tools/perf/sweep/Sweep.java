@@ -99,19 +99,19 @@ public final class Sweep {
     }
     List<SweepChoice> choices = new ArrayList<>(List.of(SweepChoice.AUTO));
     choices.addAll(choices(flags, asked, backend));
-    Map<SweepChoice, SweepResult> trials = new LinkedHashMap<>(Map.of(SweepChoice.AUTO, automatic));
+    Map<SweepChoice, SweepResult> results = new LinkedHashMap<>(Map.of(SweepChoice.AUTO, automatic));
     for (int round = 1; round <= flags.rounds; round++) {
       for (SweepChoice choice : choices) {
-        SweepResult before = trials.get(choice);
+        SweepResult before = results.get(choice);
         boolean once =
             before != null && (round == 1 || before.state() != SweepResult.State.MEASURED);
         if (!once) {
           err.printf("sweep: %s, round %d of %d ...%n", choice.name(), round, flags.rounds);
-          trials.merge(choice, process.run(choice), SweepResult::and);
+          results.merge(choice, process.run(choice), SweepResult::and);
         }
       }
     }
-    return new Outcome(asked.collective(), backend, flags.rounds, List.copyOf(trials.values()));
+    return new Outcome(asked.collective(), backend, flags.rounds, List.copyOf(results.values()));
   }
 
   private static String backend(PerfRun measured) {

@@ -168,8 +168,8 @@ final class SweepReport {
     List<Algorithm> algorithms =
         outcome.forced().stream().map(trial -> trial.choice().algorithm()).distinct().toList();
     List<Curve> curves = new ArrayList<>();
-    for (SweepResult trial : outcome.results()) {
-      SweepChoice choice = trial.choice();
+    for (SweepResult result : outcome.results()) {
+      SweepChoice choice = result.choice();
       int colour = choice.automatic() ? Curve.COLOURS - 1 : algorithms.indexOf(choice.algorithm());
       Line line =
           choice.automatic()
@@ -177,7 +177,7 @@ final class SweepReport {
               : choice.protocol() == null ? Line.SOLID : choice.protocol().line();
       List<Point> points =
           outcome.sizes().stream()
-              .map(bytes -> new Point(bytes, value.apply(trial, bytes)))
+              .map(bytes -> new Point(bytes, value.apply(result, bytes)))
               .toList();
       curves.add(new Curve(choice.name(), colour, line, true, points));
     }
@@ -225,10 +225,10 @@ final class SweepReport {
     StringBuilder csv =
         new StringBuilder("size_bytes,choice,algorithm,protocol,state,time_us,busbw_gbs,reason\n");
     for (long bytes : outcome.sizes()) {
-      for (SweepResult trial : outcome.results()) {
-        SweepChoice choice = trial.choice();
-        boolean there = trial.at(bytes).isPresent();
-        boolean wrong = trial.at(bytes).filter(cell -> cell.wrong() > 0).isPresent();
+      for (SweepResult result : outcome.results()) {
+        SweepChoice choice = result.choice();
+        boolean there = result.at(bytes).isPresent();
+        boolean wrong = result.at(bytes).filter(cell -> cell.wrong() > 0).isPresent();
         csv.append(
             String.join(
                 ",",
@@ -236,10 +236,10 @@ final class SweepReport {
                 choice.name(),
                 choice.automatic() ? "" : choice.algorithm().label(),
                 choice.protocol() == null ? "" : choice.protocol().nccl(),
-                wrong ? "wrong" : there ? "ok" : trial.missing(),
-                trial.at(bytes).map(cell -> Double.toString(cell.micros())).orElse(""),
-                trial.at(bytes).map(cell -> Double.toString(cell.busBw())).orElse(""),
-                there && !wrong ? "" : quoted(trial.reason())));
+                wrong ? "wrong" : there ? "ok" : result.missing(),
+                result.at(bytes).map(cell -> Double.toString(cell.micros())).orElse(""),
+                result.at(bytes).map(cell -> Double.toString(cell.busBw())).orElse(""),
+                there && !wrong ? "" : quoted(result.reason())));
         csv.append('\n');
       }
     }
