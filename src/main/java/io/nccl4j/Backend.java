@@ -179,7 +179,7 @@ public final class Backend implements AutoCloseable {
    * @throws java.util.concurrent.CancellationException if the waiting thread was interrupted, which
    *     it stays
    */
-  public Communicator communicator(
+  public Communicator newCommunicator(
       UniqueId id, int worldSize, int rank, CommunicatorConfig config) {
     Objects.requireNonNull(id, "id");
     return unconnected(
@@ -296,7 +296,7 @@ public final class Backend implements AutoCloseable {
    * @throws IllegalStateException if called in a group, or if the backend is closed
    * @throws NcclException if the library failed, or the time has passed
    */
-  public List<Communicator> communicators(CommunicatorConfig config, int... devices) {
+  public List<Communicator> newCommunicators(CommunicatorConfig config, int... devices) {
     checkOpen();
     Objects.requireNonNull(config, "config");
     Objects.requireNonNull(devices, "devices");
@@ -315,7 +315,7 @@ public final class Backend implements AutoCloseable {
     Group.run(
         () -> {
           for (int rank = 0; rank < devices.length; rank++) {
-            made.add(communicator(id, devices.length, rank, config.withDevice(devices[rank])));
+            made.add(newCommunicator(id, devices.length, rank, config.withDevice(devices[rank])));
           }
         });
     return List.copyOf(made);
@@ -363,7 +363,7 @@ public final class Backend implements AutoCloseable {
    * @throws CudaException if there is not enough memory on the device
    * @throws OutOfMemoryError if there is not enough memory on the host, for the reference
    */
-  public Buffer allocate(int device, DataType type, long count) {
+  public Buffer newBuffer(int device, DataType type, long count) {
     checkMakes("allocating");
     checkDevice(device);
     Objects.requireNonNull(type, "type").byteSize(count);
@@ -384,7 +384,7 @@ public final class Backend implements AutoCloseable {
    * @throws IllegalStateException if the backend is closed, or this thread is capturing a graph
    * @throws CudaException if there is not enough memory
    */
-  public Buffer allocatePinned(DataType type, long count) {
+  public Buffer newPinnedBuffer(DataType type, long count) {
     checkMakes("allocating");
     Objects.requireNonNull(type, "type").byteSize(count);
     Buffer.MemoryType memoryType =

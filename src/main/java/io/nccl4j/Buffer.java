@@ -10,8 +10,8 @@ import java.util.Objects;
 /**
  * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
  *
- * <p>A buffer either owns its memory (from {@link Communicator#allocate}, {@link Backend#allocate}
- * and {@link Backend#allocatePinned}), which {@link #close} gives back, or stands for somebody
+ * <p>A buffer either owns its memory (from {@link Communicator#newBuffer}, {@link Backend#newBuffer}
+ * and {@link Backend#newPinnedBuffer}), which {@link #close} gives back, or stands for somebody
  * else's ({@link #ofDeviceAddress(long, DataType, long, int)}, {@link #ofHostSegment(MemorySegment,
  * DataType, long)}, {@link #ofDirectBuffer}; a {@link #slice} for the buffer's that it was taken
  * from), whose owner must keep it alive until every stream has passed the last operation that uses
@@ -373,7 +373,7 @@ public final class Buffer implements AutoCloseable {
    * @throws IllegalStateException if the owner or the stream is closed, or the stream being
    *     captured
    */
-  public void copyFrom(MemorySegment source, Stream stream) {
+  public void copyFromAsync(MemorySegment source, Stream stream) {
     checkAccessible(source, "source");
     checkCopy(stream, source.byteSize(), "source");
     try {
@@ -418,13 +418,13 @@ public final class Buffer implements AutoCloseable {
    * @throws IllegalArgumentException if type, count or device do not fit, or the two overlap
    * @throws IllegalStateException if an owner or the stream is closed, or the stream being captured
    */
-  public void copyFrom(Buffer source, Stream stream) {
+  public void copyFromAsync(Buffer source, Stream stream) {
     Objects.requireNonNull(source, "source");
     Objects.requireNonNull(stream, "stream");
     checkOpen("buffer");
     source.checkOpen("source");
     stream.checkOpen();
-    stream.checkNotCaptured("copyFrom");
+    stream.checkNotCaptured("copyFromAsync");
     checkSameType(source, "source", this, "this buffer");
     if (source.count() != count()) {
       throw new IllegalArgumentException(
@@ -510,8 +510,8 @@ public final class Buffer implements AutoCloseable {
   }
 
   /** {@return whether the buffer, or what it is a view of, has not been closed} */
-  public boolean open() {
-    return owner.open();
+  public boolean isOpen() {
+    return owner.isOpen();
   }
 
   /** Remembers that work on a stream uses this memory until the stream has passed a ticket. */
@@ -520,7 +520,7 @@ public final class Buffer implements AutoCloseable {
   }
 
   void checkOpen(String argument) {
-    if (!owner.open()) {
+    if (!owner.isOpen()) {
       throw new IllegalStateException(argument + " is closed: " + this);
     }
   }

@@ -34,7 +34,7 @@ final class ChildCommunicators implements ChildMaker {
     return child(config, CommunicatorLineage.split(parent, color), driver);
   }
 
-  Communicator splitWithoutColor() {
+  Communicator splitNoColor() {
     int color = CommunicatorDriver.NO_COLOR;
     checkSplit(0, parent.config());
     return child(

@@ -144,8 +144,8 @@ public final class Communicator implements AutoCloseable {
    * @throws IllegalStateException if the backend is closed
    * @throws CudaException if there is not enough memory on the device
    */
-  public Buffer allocate(DataType type, long count) {
-    return backend.allocate(device(), type, count);
+  public Buffer newBuffer(DataType type, long count) {
+    return backend.newBuffer(device(), type, count);
   }
 
   /**
@@ -405,21 +405,21 @@ public final class Communicator implements AutoCloseable {
    * @param scalar this rank's factor, rounded to the type as {@link DataType#set} does
    * @return the operator, for the caller to close before the communicator
    */
-  public ReduceOp.PreMulSum preMulSum(DataType type, double scalar) {
+  public ReduceOp.PreMulSum newPreMulSum(DataType type, double scalar) {
     Objects.requireNonNull(type, "type");
     core.checkConnected();
     return new ReduceOp.PreMulSum(core, type, core.driver().createOperator(type, scalar), null);
   }
 
   /**
-   * Creates an operator like {@link #preMulSum(DataType, double)}, whose scalar is read from memory
+   * Creates an operator like {@link #newPreMulSum(DataType, double)}, whose scalar is read from memory
    * when a reduction runs. C: {@code ncclRedOpCreatePreMulSum} with {@code ncclScalarDevice}.
    *
    * @param scalar one element, of the type that the operator will reduce; it stays open until the
    *     stream has passed the last reduction that uses the operator
    * @return the operator, for the caller to close before the communicator
    */
-  public ReduceOp.PreMulSum preMulSum(Buffer scalar) {
+  public ReduceOp.PreMulSum newPreMulSum(Buffer scalar) {
     core.checkUsable(scalar, "scalar");
     if (scalar.count() != 1) {
       throw new IllegalArgumentException("scalar has count " + scalar.count() + "; it must be 1");
@@ -430,7 +430,7 @@ public final class Communicator implements AutoCloseable {
 
   /**
    * Makes a new communicator of all ranks that pass the same color. Every rank of this communicator
-   * calls {@code split} or {@link #splitWithoutColor}. C: {@code ncclCommSplit}, from NCCL 2.18 on.
+   * calls {@code split} or {@link #splitNoColor}. C: {@code ncclCommSplit}, from NCCL 2.18 on.
    *
    * @param color 0 or more: ranks of one color are together
    * @param key orders the new ranks; equal keys keep the order of this communicator
@@ -472,8 +472,8 @@ public final class Communicator implements AutoCloseable {
    * @throws IllegalStateException as {@link #split(int, int, CommunicatorConfig)} does
    * @throws NcclException as {@link #split(int, int, CommunicatorConfig)} does
    */
-  public void splitWithoutColor() {
-    children.splitWithoutColor().connectedNowOrWithGroup(this);
+  public void splitNoColor() {
+    children.splitNoColor().connectedNowOrWithGroup(this);
   }
 
   /**
@@ -591,7 +591,7 @@ public final class Communicator implements AutoCloseable {
    * @throws IllegalStateException if the communicator is not connected yet, aborted or closed
    */
   public Optional<NcclException> asyncError() {
-    if (!open()) {
+    if (!isOpen()) {
       core.checkConnected();
     }
     return core.failure();
@@ -629,8 +629,8 @@ public final class Communicator implements AutoCloseable {
   }
 
   /** {@return whether the communicator is connected and neither closed nor aborted} */
-  public boolean open() {
-    return core.open();
+  public boolean isOpen() {
+    return core.isOpen();
   }
 
   /**
@@ -638,8 +638,8 @@ public final class Communicator implements AutoCloseable {
    * #abort}, by a {@link ShrinkMode#ABORT_FIRST shrink}, because connecting it failed, or, on NCCL,
    * because it was revoked or closing it failed}
    */
-  public boolean aborted() {
-    return core.aborted();
+  public boolean isAborted() {
+    return core.isAborted();
   }
 
   private void checkPeer(int peer) {

@@ -39,7 +39,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     CLOSED;
 
     /** Whether there is something to close. */
-    boolean open() {
+    boolean isOpen() {
       return this == CONNECTED || this == SUSPENDED || this == REVOKED;
     }
   }
@@ -61,7 +61,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   // communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
-  private volatile boolean aborted;
+  private volatile boolean isAborted;
   private volatile boolean stuck;
   // Whether an Error has kept a close or an abort from ending the connection; another abort goes
   // on.
@@ -368,29 +368,29 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   }
 
   @Override
-  public boolean open() {
-    return state.open();
+  public boolean isOpen() {
+    return state.isOpen();
   }
 
   @Override
-  public boolean aborted() {
-    return aborted;
+  public boolean isAborted() {
+    return isAborted;
   }
 
   @Override
-  public boolean revoked() {
+  public boolean isRevoked() {
     return state == State.REVOKED;
   }
 
   @Override
   public void markAborted() {
-    aborted = true;
+    isAborted = true;
   }
 
   @Override
   public synchronized void markRevoked() {
-    if (state.open()) {
-      aborted = true;
+    if (state.isOpen()) {
+      isAborted = true;
       transitionTo(State.REVOKED);
       FlightRecorderEvents.record(this, "revoke", null);
     }
@@ -502,7 +502,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
         return;
       }
       unended = false;
-      aborted = true;
+      isAborted = true;
       ending(() -> transitionTo(State.ABORTED));
     }
     try {
@@ -577,10 +577,10 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     ending(() -> transitionTo(State.CLOSED));
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
-      aborted = true;
+      isAborted = true;
       return () -> ending(() -> FlightRecorderEvents.step(this, "abort", driver::abort));
     }
-    return before.open()
+    return before.isOpen()
         ? () -> FlightRecorderEvents.step(this, "close", this::closeNow)
         : () -> {};
   }

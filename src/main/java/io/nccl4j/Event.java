@@ -38,8 +38,8 @@ public final class Event implements AutoCloseable {
   }
 
   /** {@return whether the event has not been closed} */
-  public boolean open() {
-    return driver.open();
+  public boolean isOpen() {
+    return driver.isOpen();
   }
 
   /**
@@ -119,7 +119,7 @@ public final class Event implements AutoCloseable {
   }
 
   private void checkOpen(String argument) {
-    if (!open()) {
+    if (!isOpen()) {
       throw new IllegalStateException(argument + " is closed: " + this);
     }
   }

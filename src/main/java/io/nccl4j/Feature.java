@@ -14,7 +14,7 @@ public enum Feature {
   GROW,
   /**
    * Communicators made from several ids, which share the work of the meeting: {@link
-   * io.nccl4j.nccl.NcclBackend#communicator(java.util.List, int, int, io.nccl4j.nccl.NcclConfig)}.
+   * io.nccl4j.nccl.NcclBackend#newCommunicator(java.util.List, int, int, io.nccl4j.nccl.NcclConfig)}.
    */
   SEVERAL_IDS,
   /**
@@ -31,7 +31,7 @@ public enum Feature {
   /**
    * Buffers registered with a communicator, and memory made for that: {@link
    * io.nccl4j.nccl.NcclCommunicator#register}, {@link
-   * io.nccl4j.nccl.NcclBackend#allocateRegistrable}.
+   * io.nccl4j.nccl.NcclBackend#newRegistrableBuffer}.
    */
   REGISTRATION,
   /**
@@ -53,7 +53,7 @@ public enum Feature {
   PARAMETERS,
   /**
    * Reductions of inputs that each rank has multiplied by a factor of its own: {@link
-   * Communicator#preMulSum(DataType, double)}.
+   * Communicator#newPreMulSum(DataType, double)}.
    */
   PRE_MUL_SUM,
   /** Operations recorded once and launched many times: {@link Graph}. */

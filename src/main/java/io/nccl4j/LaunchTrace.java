@@ -133,7 +133,7 @@ final class LaunchTrace implements OperationTrace {
     for (CollectiveEvent event : collectives) {
       event.end();
       // An abort ends operations as if they were finished.
-      event.abortedThen = event.of.aborted();
+      event.abortedThen = event.of.isAborted();
     }
     if (graph != null) {
       graph.end();

@@ -50,13 +50,13 @@ final class MemoryOwner {
     this.deviceKey = place;
   }
 
-  boolean open() {
+  boolean isOpen() {
     return deviceKey != DeviceType.NO_DEVICE;
   }
 
   /** Returns whether the caller is the one to release the memory. */
   synchronized boolean end(Buffer buffer) {
-    if (!open()) {
+    if (!isOpen()) {
       return false;
     }
     if (!retentions.isEmpty()) {

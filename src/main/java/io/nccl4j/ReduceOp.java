@@ -72,7 +72,7 @@ public abstract sealed class ReduceOp {
    * An operator that one communicator created for one type: each rank's data times that rank's own
    * scalar, then summed.
    *
-   * <p>It belongs to whoever made it, with {@link Communicator#preMulSum(DataType, double)}, and
+   * <p>It belongs to whoever made it, with {@link Communicator#newPreMulSum(DataType, double)}, and
    * must be closed before its communicator. Operations that are enqueued already keep what they
    * need. Closing is idempotent; any thread may close it that may use the communicator.
    */

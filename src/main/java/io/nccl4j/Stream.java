@@ -81,7 +81,7 @@ public final class Stream implements AutoCloseable {
   }
 
   /** {@return whether the stream has not been closed} */
-  public boolean open() {
+  public boolean isOpen() {
     return deviceKey != DeviceType.NO_DEVICE;
   }
 
@@ -235,7 +235,7 @@ public final class Stream implements AutoCloseable {
     Objects.requireNonNull(event, "event");
     checkOpen();
     checkNotCaptured("an event");
-    if (!event.open()) {
+    if (!event.isOpen()) {
       throw new IllegalStateException("event is closed: " + event);
     }
     if (event.deviceType() != deviceType) {
@@ -314,7 +314,7 @@ public final class Stream implements AutoCloseable {
   }
 
   void checkOpen() {
-    if (!open()) {
+    if (!isOpen()) {
       throw new IllegalStateException("stream is closed: " + this);
     }
   }

@@ -6,10 +6,10 @@ import java.util.Optional;
 /** A communicator, as far as the streams that carry its operations know it. */
 interface StreamUser {
   /** Returns whether it is connected and neither closed nor aborted. */
-  boolean open();
+  boolean isOpen();
 
   /** Returns whether its operations were ended without being finished. */
-  boolean aborted();
+  boolean isAborted();
 
   /** Returns the longest time that it waits for a peer. */
   Duration timeout();

@@ -46,7 +46,7 @@ final class StreamUsers implements StreamContext {
 
   /** Remembers a communicator whose operations the stream carries. */
   void add(StreamUser communicator) {
-    users.removeIf(user -> !user.open() && !user.aborted());
+    users.removeIf(user -> !user.isOpen() && !user.isAborted());
     users.addIfAbsent(communicator);
     // Only now: after an Error before, it is not known yet.
     last = communicator;
@@ -54,7 +54,7 @@ final class StreamUsers implements StreamContext {
 
   /** Forgets those that were aborted. */
   void removeAborted() {
-    users.removeIf(StreamUser::aborted);
+    users.removeIf(StreamUser::isAborted);
     last = null;
   }
 
@@ -64,16 +64,16 @@ final class StreamUsers implements StreamContext {
   }
 
   boolean anyOpen() {
-    return users.stream().anyMatch(StreamUser::open);
+    return users.stream().anyMatch(StreamUser::isOpen);
   }
 
   boolean anyAborted() {
-    return users.stream().anyMatch(StreamUser::aborted);
+    return users.stream().anyMatch(StreamUser::isAborted);
   }
 
   /** Returns whether a library may still enqueue what a launch that was given up has left. */
   boolean anyLaunching() {
-    return users.stream().anyMatch(user -> user.open() && user.launching());
+    return users.stream().anyMatch(user -> user.isOpen() && user.launching());
   }
 
   @Override
@@ -97,10 +97,10 @@ final class StreamUsers implements StreamContext {
   @Override
   public void throwFailure(String function) {
     for (StreamUser user : users) {
-      if (user.aborted()) {
+      if (user.isAborted()) {
         throw new CommunicatorAbortedException(function, user.toString());
       }
-      if (user.open()) {
+      if (user.isOpen()) {
         user.failure()
             .ifPresent(
                 failure -> {
@@ -114,7 +114,7 @@ final class StreamUsers implements StreamContext {
   @Override
   public NcclException timedOut(String function, Duration timeout, String waitedFor) {
     List<FailureDetails> lastOfEach =
-        users.stream().filter(StreamUser::open).map(StreamUser::lastEnqueued).toList();
+        users.stream().filter(StreamUser::isOpen).map(StreamUser::lastEnqueued).toList();
     String where =
         lastOfEach.isEmpty()
             ? ""

@@ -9,7 +9,7 @@ import java.util.Objects;
 /**
  * The id that all ranks of one communicator share before it exists: one rank makes it with {@link
  * Backend#newUniqueId}, every rank gets a copy (see {@code io.nccl4j.rendezvous}) and passes it to
- * {@link Backend#communicator}. An id says which backend made it: a rank on the other backend is
+ * {@link Backend#newCommunicator}. An id says which backend made it: a rank on the other backend is
  * refused.
  *
  * <p>Immutable. Anyone who knows the bytes can join the communicator, so {@link #toString} shows

@@ -18,8 +18,8 @@ class ClosedWhileRecordedTest {
     try (Recorded recorded = new Recorded();
         Backend backend = Backend.nccl();
         Communicator comm =
-            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+            backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       Stream stream = comm.newStream();
       CheckedOperation call =
           new CheckedOperation(

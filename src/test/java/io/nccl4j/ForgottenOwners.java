@@ -63,7 +63,7 @@ public final class ForgottenOwners {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName(name);
     List<String> descriptions = new ArrayList<>();
     List<Thread> threads = new ArrayList<>();
-    for (Communicator rank : backend.communicators(config, 0, 1)) {
+    for (Communicator rank : backend.newCommunicators(config, 0, 1)) {
       Stream stream = rank.newStream();
       descriptions.add(rank.toString());
       descriptions.add(describe(stream));
@@ -74,7 +74,7 @@ public final class ForgottenOwners {
   }
 
   private static void use(Communicator rank, Stream stream, boolean closes) {
-    try (Buffer data = rank.allocate(DataType.INT32, 1000)) {
+    try (Buffer data = rank.newBuffer(DataType.INT32, 1000)) {
       data.fill((byte) 1, stream);
       rank.allReduce(data, data, ReduceOp.SUM, stream);
       stream.synchronize();

@@ -27,9 +27,9 @@ class GroupMemoryTest {
   @BeforeEach
   void open() {
     backend = Backend.reference(1);
-    comm = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
+    comm = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
     stream = comm.newStream();
-    memory = comm.allocate(DataType.INT32, ELEMENTS);
+    memory = comm.newBuffer(DataType.INT32, ELEMENTS);
   }
 
   @AfterEach

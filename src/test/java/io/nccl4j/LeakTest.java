@@ -60,7 +60,7 @@ class LeakTest {
 
   private long forgetStreamWithThread() {
     Stream stream = backend.newStream(0);
-    try (Buffer data = backend.allocate(0, DataType.INT32, 1000)) {
+    try (Buffer data = backend.newBuffer(0, DataType.INT32, 1000)) {
       data.fill((byte) 1, stream);
       stream.synchronize();
     }
@@ -70,8 +70,8 @@ class LeakTest {
 
   @Test
   void forgottenStreamIsReportedWhileItsCommunicatorIsOpen() {
-    try (Communicator only = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
-        Buffer data = only.allocate(DataType.INT32, 1000)) {
+    try (Communicator only = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+        Buffer data = only.newBuffer(DataType.INT32, 1000)) {
       String forgotten = reduceAndForgetStream(only, data);
       collectUntil(() -> reports(forgotten) > 0);
     }
@@ -95,8 +95,8 @@ class LeakTest {
 
   private static String reduceAndForgetCommunicator(Backend backend, Stream stream) {
     CommunicatorConfig config = CommunicatorConfig.defaults().withName("stream kept");
-    Communicator only = backend.communicators(config, 0).getFirst();
-    try (Buffer data = only.allocate(DataType.INT32, 1000)) {
+    Communicator only = backend.newCommunicators(config, 0).getFirst();
+    try (Buffer data = only.newBuffer(DataType.INT32, 1000)) {
       data.fill((byte) 1, stream);
       only.allReduce(data, data, ReduceOp.SUM, stream);
       stream.synchronize();
@@ -117,7 +117,7 @@ class LeakTest {
   @Test
   void abortedCommunicatorIsNotReported() {
     backend
-        .communicators(CommunicatorConfig.defaults().withName("aborted"), 0, 1)
+        .newCommunicators(CommunicatorConfig.defaults().withName("aborted"), 0, 1)
         .forEach(Communicator::abort);
     String forgotten = ForgottenOwners.forgetStream(backend);
     collectUntil(() -> reports(forgotten) > 0);
@@ -126,9 +126,9 @@ class LeakTest {
 
   @Test
   void streamWithPendingWorkIsKeptUntilItIsDone() throws Exception {
-    List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
-    try (Buffer mine = backend.allocate(0, DataType.INT32, 2);
-        Buffer others = backend.allocate(1, DataType.INT32, 2);
+    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    try (Buffer mine = backend.newBuffer(0, DataType.INT32, 2);
+        Buffer others = backend.newBuffer(1, DataType.INT32, 2);
         Stream stream = backend.newStream(1);
         Stream reader = backend.newStream(0)) {
       String[] forgotten = new String[1];
@@ -137,7 +137,7 @@ class LeakTest {
         collect();
       }
       assertEquals(0, reports(forgotten[0]));
-      others.copyFrom(MemorySegment.ofArray(new int[] {10, 20}), stream);
+      others.copyFromAsync(MemorySegment.ofArray(new int[] {10, 20}), stream);
       Thread other =
           Thread.ofPlatform()
               .start(() -> ranks.getLast().allReduce(others, others, ReduceOp.SUM, stream));
@@ -155,12 +155,12 @@ class LeakTest {
 
   @Test
   void streamClosedTooEarlyIsKeptForItsCommunicator() throws Exception {
-    List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
-    Buffer mine = backend.allocate(0, DataType.INT32, 1);
+    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
+    Buffer mine = backend.newBuffer(0, DataType.INT32, 1);
     Event done = backend.newEvent(0);
     String thread = closeTooEarly(ranks.getFirst(), mine, done);
     try (done;
-        Buffer others = backend.allocate(1, DataType.INT32, 1);
+        Buffer others = backend.newBuffer(1, DataType.INT32, 1);
         Stream stream = backend.newStream(1)) {
       Thread other =
           Thread.ofPlatform()
@@ -191,7 +191,7 @@ class LeakTest {
       Communicator rank, Buffer data, String[] description) {
     Stream stream = rank.newStream();
     description[0] = ForgottenOwners.describe(stream);
-    data.copyFrom(MemorySegment.ofArray(new int[] {1, 2}), stream);
+    data.copyFromAsync(MemorySegment.ofArray(new int[] {1, 2}), stream);
     rank.allReduce(data, data, ReduceOp.SUM, stream);
     return stream.completion();
   }

@@ -21,9 +21,9 @@ class StreamFenceTest {
   @BeforeEach
   void enqueueWhatDoesNotEnd() {
     backend = Backend.reference(2);
-    ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+    ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
     stream = backend.newStream(0);
-    Buffer waiting = backend.allocate(0, DataType.INT32, 1);
+    Buffer waiting = backend.newBuffer(0, DataType.INT32, 1);
     ranks.getFirst().allReduce(waiting, waiting, ReduceOp.SUM, stream);
   }
 
@@ -37,7 +37,7 @@ class StreamFenceTest {
   @Test
   void aUseThatIsNotedLateDoesNotHideALaterOne() {
     StreamFence fence = stream.fence();
-    Buffer buffer = backend.allocate(0, DataType.INT32, 1);
+    Buffer buffer = backend.newBuffer(0, DataType.INT32, 1);
     long early = fence.enqueued();
     long late = fence.fenceValue();
     fence.collective(late);

@@ -28,7 +28,7 @@ class ViewsTest {
   void objectsOfTheReferenceHaveNoViewsOfNcclAndCuda() {
     try (Backend backend = ReferenceBackend.open(1, RING);
         Communicator comm =
-            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+            backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
         Stream stream = comm.newStream();
         Event event = comm.newEvent();
         Graph graph = Graph.capture(List.of(stream), () -> {}).getFirst()) {

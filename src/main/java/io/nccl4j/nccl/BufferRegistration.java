@@ -24,14 +24,14 @@ public final class BufferRegistration implements AutoCloseable {
   private final Communicator communicator;
   private final RegistrationTable registrations;
   private final MemoryHandle handle;
-  private final boolean effective;
+  private final boolean isEffective;
 
   private BufferRegistration(
       Communicator communicator, RegistrationTable registrations, MemoryHandle registered) {
     this.communicator = communicator;
     this.registrations = registrations;
     this.handle = registered;
-    this.effective = registered.handle().address() != 0;
+    this.isEffective = registered.handle().address() != 0;
   }
 
   /** Does what {@link NcclCommunicator#register} promises. */
@@ -56,12 +56,12 @@ public final class BufferRegistration implements AutoCloseable {
    * {@return whether NCCL makes use of the registration} It passes over host memory, and everything
    * if {@code NCCL_LOCAL_REGISTER=0} is set, and says so in its log alone.
    */
-  public boolean effective() {
-    return effective;
+  public boolean isEffective() {
+    return isEffective;
   }
 
   /** {@return whether the registration has neither been closed nor ended with its communicator} */
-  public boolean open() {
+  public boolean isOpen() {
     return registrations.knows(handle);
   }
 

@@ -72,7 +72,7 @@ final class CommunicatorEnd {
     if (revoked) {
       return;
     }
-    if (!context.revoked()) {
+    if (!context.isRevoked()) {
       context.checkConnected();
     }
     communicator.inside(
@@ -228,7 +228,7 @@ final class CommunicatorEnd {
     if (!handle.made()) {
       return;
     }
-    if (context.aborted() && !revoked) {
+    if (context.isAborted() && !revoked) {
       // Its operations were ended by a shrink, or by a revoke that failed: there is nothing to
       // finish.
       abort();
@@ -298,7 +298,7 @@ final class CommunicatorEnd {
     // device current again: an abort could be of memory that is others' by now. Nothing uses what
     // the communicator knew, since it has been finalized or revoked.
     freed = true;
-    if (context.aborted()) {
+    if (context.isAborted()) {
       // The caller has given up waiting, or will not look.
       noMoreKernels.run();
     }

@@ -226,7 +226,7 @@ final class CommunicatorHandle {
     if (!ended) {
       return occupied((int) INSIDE.getOpaque(this) & WHAT);
     }
-    return context.aborted()
+    return context.isAborted()
         ? new CommunicatorAbortedException(called, context.toString())
         : new IllegalStateException("closed: " + context);
   }

@@ -252,7 +252,7 @@ public final class NcclBackend {
    * @throws UnsupportedNcclVersionException if NCCL is older
    * @throws NcclException if there is not enough memory on the device
    */
-  public Buffer allocateRegistrable(int device, DataType type, long count) {
+  public Buffer newRegistrableBuffer(int device, DataType type, long count) {
     Contract.get().checkOpen(backend);
     Contract.get().checkDevice(backend, device);
     Objects.requireNonNull(type, "type").byteSize(count);
@@ -302,7 +302,7 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link Backend#communicator} does, with settings that
+   * Makes one rank's end of a communicator as {@link Backend#newCommunicator} does, with settings that
    * only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14 on.
    *
    * @param id the id that all ranks share
@@ -312,14 +312,14 @@ public final class NcclBackend {
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old for a setting
    */
-  public Communicator communicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
+  public Communicator newCommunicator(UniqueId id, int worldSize, int rank, NcclConfig config) {
     Objects.requireNonNull(id, "id");
     CommInit init = new CommInit.Init(id, worldSize, rank);
     return connected(unconnected(List.of(id), init, worldSize, rank, config));
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #communicator(UniqueId, int, int, NcclConfig)}
+   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int, NcclConfig)}
    * does, from several ids, among which NCCL shares out the work of bringing many ranks together.
    * Where there are as many ids as nodes, say, one rank of each node makes one. C: {@code
    * ncclCommInitRankScalable}, from NCCL 2.23 on.
@@ -333,13 +333,13 @@ public final class NcclBackend {
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public Communicator communicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
+  public Communicator newCommunicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
     CommInit.InitScalable init = scalable(ids, worldSize, rank);
     return connected(unconnected(init.ids(), init, worldSize, rank, config));
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #communicator(UniqueId, int, int, NcclConfig)}
+   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int, NcclConfig)}
    * does, without waiting for the other ranks.
    *
    * @param id the id that all ranks share
@@ -359,7 +359,7 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #communicator(List, int, int, NcclConfig)}
+   * Makes one rank's end of a communicator as {@link #newCommunicator(List, int, int, NcclConfig)}
    * does, without waiting for the other ranks.
    *
    * @param ids the ids, the same ones in the same order on all ranks; at least one, at most as many

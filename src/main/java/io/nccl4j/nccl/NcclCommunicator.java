@@ -259,8 +259,8 @@ public final class NcclCommunicator {
   }
 
   /** {@return whether {@link #suspend} has given memory back that {@link #resume} has not taken} */
-  public boolean suspended() {
-    return driver.suspension().suspended();
+  public boolean isSuspended() {
+    return driver.suspension().isSuspended();
   }
 
   /**
@@ -280,7 +280,7 @@ public final class NcclCommunicator {
    * peers need not do the same. C: {@code ncclCommRegister}, from NCCL 2.19 on.
    *
    * @param buffer the memory, of this rank's device, 1 element or more; {@link
-   *     NcclBackend#allocateRegistrable} makes some that suits all of NCCL's transports. Its owner
+   *     NcclBackend#newRegistrableBuffer} makes some that suits all of NCCL's transports. Its owner
    *     cannot be closed before the registration
    * @return the registration, for the caller to close before the communicator, which otherwise ends
    *     it
@@ -304,7 +304,7 @@ public final class NcclCommunicator {
    *
    * <p>After a timeout the ranks abort their communicators; until then the memory stays held.
    *
-   * @param buffer this rank's memory, from {@link NcclBackend#allocateRegistrable} or CUDA's
+   * @param buffer this rank's memory, from {@link NcclBackend#newRegistrableBuffer} or CUDA's
    *     virtual-memory functions, 1 element or more, at a multiple of 4096 bytes; not in another
    *     open symmetric window of this communicator. Sizes may differ between ranks. Its owner
    *     cannot be closed before the window

@@ -278,7 +278,7 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
 
   @Override
   public void destroyOperator(int code) {
-    if (!context.open()) {
+    if (!context.isOpen()) {
       return;
     }
     String function = "ncclRedOpDestroy";

@@ -61,7 +61,7 @@ final class RegistrationTable {
    */
   void close(MemoryHandle registered) {
     String function = registered.kind().deregistering();
-    if (communicator.context().open() && knows(registered)) {
+    if (communicator.context().isOpen() && knows(registered)) {
       communicator.finishWithDeadline(function, comm -> deregister(registered, comm));
       return;
     }
@@ -80,7 +80,7 @@ final class RegistrationTable {
 
   /** Returns whether nobody may use the communicator any more, and it is not freed yet. */
   private boolean closing() {
-    return !communicator.context().open() && !communicator.handle().ended();
+    return !communicator.context().isOpen() && !communicator.handle().ended();
   }
 
   private void deregister(MemoryHandle registered, MemorySegment comm) {

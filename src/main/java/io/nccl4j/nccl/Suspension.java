@@ -24,8 +24,8 @@ final class Suspension {
   }
 
   /** Returns whether the communicator is open and suspended. */
-  boolean suspended() {
-    return inProgress && communicator.context().open();
+  boolean isSuspended() {
+    return inProgress && communicator.context().isOpen();
   }
 
   /** Gives the memory back, when this rank's streams have passed the operations that need it. */
@@ -48,7 +48,7 @@ final class Suspension {
   void end() {
     String function = "ncclCommResume";
     communicator.library().require(function);
-    if (!suspended()) {
+    if (!isSuspended()) {
       communicator.context().checkConnected();
       throw new IllegalStateException("not suspended: " + communicator);
     }
@@ -69,7 +69,7 @@ final class Suspension {
   /** Returns how much memory there is, and how much of it is away. */
   MemoryStatistics statistics() {
     communicator.library().require("ncclCommMemStats");
-    if (!suspended()) {
+    if (!isSuspended()) {
       communicator.context().checkConnected();
     }
     MemorySegment comm = communicator.handle().enter("ncclCommMemStats");

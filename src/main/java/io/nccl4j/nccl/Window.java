@@ -65,7 +65,7 @@ public final class Window implements AutoCloseable {
   }
 
   /** {@return whether the window has neither been closed nor ended with its communicator} */
-  public boolean open() {
+  public boolean isOpen() {
     return registrations.knows(handle);
   }
 
@@ -148,7 +148,7 @@ public final class Window implements AutoCloseable {
   }
 
   void checkOpen(String argument) {
-    if (!open()) {
+    if (!isOpen()) {
       throw new IllegalStateException(argument + " is closed: " + this);
     }
   }

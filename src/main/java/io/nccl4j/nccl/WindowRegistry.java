@@ -46,7 +46,7 @@ final class WindowRegistry {
           "buffer is "
               + buffer
               + ", which CUDA cannot share as a window; allocate it with"
-              + " NcclBackend.allocateRegistrable");
+              + " NcclBackend.newRegistrableBuffer");
     }
     if (buffer.address() % Window.ALIGNMENT != 0) {
       throw new IllegalArgumentException(
@@ -105,7 +105,7 @@ final class WindowRegistry {
   }
 
   private Stream<Window> symmetric() {
-    known.removeIf(window -> !window.open());
+    known.removeIf(window -> !window.isOpen());
     return known.stream().filter(window -> window.options().contains(WindowOption.SYMMETRIC));
   }
 }

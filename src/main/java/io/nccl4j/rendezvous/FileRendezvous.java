@@ -46,7 +46,7 @@ public final class FileRendezvous extends AbstractRendezvous {
   private FileRendezvous(Path directory, RankInfo member) {
     super(member);
     this.directory = directory;
-    this.exchange = new FileExchange(directory, member.ofRun(), this::checkStillOpen);
+    this.exchange = new FileExchange(directory, member.jobRank(), this::checkStillOpen);
   }
 
   /**

@@ -138,7 +138,7 @@ public final class LaunchEnvironment {
 
   /**
    * {@return this process's number among those on its host, from 0 on, if the launcher tells it}
-   * {@link Rendezvous#communicator} takes the device from it.
+   * {@link Rendezvous#newCommunicator} takes the device from it.
    */
   public OptionalInt localRank() {
     return processRank.localRank();

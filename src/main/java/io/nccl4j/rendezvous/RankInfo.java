@@ -78,7 +78,7 @@ public record RankInfo(int rank, int size, String jobId, Duration timeout, Optio
   }
 
   /** Returns what protocols know of it. */
-  JobRank ofRun() {
+  JobRank jobRank() {
     return new JobRank(rank, size, jobId);
   }
 }

@@ -16,7 +16,7 @@ import java.util.function.Supplier;
  * try (Backend backend = Backend.auto();
  *     Rendezvous rendezvous = LaunchEnvironment.current().rendezvous(Duration.ofMinutes(2));
  *     Communicator communicator =
- *         rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
+ *         rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
  *   // ...
  * }
  * }
@@ -39,7 +39,7 @@ public interface Rendezvous extends AutoCloseable {
 
   /**
    * {@return this rank's number among those of its host, from 0 on, if it is known} {@link
-   * #communicator} takes the device from it. Empty unless an implementation knows better.
+   * #newCommunicator} takes the device from it. Empty unless an implementation knows better.
    */
   default OptionalInt localRank() {
     return OptionalInt.empty();
@@ -68,7 +68,7 @@ public interface Rendezvous extends AutoCloseable {
    * rendezvous of this package compares the backends of all ranks first: if they are not the same,
    * every rank that has come gets an exception that names the first rank which differs from rank 0,
    * and both backends. An implementation that does not override this method leaves that to {@link
-   * Backend#communicator}, which refuses an id of the other backend on the rank that differs. If an
+   * Backend#newCommunicator}, which refuses an id of the other backend on the rank that differs. If an
    * exchange of this package fails, rank 0 closes the id ({@link Backend#closeUniqueId}).
    *
    * @param backend makes the id, on rank 0; the backend that this rank uses it with
@@ -89,7 +89,7 @@ public interface Rendezvous extends AutoCloseable {
    * chosen for it by its launcher, so gets that one.
    *
    * @param backend makes the id, on rank 0, and the communicator
-   * @param config as for {@link Backend#communicator}, but for the device, as above
+   * @param config as for {@link Backend#newCommunicator}, but for the device, as above
    * @return the communicator, for the caller to close
    * @throws io.nccl4j.NcclTimeoutException if not all ranks came in time
    * @throws io.nccl4j.NcclException if the library failed
@@ -98,7 +98,7 @@ public interface Rendezvous extends AutoCloseable {
    *     compared the ranks' backends
    * @throws IllegalStateException as {@link #exchange(Supplier)} does
    */
-  default Communicator communicator(Backend backend, CommunicatorConfig config) {
+  default Communicator newCommunicator(Backend backend, CommunicatorConfig config) {
     Objects.requireNonNull(backend, "backend");
     Objects.requireNonNull(config, "config");
     int devices = backend.devices().size();
@@ -106,7 +106,7 @@ public interface Rendezvous extends AutoCloseable {
         config.device().isEmpty() && localRank().isPresent()
             ? config.withDevice(localRank().getAsInt() % devices)
             : config;
-    return backend.communicator(exchange(backend), size(), rank(), placed);
+    return backend.newCommunicator(exchange(backend), size(), rank(), placed);
   }
 
   /**

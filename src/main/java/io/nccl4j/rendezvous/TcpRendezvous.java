@@ -68,13 +68,13 @@ public final class TcpRendezvous extends AbstractRendezvous {
             ? listen(listeningAddress(host, port), member, secret, limits)
             : null;
     this.port = server == null ? port : server.port();
-    this.client = new IdClient(host, this.port, member.ofRun(), secret, this::checkStillOpen);
+    this.client = new IdClient(host, this.port, member.jobRank(), secret, this::checkStillOpen);
   }
 
   private static IdServer listen(
       InetSocketAddress address, RankInfo member, SharedSecret secret, IdServer.Limits limits) {
     try {
-      return new IdServer(address, member.ofRun(), secret, limits);
+      return new IdServer(address, member.jobRank(), secret, limits);
     } catch (ExchangeFailedException e) {
       throw failed(e);
     }

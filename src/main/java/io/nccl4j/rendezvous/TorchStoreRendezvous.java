@@ -42,7 +42,7 @@ public final class TorchStoreRendezvous extends AbstractRendezvous {
     this.port = port;
     this.exchange =
         new StoreExchange(
-            host, port, secret.map(Secret::shared), member.ofRun(), this::checkStillOpen);
+            host, port, secret.map(Secret::shared), member.jobRank(), this::checkStillOpen);
   }
 
   /**

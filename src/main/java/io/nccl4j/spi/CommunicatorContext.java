@@ -28,13 +28,13 @@ public interface CommunicatorContext {
   void setRank(int rank, int size);
 
   /** Returns whether the communicator is connected and neither closed nor aborted. */
-  boolean open();
+  boolean isOpen();
 
   /** Returns whether its operations were ended without being finished. */
-  boolean aborted();
+  boolean isAborted();
 
   /** Returns whether it carries no operations any more, but is not closed. */
-  boolean revoked();
+  boolean isRevoked();
 
   /** Aborts the communicator, as a program does. */
   void abort();

@@ -89,7 +89,7 @@ public abstract class Contract {
   /** Returns the driver behind a communicator. */
   public abstract CommunicatorDriver driver(Communicator communicator);
 
-  /** Does all of {@link Backend#communicator} but connecting. */
+  /** Does all of {@link Backend#newCommunicator} but connecting. */
   public abstract Communicator unconnected(
       Backend backend,
       List<UniqueId> ids,

@@ -5,7 +5,7 @@ import java.time.Duration;
 /** A backend's part of an {@link io.nccl4j.Event}. Any thread may use one. */
 public interface EventDriver {
   /** Returns whether it has not been closed. */
-  boolean open();
+  boolean isOpen();
 
   /** Returns whether the last recorded mark has been reached; true if there is none. */
   boolean isComplete();

@@ -28,7 +28,7 @@ final class BucketBuffer {
     this.communicator = communicator;
     this.resources = resources;
     this.memory =
-        resources.add(communicator.allocate(bucket.type(), bucket.count()), Buffer::close);
+        resources.add(communicator.newBuffer(bucket.type(), bucket.count()), Buffer::close);
     this.events[0] = newEvent();
     this.entries =
         bucket.slots().stream()
@@ -98,7 +98,7 @@ final class BucketBuffer {
       if (entry.unused()) {
         entry.slot().fill((byte) 0, stream);
       } else if (entry.copied()) {
-        entry.slot().copyFrom(entry.gradient(), stream);
+        entry.slot().copyFromAsync(entry.gradient(), stream);
       }
     }
   }
@@ -107,7 +107,7 @@ final class BucketBuffer {
   void scatter(Stream stream) {
     for (BucketEntry entry : entries) {
       if (entry.copied()) {
-        entry.gradient().copyFrom(entry.slot(), stream);
+        entry.gradient().copyFromAsync(entry.slot(), stream);
       }
     }
   }
@@ -115,14 +115,14 @@ final class BucketBuffer {
   /** Brings the parameters' values into the slots. */
   void gatherValues(Stream stream) {
     for (BucketEntry entry : entries) {
-      entry.slot().copyFrom(entry.parameter().value(), stream);
+      entry.slot().copyFromAsync(entry.parameter().value(), stream);
     }
   }
 
   /** Brings what is in the slots to the parameters' values. */
   void scatterValues(Stream stream) {
     for (BucketEntry entry : entries) {
-      entry.parameter().value().copyFrom(entry.slot(), stream);
+      entry.parameter().value().copyFromAsync(entry.slot(), stream);
     }
   }
 

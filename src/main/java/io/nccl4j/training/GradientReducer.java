@@ -18,7 +18,7 @@ import java.util.List;
  * try (GradientReducer reducer =
  *     GradientReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
  *   for (Batch batch : batches) {
- *     backward(batch, parameter -> reducer.ready(parameter, stream)); // each as it is computed
+ *     backward(batch, parameter -> reducer.markReady(parameter, stream)); // each as it is computed
  *     reducer.finish(stream); // the stream waits, the host does not
  *     optimiserStep(stream);
  *   }

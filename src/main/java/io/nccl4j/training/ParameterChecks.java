@@ -61,7 +61,7 @@ final class ParameterChecks {
   }
 
   private void add(Buffer buffer, String what) {
-    if (!buffer.open()) {
+    if (!buffer.isOpen()) {
       throw new IllegalStateException(what + " is closed: " + buffer);
     }
     if (buffer.memoryType().deviceType() != deviceType

@@ -103,9 +103,9 @@ final class ParameterConsistency {
   private List<ByteBuffer> gathered(byte[] mine) {
     int size = communicator.size();
     byte[] all = new byte[Math.multiplyExact(size, mine.length)];
-    try (Buffer send = communicator.allocate(DataType.UINT8, mine.length);
-        Buffer recv = communicator.allocate(DataType.UINT8, all.length)) {
-      send.copyFrom(MemorySegment.ofArray(mine), stream);
+    try (Buffer send = communicator.newBuffer(DataType.UINT8, mine.length);
+        Buffer recv = communicator.newBuffer(DataType.UINT8, all.length)) {
+      send.copyFromAsync(MemorySegment.ofArray(mine), stream);
       communicator.allGather(send, recv, stream);
       Reducer.await(communicator, stream);
       recv.copyTo(MemorySegment.ofArray(all), stream);
@@ -117,8 +117,8 @@ final class ParameterConsistency {
 
   /** Gives every rank the root's bytes, in place; all have as many. */
   private void broadcast(byte[] bytes, int root) {
-    try (Buffer buffer = communicator.allocate(DataType.UINT8, bytes.length)) {
-      buffer.copyFrom(MemorySegment.ofArray(bytes), stream);
+    try (Buffer buffer = communicator.newBuffer(DataType.UINT8, bytes.length)) {
+      buffer.copyFromAsync(MemorySegment.ofArray(bytes), stream);
       communicator.broadcast(buffer, root, stream);
       Reducer.await(communicator, stream);
       buffer.copyTo(MemorySegment.ofArray(bytes), stream);

@@ -217,7 +217,7 @@ public abstract sealed class Reducer implements AutoCloseable
    * @throws IllegalArgumentException if the stream is of another device
    * @throws IllegalStateException if parameters are not marked and must be, the reducer or the
    *     stream is closed, another thread is using the reducer, this thread has a group open, or it
-   *     is within {@code withoutSynchronising}
+   *     is within {@code noSync}
    * @throws io.nccl4j.NcclException if launching a bucket failed
    * @throws io.nccl4j.CudaException if launching a bucket failed
    */
@@ -228,7 +228,7 @@ public abstract sealed class Reducer implements AutoCloseable
       checkParametersAreThere();
       if (paused) {
         throw new IllegalStateException(
-            "finish was called within withoutSynchronising; a step is finished outside of it");
+            "finish was called within noSync; a step is finished outside of it");
       }
       if (marked < parameters.size()) {
         contributeUnused(reader);
@@ -243,7 +243,7 @@ public abstract sealed class Reducer implements AutoCloseable
   private void contributeUnused(Stream reader) {
     if (!config.findUnusedParameters()) {
       throw new IllegalStateException(
-          "in step %d %d of %d parameters are not marked ready: %s; mark each, or allow unused ones with ReducerConfig.withUnusedAllowed(true)"
+          "in step %d %d of %d parameters are not marked ready: %s; mark each, or allow unused ones with ReducerConfig.withFindUnusedParameters(true)"
               .formatted(step, parameters.size() - marked, parameters.size(), unmarked()));
     }
     for (BucketBuffer bucket : buckets) {
@@ -308,12 +308,12 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   private boolean pause() {
-    enter("withoutSynchronising");
+    enter("noSync");
     try {
       checkParametersAreThere();
       if (marked > 0) {
         throw new IllegalStateException(
-            "withoutSynchronising comes before the marks of a step; in step %d %d parameters are marked already"
+            "noSync comes before the marks of a step; in step %d %d parameters are marked already"
                 .formatted(step, marked));
       }
       boolean before = paused;
@@ -450,7 +450,7 @@ public abstract sealed class Reducer implements AutoCloseable
 
   final void checkUsable(Stream other, String call) {
     Objects.requireNonNull(other, "stream");
-    if (!other.open()) {
+    if (!other.isOpen()) {
       throw new IllegalStateException("stream of " + call + " is closed: " + other);
     }
     if (other.deviceType() != communicator.backend().deviceType()
@@ -477,7 +477,7 @@ public abstract sealed class Reducer implements AutoCloseable
       return;
     }
     try {
-      if (communicator.open()) {
+      if (communicator.isOpen()) {
         await(communicator, stream);
       }
     } catch (Throwable cause) {

@@ -7,7 +7,7 @@ package io.nccl4j.training;
  * @param bucketBytes a bucket takes gradients until it has at least so many bytes; positive
  * @param firstBucketBytes the same for the first bucket of each type, which is smaller so that
  *     there is something to send early; positive
- * @param unusedAllowed whether a step may leave parameters unmarked; they then contribute zeros. If
+ * @param findUnusedParameters whether a step may leave parameters unmarked; they then contribute zeros. If
  *     not, {@link Reducer#finish} refuses and names them
  */
 public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean findUnusedParameters) {

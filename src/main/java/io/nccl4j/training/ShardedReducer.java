@@ -18,12 +18,12 @@ import java.util.Objects;
  * try (ShardedReducer reducer =
  *     ShardedReducer.open(comm, parameters, ReducerConfig.defaults(), stream)) {
  *   for (Batch batch : batches) {
- *     backward(batch, parameter -> reducer.ready(parameter, stream)); // each as it is computed
+ *     backward(batch, parameter -> reducer.markReady(parameter, stream)); // each as it is computed
  *     reducer.finish(stream);
  *     for (Shard shard : reducer.shards()) {
  *       optimiserStep(shard.values(), shard.gradients(), stream); // 1 / size of the work
  *     }
- *     reducer.gather(stream); // every rank has all parameters again
+ *     reducer.gatherParameters(stream); // every rank has all parameters again
  *   }
  *   stream.synchronize();
  * }
@@ -82,11 +82,11 @@ public final class ShardedReducer extends Reducer {
       long count = bucket.memory().count() / size;
       long offset = count * communicator().rank();
       Buffer values =
-          resources().add(communicator().allocate(bucket.bucket().type(), count), Buffer::close);
+          resources().add(communicator().newBuffer(bucket.bucket().type(), count), Buffer::close);
       Shard shard =
           new Shard(bucket.bucket(), offset, values, bucket.memory().slice(offset, count));
       bucket.gatherValues(stream());
-      values.copyFrom(shard.gradients(), stream());
+      values.copyFromAsync(shard.gradients(), stream());
       bucket.clear(stream());
       shards.add(shard);
     }

@@ -62,7 +62,7 @@ public final class Drill {
   public static List<CellResult> run(Backend backend, List<Cell> cells) throws Exception {
     List<Drill> drills = new ArrayList<>();
     for (Cell cell : cells) {
-      drills.add(new Drill(cell, backend.communicators(cell.config(), 0, 1, VICTIM)));
+      drills.add(new Drill(cell, backend.newCommunicators(cell.config(), 0, 1, VICTIM)));
     }
     CyclicBarrier together = new CyclicBarrier(RANKS * cells.size());
     List<List<FutureTask<Outcome>>> ranks = new ArrayList<>();

@@ -32,10 +32,10 @@ public final class DrillCall implements AutoCloseable {
     this.stream = stream;
     this.count = count;
     this.root = operation == Operation.REDUCE || operation == Operation.GATHER ? 0 : 2;
-    this.send = comm.allocate(type, count * slices(Operation.SCATTER, Operation.REDUCE_SCATTER));
-    this.recv = comm.allocate(type, count * slices(Operation.GATHER, Operation.ALL_GATHER));
+    this.send = comm.newBuffer(type, count * slices(Operation.SCATTER, Operation.REDUCE_SCATTER));
+    this.recv = comm.newBuffer(type, count * slices(Operation.GATHER, Operation.ALL_GATHER));
     int[] data = IntStream.range(0, (int) send.count()).map(i -> 100 * comm.rank() + i).toArray();
-    send.copyFrom(MemorySegment.ofArray(data), stream);
+    send.copyFromAsync(MemorySegment.ofArray(data), stream);
     recv.fill((byte) 0, stream);
     stream.synchronize();
   }

@@ -68,11 +68,11 @@ class AbortTest {
 
   private void abortInTheMidstOfCalls(boolean blocking, int nanos) throws InterruptedException {
     Communicator comm =
-        backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
+        backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
     AtomicReference<RuntimeException> end = new AtomicReference<>();
     CountDownLatch calling = new CountDownLatch(1);
     try (Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       Thread caller =
           Thread.ofPlatform()
               .start(
@@ -103,9 +103,9 @@ class AbortTest {
   @Test
   void aSecondThreadInsideACommunicatorIsRefused() throws InterruptedException {
     Communicator comm =
-        backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(false));
+        backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(false));
     try (Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       StandIn.hold(1_000);
       Thread first =
           Thread.ofPlatform().start(() -> comm.allReduce(value, value, ReduceOp.SUM, stream));
@@ -125,9 +125,9 @@ class AbortTest {
   @Test
   void callWhileItsCommunicatorClosesIsRefusedAndLeavesTheCloseAlone() {
     for (int round = 0; round < 100; round++) {
-      Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+      Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
       try (Stream stream = comm.newStream();
-          Buffer value = comm.allocate(DataType.INT32, 1)) {
+          Buffer value = comm.newBuffer(DataType.INT32, 1)) {
         comm.allReduce(value, value, ReduceOp.SUM, stream);
         stream.synchronize();
         CompletableFuture<Void> closing =
@@ -140,7 +140,7 @@ class AbortTest {
           assertEquals("closed: " + comm, refused.getMessage());
         } while (!closing.isDone());
         Pair.await(closing);
-        assertFalse(comm.aborted());
+        assertFalse(comm.isAborted());
       }
     }
   }
@@ -156,10 +156,10 @@ class AbortTest {
 
   @Test
   void whatAnAbortedCommunicatorLeftUndoneIsToldAlsoAfterItWasClosed() {
-    List<Communicator> ranks = backend.communicators(CONFIG, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
     Communicator waiting = ranks.getFirst();
     try (Stream stream = waiting.newStream();
-        Buffer value = waiting.allocate(DataType.INT32, 1)) {
+        Buffer value = waiting.newBuffer(DataType.INT32, 1)) {
       waiting.allReduce(value, value, ReduceOp.SUM, stream);
       waiting.abort();
       waiting.close();
@@ -171,15 +171,15 @@ class AbortTest {
   @Test
   void aStreamThatIsClosedWithStuckWorkLetsItsCommunicatorEndByAnAbort() {
     long before = StandIn.live("communicator");
-    List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
     Communicator waiting = ranks.getFirst();
     long streams = StandIn.live("stream");
     Stream stream = waiting.newStream();
-    Buffer value = waiting.allocate(DataType.INT32, 1);
+    Buffer value = waiting.newBuffer(DataType.INT32, 1);
     waiting.allReduce(value, value, ReduceOp.SUM, stream);
     assertThrows(IllegalStateException.class, stream::close);
     assertThrows(NcclTimeoutException.class, waiting::close);
-    assertTrue(waiting.aborted());
+    assertTrue(waiting.isAborted());
     ranks.getLast().abort();
     value.close();
     assertEquals(before, StandIn.live("communicator"));
@@ -188,7 +188,7 @@ class AbortTest {
 
   @Test
   void aCommunicatorThatWasClosedInItsChildsGroupIsNotHandedToNccl() {
-    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     IllegalStateException refused =
         assertThrows(
             IllegalStateException.class,
@@ -205,9 +205,9 @@ class AbortTest {
   @Test
   void memoryOfALaunchThatWasGivenUpIsKeptUntilItsCommunicatorEnds() {
     Communicator comm =
-        backend.communicator(backend.newUniqueId(), 1, 0, IMPATIENT.withBlocking(false));
+        backend.newCommunicator(backend.newUniqueId(), 1, 0, IMPATIENT.withBlocking(false));
     Stream stream = comm.newStream();
-    Buffer value = comm.allocate(DataType.INT32, 1);
+    Buffer value = comm.newBuffer(DataType.INT32, 1);
     long memory = StandIn.live("memory");
     StandIn.hold(-1);
     assertThrows(
@@ -222,11 +222,11 @@ class AbortTest {
 
   @Test
   void aSplitThatWasGivenUpIsNamedToWhoeverComesNext() {
-    List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
     Communicator waiting = ranks.getFirst();
     assertThrows(NcclTimeoutException.class, () -> waiting.split(0, 0));
     try (Stream stream = waiting.newStream();
-        Buffer value = waiting.allocate(DataType.INT32, 1)) {
+        Buffer value = waiting.newBuffer(DataType.INT32, 1)) {
       IllegalStateException refused =
           assertThrows(
               IllegalStateException.class,
@@ -239,10 +239,10 @@ class AbortTest {
   @Test
   void closingACommunicatorThatHasFailedAbortsIt() {
     long before = StandIn.live("communicator");
-    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     StandIn.fail("ncclCommFinalize", 6, 1);
     assertThrows(NcclRemoteException.class, comm::close);
-    assertTrue(comm.aborted());
+    assertTrue(comm.isAborted());
     assertEquals(before, StandIn.live("communicator"));
     assertEquals(1, StandIn.calls("ncclCommAbort"));
   }
@@ -250,7 +250,7 @@ class AbortTest {
   @Test
   void anInterruptDoesNotLeaveACommunicatorHalfClosed() {
     long before = StandIn.live("communicator");
-    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     Thread.currentThread().interrupt();
     comm.close();
     assertTrue(Thread.interrupted());
@@ -259,7 +259,7 @@ class AbortTest {
 
   @Test
   void twoSplitsOfOneCommunicatorInAGroupAreRefused() {
-    try (Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG)) {
+    try (Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG)) {
       IllegalStateException refused =
           assertThrows(
               IllegalStateException.class,
@@ -276,10 +276,10 @@ class AbortTest {
 
   @Test
   void aBufferClosedBeforeItsGroupEndsKeepsTheGroupFromBeingLaunched() {
-    try (Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    try (Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
         Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
-      Buffer closed = comm.allocate(DataType.INT32, 1);
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
+      Buffer closed = comm.newBuffer(DataType.INT32, 1);
       IllegalStateException refused =
           assertThrows(
               IllegalStateException.class,

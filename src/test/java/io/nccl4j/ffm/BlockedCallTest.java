@@ -93,14 +93,14 @@ class BlockedCallTest {
   @Test
   void firstCollectiveWithoutPeer_timesOut() {
     try (Pair pair = new Pair(CONFIG);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       long start = System.nanoTime();
       Throwable failure = new Call(() -> sum(comm, value, pair.stream(0))).failure();
       assertTrue(System.nanoTime() - start >= TIMEOUT.toNanos(), "not before its time");
       assertTimedOut(failure, "ncclAllReduce", comm);
-      assertTrue(comm.aborted());
-      assertFalse(comm.open());
+      assertTrue(comm.isAborted());
+      assertFalse(comm.isOpen());
       assertEquals(1, StandIn.calls("ncclCommRevoke"));
       await(() -> communicators.made() == 1);
       assertThrows(IllegalStateException.class, () -> sum(comm, value, pair.stream(0)));
@@ -112,7 +112,7 @@ class BlockedCallTest {
   @Test
   void firstSendWithoutReceive_timesOut() {
     try (Pair pair = new Pair(CONFIG);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Call send = new Call(() -> comm.send(value, 1, pair.stream(0)));
       assertTimedOut(send.failure(), "ncclSend", comm);
@@ -125,7 +125,7 @@ class BlockedCallTest {
   @Test
   void overdueCall_namesCommunicatorAndNumber() {
     try (Pair pair = new Pair(CONFIG);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Throwable failure = new Call(() -> sum(comm, value, pair.stream(0))).failure();
       assertTrue(failure.getMessage().contains("collective 1 of " + comm), failure::toString);
@@ -137,7 +137,7 @@ class BlockedCallTest {
   void overdueWait_namesCommunicatorAndLastNumber() {
     StandIn.connect(false);
     try (Pair pair = new Pair(CONFIG);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       sum(comm, value, pair.stream(0));
       sum(comm, value, pair.stream(0));
@@ -153,9 +153,9 @@ class BlockedCallTest {
   void groupOfTwoCommunicators_timesOutAndEndsBoth() {
     try (Pair pair = new Pair(CONFIG);
         Stream stream = pair.backend().newStream(0);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4);
-        Buffer other = pair.rank(0).allocate(DataType.INT32, 4)) {
-      List<Communicator> patient = pair.backend().communicators(PATIENT, 0, 1);
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4);
+        Buffer other = pair.rank(0).newBuffer(DataType.INT32, 4)) {
+      List<Communicator> patient = pair.backend().newCommunicators(PATIENT, 0, 1);
       Runnable both =
           () ->
               Group.run(
@@ -166,8 +166,8 @@ class BlockedCallTest {
       Throwable failure = new Call(both).failure();
       assertTimedOut(failure, "ncclGroupEnd", pair.rank(0));
       assertEquals(0, failure.getSuppressed().length);
-      assertTrue(pair.rank(0).aborted());
-      assertTrue(patient.get(0).aborted(), "NCCL has ended its connecting too");
+      assertTrue(pair.rank(0).isAborted());
+      assertTrue(patient.get(0).isAborted(), "NCCL has ended its connecting too");
       await(() -> communicators.made() == 2);
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
@@ -179,7 +179,7 @@ class BlockedCallTest {
   @Test
   void capturedFirstCollectiveWithoutPeer_timesOut() {
     try (Pair pair = new Pair(CONFIG);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Stream stream = pair.stream(0);
       long graphs = StandIn.live("graph");
@@ -226,7 +226,7 @@ class BlockedCallTest {
   @Test
   void interruptedCaller_staysUntilTheTimeout() {
     try (Pair pair = new Pair(CONFIG);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       boolean[] interrupted = new boolean[1];
       Runnable sum =
@@ -250,7 +250,7 @@ class BlockedCallTest {
   @Test
   void abort_endsTheCallOfAnotherThread() {
     try (Pair pair = new Pair(PATIENT);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
       comm.abort();
@@ -266,8 +266,8 @@ class BlockedCallTest {
   @Test
   void revokeThatIsRefused_leavesTheCallAndFreesLater() {
     try (Pair pair = new Pair(PATIENT);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4);
-        Buffer other = pair.rank(1).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4);
+        Buffer other = pair.rank(1).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
       StandIn.fail("ncclCommRevoke", NcclResult.INVALID_ARGUMENT.code(), 1);
@@ -288,8 +288,8 @@ class BlockedCallTest {
     try (Pair pair = new Pair(CONFIG)) {
       List<Buffer> values = new ArrayList<>();
       for (int rank = 0; rank < 2; rank++) {
-        Buffer value = pair.rank(rank).allocate(DataType.INT32, 1);
-        value.copyFrom(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
+        Buffer value = pair.rank(rank).newBuffer(DataType.INT32, 1);
+        value.copyFromAsync(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
         values.add(value);
       }
       long start = System.nanoTime();
@@ -313,7 +313,7 @@ class BlockedCallTest {
   @Test
   void secondThread_isToldThatAbortEndsTheCall() {
     try (Pair pair = new Pair(PATIENT);
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Communicator comm = pair.rank(0);
       Call call = new Call(() -> sum(comm, value, pair.stream(0))).blocked("ncclAllReduce", 1);
       IllegalStateException refused =

@@ -108,14 +108,14 @@ class ChangingCommunicatorsTest {
     UniqueId id = backend.newUniqueId();
     assertThrows(
         IllegalArgumentException.class,
-        () -> NcclBackend.of(backend).communicator(id, 1, 0, CONFIG.withMinCtas(2)));
+        () -> NcclBackend.of(backend).newCommunicator(id, 1, 0, CONFIG.withMinCtas(2)));
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
   }
 
   @Test
   void anotherBackendsCommunicatorHasNothingThatOnlyNcclHas() {
     try (Backend reference = Backend.reference(1);
-        Communicator other = reference.communicator(reference.newUniqueId(), 1, 0, COMMON)) {
+        Communicator other = reference.newCommunicator(reference.newUniqueId(), 1, 0, COMMON)) {
       IllegalArgumentException refused =
           assertThrows(IllegalArgumentException.class, () -> NcclCommunicator.of(other));
       assertTrue(refused.getMessage().contains("of the backend reference"), refused::toString);
@@ -129,7 +129,7 @@ class ChangingCommunicatorsTest {
   void ranksMeetBySeveralIds() {
     List<UniqueId> ids = List.of(backend.newUniqueId(), backend.newUniqueId());
     List<Communicator> ranks =
-        ranks(3, r -> NcclBackend.of(backend).communicator(ids, 3, r, CONFIG));
+        ranks(3, r -> NcclBackend.of(backend).newCommunicator(ids, 3, r, CONFIG));
     assertEquals(3, StandIn.calls("ncclCommInitRankScalable"));
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
     assertEquals(2, ranks.get(2).rank());
@@ -153,7 +153,7 @@ class ChangingCommunicatorsTest {
         message,
         assertThrows(
                 IllegalArgumentException.class,
-                () -> NcclBackend.of(backend).communicator(ids, 2, 0, CONFIG))
+                () -> NcclBackend.of(backend).newCommunicator(ids, 2, 0, CONFIG))
             .getMessage());
   }
 
@@ -163,7 +163,7 @@ class ChangingCommunicatorsTest {
     List<Communicator> ranks = pair(NON_BLOCKING);
     Communicator stuck = ranks.getFirst();
     try (Stream stream = stuck.newStream();
-        Buffer value = stuck.allocate(DataType.INT32, 1)) {
+        Buffer value = stuck.newBuffer(DataType.INT32, 1)) {
       stuck.allReduce(value, value, ReduceOp.SUM, stream);
       assertFalse(stream.isComplete());
       NcclCommunicator.of(stuck).revoke();
@@ -207,11 +207,11 @@ class ChangingCommunicatorsTest {
     assertEquals(active.totalBytes(), active.suspendableBytes() + active.persistentBytes());
     assertThrows(IllegalStateException.class, NcclCommunicator.of(first)::resume);
     each(ranks, comm -> NcclCommunicator.of(comm).suspend());
-    assertTrue(NcclCommunicator.of(first).suspended());
+    assertTrue(NcclCommunicator.of(first).isSuspended());
     assertTrue(NcclCommunicator.of(first).memoryStatistics().suspended());
-    assertTrue(first.open());
+    assertTrue(first.isOpen());
     try (Stream stream = first.newStream();
-        Buffer value = first.allocate(DataType.INT32, 1)) {
+        Buffer value = first.newBuffer(DataType.INT32, 1)) {
       IllegalStateException refused =
           assertThrows(
               IllegalStateException.class,
@@ -222,7 +222,7 @@ class ChangingCommunicatorsTest {
     assertThrows(IllegalStateException.class, NcclCommunicator.of(first)::suspend);
     assertThrows(IllegalStateException.class, () -> first.split(0, 0));
     each(ranks, comm -> NcclCommunicator.of(comm).resume());
-    assertFalse(NcclCommunicator.of(first).suspended());
+    assertFalse(NcclCommunicator.of(first).isSuspended());
     assertArrayEquals(new int[] {2}, sumOfOnes(ranks));
     closeAll(ranks);
   }
@@ -234,8 +234,8 @@ class ChangingCommunicatorsTest {
     Communicator second = ranks.getLast();
     try (Stream stream = first.newStream();
         Stream late = second.newStream();
-        Buffer value = first.allocate(DataType.INT32, 1);
-        Buffer other = second.allocate(DataType.INT32, 1)) {
+        Buffer value = first.newBuffer(DataType.INT32, 1);
+        Buffer other = second.newBuffer(DataType.INT32, 1)) {
       Group.run(
           () -> {
             first.allReduce(value, value, ReduceOp.SUM, stream);
@@ -257,7 +257,7 @@ class ChangingCommunicatorsTest {
             NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
     assertEquals("ncclCommSuspend", thrown.function());
     assertFalse(
-        NcclCommunicator.of(ranks.getFirst()).suspended(), "in progress is not taken for success");
+        NcclCommunicator.of(ranks.getFirst()).isSuspended(), "in progress is not taken for success");
     ranks.forEach(Communicator::abort);
   }
 
@@ -287,7 +287,7 @@ class ChangingCommunicatorsTest {
     List<CompletionStage<Void>> closings = new ArrayList<>();
     for (Communicator each : List.of(rest, grown, joined, child, comm, byIds)) {
       closings.add(NcclCommunicator.of(each).closeAsync());
-      assertFalse(each.open(), "closed for everybody at once");
+      assertFalse(each.isOpen(), "closed for everybody at once");
     }
     for (CompletionStage<Void> closing : closings) {
       got(closing);
@@ -373,12 +373,12 @@ class ChangingCommunicatorsTest {
   // What the tests share.
 
   private Communicator alone(NcclConfig config) {
-    return NcclBackend.of(backend).communicator(backend.newUniqueId(), 1, 0, config);
+    return NcclBackend.of(backend).newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 
   private List<Communicator> pair(NcclConfig config) {
     UniqueId id = backend.newUniqueId();
-    return ranks(2, r -> NcclBackend.of(backend).communicator(id, 2, r, config));
+    return ranks(2, r -> NcclBackend.of(backend).newCommunicator(id, 2, r, config));
   }
 
   private static List<Communicator> ranks(int n, Function<Integer, Communicator> make) {
@@ -414,11 +414,11 @@ class ChangingCommunicatorsTest {
 
   private static int[] sumOfOnes(List<Communicator> ranks) {
     List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
-    List<Buffer> values = ranks.stream().map(c -> c.allocate(DataType.INT32, 1)).toList();
+    List<Buffer> values = ranks.stream().map(c -> c.newBuffer(DataType.INT32, 1)).toList();
     Group.run(
         () -> {
           for (int r = 0; r < ranks.size(); r++) {
-            values.get(r).copyFrom(MemorySegment.ofArray(new int[] {1}), streams.get(r));
+            values.get(r).copyFromAsync(MemorySegment.ofArray(new int[] {1}), streams.get(r));
             ranks.get(r).allReduce(values.get(r), values.get(r), ReduceOp.SUM, streams.get(r));
           }
         });

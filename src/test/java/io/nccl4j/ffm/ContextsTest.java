@@ -50,7 +50,7 @@ class ContextsTest {
       onNewThread(
           () -> {
             CudaDevices.use(DEVICE);
-            made[0] = backend.allocatePinned(DataType.INT32, 16);
+            made[0] = backend.newPinnedBuffer(DataType.INT32, 16);
           });
       assertTrue(StandIn.hasContext(DEVICE));
       onNewThread(made[0]::close);
@@ -62,8 +62,8 @@ class ContextsTest {
   void pinnedMemoryUsesADeviceThatIsInUseAlready() throws Exception {
     try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(DEVICE)) {
-      onNewThread(() -> backend.allocatePinned(DataType.INT32, 16).close());
-      assertTrue(stream.open());
+      onNewThread(() -> backend.newPinnedBuffer(DataType.INT32, 16).close());
+      assertTrue(stream.isOpen());
       assertFalse(StandIn.hasContext(0), "allocating used device 0");
     }
   }
@@ -76,12 +76,12 @@ class ContextsTest {
       Event[] events = new Event[2];
       Graph[] graph = new Graph[1];
       onNewThread(() -> stream[0] = backend.newStream(DEVICE));
-      onNewThread(() -> buffer[0] = backend.allocate(DEVICE, DataType.INT32, 4));
+      onNewThread(() -> buffer[0] = backend.newBuffer(DEVICE, DataType.INT32, 4));
       onNewThread(() -> events[0] = backend.newEvent(DEVICE));
       onNewThread(() -> events[1] = backend.newEvent(DEVICE));
       onNewThread(() -> stream[0].record(events[0]));
       onNewThread(
-          () -> buffer[0].copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream[0]));
+          () -> buffer[0].copyFromAsync(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream[0]));
       onNewThread(() -> stream[0].record(events[1]));
       int[] values = new int[4];
       onNewThread(() -> buffer[0].copyTo(MemorySegment.ofArray(values), stream[0]));
@@ -104,9 +104,9 @@ class ContextsTest {
     try (Backend backend = NcclBackend.open()) {
       List<Communicator> ranks = twoRanks(backend);
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
-      List<Buffer> values = ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
+      List<Buffer> values = ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();
       for (int r = 0; r < 2; r++) {
-        values.get(r).copyFrom(MemorySegment.ofArray(new int[] {3 + r}), streams.get(r));
+        values.get(r).copyFromAsync(MemorySegment.ofArray(new int[] {3 + r}), streams.get(r));
       }
       for (int r = 0; r < 2; r++) {
         int rank = r;
@@ -132,7 +132,7 @@ class ContextsTest {
     try (Backend backend = NcclBackend.open()) {
       List<Communicator> ranks = twoRanks(backend);
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
-      List<Buffer> values = ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
+      List<Buffer> values = ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();
       for (int r = 0; r < 2; r++) {
         int rank = r;
         onNewThread(
@@ -150,7 +150,7 @@ class ContextsTest {
 
   private static List<Communicator> twoRanks(Backend backend) throws Exception {
     List<Communicator> ranks =
-        backend.communicators(CommunicatorConfig.defaults(), DEVICE, NEXT_DEVICE);
+        backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, NEXT_DEVICE);
     // NCCL and the tests' own thread may have used other devices; only what follows counts.
     StandIn.reset();
     StandIn.connect(false); // The threads take turns.

@@ -31,11 +31,11 @@ public final class DeepCalls {
     boolean nccl = arguments[0].equals("nccl");
     Backend backend = nccl ? Backend.nccl() : Backend.reference(2);
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
-    Communicator comm = backend.communicators(config, 0).getFirst();
+    Communicator comm = backend.newCommunicators(config, 0).getFirst();
     Stream stream = comm.newStream();
     Event event = comm.newEvent();
-    Buffer send = comm.allocate(DataType.INT32, 4);
-    Buffer recv = comm.allocate(DataType.INT32, 4);
+    Buffer send = comm.newBuffer(DataType.INT32, 4);
+    Buffer recv = comm.newBuffer(DataType.INT32, 4);
     Map<String, Runnable> calls = new LinkedHashMap<>();
     calls.put("allReduce", () -> comm.allReduce(send, recv, ReduceOp.SUM, stream));
     calls.put("broadcast", () -> comm.broadcast(send, recv, 0, stream));
@@ -55,9 +55,9 @@ public final class DeepCalls {
                   comm.recv(recv, 0, stream);
                 }));
     calls.put(
-        "preMulSum",
+        "newPreMulSum",
         () -> {
-          try (ReduceOp.PreMulSum op = comm.preMulSum(DataType.INT32, 1)) {
+          try (ReduceOp.PreMulSum op = comm.newPreMulSum(DataType.INT32, 1)) {
             comm.allReduce(send, recv, op, stream);
             stream.synchronize(SOON);
           }
@@ -66,7 +66,7 @@ public final class DeepCalls {
     calls.put("synchronize", () -> stream.synchronize(SOON));
     calls.put("fill", () -> recv.fill((byte) 0, stream));
     calls.put(
-        "copyFrom", () -> send.copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream));
+        "copyFromAsync", () -> send.copyFromAsync(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream));
     calls.put("copyTo", () -> recv.copyTo(MemorySegment.ofArray(new int[4]), stream));
     calls.put("asyncError", comm::asyncError);
     calls.put("completion", () -> stream.completion().toCompletableFuture().join());
@@ -74,7 +74,7 @@ public final class DeepCalls {
       System.out.println(call.getKey() + ": " + atEveryDepth(call.getValue()));
     }
     int[] result = new int[4];
-    send.copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream);
+    send.copyFromAsync(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream);
     comm.allReduce(send, recv, ReduceOp.SUM, stream);
     recv.copyTo(MemorySegment.ofArray(result), stream);
     System.out.println("sums " + List.of(result[0], result[1], result[2], result[3]));

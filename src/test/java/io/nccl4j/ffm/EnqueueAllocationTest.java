@@ -34,10 +34,10 @@ class EnqueueAllocationTest {
   void open() {
     StandIn.reset();
     backend = Backend.nccl();
-    comm = backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+    comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
     stream = comm.newStream();
-    one = comm.allocate(DataType.INT32, 4);
-    another = comm.allocate(DataType.INT32, 4);
+    one = comm.newBuffer(DataType.INT32, 4);
+    another = comm.newBuffer(DataType.INT32, 4);
   }
 
   @AfterEach

@@ -46,13 +46,13 @@ class GlobalCaptureTest {
       assertTrue(event.isComplete());
       stream.synchronize();
       assertTrue(stream.isComplete());
-      Buffer buffer = pair.rank(0).allocate(DataType.INT32, 4);
-      buffer.copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream);
+      Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 4);
+      buffer.copyFromAsync(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream);
       int[] values = new int[4];
       buffer.copyTo(MemorySegment.ofArray(values), stream);
       assertEquals(4, values[3]);
       buffer.close();
-      pair.backend().allocatePinned(DataType.INT32, 4).close();
+      pair.backend().newPinnedBuffer(DataType.INT32, 4).close();
       assertEquals(0, capture.end(), "cudaStreamEndCapture");
     }
   }
@@ -60,8 +60,8 @@ class GlobalCaptureTest {
   @Test
   void watchedCompletionLeavesTheCaptureValid() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
-        Buffer first = pair.rank(0).allocate(DataType.INT32, 1);
-        Buffer second = pair.rank(1).allocate(DataType.INT32, 1)) {
+        Buffer first = pair.rank(0).newBuffer(DataType.INT32, 1);
+        Buffer second = pair.rank(1).newBuffer(DataType.INT32, 1)) {
       pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
       CompletableFuture<Void> done = pair.stream(0).completion().toCompletableFuture();
       try (Capture capture = new Capture()) {

@@ -44,7 +44,7 @@ class GraphLifetimeTest {
   @Test
   void abortDuringLaunch_endsGraphAndCommunicator() {
     try (Pair pair = connected();
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
       graph.launch(pair.stream(0));
       soon(pair.rank(0)::abort);
@@ -63,7 +63,7 @@ class GraphLifetimeTest {
   void graphOfTwoCommunicators_endsWithTheFirst() {
     try (Pair one = connected();
         Pair two = connected();
-        Buffer value = one.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = one.rank(0).newBuffer(DataType.INT32, 4)) {
       Stream stream = one.stream(0);
       Runnable both =
           () -> {
@@ -74,7 +74,7 @@ class GraphLifetimeTest {
       soon(one.rank(0)::abort);
       assertEquals(graphs, StandIn.live("graph"));
       soon(two.rank(0)::close);
-      assertFalse(two.rank(0).aborted());
+      assertFalse(two.rank(0).isAborted());
       graph.close();
       one.abort();
       two.abort();
@@ -84,14 +84,14 @@ class GraphLifetimeTest {
   @Test
   void abortDuringCapture_endsGraphThatIsMade() {
     try (Pair pair = connected();
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Stream stream = pair.stream(0);
       Thread[] aborter = new Thread[1];
       Runnable abortMeanwhile =
           () -> {
             sum(pair.rank(0), value, stream);
             aborter[0] = Thread.ofPlatform().start(pair.rank(0)::abort);
-            while (!pair.rank(0).aborted()) {
+            while (!pair.rank(0).isAborted()) {
               Thread.onSpinWait();
             }
           };
@@ -109,7 +109,7 @@ class GraphLifetimeTest {
   @Test
   void revokedCommunicator_hasNoGraphs() {
     try (Pair pair = connected();
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 4)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 4)) {
       Graph graph = capture(pair.stream(0), () -> sum(pair.rank(0), value, pair.stream(0)));
       pair.nccl(0).revoke();
       assertEquals(graphs, StandIn.live("graph"));
@@ -122,8 +122,8 @@ class GraphLifetimeTest {
   @Test
   void graphsOfOneCapture_endEachWithItsRank() {
     try (Pair pair = connected();
-        Buffer zero = pair.rank(0).allocate(DataType.INT32, 1);
-        Buffer one = pair.rank(1).allocate(DataType.INT32, 1)) {
+        Buffer zero = pair.rank(0).newBuffer(DataType.INT32, 1);
+        Buffer one = pair.rank(1).newBuffer(DataType.INT32, 1)) {
       pair.upload(0, zero, 1);
       pair.upload(1, one, 1);
       Runnable together =
@@ -144,7 +144,7 @@ class GraphLifetimeTest {
       both.get(1).close();
       assertEquals(graphs, StandIn.live("graph"));
       soon(pair.rank(1)::close);
-      assertFalse(pair.rank(1).aborted());
+      assertFalse(pair.rank(1).isAborted());
       both.get(0).close();
       assertThrows(CommunicatorAbortedException.class, pair.stream(0)::synchronize);
     }

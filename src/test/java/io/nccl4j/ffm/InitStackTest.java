@@ -39,7 +39,7 @@ class InitStackTest {
   @Test
   void oneRank_isMadeOnEnoughStack() {
     try (Backend backend = NcclBackend.open();
-        Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG)) {
+        Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG)) {
       assertEquals(1, comm.size());
     }
   }
@@ -52,7 +52,7 @@ class InitStackTest {
       Group.run(
           () -> {
             for (int rank = 0; rank < RANKS; rank++) {
-              ranks.add(backend.communicator(id, RANKS, rank, CONFIG));
+              ranks.add(backend.newCommunicator(id, RANKS, rank, CONFIG));
             }
           });
       assertEquals(List.of(0, 1, 2), ranks.stream().map(Communicator::rank).toList());

@@ -45,10 +45,10 @@ class MemoryOfSeveralRanksTest {
   @Test
   void bufferClosedWhileAPeerIsMissingDoesNotWait() {
     try (Sharing two = new Sharing()) {
-      Buffer spare = two.backend.allocate(DEVICE, DataType.INT32, 64);
+      Buffer spare = two.backend.newBuffer(DEVICE, DataType.INT32, 64);
       Buffer registrable =
-          NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT32, 64);
-      Buffer pinned = two.backend.allocatePinned(DataType.INT32, 64);
+          NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT32, 64);
+      Buffer pinned = two.backend.newPinnedBuffer(DataType.INT32, 64);
       two.allReduceOf(0);
       long start = System.nanoTime();
       spare.close();
@@ -63,13 +63,13 @@ class MemoryOfSeveralRanksTest {
   @Test
   void memoryOfTheSameSizeIsReused() {
     try (Sharing two = new Sharing()) {
-      Buffer first = two.backend.allocate(DEVICE, DataType.INT32, 1000);
+      Buffer first = two.backend.newBuffer(DEVICE, DataType.INT32, 1000);
       long address = first.address();
       first.close();
       long calls = StandIn.calls("cudaMalloc");
-      Buffer larger = two.backend.allocate(DEVICE, DataType.INT32, 1001);
+      Buffer larger = two.backend.newBuffer(DEVICE, DataType.INT32, 1001);
       assertNotEquals(address, larger.address());
-      Buffer again = two.backend.allocate(DEVICE, DataType.FLOAT32, 1000);
+      Buffer again = two.backend.newBuffer(DEVICE, DataType.FLOAT32, 1000);
       assertEquals(address, again.address());
       assertEquals(calls + 1, StandIn.calls("cudaMalloc"), "the larger one");
       again.close();
@@ -83,8 +83,8 @@ class MemoryOfSeveralRanksTest {
     long pinned = StandIn.live("pinned");
     try (Sharing two = new Sharing()) {
       long open = StandIn.live("memory");
-      two.backend.allocate(DEVICE, DataType.INT32, 1000).close();
-      NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT32, 1000).close();
+      two.backend.newBuffer(DEVICE, DataType.INT32, 1000).close();
+      NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT32, 1000).close();
       assertEquals(open + 2, StandIn.live("memory"));
     }
     assertEquals(before, StandIn.live("memory"));
@@ -94,9 +94,9 @@ class MemoryOfSeveralRanksTest {
   @Test
   void keptMemoryIsFreedWhenMemoryIsShort() {
     try (Sharing two = new Sharing()) {
-      two.backend.allocate(DEVICE, DataType.INT8, 3 << 20).close();
+      two.backend.newBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
-      try (Buffer other = two.backend.allocate(DEVICE, DataType.INT8, 2 << 20)) {
+      try (Buffer other = two.backend.newBuffer(DEVICE, DataType.INT8, 2 << 20)) {
         assertEquals(2 << 20, other.byteSize());
       }
     }
@@ -105,9 +105,9 @@ class MemoryOfSeveralRanksTest {
   @Test
   void keptMemoryOfAnotherKindIsFreedWhenMemoryIsShort() {
     try (Sharing two = new Sharing()) {
-      NcclBackend.of(two.backend).allocateRegistrable(DEVICE, DataType.INT8, 3 << 20).close();
+      NcclBackend.of(two.backend).newRegistrableBuffer(DEVICE, DataType.INT8, 3 << 20).close();
       StandIn.setMemory(4 << 20);
-      try (Buffer other = two.backend.allocate(DEVICE, DataType.INT8, 2 << 20)) {
+      try (Buffer other = two.backend.newBuffer(DEVICE, DataType.INT8, 2 << 20)) {
         assertEquals(2 << 20, other.byteSize());
       }
     }
@@ -117,10 +117,10 @@ class MemoryOfSeveralRanksTest {
   void ranksThatASplitLeavesOutKeepNoMemory() {
     long before = StandIn.live("memory");
     try (Sharing two = new Sharing()) {
-      Group.run(() -> two.ranks.forEach(Communicator::splitWithoutColor));
+      Group.run(() -> two.ranks.forEach(Communicator::splitNoColor));
     }
     try (Backend backend = NcclBackend.open()) {
-      backend.allocate(DEVICE, DataType.INT32, 1000).close();
+      backend.newBuffer(DEVICE, DataType.INT32, 1000).close();
     }
     assertEquals(before, StandIn.live("memory"));
   }
@@ -129,9 +129,9 @@ class MemoryOfSeveralRanksTest {
   void memoryOfASingleRankIsFreedAtOnce() {
     try (Backend backend = NcclBackend.open();
         Communicator alone =
-            backend.communicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
+            backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE).getFirst()) {
       long before = StandIn.live("memory");
-      Buffer buffer = alone.allocate(DataType.INT32, 1000);
+      Buffer buffer = alone.newBuffer(DataType.INT32, 1000);
       assertEquals(before + 1, StandIn.live("memory"));
       buffer.close();
       assertEquals(before, StandIn.live("memory"));
@@ -142,10 +142,10 @@ class MemoryOfSeveralRanksTest {
   void firstUploadWhileAPeerIsMissingDoesNotWait() {
     try (Sharing two = new Sharing()) {
       Stream copying = two.ranks.get(1).newStream();
-      Buffer target = two.backend.allocate(DEVICE, DataType.INT32, 1);
+      Buffer target = two.backend.newBuffer(DEVICE, DataType.INT32, 1);
       two.allReduceOf(0);
       long start = System.nanoTime();
-      target.copyFrom(MemorySegment.ofArray(new int[] {5}), copying);
+      target.copyFromAsync(MemorySegment.ofArray(new int[] {5}), copying);
       int[] value = new int[1];
       target.copyTo(MemorySegment.ofArray(value), copying);
       copying.close();
@@ -161,10 +161,10 @@ class MemoryOfSeveralRanksTest {
   private static final class Sharing implements AutoCloseable {
     private final Backend backend = NcclBackend.open();
     private final List<Communicator> ranks =
-        backend.communicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
+        backend.newCommunicators(CommunicatorConfig.defaults(), DEVICE, DEVICE);
     private final List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
     private final List<Buffer> values =
-        ranks.stream().map(rank -> rank.allocate(DataType.INT32, 1)).toList();
+        ranks.stream().map(rank -> rank.newBuffer(DataType.INT32, 1)).toList();
 
     Sharing() {
       for (int rank = 0; rank < 2; rank++) {

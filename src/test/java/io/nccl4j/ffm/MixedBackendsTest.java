@@ -54,11 +54,11 @@ class MixedBackendsTest {
               + " was made by the reference backend in process "
               + ProcessHandle.current().pid()
               + " on ";
-      assertRefused(expected, () -> nccl.communicator(id, 2, 1, CONFIG));
-      assertRefused("but this rank uses NCCL", () -> nccl.communicator(id, 2, 1, CONFIG));
-      assertRefused(expected, () -> NcclBackend.of(nccl).communicator(id, 2, 1, config));
+      assertRefused(expected, () -> nccl.newCommunicator(id, 2, 1, CONFIG));
+      assertRefused("but this rank uses NCCL", () -> nccl.newCommunicator(id, 2, 1, CONFIG));
+      assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicator(id, 2, 1, config));
       assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(id, 2, 1, config));
-      assertRefused(expected, () -> NcclBackend.of(nccl).communicator(ids, 2, 1, config));
+      assertRefused(expected, () -> NcclBackend.of(nccl).newCommunicator(ids, 2, 1, config));
       assertRefused(expected, () -> NcclBackend.of(nccl).communicatorAsync(ids, 2, 1, config));
       assertRefused(expected, () -> nccl.join(id, 2, 1, CONFIG));
       assertRefused(expected, () -> NcclBackend.of(nccl).join(id, 2, 1, config));
@@ -73,7 +73,7 @@ class MixedBackendsTest {
         Backend nccl = Backend.nccl()) {
       UniqueId id = nccl.newUniqueId();
       String expected = id + " was made by NCCL, but this rank uses the reference backend";
-      assertRefused(expected, () -> reference.communicator(id, 2, 1, CONFIG));
+      assertRefused(expected, () -> reference.newCommunicator(id, 2, 1, CONFIG));
       assertRefused(expected, () -> reference.join(id, 2, 1, CONFIG));
     }
   }

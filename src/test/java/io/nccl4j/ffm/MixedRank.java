@@ -27,7 +27,7 @@ public final class MixedRank {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
     try (Backend backend = arguments[3].equals("nccl") ? Backend.nccl() : Backend.reference(1);
         Rendezvous rendezvous = open(arguments[0], rankInfo);
-        Communicator comm = rendezvous.communicator(backend, config)) {
+        Communicator comm = rendezvous.newCommunicator(backend, config)) {
       System.out.println("connected " + comm);
     } catch (RuntimeException e) {
       System.out.println(e);

@@ -27,9 +27,9 @@ class NativeCallsTest {
   void aGroupOf64AllReducesIs64CallsAndTwo() {
     try (Backend backend = Backend.nccl();
         Communicator comm =
-            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+            backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
         Stream stream = comm.newStream();
-        Buffer values = comm.allocate(DataType.INT32, 64)) {
+        Buffer values = comm.newBuffer(DataType.INT32, 64)) {
       values.fill((byte) 1, stream);
       Group.run(
           () -> {
@@ -49,7 +49,7 @@ class NativeCallsTest {
   void rankSizeAndDeviceAreAskedForOnce() {
     try (Backend backend = Backend.nccl();
         Communicator comm =
-            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults())) {
+            backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults())) {
       List<String> queries = List.of("ncclCommUserRank", "ncclCommCount", "ncclCommCuDevice");
       for (int i = 0; i < 3; i++) {
         assertEquals(List.of(0, 1, 0), List.of(comm.rank(), comm.size(), comm.device()));

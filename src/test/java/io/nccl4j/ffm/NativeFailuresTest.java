@@ -65,7 +65,7 @@ class NativeFailuresTest {
   void open() {
     StandIn.reset();
     backend = Backend.nccl();
-    comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     stream = comm.newStream();
     value = ints(5);
     stream.synchronize();
@@ -81,8 +81,8 @@ class NativeFailuresTest {
   }
 
   private Buffer ints(int... values) {
-    Buffer buffer = comm.allocate(DataType.INT32, values.length);
-    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    Buffer buffer = comm.newBuffer(DataType.INT32, values.length);
+    buffer.copyFromAsync(MemorySegment.ofArray(values), stream);
     return buffer;
   }
 
@@ -95,7 +95,7 @@ class NativeFailuresTest {
   @Test
   void aCollectiveThatWasRefusedDoesNotKeepItsBufferFromBeingClosed() {
     for (int i = 0; i < 50; i++) {
-      Buffer large = comm.allocate(DataType.INT32, 1 << 20);
+      Buffer large = comm.newBuffer(DataType.INT32, 1 << 20);
       large.fill((byte) i, stream);
       StandIn.fail("ncclAllReduce", 5, 1);
       assertThrows(
@@ -150,7 +150,7 @@ class NativeFailuresTest {
     calls.put("ncclScatter", () -> comm.scatter(value, other, 0, stream));
     calls.put("ncclSend", () -> Group.run(() -> comm.send(value, 0, stream)));
     calls.put("ncclRecv", () -> Group.run(() -> comm.recv(value, 0, stream)));
-    calls.put("ncclRedOpCreatePreMulSum", () -> comm.preMulSum(DataType.INT32, 1));
+    calls.put("ncclRedOpCreatePreMulSum", () -> comm.newPreMulSum(DataType.INT32, 1));
     calls.put("ncclCommSplit", () -> comm.split(0, 0));
     calls.put("ncclGetUniqueId", backend::newUniqueId);
     calls.forEach(
@@ -169,10 +169,10 @@ class NativeFailuresTest {
   void aCudaErrorBecomesAnExceptionWithItsName() {
     Buffer other = ints(7);
     Map<String, Executable> calls = new TreeMap<>();
-    calls.put("cudaMalloc", () -> comm.allocate(DataType.INT8, 1));
-    calls.put("cudaMemcpyAsync", () -> value.copyFrom(other, stream));
+    calls.put("cudaMalloc", () -> comm.newBuffer(DataType.INT8, 1));
+    calls.put("cudaMemcpyAsync", () -> value.copyFromAsync(other, stream));
     calls.put("cudaMemsetAsync", () -> value.fill((byte) 1, stream));
-    calls.put("cudaHostAlloc", () -> backend.allocatePinned(DataType.INT8, 1));
+    calls.put("cudaHostAlloc", () -> backend.newPinnedBuffer(DataType.INT8, 1));
     calls.forEach(
         (function, call) -> {
           // Every call: an allocation is tried again where memory was kept for reuse.
@@ -235,7 +235,7 @@ class NativeFailuresTest {
     StandIn.fail("ncclCommInitRankConfig", 1, 1);
     NcclException thrown =
         assertThrows(
-            NcclException.class, () -> backend.communicator(backend.newUniqueId(), 1, 0, CONFIG));
+            NcclException.class, () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG));
     assertSame(NcclResult.UNHANDLED_CUDA_ERROR, thrown.result());
     Buffer other = ints(1);
     comm.allReduce(value, other, ReduceOp.SUM, stream);
@@ -249,7 +249,7 @@ class NativeFailuresTest {
     NcclException thrown =
         assertTimeout(
             Duration.ofSeconds(8),
-            () -> assertThrows(NcclException.class, () -> backend.communicators(CONFIG, 0, 1, 2)));
+            () -> assertThrows(NcclException.class, () -> backend.newCommunicators(CONFIG, 0, 1, 2)));
     assertSame(NcclResult.INTERNAL_ERROR, thrown.result(), thrown::toString);
   }
 
@@ -257,7 +257,7 @@ class NativeFailuresTest {
   @ValueSource(booleans = {true, false})
   void aStreamThatFailsTellsEveryWayOfWaiting(boolean blocking) {
     Communicator doomed =
-        backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
+        backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withBlocking(blocking));
     Stream failing = doomed.newStream();
     StandIn.failStream(CudaStream.of(failing).address(), 700);
     assertEquals(
@@ -285,7 +285,7 @@ class NativeFailuresTest {
   void nonBlockingCallsThatStayInProgressAreWaitedFor() {
     CommunicatorConfig nonBlocking = CONFIG.withBlocking(false);
     StandIn.hold(150);
-    try (Communicator slow = backend.communicator(backend.newUniqueId(), 1, 0, nonBlocking);
+    try (Communicator slow = backend.newCommunicator(backend.newUniqueId(), 1, 0, nonBlocking);
         Communicator child = slow.split(0, 0)) {
       assertEquals(1, child.size());
       slow.allReduce(value, value, ReduceOp.SUM, stream);
@@ -299,7 +299,7 @@ class NativeFailuresTest {
   void aSplitThatAnswersBeforeItIsDoneIsWaitedFor() {
     CommunicatorConfig nonBlocking = CONFIG.withBlocking(false);
     StandIn.trap(4);
-    try (Communicator parent = backend.communicator(backend.newUniqueId(), 1, 0, nonBlocking)) {
+    try (Communicator parent = backend.newCommunicator(backend.newUniqueId(), 1, 0, nonBlocking)) {
       StandIn.hold(100);
       try (Communicator child = parent.split(3, 0)) {
         assertEquals(0, child.rank());
@@ -313,7 +313,7 @@ class NativeFailuresTest {
   @Test
   void aCallThatStaysInProgressForEverIsATimeOut() {
     CommunicatorConfig impatient = CONFIG.withBlocking(false).withTimeout(Duration.ofMillis(400));
-    Communicator stuck = backend.communicator(backend.newUniqueId(), 1, 0, impatient);
+    Communicator stuck = backend.newCommunicator(backend.newUniqueId(), 1, 0, impatient);
     StandIn.hold(-1);
     NcclTimeoutException thrown =
         assertTimeout(
@@ -333,11 +333,11 @@ class NativeFailuresTest {
 
   @Test
   void aDestroyThatFailsIsReportedAndNotRepeated() {
-    Communicator doomed = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator doomed = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     StandIn.fail("ncclCommDestroy", 3, 1);
     assertEquals("ncclCommDestroy", assertThrows(NcclException.class, doomed::close).function());
     doomed.close();
-    assertFalse(doomed.open());
+    assertFalse(doomed.isOpen());
   }
 
   @ParameterizedTest(name = "{0} fails in call {1}")
@@ -363,7 +363,7 @@ class NativeFailuresTest {
   }
 
   private void upload(Stream to, int what) {
-    value.copyFrom(MemorySegment.ofArray(new int[] {what}), to);
+    value.copyFromAsync(MemorySegment.ofArray(new int[] {what}), to);
   }
 
   @Test
@@ -403,16 +403,16 @@ class NativeFailuresTest {
   void whatWasOpenedIsGivenBack() {
     Map<String, Long> before = alive();
     try (Backend other = Backend.nccl()) {
-      List<Communicator> all = new ArrayList<>(other.communicators(CONFIG, 0, 1));
+      List<Communicator> all = new ArrayList<>(other.newCommunicators(CONFIG, 0, 1));
       Group.run(() -> all.addAll(all.stream().map(c -> c.split(0, c.rank())).toList()));
       try (Stream extra = all.get(0).newStream();
           Event event = all.get(0).newEvent();
-          Buffer device = all.get(0).allocate(DataType.INT32, 3);
-          Buffer pinned = other.allocatePinned(DataType.INT32, 3);
-          ReduceOp.PreMulSum op = all.get(0).preMulSum(DataType.INT32, 2)) {
+          Buffer device = all.get(0).newBuffer(DataType.INT32, 3);
+          Buffer pinned = other.newPinnedBuffer(DataType.INT32, 3);
+          ReduceOp.PreMulSum op = all.get(0).newPreMulSum(DataType.INT32, 2)) {
         device.fill((byte) 0, extra);
-        device.copyFrom(MemorySegment.ofArray(new int[3]), extra);
-        device.copyFrom(pinned, extra);
+        device.copyFromAsync(MemorySegment.ofArray(new int[3]), extra);
+        device.copyFromAsync(pinned, extra);
         extra.record(event);
         extra.completion().toCompletableFuture().join();
         extra.synchronize();
@@ -433,11 +433,11 @@ class NativeFailuresTest {
     Map<String, Long> before = alive();
     StandIn.fail("ncclCommUserRank", 3, 1);
     assertThrows(
-        NcclException.class, () -> backend.communicator(backend.newUniqueId(), 1, 0, CONFIG));
+        NcclException.class, () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG));
     assertEquals(before.get("communicator"), alive().get("communicator"), "after one");
     StandIn.fail("ncclCommInitRankConfig", 3, 2);
     assertThrows(
-        NcclException.class, () -> backend.communicators(CONFIG.withBlocking(false), 0, 1));
+        NcclException.class, () -> backend.newCommunicators(CONFIG.withBlocking(false), 0, 1));
     // A rank that was inside NCCL when the other failed is freed by the thread that was there.
     for (int i = 0;
         i < 100 && !before.get("communicator").equals(alive().get("communicator"));

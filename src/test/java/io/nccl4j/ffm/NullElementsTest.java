@@ -32,11 +32,11 @@ class NullElementsTest {
     try (Pair pair = new Pair(CommunicatorConfig.defaults())) {
       List<UniqueId> ids = Arrays.asList(pair.backend().newUniqueId(), null);
       String named = "ids has a null element, at index 1";
-      refused(named, () -> NcclBackend.of(pair.backend()).communicator(ids, 2, 0, CONFIG));
+      refused(named, () -> NcclBackend.of(pair.backend()).newCommunicator(ids, 2, 0, CONFIG));
       refused(named, () -> NcclBackend.of(pair.backend()).communicatorAsync(ids, 2, 0, CONFIG));
       refused(
           "ids",
-          () -> NcclBackend.of(pair.backend()).communicator((List<UniqueId>) null, 2, 0, CONFIG));
+          () -> NcclBackend.of(pair.backend()).newCommunicator((List<UniqueId>) null, 2, 0, CONFIG));
     }
   }
 

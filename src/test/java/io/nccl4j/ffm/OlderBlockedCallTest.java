@@ -38,13 +38,13 @@ class OlderBlockedCallTest {
     StandIn.connect(true);
     try (Backend backend = Backend.nccl();
         LogLines log = new LogLines(NcclCommunicator.class)) {
-      List<Communicator> ranks = backend.communicators(CONFIG, 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
       Communicator comm = ranks.getFirst();
       String nccl = VersionReport.load().nccl();
       try (Stream stream = comm.newStream();
           Stream otherStream = ranks.getLast().newStream();
-          Buffer value = comm.allocate(DataType.INT32, 1);
-          Buffer other = ranks.getLast().allocate(DataType.INT32, 1)) {
+          Buffer value = comm.newBuffer(DataType.INT32, 1);
+          Buffer other = ranks.getLast().newBuffer(DataType.INT32, 1)) {
         Thread caller =
             Thread.ofPlatform()
                 .daemon()

@@ -73,7 +73,7 @@ class OlderReleaseTest {
   void open() {
     backend = Backend.nccl();
     found = VersionReport.load().nccl();
-    comm = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG.withName("older"));
+    comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG.withName("older"));
     stream = comm.newStream();
     StandIn.reset();
   }
@@ -100,7 +100,7 @@ class OlderReleaseTest {
     List<UniqueId> ids = List.of(backend.newUniqueId());
     callers.put(
         "ncclCommInitRankScalable",
-        () -> NcclBackend.of(backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG)));
+        () -> NcclBackend.of(backend).newCommunicator(ids, 1, 0, NcclConfig.of(CONFIG)));
     callers.put("ncclCommShrink", this::shrinkTwoRanks);
     callers.put("ncclCommGetUniqueId", comm::newGrowId);
     callers.put("ncclCommGrow", () -> comm.grow(2, CONFIG));
@@ -111,19 +111,19 @@ class OlderReleaseTest {
   }
 
   private void shrinkTwoRanks() {
-    List<Communicator> two = backend.communicators(CONFIG, 0, 1);
+    List<Communicator> two = backend.newCommunicators(CONFIG, 0, 1);
     try {
       two.getFirst().shrink(Set.of(1), ShrinkMode.ABORT_FIRST, CONFIG);
     } finally {
-      assertFalse(two.getFirst().aborted(), "refused before anything was done");
+      assertFalse(two.getFirst().isAborted(), "refused before anything was done");
       two.forEach(Communicator::abort);
     }
   }
 
   /** The release is looked at before the arguments, so most of these give none. */
   private void addMemory(Map<String, Executable> callers, NcclBackend nccl, NcclCommunicator rank) {
-    callers.put("ncclMemAlloc", () -> nccl.allocateRegistrable(0, DataType.INT8, 1).close());
-    callers.put("ncclMemFree", () -> nccl.allocateRegistrable(0, DataType.INT8, 1).close());
+    callers.put("ncclMemAlloc", () -> nccl.newRegistrableBuffer(0, DataType.INT8, 1).close());
+    callers.put("ncclMemFree", () -> nccl.newRegistrableBuffer(0, DataType.INT8, 1).close());
     callers.put("ncclCommRegister", () -> rank.register(null));
     callers.put("ncclCommDeregister", () -> rank.register(null).close());
     callers.put("ncclCommWindowRegister", () -> rank.registerWindow(null));
@@ -136,7 +136,7 @@ class OlderReleaseTest {
   }
 
   private static void askAWindowForItsMemory(NcclBackend nccl, NcclCommunicator rank) {
-    try (Buffer memory = nccl.allocateRegistrable(0, DataType.INT8, 1);
+    try (Buffer memory = nccl.newRegistrableBuffer(0, DataType.INT8, 1);
         Window window = rank.registerWindow(memory)) {
       window.userBuffer();
     }
@@ -198,7 +198,7 @@ class OlderReleaseTest {
   void anOptionOfALaterReleaseIsRefusedBeforeTheCall() {
     NcclCommunicator rank = NcclCommunicator.of(comm);
     assumeFalse(lacks(Releases.byFunction().get("ncclCommWindowRegister")), "it has no windows");
-    try (Buffer memory = NcclBackend.of(backend).allocateRegistrable(0, DataType.INT8, 1)) {
+    try (Buffer memory = NcclBackend.of(backend).newRegistrableBuffer(0, DataType.INT8, 1)) {
       assertRefused(
           "WindowOption.STRICT_ORDERING",
           "2.29.7",
@@ -226,8 +226,8 @@ class OlderReleaseTest {
   }
 
   private Buffer ints(int... values) {
-    Buffer buffer = comm.allocate(DataType.INT32, values.length);
-    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    Buffer buffer = comm.newBuffer(DataType.INT32, values.length);
+    buffer.copyFromAsync(MemorySegment.ofArray(values), stream);
     return buffer;
   }
 
@@ -240,9 +240,9 @@ class OlderReleaseTest {
   @Test
   void float8IsRefusedBeforeTheCallWhereTheReleaseDoesNotKnowIt() {
     for (DataType type : Set.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2)) {
-      try (Buffer send = comm.allocate(type, 4);
-          Buffer recv = comm.allocate(type, 4);
-          Buffer factor = comm.allocate(type, 1)) {
+      try (Buffer send = comm.newBuffer(type, 4);
+          Buffer recv = comm.newBuffer(type, 4);
+          Buffer factor = comm.newBuffer(type, 1)) {
         Map<String, Executable> callers = new TreeMap<>();
         callers.put("ncclAllReduce", () -> comm.allReduce(send, recv, ReduceOp.MAX, stream));
         callers.put("ncclBroadcast", () -> comm.broadcast(send, recv, 0, stream));
@@ -254,13 +254,13 @@ class OlderReleaseTest {
         callers.put("ncclGather", () -> comm.gather(send, recv, 0, stream));
         callers.put("ncclScatter", () -> comm.scatter(send, recv, 0, stream));
         callers.put("ncclSend", () -> Group.run(() -> messageToMyself(send, recv)));
-        callers.put("ncclRedOpCreatePreMulSum", () -> comm.preMulSum(type, 2).close());
+        callers.put("ncclRedOpCreatePreMulSum", () -> comm.newPreMulSum(type, 2).close());
         if (lacks(FIRST_WITH_FLOAT8)) {
           callers.forEach((f, call) -> assertRefused(f + " of " + type, FIRST_WITH_FLOAT8, call));
           assertRefused(
               "ncclRedOpCreatePreMulSum of " + type,
               FIRST_WITH_FLOAT8,
-              () -> comm.preMulSum(factor));
+              () -> comm.newPreMulSum(factor));
           callers.keySet().forEach(f -> assertEquals(0, StandIn.calls(f), f));
           assertEquals(0, StandIn.calls("ncclGroupStart"));
         } else {
@@ -292,13 +292,13 @@ class OlderReleaseTest {
     UnsupportedNcclVersionException refused =
         assertThrows(
             UnsupportedNcclVersionException.class,
-            () -> nccl.communicator(backend.newUniqueId(), 1, 0, config));
+            () -> nccl.newCommunicator(backend.newUniqueId(), 1, 0, config));
     assertEquals("ncclConfig_t.maxP2pPeers = 2", refused.function());
     assertEquals(found, refused.found());
     assertEquals("2.30.0", refused.needed());
     assertEquals(0, StandIn.calls("ncclCommInitRankConfig"));
     NcclConfig warned = config.withUnsupported(UnsupportedConfigPolicy.WARN);
-    nccl.communicator(backend.newUniqueId(), 1, 0, warned).close();
+    nccl.newCommunicator(backend.newUniqueId(), 1, 0, warned).close();
     assertEquals(Integer.MIN_VALUE, ncclConfig_t.maxP2pPeers(StandIn.lastConfig()));
     assertEquals(3, ncclConfig_t.maxCTAs(StandIn.lastConfig()));
   }
@@ -324,7 +324,7 @@ class OlderReleaseTest {
   }
 
   private Communicator nccl(NcclConfig config) {
-    return NcclBackend.of(backend).communicator(backend.newUniqueId(), 1, 0, config);
+    return NcclBackend.of(backend).newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 
   @Test

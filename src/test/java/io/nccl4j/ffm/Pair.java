@@ -28,7 +28,7 @@ final class Pair implements AutoCloseable {
   private final List<Stream> streams;
 
   Pair(CommunicatorConfig config) {
-    ranks = backend.communicators(config, 0, 1);
+    ranks = backend.newCommunicators(config, 0, 1);
     streams = ranks.stream().map(Communicator::newStream).toList();
   }
 
@@ -53,7 +53,7 @@ final class Pair implements AutoCloseable {
   List<Buffer> registrable(DataType type, long count) {
     List<Buffer> buffers = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
-      Buffer buffer = NcclBackend.of(backend).allocateRegistrable(rank, type, count);
+      Buffer buffer = NcclBackend.of(backend).newRegistrableBuffer(rank, type, count);
       buffer.fill((byte) 0, streams.get(rank));
       buffers.add(buffer);
     }
@@ -90,7 +90,7 @@ final class Pair implements AutoCloseable {
   }
 
   void upload(int rank, Buffer buffer, int... values) {
-    buffer.slice(0, values.length).copyFrom(MemorySegment.ofArray(values), streams.get(rank));
+    buffer.slice(0, values.length).copyFromAsync(MemorySegment.ofArray(values), streams.get(rank));
   }
 
   int[] download(int rank, Buffer buffer) {

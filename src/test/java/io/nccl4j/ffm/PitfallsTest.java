@@ -77,8 +77,8 @@ class PitfallsTest {
               NcclException.class,
               () ->
                   (function.endsWith("Scalable")
-                          ? NcclBackend.of(backend).communicator(ids, 1, 0, NcclConfig.of(CONFIG))
-                          : backend.communicator(ids.getFirst(), 1, 0, CONFIG))
+                          ? NcclBackend.of(backend).newCommunicator(ids, 1, 0, NcclConfig.of(CONFIG))
+                          : backend.newCommunicator(ids.getFirst(), 1, 0, CONFIG))
                       .close());
       assertSame(NcclResult.UNHANDLED_CUDA_ERROR, failed.result());
       operationsAreLaunchedAtOnce();
@@ -101,9 +101,9 @@ class PitfallsTest {
   private void operationsAreLaunchedAtOnce() {
     try (Communicator comm = alone(CONFIG);
         Stream stream = comm.newStream();
-        Buffer from = comm.allocate(DataType.INT32, 1);
-        Buffer to = comm.allocate(DataType.INT32, 1)) {
-      from.copyFrom(MemorySegment.ofArray(new int[] {5}), stream);
+        Buffer from = comm.newBuffer(DataType.INT32, 1);
+        Buffer to = comm.newBuffer(DataType.INT32, 1)) {
+      from.copyFromAsync(MemorySegment.ofArray(new int[] {5}), stream);
       comm.allReduce(from, to, ReduceOp.SUM, stream);
       int[] got = new int[1];
       to.copyTo(MemorySegment.ofArray(got), stream);
@@ -114,7 +114,7 @@ class PitfallsTest {
   @Test
   void trap4AChildThatIsStillPendingAfterASuccessIsWaitedFor() {
     StandIn.trap(4);
-    List<Communicator> ranks = backend.communicators(NON_BLOCKING, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(NON_BLOCKING, 0, 1);
     Communicator parent = ranks.getFirst();
     StandIn.hold(150);
     try (Communicator rest = parent.shrink(Set.of(1), ShrinkMode.FINISH_FIRST, NON_BLOCKING)) {
@@ -188,7 +188,7 @@ class PitfallsTest {
 
   @Test
   void trap6TheRanksThatAShrinkExcludesStayTheCallersAsTheyWere() {
-    List<Communicator> ranks = backend.communicators(CONFIG, 0, 1, 2, 3);
+    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1, 2, 3);
     Set<Integer> excluded = new LinkedHashSet<>(List.of(3, 0));
     List<Communicator> rest = new ArrayList<>();
     Group.run(
@@ -210,7 +210,7 @@ class PitfallsTest {
   @Test
   void trap6ARankWithoutColorGetsNoCommunicatorRatherThanANullPointer() {
     try (Communicator comm = alone(CONFIG)) {
-      comm.splitWithoutColor();
+      comm.splitNoColor();
       assertEquals(1, communicators.made());
       assertEquals(9, sum(comm, 9), "and goes on");
     }
@@ -218,7 +218,7 @@ class PitfallsTest {
 
   @Test
   void trap7EveryKindOfRankHasItsOwnWayToGrow() {
-    List<Communicator> ranks = backend.communicators(CONFIG, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(CONFIG, 0, 1);
     UniqueId id = ranks.getLast().newGrowId();
     List<Communicator> grown = new ArrayList<>();
     Group.run(
@@ -239,7 +239,7 @@ class PitfallsTest {
   void trap8ARankThatClosesAloneIsATimeOutAndNotAHang() {
     StandIn.trap(8);
     CommunicatorConfig impatient = CONFIG.withTimeout(Duration.ofMillis(300));
-    List<Communicator> ranks = backend.communicators(impatient, 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(impatient, 0, 1);
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> ranks.getFirst().close());
     assertEquals("ncclCommDestroy", thrown.function());
@@ -251,7 +251,7 @@ class PitfallsTest {
   void trap8RanksOfOneThreadAreClosedTogetherAsStages() throws Exception {
     StandIn.trap(8);
     List<CompletionStage<Void>> ends =
-        backend.communicators(CONFIG, 0, 1, 2).stream()
+        backend.newCommunicators(CONFIG, 0, 1, 2).stream()
             .map(comm -> NcclCommunicator.of(comm).closeAsync())
             .toList();
     for (CompletionStage<Void> end : ends) {
@@ -282,8 +282,8 @@ class PitfallsTest {
     try (Communicator blocking = alone(CONFIG);
         Communicator other = alone(NON_BLOCKING);
         Stream stream = blocking.newStream();
-        Buffer value = blocking.allocate(DataType.INT32, 1);
-        Buffer another = blocking.allocate(DataType.INT32, 1)) {
+        Buffer value = blocking.newBuffer(DataType.INT32, 1);
+        Buffer another = blocking.newBuffer(DataType.INT32, 1)) {
       IllegalArgumentException refused =
           assertThrows(
               IllegalArgumentException.class,
@@ -302,7 +302,7 @@ class PitfallsTest {
   void trap12InitialisationAndCommunicationAreRefusedTogether() {
     try (Communicator comm = alone(CONFIG);
         Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       long made = StandIn.calls("ncclCommInitRankConfig");
       UniqueId id = backend.newUniqueId();
       IllegalStateException refused =
@@ -312,7 +312,7 @@ class PitfallsTest {
                   Group.run(
                       () -> {
                         comm.allReduce(value, value, ReduceOp.SUM, stream);
-                        backend.communicator(id, 1, 0, CONFIG);
+                        backend.newCommunicator(id, 1, 0, CONFIG);
                       }));
       assertTrue(refused.getMessage().contains("end one group before"), refused::toString);
       assertEquals(made, StandIn.calls("ncclCommInitRankConfig"));
@@ -325,7 +325,7 @@ class PitfallsTest {
     StandIn.trap(13);
     try (Communicator comm = alone(CONFIG);
         Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       Thread first =
           Thread.ofPlatform()
               .daemon()
@@ -371,7 +371,7 @@ class PitfallsTest {
   void trap13AnAbortWaitsForTheThreadInsideAndLeavesItTheFreeing() throws Exception {
     Communicator comm = alone(NON_BLOCKING);
     try (Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       StandIn.hold(-1);
       Throwable[] end = new Throwable[1];
       Thread inside =
@@ -394,15 +394,15 @@ class PitfallsTest {
   @Test
   void trap14WhatIsMadeLiesOnItsOwnDeviceWhicheverNcclLeavesCurrent() {
     StandIn.trap(14);
-    List<Communicator> ranks = backend.communicators(CONFIG, 2, 5);
+    List<Communicator> ranks = backend.newCommunicators(CONFIG, 2, 5);
     try {
       for (int i = 0; i < 3; i++) {
         List<Stream> streams = new ArrayList<>();
         List<Buffer> values = new ArrayList<>();
         for (Communicator rank : ranks) {
           streams.add(rank.newStream());
-          values.add(rank.allocate(DataType.INT32, 1));
-          values.getLast().copyFrom(MemorySegment.ofArray(new int[] {3}), streams.getLast());
+          values.add(rank.newBuffer(DataType.INT32, 1));
+          values.getLast().copyFromAsync(MemorySegment.ofArray(new int[] {3}), streams.getLast());
           assertEquals(rank.device(), deviceOf(values.getLast()), "where CUDA says it lies");
         }
         Group.run(
@@ -435,13 +435,13 @@ class PitfallsTest {
   }
 
   private Communicator alone(CommunicatorConfig config) {
-    return backend.communicator(backend.newUniqueId(), 1, 0, config);
+    return backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
   }
 
   private static int sum(Communicator comm, int mine) {
     try (Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
-      value.copyFrom(MemorySegment.ofArray(new int[] {mine}), stream);
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
+      value.copyFromAsync(MemorySegment.ofArray(new int[] {mine}), stream);
       comm.allReduce(value, value, ReduceOp.SUM, stream);
       int[] got = new int[1];
       value.copyTo(MemorySegment.ofArray(got), stream);

@@ -45,11 +45,11 @@ class RefusedCallsTest {
   void open() {
     StandIn.reset();
     backend = Backend.nccl();
-    comm = backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+    comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
     stream = comm.newStream();
-    value = comm.allocate(DataType.INT32, 4);
-    sent = comm.allocate(DataType.INT32, 4);
-    received = comm.allocate(DataType.INT32, 4);
+    value = comm.newBuffer(DataType.INT32, 4);
+    sent = comm.newBuffer(DataType.INT32, 4);
+    received = comm.newBuffer(DataType.INT32, 4);
   }
 
   @AfterEach

@@ -60,13 +60,13 @@ class SharedStreamTest {
   @Test
   void aGroupOfTwoRanksOnOneStreamIsRefusedBeforeAnyNativeCall() {
     try (Backend backend = Backend.nccl()) {
-      List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 0);
+      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 0);
       try (Stream shared = backend.newStream(0);
           Stream own = backend.newStream(0);
-          Buffer one = backend.allocate(0, DataType.INT32, 1);
-          Buffer two = backend.allocate(0, DataType.INT32, 1)) {
-        one.copyFrom(MemorySegment.ofArray(new int[] {10}), shared);
-        two.copyFrom(MemorySegment.ofArray(new int[] {20}), own);
+          Buffer one = backend.newBuffer(0, DataType.INT32, 1);
+          Buffer two = backend.newBuffer(0, DataType.INT32, 1)) {
+        one.copyFromAsync(MemorySegment.ofArray(new int[] {10}), shared);
+        two.copyFromAsync(MemorySegment.ofArray(new int[] {20}), own);
         String refused =
             assertThrows(
                     IllegalArgumentException.class,

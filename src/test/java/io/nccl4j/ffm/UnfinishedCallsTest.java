@@ -62,11 +62,11 @@ class UnfinishedCallsTest {
       UniqueId id = backend.newUniqueId();
       CompletableFuture<Communicator> begun = new CompletableFuture<>();
       CompletableFuture<Throwable> end = new CompletableFuture<>();
-      Runnable connect = () -> begun.complete(backend.communicator(id, 2, 0, CONFIG));
+      Runnable connect = () -> begun.complete(backend.newCommunicator(id, 2, 0, CONFIG));
       Thread.ofPlatform().daemon().start(() -> end.complete(thrown(() -> Group.run(connect))));
       await(() -> StandIn.calls("ncclCommInitRankConfig") == 1);
       begun.get(10, TimeUnit.SECONDS).close();
-      Communicator peer = backend.communicator(id, 2, 1, CONFIG);
+      Communicator peer = backend.newCommunicator(id, 2, 1, CONFIG);
       assertInstanceOf(CommunicatorAbortedException.class, end.get(10, TimeUnit.SECONDS));
       peer.abort();
       await(() -> communicators.made() == 0);
@@ -84,7 +84,7 @@ class UnfinishedCallsTest {
       assertEquals(CancellationException.class, end.get(20, TimeUnit.SECONDS).getClass());
       pair.nccl(1).resume();
       await(() -> thrown(pair.nccl(0)::memoryStatistics) == null);
-      assertFalse(pair.nccl(0).suspended());
+      assertFalse(pair.nccl(0).isSuspended());
       assertArrayEquals(new int[] {2}, sumOfOnes(pair));
     }
   }
@@ -94,7 +94,7 @@ class UnfinishedCallsTest {
     StandIn.connect(false); // The broadcast of one rank alone ends.
     try (Pair pair = new Pair(NON_BLOCKING)) {
       Communicator comm = pair.rank(0);
-      Buffer value = comm.allocate(DataType.INT32, 1);
+      Buffer value = comm.newBuffer(DataType.INT32, 1);
       StandIn.hold(1_000);
       Thread user =
           Thread.ofPlatform().start(() -> comm.broadcast(value, value, 0, pair.stream(0)));
@@ -102,13 +102,13 @@ class UnfinishedCallsTest {
       IllegalStateException refused =
           assertThrows(IllegalStateException.class, NcclCommunicator.of(comm)::revoke);
       assertTrue(refused.getMessage().contains("in use by another thread"), refused::toString);
-      assertFalse(comm.aborted());
+      assertFalse(comm.isAborted());
       assertEquals(0, StandIn.calls("ncclCommRevoke"));
       user.join();
       StandIn.hold(0);
       NcclCommunicator.of(comm).revoke();
       NcclCommunicator.of(comm).revoke();
-      assertTrue(comm.aborted());
+      assertTrue(comm.isAborted());
       assertEquals(1, StandIn.calls("ncclCommRevoke"));
       pair.abort();
       value.close();
@@ -197,7 +197,7 @@ class UnfinishedCallsTest {
     assertEquals("ncclCommDestroy", failed.function());
     assertSame(result, failed.result());
     assertEquals(List.of(), List.of(failed.getSuppressed()));
-    assertTrue(pair.rank(0).aborted());
+    assertTrue(pair.rank(0).isAborted());
     buffers.get(0).close();
     pair.close();
     buffers.get(1).close();
@@ -376,9 +376,9 @@ class UnfinishedCallsTest {
     Group.run(
         () -> {
           for (int rank = 0; rank < 2; rank++) {
-            Buffer value = pair.rank(rank).allocate(DataType.INT32, 1);
+            Buffer value = pair.rank(rank).newBuffer(DataType.INT32, 1);
             values.add(value);
-            value.copyFrom(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
+            value.copyFromAsync(MemorySegment.ofArray(new int[] {1}), pair.stream(rank));
             pair.rank(rank).allReduce(value, value, ReduceOp.SUM, pair.stream(rank));
           }
         });

@@ -40,7 +40,7 @@ class VirtualThreadsTest {
   @Test
   void operationsStreamsAndDevicesRefuseVirtualThreads() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
-        Buffer value = pair.rank(0).allocate(DataType.INT32, 1)) {
+        Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1)) {
       Stream stream = pair.stream(0);
       long launched = StandIn.calls("ncclAllReduce");
       refused("ncclAllReduce", () -> pair.rank(0).allReduce(value, value, ReduceOp.SUM, stream));
@@ -58,8 +58,8 @@ class VirtualThreadsTest {
   @Test
   void callThatIsRepeatedIsRefusedOnAVirtualThreadToo() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults());
-        Buffer first = pair.rank(0).allocate(DataType.INT32, 1);
-        Buffer second = pair.rank(1).allocate(DataType.INT32, 1)) {
+        Buffer first = pair.rank(0).newBuffer(DataType.INT32, 1);
+        Buffer second = pair.rank(1).newBuffer(DataType.INT32, 1)) {
       StandIn.connect(false); // The threads take turns.
       for (int i = 0; i < 5; i++) {
         pair.rank(0).allReduce(first, first, ReduceOp.SUM, pair.stream(0));
@@ -84,8 +84,8 @@ class VirtualThreadsTest {
     sumTogether(pair, values);
     onVirtualThread(pair.rank(0)::close);
     onVirtualThread(pair.rank(1)::close);
-    assertFalse(pair.rank(0).aborted());
-    assertFalse(pair.rank(1).aborted());
+    assertFalse(pair.rank(0).isAborted());
+    assertFalse(pair.rank(1).isAborted());
     assertEquals(0, StandIn.calls("ncclCommAbort"));
     assertEquals(2, StandIn.calls("ncclCommDestroy"));
     assertEquals(communicators, StandIn.live("communicator"));
@@ -99,12 +99,12 @@ class VirtualThreadsTest {
     long events = StandIn.live("event");
     long pinned = StandIn.live("pinned");
     try (Backend backend = NcclBackend.open();
-        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+        Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
       Stream stream = backend.newStream(0);
-      value.copyFrom(MemorySegment.ofArray(new int[] {7}), stream);
+      value.copyFromAsync(MemorySegment.ofArray(new int[] {7}), stream);
       assertEquals(streams + 1, StandIn.live("stream"));
       onVirtualThread(stream::close);
-      assertFalse(stream.open());
+      assertFalse(stream.isOpen());
       assertEquals(streams, StandIn.live("stream"));
       assertEquals(events, StandIn.live("event"));
       assertEquals(pinned, StandIn.live("pinned"));
@@ -151,7 +151,7 @@ class VirtualThreadsTest {
   void interruptedVirtualThreadClosesAndStaysInterrupted() throws Exception {
     long streams = StandIn.live("stream");
     try (Backend backend = NcclBackend.open();
-        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+        Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
       Stream stream = backend.newStream(0);
       value.fill((byte) 1, stream);
       onVirtualThread(
@@ -170,7 +170,7 @@ class VirtualThreadsTest {
     try (Backend backend = NcclBackend.open()) {
       Event event = backend.newEvent(1);
       onVirtualThread(event::close);
-      assertFalse(event.open());
+      assertFalse(event.isOpen());
       assertEquals(events, StandIn.live("event"));
     }
   }
@@ -192,7 +192,7 @@ class VirtualThreadsTest {
     long memory = StandIn.live("memory");
     try (Backend backend = NcclBackend.open();
         Stream stream = backend.newStream(1)) {
-      Buffer value = backend.allocate(1, DataType.INT32, 4);
+      Buffer value = backend.newBuffer(1, DataType.INT32, 4);
       value.fill((byte) 1, stream);
       onVirtualThread(value::close);
       assertEquals(memory, StandIn.live("memory"));
@@ -204,7 +204,7 @@ class VirtualThreadsTest {
     long pinned = StandIn.live("pinned");
     try (Backend backend = NcclBackend.open()) {
       Buffer[] made = new Buffer[1];
-      onVirtualThread(() -> made[0] = backend.allocatePinned(DataType.INT32, 16));
+      onVirtualThread(() -> made[0] = backend.newPinnedBuffer(DataType.INT32, 16));
       assertEquals(64, made[0].segment().byteSize());
       assertEquals(pinned + 1, StandIn.live("pinned"));
       onVirtualThread(made[0]::close);
@@ -216,7 +216,7 @@ class VirtualThreadsTest {
   void operatorClosedOnAVirtualThreadIsDestroyed() throws Exception {
     try (Pair pair = new Pair(CommunicatorConfig.defaults())) {
       long operators = StandIn.live("redop");
-      ReduceOp.PreMulSum operator = pair.rank(0).preMulSum(DataType.INT32, 3);
+      ReduceOp.PreMulSum operator = pair.rank(0).newPreMulSum(DataType.INT32, 3);
       assertEquals(operators + 1, StandIn.live("redop"));
       onVirtualThread(operator::close);
       assertEquals(operators, StandIn.live("redop"));

@@ -55,7 +55,7 @@ class WindowPitfallsTest {
 
   @Test
   void trap1TheOneLastErrorBufferIsCopiedAtTheFailureAndTakenForNoOther() throws Exception {
-    Buffer value = pair.rank(0).allocate(DataType.INT32, 1);
+    Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
     StandIn.fail("ncclAllReduce", 3, 1);
     NcclException first =
         assertThrows(
@@ -83,7 +83,7 @@ class WindowPitfallsTest {
       pair.upload(rank, values.get(rank), 1);
     }
     StandIn.fail("ncclBroadcast", 4, 1);
-    Buffer other = pair.rank(1).allocate(DataType.INT32, 1);
+    Buffer other = pair.rank(1).newBuffer(DataType.INT32, 1);
     NcclException refused =
         assertThrows(
             NcclException.class,
@@ -183,9 +183,9 @@ class WindowPitfallsTest {
     List<Window> windows = pair.register(doubles, WindowOption.SYMMETRIC);
     List<Buffer> plainWindow = pair.registrable(DataType.INT32, PAGE_INTS);
     List<Window> asymmetric = pair.register(plainWindow);
-    Buffer outside = pair.rank(0).allocate(DataType.FLOAT64, 1);
+    Buffer outside = pair.rank(0).newBuffer(DataType.FLOAT64, 1);
     Buffer source = doubles.get(0).slice(0, 1);
-    source.copyFrom(MemorySegment.ofArray(new double[] {2.5}), pair.stream(0));
+    source.copyFromAsync(MemorySegment.ofArray(new double[] {2.5}), pair.stream(0));
     assertPutRefused("this rank's own", source, windows.get(1));
     assertPutRefused("a symmetric one", source, asymmetric.get(0));
     assertPutRefused("must lie in a symmetric window", outside, windows.get(0));
@@ -215,7 +215,7 @@ class WindowPitfallsTest {
   void trap11AnEstimateIsOfTheLastCollectiveInMicrosecondsAndLaunchesNothing() {
     List<Buffer> values = pair.registrable(DataType.INT32, PAGE_INTS);
     pair.upload(0, values.get(0), 1);
-    Buffer large = pair.rank(0).allocate(DataType.INT32, 100 * PAGE_INTS);
+    Buffer large = pair.rank(0).newBuffer(DataType.INT32, 100 * PAGE_INTS);
     Optional<Duration> estimate =
         NcclBackend.of(pair.backend())
             .estimate(
@@ -234,7 +234,7 @@ class WindowPitfallsTest {
 
   @Test
   void trap11WhatNcclWouldLaunchIsNotEstimated() {
-    Buffer value = pair.rank(0).allocate(DataType.INT32, 1);
+    Buffer value = pair.rank(0).newBuffer(DataType.INT32, 1);
     assertEstimateRefused("there must be a collective", () -> {});
     assertEstimateRefused(
         "a call that NCCL cannot estimate", () -> pair.rank(0).send(value, 1, pair.stream(0)));
@@ -246,7 +246,7 @@ class WindowPitfallsTest {
           () -> nonBlocking.rank(0).allReduce(value, value, ReduceOp.SUM, nonBlocking.stream(0)));
     }
     try (Communicator alone =
-        pair.backend().communicator(pair.backend().newUniqueId(), 1, 0, CONFIG)) {
+        pair.backend().newCommunicator(pair.backend().newUniqueId(), 1, 0, CONFIG)) {
       assertEstimateRefused(
           "it is of one rank", () -> alone.allReduce(value, value, ReduceOp.SUM, pair.stream(0)));
     }

@@ -64,7 +64,7 @@ class WindowTest {
 
   @Test
   void registrableMemoryIsOfItsDeviceAndGivenBackOnce() {
-    Buffer buffer = NcclBackend.of(pair.backend()).allocateRegistrable(1, DataType.FLOAT32, 10);
+    Buffer buffer = NcclBackend.of(pair.backend()).newRegistrableBuffer(1, DataType.FLOAT32, 10);
     assertEquals(1, buffer.device());
     assertEquals(10, buffer.count());
     assertEquals(0, buffer.address() % 4096);
@@ -78,27 +78,27 @@ class WindowTest {
     buffer.close();
     assertEquals(1, StandIn.calls("ncclMemFree"));
     try (Buffer empty =
-        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.FLOAT32, 0)) {
+        NcclBackend.of(pair.backend()).newRegistrableBuffer(0, DataType.FLOAT32, 0)) {
       assertEquals(0, empty.count());
     }
     assertEquals(1, StandIn.calls("ncclMemAlloc"), "no memory is asked for where none is needed");
     assertRefused(
         "device is 99",
-        () -> NcclBackend.of(pair.backend()).allocateRegistrable(99, DataType.FLOAT32, 1));
+        () -> NcclBackend.of(pair.backend()).newRegistrableBuffer(99, DataType.FLOAT32, 1));
   }
 
   @Test
   void aRegisteredBufferCannotBeClosedBeforeItsRegistration() {
-    Buffer buffer = pair.rank(0).allocate(DataType.INT32, 100);
+    Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 100);
     BufferRegistration registration = pair.nccl(0).register(buffer.slice(10, 50));
-    assertTrue(registration.effective());
+    assertTrue(registration.isEffective());
     assertEquals(1, StandIn.live("registration"));
     assertEquals(buffer.address() + 40, registration.buffer().address());
     IllegalStateException refused = assertThrows(IllegalStateException.class, buffer::close);
     assertTrue(refused.getMessage().contains("a registration with " + pair.rank(0)));
     assertEquals(100, pair.download(0, buffer).length, "it is still open");
     registration.close();
-    assertFalse(registration.open());
+    assertFalse(registration.isOpen());
     assertEquals(0, StandIn.live("registration"));
     registration.close();
     assertEquals(1, StandIn.calls("ncclCommDeregister"));
@@ -107,9 +107,9 @@ class WindowTest {
 
   @Test
   void aRegistrationThatNcclPassesOverSaysSo() {
-    try (Buffer pinned = pair.backend().allocatePinned(DataType.INT32, 4);
+    try (Buffer pinned = pair.backend().newPinnedBuffer(DataType.INT32, 4);
         BufferRegistration registration = pair.nccl(0).register(pinned)) {
-      assertFalse(registration.effective());
+      assertFalse(registration.isEffective());
     }
     assertEquals(0, StandIn.calls("ncclCommDeregister"), "NCCL gave nothing to give back");
   }
@@ -127,10 +127,10 @@ class WindowTest {
         CompletableFuture.supplyAsync(
             () -> {
               window.close();
-              return window.open();
+              return window.isOpen();
             });
     assertThrows(TimeoutException.class, () -> openWhenClosed.get(100, TimeUnit.MILLISECONDS));
-    assertTrue(window.open(), "its communicator waits for its stream");
+    assertTrue(window.isOpen(), "its communicator waits for its stream");
     Thread.ofPlatform()
         .start(() -> pair.rank(1).allReduce(second, second, ReduceOp.SUM, pair.stream(1)))
         .join();
@@ -146,8 +146,8 @@ class WindowTest {
     List<Window> windows = pair.register(buffers, WindowOption.SYMMETRIC);
     BufferRegistration registration = pair.nccl(0).register(buffers.get(0));
     pair.rank(0).close();
-    assertFalse(windows.get(0).open());
-    assertFalse(registration.open());
+    assertFalse(windows.get(0).isOpen());
+    assertFalse(registration.isOpen());
     assertEquals(1, StandIn.calls("ncclCommWindowDeregister"));
     assertEquals(1, StandIn.calls("ncclCommDeregister"));
     buffers.get(0).close();
@@ -155,14 +155,14 @@ class WindowTest {
     registration.close();
     assertThrows(IllegalStateException.class, () -> buffers.get(1).close());
     pair.rank(1).abort();
-    assertFalse(windows.get(1).open());
+    assertFalse(windows.get(1).isOpen());
     buffers.get(1).close();
     assertEquals(1, StandIn.calls("ncclCommWindowDeregister"), "an abort frees them by itself");
   }
 
   @Test
   void aRefusedRegistrationLetsItsBufferGo() {
-    Buffer buffer = pair.rank(0).allocate(DataType.INT32, 10);
+    Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 10);
     StandIn.fail("ncclCommRegister", 2, 1);
     NcclException refused = assertThrows(NcclException.class, () -> pair.nccl(0).register(buffer));
     assertEquals("ncclCommRegister", refused.function());
@@ -171,11 +171,11 @@ class WindowTest {
 
   @Test
   void aDeregistrationThatFailsKeepsTheBufferHeld() {
-    Buffer buffer = pair.rank(0).allocate(DataType.INT32, 10);
+    Buffer buffer = pair.rank(0).newBuffer(DataType.INT32, 10);
     BufferRegistration registration = pair.nccl(0).register(buffer);
     StandIn.fail("ncclCommDeregister", 3, 1);
     assertThrows(NcclException.class, registration::close);
-    assertTrue(registration.open());
+    assertTrue(registration.isOpen());
     assertThrows(IllegalStateException.class, buffer::close);
     registration.close();
     buffer.close();
@@ -201,14 +201,14 @@ class WindowTest {
 
   @Test
   void memoryThatCannotBeInAWindowIsRefusedBeforeAnyRankWaits() {
-    Buffer plain = pair.rank(0).allocate(DataType.INT32, PAGE_INTS);
-    Buffer pinned = pair.backend().allocatePinned(DataType.INT32, PAGE_INTS);
-    Buffer other = NcclBackend.of(pair.backend()).allocateRegistrable(1, DataType.INT32, PAGE_INTS);
+    Buffer plain = pair.rank(0).newBuffer(DataType.INT32, PAGE_INTS);
+    Buffer pinned = pair.backend().newPinnedBuffer(DataType.INT32, PAGE_INTS);
+    Buffer other = NcclBackend.of(pair.backend()).newRegistrableBuffer(1, DataType.INT32, PAGE_INTS);
     Buffer good =
-        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.INT32, 2 * PAGE_INTS);
-    assertWindowRefused("allocateRegistrable", plain);
-    assertWindowRefused("allocateRegistrable", plain.slice(0, 1));
-    assertWindowRefused("allocateRegistrable", pinned);
+        NcclBackend.of(pair.backend()).newRegistrableBuffer(0, DataType.INT32, 2 * PAGE_INTS);
+    assertWindowRefused("newRegistrableBuffer", plain);
+    assertWindowRefused("newRegistrableBuffer", plain.slice(0, 1));
+    assertWindowRefused("newRegistrableBuffer", pinned);
     assertWindowRefused("must be usable on this rank's device", other);
     assertWindowRefused("count 0", good.slice(0, 0));
     assertWindowRefused("a multiple of 4096", good.slice(1, PAGE_INTS));
@@ -440,7 +440,7 @@ class WindowTest {
   @Test
   void aStageOfARegistrationThatFailsTellsWhy() {
     Buffer buffer =
-        NcclBackend.of(pair.backend()).allocateRegistrable(0, DataType.INT32, PAGE_INTS);
+        NcclBackend.of(pair.backend()).newRegistrableBuffer(0, DataType.INT32, PAGE_INTS);
     StandIn.fail("ncclCommWindowRegister", 2, 1);
     CompletionStage<Window> stage = pair.nccl(0).registerWindowAsync(buffer);
     NcclException failure = assertThrows(NcclException.class, () -> Pair.await(stage));

@@ -80,7 +80,7 @@ class AnyRankCountTest {
 
   private static void assertSum(float[][] values, Communicator comm, Stream stream) {
     int count = values[0].length;
-    try (Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+    try (Buffer data = comm.newBuffer(DataType.FLOAT32, count)) {
       for (int i = 0; i < count; i++) {
         DataType.FLOAT32.set(data.segment(), i, values[comm.rank()][i]);
       }
@@ -174,7 +174,7 @@ class AnyRankCountTest {
   }
 
   private static void assertSumOfRanks(Communicator comm, Stream stream) {
-    try (Buffer one = comm.allocate(DataType.INT64, 1)) {
+    try (Buffer one = comm.newBuffer(DataType.INT64, 1)) {
       DataType.INT64.setLong(one.segment(), 0, comm.rank() + 1L);
       comm.allReduce(one, one, ReduceOp.SUM, stream);
       stream.synchronize();
@@ -200,13 +200,13 @@ class AnyRankCountTest {
       this.ranks = comm.size();
       this.rank = comm.rank();
       this.root = ranks / 3;
-      this.part = comm.allocate(DataType.INT64, COUNT);
-      this.whole = comm.allocate(DataType.INT64, (long) ranks * COUNT);
-      this.result = comm.allocate(DataType.INT64, (long) ranks * COUNT);
+      this.part = comm.newBuffer(DataType.INT64, COUNT);
+      this.whole = comm.newBuffer(DataType.INT64, (long) ranks * COUNT);
+      this.result = comm.newBuffer(DataType.INT64, (long) ranks * COUNT);
       for (int i = 0; i < whole.count(); i++) {
         DataType.INT64.setLong(whole.segment(), i, value(rank, i));
       }
-      part.copyFrom(whole.slice(0, COUNT), stream);
+      part.copyFromAsync(whole.slice(0, COUNT), stream);
       stream.synchronize();
     }
 
@@ -229,7 +229,7 @@ class AnyRankCountTest {
       assertResult("maximum", ranks * COUNT, i -> value(ranks - 1, i));
       comm.allReduce(whole, result, ReduceOp.AVG, stream);
       assertResult("average", ranks * COUNT, i -> sum(i) / ranks);
-      try (ReduceOp.PreMulSum scaled = comm.preMulSum(DataType.INT64, rank + 1)) {
+      try (ReduceOp.PreMulSum scaled = comm.newPreMulSum(DataType.INT64, rank + 1)) {
         comm.allReduce(whole, result, scaled, stream);
       }
       assertResult(

@@ -30,7 +30,7 @@ class BrokenLinkTest {
             2, 2, ReferenceOptions.defaults().withTransport(Transport.TCP)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.INT8, SLICE_BYTES)) {
+          try (Buffer data = comm.newBuffer(DataType.INT8, SLICE_BYTES)) {
             comm.allReduce(data, data, ReduceOp.MAX, stream);
             stream.synchronize();
             // A rank that still waits would learn of the abort below.

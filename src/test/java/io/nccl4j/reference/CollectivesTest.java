@@ -38,8 +38,8 @@ class CollectivesTest {
         ranks,
         SMALL.withAlgorithm(algorithm),
         (comm, stream) -> {
-          try (Buffer send = comm.allocate(DataType.FLOAT32, count);
-              Buffer recv = comm.allocate(DataType.FLOAT32, count)) {
+          try (Buffer send = comm.newBuffer(DataType.FLOAT32, count);
+              Buffer recv = comm.newBuffer(DataType.FLOAT32, count)) {
             fill(send, comm.rank());
             comm.allReduce(send, recv, ReduceOp.SUM, stream);
             comm.allReduce(send, send, ReduceOp.SUM, stream);
@@ -64,8 +64,8 @@ class CollectivesTest {
         ranks,
         SMALL,
         (comm, stream) -> {
-          try (Buffer send = comm.allocate(DataType.FLOAT32, count);
-              Buffer recv = comm.allocate(DataType.FLOAT32, count)) {
+          try (Buffer send = comm.newBuffer(DataType.FLOAT32, count);
+              Buffer recv = comm.newBuffer(DataType.FLOAT32, count)) {
             for (int root = 0; root < ranks; root++) {
               fill(send, comm.rank());
               comm.broadcast(comm.rank() == root ? send : null, recv, root, stream);
@@ -91,8 +91,8 @@ class CollectivesTest {
         SMALL,
         (comm, stream) -> {
           int rank = comm.rank();
-          try (Buffer part = comm.allocate(DataType.FLOAT32, count);
-              Buffer whole = comm.allocate(DataType.FLOAT32, (long) ranks * count)) {
+          try (Buffer part = comm.newBuffer(DataType.FLOAT32, count);
+              Buffer whole = comm.newBuffer(DataType.FLOAT32, (long) ranks * count)) {
             fill(part, rank);
             comm.allGather(part, whole, stream);
             stream.synchronize();
@@ -123,9 +123,9 @@ class CollectivesTest {
         SMALL,
         (comm, stream) -> {
           int rank = comm.rank();
-          try (Buffer part = comm.allocate(DataType.FLOAT32, count);
-              Buffer send = comm.allocate(DataType.FLOAT32, (long) ranks * count);
-              Buffer recv = comm.allocate(DataType.FLOAT32, (long) ranks * count)) {
+          try (Buffer part = comm.newBuffer(DataType.FLOAT32, count);
+              Buffer send = comm.newBuffer(DataType.FLOAT32, (long) ranks * count);
+              Buffer recv = comm.newBuffer(DataType.FLOAT32, (long) ranks * count)) {
             fill(send, rank);
             comm.allToAll(send, recv, stream);
             stream.synchronize();
@@ -157,8 +157,8 @@ class CollectivesTest {
         (comm, stream) -> {
           int rank = comm.rank();
           int rounds = 3;
-          try (Buffer send = comm.allocate(DataType.FLOAT32, (long) rounds * ranks * count);
-              Buffer recv = comm.allocate(DataType.FLOAT32, (long) rounds * ranks * count)) {
+          try (Buffer send = comm.newBuffer(DataType.FLOAT32, (long) rounds * ranks * count);
+              Buffer recv = comm.newBuffer(DataType.FLOAT32, (long) rounds * ranks * count)) {
             fill(send, rank);
             Group.run(
                 () -> {

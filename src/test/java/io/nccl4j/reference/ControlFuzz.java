@@ -60,7 +60,7 @@ final class ControlFuzz implements FuzzTarget {
     List<Future<Communicator>> joining = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
       int self = rank;
-      joining.add(ranks.submit(() -> backend.communicator(id, 2, self, CONFIG)));
+      joining.add(ranks.submit(() -> backend.newCommunicator(id, 2, self, CONFIG)));
     }
     for (Future<Communicator> each : joining) {
       connected.add(each.get());

@@ -251,7 +251,7 @@ class DeathWhileJoiningTest {
       List<FutureTask<Communicator>> made = new ArrayList<>();
       for (int rank = 0; rank < before; rank++) {
         int self = rank;
-        made.add(start(() -> backend.communicator(first, before, self, CONFIG)));
+        made.add(start(() -> backend.newCommunicator(first, before, self, CONFIG)));
       }
       for (int rank = 0; rank < before; rank++) {
         parents[rank] = made.get(rank).get(30, TimeUnit.SECONDS);
@@ -274,7 +274,7 @@ class DeathWhileJoiningTest {
 
     Communicator call(int rank) {
       return switch (call) {
-        case CONNECT -> backend.communicator(id, RANKS, rank, CONFIG);
+        case CONNECT -> backend.newCommunicator(id, RANKS, rank, CONFIG);
         case SPLIT -> parents[rank].split(0, rank);
         case SHRINK -> parents[rank].shrink(Set.of(RANKS - 1), ShrinkMode.ABORT_FIRST, CONFIG);
         case GROW ->
@@ -337,7 +337,7 @@ class DeathWhileJoiningTest {
 
     private static int sum(Communicator comm, int mine) {
       try (Stream stream = comm.newStream();
-          Buffer value = comm.allocate(DataType.INT32, 1)) {
+          Buffer value = comm.newBuffer(DataType.INT32, 1)) {
         DataType.INT32.setLong(value.segment(), 0, mine);
         comm.allReduce(value, value, ReduceOp.SUM, stream);
         stream.synchronize();

@@ -80,7 +80,7 @@ class DirectAllReduceTest {
   private record Operand(ReduceOp op, ReduceOp.PreMulSum created) implements AutoCloseable {
     static Operand of(Communicator comm, DataType type, String name) {
       if (name.equals("mulsum")) {
-        ReduceOp.PreMulSum created = comm.preMulSum(type, comm.rank() + 2);
+        ReduceOp.PreMulSum created = comm.newPreMulSum(type, comm.rank() + 2);
         return new Operand(created, created);
       }
       ReduceOp standard =
@@ -109,11 +109,11 @@ class DirectAllReduceTest {
       Operand op,
       int count,
       boolean inPlace) {
-    try (Buffer send = comm.allocate(type, count);
-        Buffer recv = comm.allocate(type, count)) {
+    try (Buffer send = comm.newBuffer(type, count);
+        Buffer recv = comm.newBuffer(type, count)) {
       byte[] own = new byte[count * type.bytes()];
       new Random(SEED * 31 + count * 64L + comm.rank()).nextBytes(own);
-      send.copyFrom(MemorySegment.ofArray(own), stream);
+      send.copyFromAsync(MemorySegment.ofArray(own), stream);
       Buffer result = inPlace ? send : recv;
       comm.allReduce(send, result, op.op(), stream);
       stream.synchronize();
@@ -178,7 +178,7 @@ class DirectAllReduceTest {
         5,
         options,
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+          try (Buffer data = comm.newBuffer(DataType.FLOAT32, count)) {
             Random random = new Random(SEED + comm.rank());
             for (int i = 0; i < count; i++) {
               DataType.FLOAT32.set(data.segment(), i, random.nextGaussian());
@@ -200,8 +200,8 @@ class DirectAllReduceTest {
         ranks,
         SMALL.withAlgorithm(Algorithm.DIRECT),
         (comm, stream) -> {
-          try (Buffer one = comm.allocate(DataType.UINT64, 300);
-              Buffer two = comm.allocate(DataType.UINT64, 300)) {
+          try (Buffer one = comm.newBuffer(DataType.UINT64, 300);
+              Buffer two = comm.newBuffer(DataType.UINT64, 300)) {
             for (int i = 0; i < 300; i++) {
               DataType.UINT64.setLong(one.segment(), i, comm.rank() + i);
             }

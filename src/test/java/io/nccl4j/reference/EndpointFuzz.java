@@ -95,7 +95,7 @@ final class EndpointFuzz implements FuzzTarget {
     for (int rank = 0; rank < 2; rank++) {
       int self = rank;
       FutureTask<Communicator> task =
-          new FutureTask<>(() -> backend.communicator(honest, 2, self, CONFIG));
+          new FutureTask<>(() -> backend.newCommunicator(honest, 2, self, CONFIG));
       ranks.add(task);
       Thread.ofPlatform().daemon().name("honest-rank-" + rank).start(task);
     }

@@ -69,7 +69,7 @@ class EventLoopTest {
   @Test
   void errorFailsRanksThatWaitForOthers() throws Exception {
     UniqueId id = backend.newUniqueId();
-    FutureTask<Communicator> waiting = start(() -> backend.communicator(id, 2, 0, CONFIG));
+    FutureTask<Communicator> waiting = start(() -> backend.newCommunicator(id, 2, 0, CONFIG));
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (endpoints.getFirst().target(id) == null) {
       assertTrue(!deadline.passed(), "the rank does not come");
@@ -82,8 +82,8 @@ class EventLoopTest {
 
   @Test
   void errorFailsAGrowThatWaitsAndOneWhoseIdIsMade() throws Exception {
-    Communicator one = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
-    Communicator other = backend.communicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator one = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
+    Communicator other = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     UniqueId waitsFor = one.newGrowId();
     UniqueId made = other.newGrowId();
     FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
@@ -113,13 +113,13 @@ class EventLoopTest {
   @Test
   void errorIsReportedToAllRanksOfOpenCommunicators() throws Exception {
     UniqueId id = backend.newUniqueId();
-    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, CONFIG));
-    try (Communicator one = backend.communicator(id, 2, 1, CONFIG);
+    FutureTask<Communicator> first = start(() -> backend.newCommunicator(id, 2, 0, CONFIG));
+    try (Communicator one = backend.newCommunicator(id, 2, 1, CONFIG);
         Communicator zero = first.get(30, TimeUnit.SECONDS);
         Stream stream = one.newStream();
         Stream other = zero.newStream();
-        Buffer value = one.allocate(DataType.INT32, 1);
-        Buffer values = zero.allocate(DataType.INT32, 1)) {
+        Buffer value = one.newBuffer(DataType.INT32, 1);
+        Buffer values = zero.newBuffer(DataType.INT32, 1)) {
       failLoop();
       long start = System.nanoTime();
       one.allReduce(value, value, ReduceOp.SUM, stream);
@@ -153,7 +153,7 @@ class EventLoopTest {
         .addListener(first, new FailingListener());
     long start = System.nanoTime();
     String text =
-        assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, CONFIG))
+        assertThrows(NcclRemoteException.class, () -> backend.newCommunicator(id, 2, 1, CONFIG))
             .getMessage();
     assertTrue(text.contains("OutOfMemoryError: thrown by a test"), text);
     long took = TimeUnit.NANOSECONDS.toSeconds(System.nanoTime() - start);
@@ -169,9 +169,9 @@ class EventLoopTest {
   }
 
   private int sum(UniqueId id, int rank) {
-    try (Communicator comm = backend.communicator(id, 2, rank, CONFIG);
+    try (Communicator comm = backend.newCommunicator(id, 2, rank, CONFIG);
         Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1)) {
       DataType.INT32.setLong(value.segment(), 0, rank + 1);
       comm.allReduce(value, value, ReduceOp.SUM, stream);
       stream.synchronize();

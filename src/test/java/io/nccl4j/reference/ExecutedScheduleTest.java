@@ -70,7 +70,7 @@ class ExecutedScheduleTest {
         ranks,
         options,
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+          try (Buffer data = comm.newBuffer(DataType.FLOAT32, count)) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
           }

@@ -89,8 +89,8 @@ public final class FaultCampaignRank {
     backend =
         ReferenceBackend.open(
             1, ReferenceOptions.defaults().withTransport(Transport.valueOf(arguments[3])));
-    input = backend.allocate(0, DataType.INT32, (long) size * MOST);
-    output = backend.allocate(0, DataType.INT32, (long) size * MOST);
+    input = backend.newBuffer(0, DataType.INT32, (long) size * MOST);
+    output = backend.newBuffer(0, DataType.INT32, (long) size * MOST);
     owners.addAll(List.of(input, output));
     newStream();
   }
@@ -142,7 +142,7 @@ public final class FaultCampaignRank {
   private Communicator meet(String run, CommunicatorConfig settings) {
     RankInfo rankInfo = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
     try (Rendezvous rendezvous = FileRendezvous.in(folder, rankInfo)) {
-      return rendezvous.communicator(backend, settings);
+      return rendezvous.newCommunicator(backend, settings);
     }
   }
 
@@ -151,7 +151,7 @@ public final class FaultCampaignRank {
       case RENDEZVOUS -> useAndClose("rendezvous", () -> meet("round" + round, config), round);
       case CONNECT -> {
         UniqueId id = shareId();
-        useAndClose("connect", () -> backend.communicator(id, size, rank, config), round);
+        useAndClose("connect", () -> backend.newCommunicator(id, size, rank, config), round);
       }
       case COLLECTIVE -> {
         step = "collective";
@@ -206,7 +206,7 @@ public final class FaultCampaignRank {
 
   private byte[] broadcast(byte[] id) {
     Buffer bytes = input.slice(0, UniqueId.BYTES / Integer.BYTES);
-    bytes.copyFrom(MemorySegment.ofArray(id), stream);
+    bytes.copyFromAsync(MemorySegment.ofArray(id), stream);
     base.broadcast(bytes, 0, stream);
     stream.synchronize();
     bytes.copyTo(MemorySegment.ofArray(id), stream);
@@ -270,7 +270,7 @@ public final class FaultCampaignRank {
     int[] elements = new int[count];
     Arrays.setAll(elements, values);
     Buffer part = whole.slice(0, count);
-    part.copyFrom(MemorySegment.ofArray(elements), stream);
+    part.copyFromAsync(MemorySegment.ofArray(elements), stream);
     return part;
   }
 

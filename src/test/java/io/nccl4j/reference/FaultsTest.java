@@ -64,30 +64,30 @@ class FaultsTest {
         new Odd(
             "allReduce(count 8, FLOAT32, max)",
             (comm, stream) -> {
-              Buffer data = comm.allocate(DataType.FLOAT32, 8);
+              Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
               comm.allReduce(data, data, ReduceOp.MAX, stream);
             }),
         new Odd(
             "allReduce(count 9, FLOAT32, sum)",
             (comm, stream) -> {
-              Buffer data = comm.allocate(DataType.FLOAT32, 9);
+              Buffer data = comm.newBuffer(DataType.FLOAT32, 9);
               comm.allReduce(data, data, ReduceOp.SUM, stream);
             }),
         new Odd(
             "allReduce(count 8, INT32, sum)",
             (comm, stream) -> {
-              Buffer data = comm.allocate(DataType.INT32, 8);
+              Buffer data = comm.newBuffer(DataType.INT32, 8);
               comm.allReduce(data, data, ReduceOp.SUM, stream);
             }),
         new Odd(
             "broadcast(count 8, FLOAT32, root 2)",
-            (comm, stream) -> comm.broadcast(comm.allocate(DataType.FLOAT32, 8), 2, stream)),
+            (comm, stream) -> comm.broadcast(comm.newBuffer(DataType.FLOAT32, 8), 2, stream)),
         new Odd(
             "allToAll(count 2, FLOAT32)",
             (comm, stream) ->
                 comm.allToAll(
-                    comm.allocate(DataType.FLOAT32, 8),
-                    comm.allocate(DataType.FLOAT32, 8),
+                    comm.newBuffer(DataType.FLOAT32, 8),
+                    comm.newBuffer(DataType.FLOAT32, 8),
                     stream)));
   }
 
@@ -99,7 +99,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           if (comm.rank() == 2) {
             odd.call.run(comm, stream);
           } else {
@@ -122,7 +122,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           comm.broadcast(data, comm.rank() == 1 ? 1 : 0, stream);
           NcclInvalidUsageException thrown =
               assertThrows(NcclInvalidUsageException.class, stream::synchronize);
@@ -140,7 +140,7 @@ class FaultsTest {
         OPTIONS,
         SOON,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           if (comm.rank() != 2) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             NcclTimeoutException thrown =
@@ -168,7 +168,7 @@ class FaultsTest {
         OPTIONS,
         SOON.withName("drill"),
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           comm.allReduce(data, data, ReduceOp.SUM, stream);
           stream.synchronize();
           if (comm.rank() == 0) {
@@ -211,7 +211,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           if (comm.rank() == 2) {
             comm.abort();
           } else {
@@ -240,7 +240,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 8);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           if (comm.rank() == 2) {
             waiting.await();
             Thread.sleep(50);
@@ -281,7 +281,7 @@ class FaultsTest {
         LATE,
         (comm, stream) -> {
           if (comm.rank() == 0) {
-            Buffer data = comm.allocate(DataType.FLOAT32, 8);
+            Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             Thread.sleep(50);
@@ -304,7 +304,7 @@ class FaultsTest {
         LATE,
         (comm, stream) -> {
           if (comm.rank() != 1) {
-            Buffer data = comm.allocate(DataType.FLOAT32, 8);
+            Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             NcclRemoteException thrown =
                 assertThrows(NcclRemoteException.class, stream::synchronize);
@@ -321,7 +321,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(comm.rank() == 0 ? DataType.FLOAT32 : DataType.INT32, 6);
+          Buffer data = comm.newBuffer(comm.rank() == 0 ? DataType.FLOAT32 : DataType.INT32, 6);
           if (comm.rank() == 0) {
             comm.send(data, 1, stream);
           } else {
@@ -342,7 +342,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 6);
           if (comm.rank() == 0) {
             comm.send(data, 1, stream);
           } else {
@@ -365,7 +365,7 @@ class FaultsTest {
         SOON,
         (comm, stream) -> {
           if (comm.rank() == 0) {
-            comm.send(comm.allocate(DataType.FLOAT32, 6), 1, stream);
+            comm.send(comm.newBuffer(DataType.FLOAT32, 6), 1, stream);
             NcclTimeoutException thrown =
                 assertThrows(NcclTimeoutException.class, stream::synchronize);
             assertTrue(thrown.getMessage().contains("rank 1"), thrown::toString);
@@ -381,8 +381,8 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 6);
-          Buffer message = comm.allocate(DataType.FLOAT32, 6);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 6);
+          Buffer message = comm.newBuffer(DataType.FLOAT32, 6);
           if (comm.rank() == 1) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
@@ -408,7 +408,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 6);
           assertThrows(
               NcclInvalidUsageException.class, () -> Group.run(() -> comm.send(data, 0, stream)));
           assertThrows(
@@ -452,7 +452,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 4 + comm.rank());
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 4 + comm.rank());
           comm.allReduce(data, data, ReduceOp.SUM, stream);
           NcclException first = assertThrows(NcclException.class, stream::synchronize);
           comm.allReduce(data, data, ReduceOp.SUM, stream);
@@ -469,7 +469,7 @@ class FaultsTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 4 + comm.rank());
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 4 + comm.rank());
           comm.allReduce(data, data, ReduceOp.SUM, stream);
           Class<NcclInvalidUsageException> mismatch = NcclInvalidUsageException.class;
           NcclException first = assertThrows(mismatch, stream::synchronize);
@@ -485,7 +485,7 @@ class FaultsTest {
           assertThrows(mismatch, () -> data.copyTo(MemorySegment.ofArray(bytes), stream));
           NcclException closing = assertThrows(mismatch, comm::close);
           assertEquals(first.getMessage(), closing.getMessage());
-          assertTrue(comm.aborted());
+          assertTrue(comm.isAborted());
           assertThrows(CommunicatorAbortedException.class, stream::synchronize);
           stream.synchronize();
         });
@@ -496,9 +496,9 @@ class FaultsTest {
     Backend backend = ReferenceBackend.open(1);
     int threads = 0;
     try (Stream stream = backend.newStream(0);
-        Buffer data = backend.allocate(0, DataType.INT32, 1)) {
+        Buffer data = backend.newBuffer(0, DataType.INT32, 1)) {
       for (int i = 0; i < 500; i++) {
-        Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, LATE);
+        Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, LATE);
         comm.allReduce(data, data, ReduceOp.SUM, stream);
         if (i % 2 == 0) {
           comm.close();

@@ -286,7 +286,7 @@ class HandshakeTest {
     FutureTask<Integer> task =
         new FutureTask<>(
             () -> {
-              try (Communicator comm = backend.communicator(id, 2, rank, config)) {
+              try (Communicator comm = backend.newCommunicator(id, 2, rank, config)) {
                 return comm.size();
               }
             });

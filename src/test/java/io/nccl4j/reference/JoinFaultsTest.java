@@ -45,8 +45,8 @@ class JoinFaultsTest {
             () ->
                 Group.run(
                     () -> {
-                      backend.communicator(id, 4, 0, SOON);
-                      backend.communicator(id, 4, 2, SOON);
+                      backend.newCommunicator(id, 4, 0, SOON);
+                      backend.newCommunicator(id, 4, 2, SOON);
                     }));
     assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
@@ -73,7 +73,7 @@ class JoinFaultsTest {
     UniqueId id = UniqueId.fromHex(hex);
     Backend backend = ReferenceBackend.open(2);
     NcclRemoteException refused =
-        assertThrows(NcclRemoteException.class, () -> backend.communicator(id, 2, 1, LATE));
+        assertThrows(NcclRemoteException.class, () -> backend.newCommunicator(id, 2, 1, LATE));
     String text = refused.getMessage();
     assertTrue(text.contains("process " + process.pid() + " on "), text);
     assertTrue(text.contains("which made the id, cannot be reached"), text);
@@ -93,7 +93,7 @@ class JoinFaultsTest {
     Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
     assertRefused(other, id, 3, 1, "other options");
     NcclTimeoutException late =
-        assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 3, 1, SOON));
+        assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 3, 1, SOON));
     String text = late.getMessage();
     assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
@@ -104,13 +104,13 @@ class JoinFaultsTest {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
-    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
+    FutureTask<Communicator> first = start(() -> backend.newCommunicator(id, 2, 0, LATE));
     while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
     Backend elsewhere = ReferenceBackend.open(2);
     assertRefused(elsewhere, id, 3, 2, "rank 2 wants 3 ranks, the ranks before it 2");
-    try (Communicator second = backend.communicator(id, 2, 1, LATE);
+    try (Communicator second = backend.newCommunicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       assertEquals(1, second.rank());
       assertEquals(0, there.rank());
@@ -122,14 +122,14 @@ class JoinFaultsTest {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(3, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
-    FutureTask<Communicator> second = start(() -> backend.communicator(id, 3, 1, LATE));
+    FutureTask<Communicator> second = start(() -> backend.newCommunicator(id, 3, 1, LATE));
     // Both ranks 1 are of the process that has not made the id.
     while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
     assertRefused(backend, id, 3, 1, "rank 1 has come already");
-    FutureTask<Communicator> third = start(() -> backend.communicator(id, 3, 2, LATE));
-    try (Communicator first = backend.communicator(id, 3, 0, LATE);
+    FutureTask<Communicator> third = start(() -> backend.newCommunicator(id, 3, 2, LATE));
+    try (Communicator first = backend.newCommunicator(id, 3, 0, LATE);
         Communicator one = second.get(20, TimeUnit.SECONDS);
         Communicator two = third.get(20, TimeUnit.SECONDS)) {
       assertEquals(0, first.rank());
@@ -161,8 +161,8 @@ class JoinFaultsTest {
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(2, 1, OPTIONS.toString(), null);
     BootstrapTarget target = InitBootstrap.of(endpoints.get(1), id, InitBootstrap.CONNECT, request);
-    FutureTask<Communicator> first = start(() -> backend.communicator(id, 2, 0, LATE));
-    try (Communicator second = backend.communicator(id, 2, 1, LATE);
+    FutureTask<Communicator> first = start(() -> backend.newCommunicator(id, 2, 0, LATE));
+    try (Communicator second = backend.newCommunicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       Deadline deadline = Deadline.after(LATE.timeout());
       NcclInvalidUsageException thrown =
@@ -182,7 +182,7 @@ class JoinFaultsTest {
   private static void assertRefused(Backend backend, UniqueId id, int size, int rank, String text) {
     NcclInvalidUsageException thrown =
         assertThrows(
-            NcclInvalidUsageException.class, () -> backend.communicator(id, size, rank, SOON));
+            NcclInvalidUsageException.class, () -> backend.newCommunicator(id, size, rank, SOON));
     assertTrue(thrown.getMessage().contains(text), thrown::toString);
   }
 
@@ -193,7 +193,7 @@ class JoinFaultsTest {
     IllegalArgumentException thrown =
         assertThrows(
             IllegalArgumentException.class,
-            () -> ReferenceBackend.open(1).communicator(UniqueId.of(bytes), 1, 0, SOON));
+            () -> ReferenceBackend.open(1).newCommunicator(UniqueId.of(bytes), 1, 0, SOON));
     assertTrue(
         thrown.getMessage().contains("was made by NCCL, but this rank uses the reference backend"),
         thrown::toString);

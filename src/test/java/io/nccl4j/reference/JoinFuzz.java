@@ -106,7 +106,7 @@ final class JoinFuzz implements FuzzTarget {
   @Override
   public void read(byte[] input) throws Exception {
     Future<?> answered = impostor.submit(() -> answer(input));
-    try (Communicator unexpected = backend.communicator(redirected, 2, 1, SOON)) {
+    try (Communicator unexpected = backend.newCommunicator(redirected, 2, 1, SOON)) {
       throw new AssertionError(unexpected + " came of an answer without the other rank");
     } finally {
       answered.get();

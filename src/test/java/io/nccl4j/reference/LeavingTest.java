@@ -30,7 +30,7 @@ class LeavingTest {
   }
 
   private static void everyoneHasCome(Communicator comm, Stream stream) {
-    try (Buffer none = comm.allocate(DataType.INT32, 1)) {
+    try (Buffer none = comm.newBuffer(DataType.INT32, 1)) {
       comm.allReduce(none, none, ReduceOp.MAX, stream);
       stream.synchronize();
     }

@@ -94,9 +94,9 @@ class LinkLoadTest {
           int node = comm.rank() / ranksPerNode;
           try (Communicator within = comm.split(node, place);
               Communicator heads = comm.split(place, node);
-              Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+              Buffer data = comm.newBuffer(DataType.FLOAT32, count)) {
             Buffer own = data.slice((long) place * shard, shard);
-            data.copyFrom(inputs(comm.rank(), count), stream);
+            data.copyFromAsync(inputs(comm.rank(), count), stream);
             within.reduceScatter(data, own, ReduceOp.SUM, stream);
             heads.allReduce(own, own, ReduceOp.SUM, stream);
             within.allGather(own, data, stream);
@@ -170,7 +170,7 @@ class LinkLoadTest {
         ranks,
         ReferenceOptions.defaults().withAlgorithm(algorithm).withLayout(layout),
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.FLOAT32, count)) {
+          try (Buffer data = comm.newBuffer(DataType.FLOAT32, count)) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
           }

@@ -122,7 +122,7 @@ class MixedTransportsTest {
   }
 
   private static void everyoneHasCome(Communicator comm, Stream stream) {
-    try (Buffer none = comm.allocate(DataType.INT32, 1)) {
+    try (Buffer none = comm.newBuffer(DataType.INT32, 1)) {
       comm.allReduce(none, none, ReduceOp.MAX, stream);
       stream.synchronize();
     }
@@ -139,8 +139,8 @@ class MixedTransportsTest {
   /** Sends more than a slot takes from every rank to every other. */
   private static void exchangeAll(Communicator comm, Stream stream) {
     int rank = comm.rank();
-    try (Buffer send = comm.allocate(DataType.INT32, (long) RANKS * COUNT);
-        Buffer recv = comm.allocate(DataType.INT32, (long) RANKS * COUNT)) {
+    try (Buffer send = comm.newBuffer(DataType.INT32, (long) RANKS * COUNT);
+        Buffer recv = comm.newBuffer(DataType.INT32, (long) RANKS * COUNT)) {
       fill(send, IntStream.range(0, RANKS * COUNT).map(i -> 7 * i + rank).toArray());
       comm.allToAll(send, recv, stream);
       stream.synchronize();
@@ -160,7 +160,7 @@ class MixedTransportsTest {
         mixed(ReferenceOptions.defaults().withAlgorithm(algorithm)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.INT32, COUNT)) {
+          try (Buffer data = comm.newBuffer(DataType.INT32, COUNT)) {
             fill(data, IntStream.range(0, COUNT).map(i -> i + comm.rank()).toArray());
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
@@ -178,8 +178,8 @@ class MixedTransportsTest {
         (comm, stream) -> {
           int next = (comm.rank() + 1) % RANKS;
           int previous = (comm.rank() + RANKS - 1) % RANKS;
-          try (Buffer send = comm.allocate(DataType.INT32, COUNT);
-              Buffer recv = comm.allocate(DataType.INT32, COUNT)) {
+          try (Buffer send = comm.newBuffer(DataType.INT32, COUNT);
+              Buffer recv = comm.newBuffer(DataType.INT32, COUNT)) {
             fill(send, IntStream.range(0, COUNT).map(i -> i * (comm.rank() + 1)).toArray());
             Group.run(
                 () -> {
@@ -203,7 +203,7 @@ class MixedTransportsTest {
         ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20)),
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.INT32, COUNT)) {
+          try (Buffer data = comm.newBuffer(DataType.INT32, COUNT)) {
             if (comm.rank() == 1) {
               LinkKey key = new LinkKey(Route.MESSAGES, 0, 1, 0);
               world(comm).remoteProcess(0).announceMemory(key, file);

@@ -57,7 +57,7 @@ class PredictionTest {
         case MIN -> comm.allReduce(data, data, ReduceOp.MIN, stream);
         case AVG -> comm.allReduce(data, data, ReduceOp.AVG, stream);
         case MULSUM -> {
-          try (ReduceOp.PreMulSum scaled = comm.preMulSum(data.type(), scalar(comm.rank()))) {
+          try (ReduceOp.PreMulSum scaled = comm.newPreMulSum(data.type(), scalar(comm.rank()))) {
             comm.allReduce(data, data, scaled, stream);
           }
         }
@@ -295,7 +295,7 @@ class PredictionTest {
         ofRanks.length,
         options,
         (comm, stream) -> {
-          try (Buffer data = comm.allocate(DataType.FLOAT16, count)) {
+          try (Buffer data = comm.newBuffer(DataType.FLOAT16, count)) {
             for (int i = 0; i < count; i++) {
               DataType.FLOAT16.set(data.segment(), i, ofRanks[comm.rank()]);
             }
@@ -323,8 +323,8 @@ class PredictionTest {
                 Sample sample =
                     samples.computeIfAbsent(
                         where, key -> new Sample(options, ranks, count, type, combine));
-                try (Buffer data = comm.allocate(type, count)) {
-                  data.copyFrom(sample.inputs.get(comm.rank()), stream);
+                try (Buffer data = comm.newBuffer(type, count)) {
+                  data.copyFromAsync(sample.inputs.get(comm.rank()), stream);
                   combine.allReduce(comm, data, stream);
                   stream.synchronize();
                   sample.check(data.segment(), where);

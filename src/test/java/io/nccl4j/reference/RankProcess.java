@@ -109,7 +109,7 @@ public final class RankProcess {
       comeAndNeverConnect(rank);
       return;
     }
-    try (Communicator comm = backend.communicator(id, size, rank, PATIENT);
+    try (Communicator comm = backend.newCommunicator(id, size, rank, PATIENT);
         Stream stream = comm.newStream()) {
       switch (program) {
         case "everything" -> everything(comm, stream);
@@ -151,8 +151,8 @@ public final class RankProcess {
   }
 
   private static Buffer ints(Communicator comm, Stream stream, int... values) {
-    Buffer buffer = comm.allocate(DataType.INT32, values.length);
-    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    Buffer buffer = comm.newBuffer(DataType.INT32, values.length);
+    buffer.copyFromAsync(MemorySegment.ofArray(values), stream);
     return buffer;
   }
 
@@ -183,14 +183,14 @@ public final class RankProcess {
     int root = n - 1;
     int total = n * (n - 1) / 2;
     int[] all = IntStream.range(0, n).toArray();
-    Buffer large = comm.allocate(DataType.INT32, 300_000);
+    Buffer large = comm.newBuffer(DataType.INT32, 300_000);
     large.fill((byte) 1, stream);
     comm.allReduce(large, large, ReduceOp.SUM, stream);
     int[] sums = new int[300_000];
     Arrays.fill(sums, 0x01010101 * n);
     expect("allReduce", sums, large, stream);
     Buffer one = ints(comm, stream, r);
-    Buffer many = comm.allocate(DataType.INT32, n);
+    Buffer many = comm.newBuffer(DataType.INT32, n);
     comm.reduce(one, one, ReduceOp.SUM, root, stream);
     expect("reduce", new int[] {r == root ? total : r}, one, stream);
     comm.broadcast(one, root, stream);
@@ -239,7 +239,7 @@ public final class RankProcess {
       check("order of a split", half.rank() == members - 1 - r / 2);
     }
     if (r == 0) {
-      comm.splitWithoutColor();
+      comm.splitNoColor();
     } else {
       comm.split(1, 0).close();
     }
@@ -261,7 +261,7 @@ public final class RankProcess {
   /** One rank calls something else. */
   private void differ(Communicator comm, Stream stream) {
     boolean odd = comm.rank() == comm.size() - 1;
-    Buffer data = comm.allocate(DataType.FLOAT32, 8);
+    Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
     try {
       switch (argument) {
         case "count" -> {
@@ -318,7 +318,7 @@ public final class RankProcess {
 
   /** Reduces until something happens; the ranks but that of the argument go on without the lost. */
   private void loop(String program, Communicator comm, Stream stream) throws Exception {
-    Buffer data = comm.allocate(DataType.FLOAT32, 1 << 18);
+    Buffer data = comm.newBuffer(DataType.FLOAT32, 1 << 18);
     data.fill((byte) 0, stream);
     boolean odd = comm.rank() == Integer.parseInt(argument);
     Set<Integer> lost = new TreeSet<>();

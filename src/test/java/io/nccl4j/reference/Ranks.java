@@ -30,7 +30,7 @@ public final class Ranks {
     RankThreads.run(
         size,
         rank -> {
-          Communicator communicator = backend.communicator(id, size, rank, config);
+          Communicator communicator = backend.newCommunicator(id, size, rank, config);
           try (Stream stream = communicator.newStream()) {
             program.run(communicator, stream);
           } finally {
@@ -41,7 +41,7 @@ public final class Ranks {
 
   /** Closes a communicator; where something has failed, all that is left is to abort it. */
   private static void end(Communicator communicator) {
-    if (communicator.open() && communicator.asyncError().isPresent()) {
+    if (communicator.isOpen() && communicator.asyncError().isPresent()) {
       communicator.abort();
     }
     communicator.close();

@@ -62,7 +62,7 @@ record RecordedJoin(Sample sent, Sample answered) {
   }
 
   private static boolean join(Backend backend, UniqueId id) {
-    try (Communicator unexpected = backend.communicator(id, 2, 1, SOON)) {
+    try (Communicator unexpected = backend.newCommunicator(id, 2, 1, SOON)) {
       throw new AssertionError(unexpected + " needs two ranks");
     } catch (NcclException e) {
       // It has given up, as it should.

@@ -31,12 +31,12 @@ class RecordedTurnsTest {
     try (Recording recording = new Recording();
         Backend backend = Backend.reference(2)) {
       recording.start();
-      List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
       try (Stream one = backend.newStream(0);
           Stream another = backend.newStream(0);
           Stream late = backend.newStream(1);
-          Buffer value = ranks.get(0).allocate(DataType.INT32, 1);
-          Buffer other = ranks.get(1).allocate(DataType.INT32, 1)) {
+          Buffer value = ranks.get(0).newBuffer(DataType.INT32, 1);
+          Buffer other = ranks.get(1).newBuffer(DataType.INT32, 1)) {
         ranks.get(0).allReduce(value, value, ReduceOp.SUM, one);
         ranks.get(0).allReduce(value, value, ReduceOp.SUM, another);
         long enqueued = System.nanoTime();

@@ -63,8 +63,8 @@ class ReductionsTest {
           2,
           RING,
           (comm, stream) -> {
-            try (Buffer data = comm.allocate(type, COUNT)) {
-              data.copyFrom(comm.rank() == 0 ? left : right, stream);
+            try (Buffer data = comm.newBuffer(type, COUNT)) {
+              data.copyFromAsync(comm.rank() == 0 ? left : right, stream);
               reduce(comm, data, op, stream);
               for (int i = 0; i < COUNT; i++) {
                 assertElement(type, op, left, right, i, data.segment());
@@ -80,7 +80,7 @@ class ReductionsTest {
       stream.synchronize();
       return;
     }
-    try (ReduceOp.PreMulSum scaled = comm.preMulSum(data.type(), scalar(comm.rank()))) {
+    try (ReduceOp.PreMulSum scaled = comm.newPreMulSum(data.type(), scalar(comm.rank()))) {
       comm.allReduce(data, data, scaled, stream);
     }
     stream.synchronize();
@@ -191,8 +191,8 @@ class ReductionsTest {
           1,
           RING,
           (comm, stream) -> {
-            try (Buffer data = comm.allocate(type, COUNT)) {
-              data.copyFrom(only, stream);
+            try (Buffer data = comm.newBuffer(type, COUNT)) {
+              data.copyFromAsync(only, stream);
               reduce(comm, data, op, stream);
               for (int i = 0; i < COUNT; i++) {
                 assertAlone(type, op, only, i, data.segment());

@@ -44,9 +44,9 @@ class ReferenceStreamTest {
           if (comm.rank() == 1) {
             enqueued.await();
           }
-          Buffer data = comm.allocate(DataType.INT32, operations);
+          Buffer data = comm.newBuffer(DataType.INT32, operations);
           data.fill((byte) 0, stream);
-          data.slice(0, 1).copyFrom(one(comm, stream), stream);
+          data.slice(0, 1).copyFromAsync(one(comm, stream), stream);
           for (int i = 1; i < operations; i++) {
             comm.allReduce(data.slice(i - 1, 1), data.slice(i, 1), ReduceOp.MAX, stream);
           }
@@ -57,7 +57,7 @@ class ReferenceStreamTest {
   }
 
   private static Buffer one(Communicator comm, Stream stream) {
-    Buffer one = comm.allocate(DataType.INT32, 1);
+    Buffer one = comm.newBuffer(DataType.INT32, 1);
     DataType.INT32.setLong(one.segment(), 0, 1);
     stream.synchronize();
     return one;
@@ -71,7 +71,7 @@ class ReferenceStreamTest {
         LATE,
         (comm, stream) -> {
           try (Stream other = comm.newStream()) {
-            Buffer data = comm.allocate(DataType.INT32, 1);
+            Buffer data = comm.newBuffer(DataType.INT32, 1);
             DataType.INT32.setLong(data.segment(), 0, 1);
             for (int i = 0; i < 10; i++) {
               comm.allReduce(data, data, ReduceOp.SUM, i % 2 == 0 ? stream : other);
@@ -91,7 +91,7 @@ class ReferenceStreamTest {
         LATE,
         (comm, stream) -> {
           try (Stream other = comm.newStream()) {
-            Buffer data = comm.allocate(DataType.INT32, 2);
+            Buffer data = comm.newBuffer(DataType.INT32, 2);
             DataType.INT32.setLong(data.segment(), 0, 10 + comm.rank());
             int peer = 1 - comm.rank();
             Group.run(
@@ -113,7 +113,7 @@ class ReferenceStreamTest {
         OPTIONS,
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 6);
           if (comm.rank() == 0) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             Thread.currentThread().interrupt();
@@ -142,7 +142,7 @@ class ReferenceStreamTest {
           Stream stuck = comm.newStream();
           CountDownLatch ended = new CountDownLatch(1);
           EventRecord never = new EventRecord();
-          Buffer data = comm.allocate(DataType.FLOAT32, 6);
+          Buffer data = comm.newBuffer(DataType.FLOAT32, 6);
           comm.allReduce(data, data, ReduceOp.SUM, stuck);
           stuck.synchronize();
           ((ReferenceStream) Contract.get().driver(stuck)).follow(never);

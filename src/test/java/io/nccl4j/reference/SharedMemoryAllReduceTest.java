@@ -61,7 +61,7 @@ class SharedMemoryAllReduceTest {
               own.add(reduced(comm, stream, type, op, count, true));
             }
           }
-          try (ReduceOp.PreMulSum op = comm.preMulSum(type, comm.rank() + 2)) {
+          try (ReduceOp.PreMulSum op = comm.newPreMulSum(type, comm.rank() + 2)) {
             own.add(reduced(comm, stream, type, op, 5000, false));
           }
           results[comm.rank()] = own.toArray(byte[][]::new);
@@ -76,8 +76,8 @@ class SharedMemoryAllReduceTest {
       ReduceOp op,
       int count,
       boolean inPlace) {
-    try (Buffer send = comm.allocate(type, count);
-        Buffer recv = comm.allocate(type, count)) {
+    try (Buffer send = comm.newBuffer(type, count);
+        Buffer recv = comm.newBuffer(type, count)) {
       SplittableRandom random = Seed.random("shared " + comm.rank() + " " + count);
       for (long i = 0; i < count; i++) {
         type.set(send.segment(), i, random.nextDouble(0.5, 2));

@@ -23,7 +23,7 @@ class SharedStreamTest {
   @Test
   void twoRanksOnOneStreamAreRefusedAndTwoStreamsAreNot() {
     try (Backend backend = Backend.reference(1)) {
-      List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 0);
+      List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 0);
       check(backend, ranks);
       List<Communicator> children = new ArrayList<>();
       Group.run(() -> ranks.forEach(rank -> children.add(rank.split(3, 0))));
@@ -37,10 +37,10 @@ class SharedStreamTest {
   void twoCommunicatorsOnOneStreamAreNotTwoRanks() {
     try (Backend backend = Backend.reference(1);
         Stream stream = backend.newStream(0);
-        Buffer value = backend.allocate(0, DataType.INT32, 1);
-        Buffer same = backend.allocate(0, DataType.INT32, 1)) {
-      Communicator one = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
-      Communicator another = backend.communicators(CommunicatorConfig.defaults(), 0).getFirst();
+        Buffer value = backend.newBuffer(0, DataType.INT32, 1);
+        Buffer same = backend.newBuffer(0, DataType.INT32, 1)) {
+      Communicator one = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
+      Communicator another = backend.newCommunicators(CommunicatorConfig.defaults(), 0).getFirst();
       value.segment().set(ValueLayout.JAVA_INT, 0, 5);
       same.segment().set(ValueLayout.JAVA_INT, 0, 6);
       Group.run(
@@ -59,10 +59,10 @@ class SharedStreamTest {
   private static void check(Backend backend, List<Communicator> ranks) {
     try (Stream shared = backend.newStream(0);
         Stream own = backend.newStream(0);
-        Buffer zero = backend.allocate(0, DataType.INT32, 1);
-        Buffer one = backend.allocate(0, DataType.INT32, 1)) {
-      zero.copyFrom(MemorySegment.ofArray(new int[] {10}), shared);
-      one.copyFrom(MemorySegment.ofArray(new int[] {20}), shared);
+        Buffer zero = backend.newBuffer(0, DataType.INT32, 1);
+        Buffer one = backend.newBuffer(0, DataType.INT32, 1)) {
+      zero.copyFromAsync(MemorySegment.ofArray(new int[] {10}), shared);
+      one.copyFromAsync(MemorySegment.ofArray(new int[] {20}), shared);
       shared.synchronize();
       IllegalArgumentException refused =
           assertThrows(

@@ -49,7 +49,7 @@ class ShrinkAfterFailureTest {
   }
 
   private static void fails(Communicator comm, Stream stream, int count) {
-    Buffer value = comm.allocate(DataType.INT32, count);
+    Buffer value = comm.newBuffer(DataType.INT32, count);
     value.fill((byte) 0, stream);
     comm.allReduce(value, value, ReduceOp.SUM, stream);
     assertThrows(NcclException.class, () -> stream.synchronize(Duration.ofSeconds(20)));
@@ -66,8 +66,8 @@ class ShrinkAfterFailureTest {
     assertEquals("shrink", refused.function(), "what has failed cannot be finished");
     try (Communicator rest = comm.shrink(Set.of(2), ShrinkMode.ABORT_FIRST, CONFIG);
         Stream stream = rest.newStream();
-        Buffer value = rest.allocate(DataType.INT32, 1)) {
-      value.copyFrom(MemorySegment.ofArray(new int[] {comm.rank() + 1}), stream);
+        Buffer value = rest.newBuffer(DataType.INT32, 1)) {
+      value.copyFromAsync(MemorySegment.ofArray(new int[] {comm.rank() + 1}), stream);
       rest.allReduce(value, value, ReduceOp.SUM, stream);
       int[] sum = new int[1];
       value.copyTo(MemorySegment.ofArray(sum), stream);

@@ -53,8 +53,8 @@ class SteadyStateTest {
         backend,
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          try (Buffer send = comm.allocate(type, 1000);
-              Buffer recv = comm.allocate(type, 1000)) {
+          try (Buffer send = comm.newBuffer(type, 1000);
+              Buffer recv = comm.newBuffer(type, 1000)) {
             comm.allReduce(send, recv, ReduceOp.AVG, stream);
             stream.synchronize();
             long bytes = Long.MAX_VALUE;

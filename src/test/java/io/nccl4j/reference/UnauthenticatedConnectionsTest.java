@@ -118,9 +118,9 @@ class UnauthenticatedConnectionsTest {
     FutureTask<Integer> task =
         new FutureTask<>(
             () -> {
-              try (Communicator comm = backend.communicator(id, 2, rank, CONFIG);
+              try (Communicator comm = backend.newCommunicator(id, 2, rank, CONFIG);
                   Stream stream = comm.newStream();
-                  Buffer value = comm.allocate(DataType.INT32, 1)) {
+                  Buffer value = comm.newBuffer(DataType.INT32, 1)) {
                 DataType.INT32.setLong(value.segment(), 0, rank + 1);
                 comm.allReduce(value, value, ReduceOp.SUM, stream);
                 stream.synchronize();
@@ -284,7 +284,7 @@ class UnauthenticatedConnectionsTest {
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig soon = CONFIG.withTimeout(Duration.ofSeconds(1));
     NcclTimeoutException thrown =
-        assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 4, 1, soon));
+        assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 4, 1, soon));
     assertTrue(thrown.getMessage().contains("ranks 0, 2, 3 of 4 did not come"), thrown::toString);
   }
 

@@ -55,7 +55,7 @@ class UnusedIdTest {
     UniqueId id = backend.newUniqueId();
     assertNotNull(endpoint.address().address());
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
-    assertThrows(NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, soon));
+    assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 2, 0, soon));
     // Ranks that were under way still hear why they came in vain.
     awaitDeaf(Duration.ofSeconds(10));
   }
@@ -72,7 +72,7 @@ class UnusedIdTest {
     backend.closeUniqueId(other);
     awaitDeaf(Duration.ofSeconds(3));
     String text =
-        assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
+        assertThrows(NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
             .getMessage();
     assertTrue(text.contains("is no longer valid"), text);
   }
@@ -81,7 +81,7 @@ class UnusedIdTest {
   void closingAnIdFailsTheRanksThatWait() throws Exception {
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> waiting =
-        new FutureTask<>(() -> backend.communicator(id, 2, 0, PATIENT));
+        new FutureTask<>(() -> backend.newCommunicator(id, 2, 0, PATIENT));
     Thread.ofPlatform().daemon().start(waiting);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (endpoint.target(id) == null) {
@@ -107,7 +107,7 @@ class UnusedIdTest {
   @Test
   void newGrowId_closesTheIdOfTheFailedGrowBefore() throws Exception {
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
-    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, soon);
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, soon);
     UniqueId first = comm.newGrowId();
     assertThrows(NcclTimeoutException.class, () -> comm.grow(2, first, soon));
     UniqueId second = comm.newGrowId();
@@ -125,7 +125,7 @@ class UnusedIdTest {
     ProcessAddress elsewhere = new ProcessEndpoint().address();
     arrive(id, 0, elsewhere);
     String text =
-        assertThrows(NcclInvalidUsageException.class, () -> backend.communicator(id, 2, 0, PATIENT))
+        assertThrows(NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
             .getMessage();
     assertTrue(text.contains("rank 0 has come already"), text);
     arrive(id, 1, elsewhere);

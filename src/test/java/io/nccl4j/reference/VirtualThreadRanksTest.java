@@ -44,20 +44,20 @@ class VirtualThreadRanksTest {
 
   private static int[] run(Backend backend, UniqueId id, int rank) {
     CommunicatorConfig config = CommunicatorConfig.defaults().withDevice(rank);
-    try (Communicator comm = backend.communicator(id, RANKS, rank, config);
+    try (Communicator comm = backend.newCommunicator(id, RANKS, rank, config);
         Stream stream = comm.newStream();
-        Buffer value = comm.allocate(DataType.INT32, 1);
-        Buffer own = comm.allocate(DataType.INT32, 1);
-        Buffer other = comm.allocate(DataType.INT32, 1)) {
+        Buffer value = comm.newBuffer(DataType.INT32, 1);
+        Buffer own = comm.newBuffer(DataType.INT32, 1);
+        Buffer other = comm.newBuffer(DataType.INT32, 1)) {
       int total = 0;
       int[] got = new int[1];
       for (int round = 0; round < ROUNDS; round++) {
-        value.copyFrom(MemorySegment.ofArray(new int[] {rank + 1}), stream);
+        value.copyFromAsync(MemorySegment.ofArray(new int[] {rank + 1}), stream);
         comm.allReduce(value, value, ReduceOp.SUM, stream);
         value.copyTo(MemorySegment.ofArray(got), stream);
         total += got[0];
       }
-      own.copyFrom(MemorySegment.ofArray(new int[] {rank}), stream);
+      own.copyFromAsync(MemorySegment.ofArray(new int[] {rank}), stream);
       Group.run(
           () -> {
             comm.send(own, (rank + 1) % RANKS, stream);

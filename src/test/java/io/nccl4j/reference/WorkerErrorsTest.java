@@ -76,7 +76,7 @@ class WorkerErrorsTest {
   void workerRunsTheTasksBehindAnError() {
     try (Backend backend = ReferenceBackend.open(1);
         Stream stream = backend.newStream(0);
-        Buffer data = backend.allocate(0, DataType.INT32, 1)) {
+        Buffer data = backend.newBuffer(0, DataType.INT32, 1)) {
       fail(stream);
       data.fill((byte) 1, stream);
       assertThrows(NcclException.class, () -> stream.synchronize(SOON));
@@ -124,7 +124,7 @@ class WorkerErrorsTest {
         ReferenceBackend.open(2),
         LATE,
         (comm, stream) -> {
-          Buffer data = comm.allocate(DataType.INT32, 1);
+          Buffer data = comm.newBuffer(DataType.INT32, 1);
           if (comm.rank() == 1) {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             NcclRemoteException thrown =

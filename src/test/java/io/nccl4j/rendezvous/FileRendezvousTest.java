@@ -43,7 +43,7 @@ class FileRendezvousTest {
   }
 
   private RoundDirectory files(int rank, int size) {
-    return new RoundDirectory(directory, RankInfo.of(rank, size).ofRun(), 1);
+    return new RoundDirectory(directory, RankInfo.of(rank, size).jobRank(), 1);
   }
 
   private List<String> leftovers() throws IOException {

@@ -255,8 +255,8 @@ class LaunchTest {
             for (int r = 0; r < 6; r++) {
               all.add(
                   r == rank
-                      ? new Known(placed, id).communicator(backend, config)
-                      : backend.communicator(id, 6, r, CommunicatorConfig.defaults()));
+                      ? new Known(placed, id).newCommunicator(backend, config)
+                      : backend.newCommunicator(id, 6, r, CommunicatorConfig.defaults()));
             }
           });
       assertEquals(device, all.get(rank).device());

@@ -29,7 +29,7 @@ final class RoundDirectoryFuzz implements FuzzTarget {
   }
 
   private RoundDirectory files(int rank) {
-    return new RoundDirectory(folder, RankInfo.of(rank, 3).ofRun(), 1);
+    return new RoundDirectory(folder, RankInfo.of(rank, 3).jobRank(), 1);
   }
 
   @Override

@@ -26,9 +26,9 @@ class AbsentRankTest {
 
   private static void whileRankOneIsAway(Body body) {
     try (Backend backend = Backend.reference(2)) {
-      List<Communicator> ranks = backend.communicators(IMPATIENT, 0, 1);
+      List<Communicator> ranks = backend.newCommunicators(IMPATIENT, 0, 1);
       try (Stream stream = backend.newStream(0);
-          Buffer value = backend.allocate(0, DataType.FLOAT32, 4)) {
+          Buffer value = backend.newBuffer(0, DataType.FLOAT32, 4)) {
         String told =
             assertThrows(
                     NcclTimeoutException.class,

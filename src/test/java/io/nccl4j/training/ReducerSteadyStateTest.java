@@ -26,16 +26,16 @@ class ReducerSteadyStateTest {
 
   private final Backend backend = Backend.reference(1);
   private final Communicator comm =
-      backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+      backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
   private final Stream stream = comm.newStream();
   private final Stream second = comm.newStream();
   private final Event event = comm.newEvent();
   private final Event handOver = comm.newEvent();
-  private final Buffer bucket = comm.allocate(DataType.FLOAT32, 8);
+  private final Buffer bucket = comm.newBuffer(DataType.FLOAT32, 8);
   private final Buffer slot = bucket.slice(4, 4);
-  private final Buffer value = comm.allocate(DataType.FLOAT32, 4);
-  private final Buffer other = comm.allocate(DataType.FLOAT32, 4);
-  private final Buffer gradient = comm.allocate(DataType.FLOAT32, 4);
+  private final Buffer value = comm.newBuffer(DataType.FLOAT32, 4);
+  private final Buffer other = comm.newBuffer(DataType.FLOAT32, 4);
+  private final Buffer gradient = comm.newBuffer(DataType.FLOAT32, 4);
   private final Parameter copied = Parameter.of("copied", value, gradient);
   private final Parameter inBucket = Parameter.of("in bucket", other);
   private final List<Parameter> parameters = List.of(copied, inBucket);
@@ -88,21 +88,21 @@ class ReducerSteadyStateTest {
 
   private void reduceByHand() {
     pass(stream, event, second);
-    slot.copyFrom(gradient, second);
+    slot.copyFromAsync(gradient, second);
     comm.allReduce(bucket, bucket, ReduceOp.AVG, second);
-    gradient.copyFrom(slot, second);
+    gradient.copyFromAsync(slot, second);
     pass(second, handOver, stream);
   }
 
   private void shardByHand(Buffer shard) {
     pass(stream, event, second);
-    slot.copyFrom(gradient, second);
+    slot.copyFromAsync(gradient, second);
     comm.reduceScatter(bucket, bucket, ReduceOp.AVG, second);
     pass(second, handOver, stream);
     pass(stream, handOver, second);
     comm.allGather(shard, bucket, second);
-    value.copyFrom(slot, second);
-    value.copyFrom(slot, second);
+    value.copyFromAsync(slot, second);
+    value.copyFromAsync(slot, second);
     bucket.fill((byte) 0, second);
     pass(second, handOver, stream);
   }

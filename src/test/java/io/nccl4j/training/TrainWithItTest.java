@@ -43,9 +43,9 @@ class TrainWithItTest {
     private final Buffer weightGradient;
 
     Model(Communicator comm) {
-      this.weight = comm.allocate(DataType.FLOAT32, 1);
-      this.bias = comm.allocate(DataType.FLOAT32, 1);
-      this.weightGradient = comm.allocate(DataType.FLOAT32, 1);
+      this.weight = comm.newBuffer(DataType.FLOAT32, 1);
+      this.bias = comm.newBuffer(DataType.FLOAT32, 1);
+      this.weightGradient = comm.newBuffer(DataType.FLOAT32, 1);
     }
 
     void close() {
@@ -60,7 +60,7 @@ class TrainWithItTest {
   }
 
   private static void set(Buffer buffer, float value, Stream stream) {
-    buffer.copyFrom(MemorySegment.ofArray(new float[] {value}), stream);
+    buffer.copyFromAsync(MemorySegment.ofArray(new float[] {value}), stream);
   }
 
   /** Computes both gradients of (w * x + b - y)^2, the bias's first. */
@@ -120,7 +120,7 @@ class TrainWithItTest {
     for (int i = 0; i < mine.length; i++) {
       mine[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
     }
-    try (Communicator comm = backend.communicator(id, size, rank, CommunicatorConfig.defaults());
+    try (Communicator comm = backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
         Stream stream = comm.newStream()) {
       Model model = new Model(comm);
       // What rank 0 begins with is what all begin with.
@@ -151,7 +151,7 @@ class TrainWithItTest {
   }
 
   private static void trainAndAbort(Backend backend, UniqueId id, int rank, int batches) {
-    Communicator comm = backend.communicator(id, 2, rank, CommunicatorConfig.defaults());
+    Communicator comm = backend.newCommunicator(id, 2, rank, CommunicatorConfig.defaults());
     Stream stream = comm.newStream();
     Model model = new Model(comm);
     set(model.weight, 0, stream);

@@ -32,7 +32,7 @@ public final class TwoRanks {
           size,
           rank -> {
             try (Communicator comm =
-                    backend.communicator(id, size, rank, CommunicatorConfig.defaults());
+                    backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
                 Stream stream = comm.newStream()) {
               body.run(comm, stream);
             }

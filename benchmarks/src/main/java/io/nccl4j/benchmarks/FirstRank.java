@@ -45,12 +45,12 @@ public abstract class FirstRank {
   @Setup
   public void open() {
     backend = Backend.nccl();
-    List<Communicator> ranks = backend.communicators(CommunicatorConfig.defaults(), 0, 1);
+    List<Communicator> ranks = backend.newCommunicators(CommunicatorConfig.defaults(), 0, 1);
     communicator = ranks.get(0);
     other = ranks.get(1);
     stream = communicator.newStream();
-    send = communicator.allocate(DataType.FLOAT32, COUNT);
-    recv = communicator.allocate(DataType.FLOAT32, COUNT);
+    send = communicator.newBuffer(DataType.FLOAT32, COUNT);
+    recv = communicator.newBuffer(DataType.FLOAT32, COUNT);
     long part = COUNT / GROUP;
     for (int i = 0; i < GROUP; i++) {
       sends[i] = send.slice(i * part, part);

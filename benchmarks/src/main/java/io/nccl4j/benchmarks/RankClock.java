@@ -26,7 +26,7 @@ final class RankClock implements AutoCloseable {
   RankClock(Communicator communicator) {
     this.communicator = communicator;
     this.stream = communicator.newStream();
-    this.value = communicator.allocate(DataType.FLOAT64, 1);
+    this.value = communicator.newBuffer(DataType.FLOAT64, 1);
   }
 
   /** Runs every rank of a communicator in a thread of its own, until one fails or all end. */
@@ -37,7 +37,7 @@ final class RankClock implements AutoCloseable {
             Executors.newThreadPerTaskExecutor(
                 Thread.ofPlatform().daemon().name("rank-", 0).factory()));
     backend
-        .communicators(CommunicatorConfig.defaults(), IntStream.range(0, ranks).toArray())
+        .newCommunicators(CommunicatorConfig.defaults(), IntStream.range(0, ranks).toArray())
         .forEach(communicator -> running.submit(() -> work.accept(communicator), null));
     for (int rank = 0; rank < ranks; rank++) {
       // Whichever ends first: one that has failed leaves the others waiting.

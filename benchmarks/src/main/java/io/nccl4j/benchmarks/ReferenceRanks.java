@@ -66,9 +66,9 @@ public final class ReferenceRanks {
     Communicator communicator = clock.communicator();
     long count = bytes / Float.BYTES;
     this.clock = clock;
-    this.source = communicator.allocate(DataType.FLOAT32, count);
-    this.send = communicator.allocate(DataType.FLOAT32, count);
-    this.recv = communicator.allocate(DataType.FLOAT32, count);
+    this.source = communicator.newBuffer(DataType.FLOAT32, count);
+    this.send = communicator.newBuffer(DataType.FLOAT32, count);
+    this.recv = communicator.newBuffer(DataType.FLOAT32, count);
     MemorySegment memory = source.segment();
     for (long i = 0; i < count; i++) {
       float number = (communicator.rank() + 1) * (float) (i % PERIOD);
@@ -110,7 +110,7 @@ public final class ReferenceRanks {
     try (Backend backend = ReferenceBackend.open(ranks, options.withTransport(links));
         Rendezvous rendezvous =
             FileRendezvous.in(Path.of(args[4]), RankInfo.of(rank, ranks).withLocalRank(rank))) {
-      measure(rendezvous.communicator(backend, CommunicatorConfig.defaults()), modes, sizes);
+      measure(rendezvous.newCommunicator(backend, CommunicatorConfig.defaults()), modes, sizes);
     }
   }
 
@@ -178,7 +178,7 @@ public final class ReferenceRanks {
     }
 
     private void copy() {
-      send.copyFrom(source, clock.stream());
+      send.copyFromAsync(source, clock.stream());
     }
 
     private void reduce() {

@@ -91,11 +91,11 @@ public final class ReferenceTypes {
     this.reduction = reduction;
     this.size = size;
     this.taken = new double[size.batches()];
-    this.send = communicator.allocate(type, count);
-    this.recv = communicator.allocate(type, count);
+    this.send = communicator.newBuffer(type, count);
+    this.recv = communicator.newBuffer(type, count);
     this.operator =
         reduction.operator() == Reducer.MULSUM
-            ? communicator.preMulSum(type, SCALAR)
+            ? communicator.newPreMulSum(type, SCALAR)
             : reduction.operator().standard();
     for (long i = 0; i < count; i++) {
       set(send.segment(), type, i, bits(type, value(communicator.rank(), i)));

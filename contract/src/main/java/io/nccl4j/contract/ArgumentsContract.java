@@ -90,9 +90,9 @@ abstract class ArgumentsContract {
       nullRefused("buffer", () -> comm.send(null, 0, stream));
       nullRefused("buffer", () -> comm.recv(null, 0, stream));
     }
-    nullRefused("type", () -> comm.preMulSum(null, 1));
-    nullRefused("scalar", () -> comm.preMulSum(null));
-    nullRefused("type", () -> comm.allocate(null, 1));
+    nullRefused("type", () -> comm.newPreMulSum(null, 1));
+    nullRefused("scalar", () -> comm.newPreMulSum(null));
+    nullRefused("type", () -> comm.newBuffer(null, 1));
   }
 
   @Test
@@ -221,7 +221,7 @@ abstract class ArgumentsContract {
 
   @Test
   void aClosedBufferOrStreamIsRefusedByEveryOperation() {
-    Buffer closed = comm.allocate(DataType.INT32, 6);
+    Buffer closed = comm.newBuffer(DataType.INT32, 6);
     closed.close();
     Stream gone = comm.newStream();
     gone.close();
@@ -235,7 +235,7 @@ abstract class ArgumentsContract {
     int devices = ranks.backend().devices().size();
     assumeTrue(devices > 1, "needs two devices");
     int other = (comm.device() + 1) % devices;
-    try (Buffer foreign = ranks.backend().allocate(other, DataType.INT32, 6);
+    try (Buffer foreign = ranks.backend().newBuffer(other, DataType.INT32, 6);
         Stream elsewhere = ranks.backend().newStream(other)) {
       Buffer fine = ints(6);
       everyOperation(
@@ -251,7 +251,7 @@ abstract class ArgumentsContract {
   void aBufferOfAnotherPlatformIsRefused() {
     try (Backend reference = Backend.reference(1)) {
       assumeTrue(reference.deviceType() != ranks.backend().deviceType(), "this is the reference");
-      try (Buffer foreign = reference.allocate(0, DataType.INT32, 6);
+      try (Buffer foreign = reference.newBuffer(0, DataType.INT32, 6);
           Stream elsewhere = reference.newStream(0)) {
         refusedContaining(
             "usable on this rank's device",
@@ -268,11 +268,11 @@ abstract class ArgumentsContract {
     Backend backend = ranks.backend();
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig config = underTest().config();
-    refused("rank is -1; it must be from 0 to 1", () -> backend.communicator(id, 2, -1, config));
-    refused("rank is 2; it must be from 0 to 1", () -> backend.communicator(id, 2, 2, config));
-    refused("worldSize is 0; it must be 1 or more", () -> backend.communicator(id, 0, 0, config));
-    nullRefused("id", () -> backend.communicator(null, 1, 0, config));
-    nullRefused("config", () -> backend.communicator(id, 1, 0, null));
+    refused("rank is -1; it must be from 0 to 1", () -> backend.newCommunicator(id, 2, -1, config));
+    refused("rank is 2; it must be from 0 to 1", () -> backend.newCommunicator(id, 2, 2, config));
+    refused("worldSize is 0; it must be 1 or more", () -> backend.newCommunicator(id, 0, 0, config));
+    nullRefused("id", () -> backend.newCommunicator(null, 1, 0, config));
+    nullRefused("config", () -> backend.newCommunicator(id, 1, 0, null));
   }
 
   @Test
@@ -283,20 +283,20 @@ abstract class ArgumentsContract {
       String message = "device is " + device + "; it must be from 0 to " + (devices - 1);
       refused(message, () -> backend.newStream(device));
       refused(message, () -> backend.newEvent(device));
-      refused(message, () -> backend.allocate(device, DataType.INT8, 1));
-      refused(message, () -> backend.communicators(underTest().config(), 0, device));
+      refused(message, () -> backend.newBuffer(device, DataType.INT8, 1));
+      refused(message, () -> backend.newCommunicators(underTest().config(), 0, device));
     }
     UniqueId id = backend.newUniqueId();
     refused(
         "device is " + devices + "; it must be from 0 to " + (devices - 1),
-        () -> backend.communicator(id, 1, 0, underTest().config().withDevice(devices)));
+        () -> backend.newCommunicator(id, 1, 0, underTest().config().withDevice(devices)));
   }
 
   @Test
   void aCommunicatorOfNoDevicesIsRefused() {
     refused(
         "devices is empty; there must be one for each rank",
-        () -> ranks.backend().communicators(underTest().config()));
+        () -> ranks.backend().newCommunicators(underTest().config()));
   }
 
   @Test
@@ -311,7 +311,7 @@ abstract class ArgumentsContract {
         "streams has a null element, at index 1",
         () -> Graph.capture(Arrays.asList(stream, null), () -> {}));
     nullRefused("streams", () -> Graph.capture(null, () -> {}));
-    nullRefused("devices", () -> ranks.backend().communicators(config, (int[]) null));
+    nullRefused("devices", () -> ranks.backend().newCommunicators(config, (int[]) null));
   }
 
   private Buffer ints(int count) {

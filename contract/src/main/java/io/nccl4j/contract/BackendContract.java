@@ -88,8 +88,8 @@ abstract class BackendContract {
           assertEquals(device.index(), event.device());
           assertEquals(backend.deviceType(), stream.deviceType());
           assertEquals(backend.deviceType(), event.deviceType());
-          assertTrue(stream.open());
-          assertTrue(event.open());
+          assertTrue(stream.isOpen());
+          assertTrue(event.isOpen());
         }
       }
     }

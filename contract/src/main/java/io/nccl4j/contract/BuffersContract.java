@@ -55,12 +55,12 @@ abstract class BuffersContract {
   @SuppressWarnings(
       "MustBeClosedChecker") // One is closed at once; the other is of a thread that has gone.
   void hostMemoryThatCannotBeReadIsRefusedByItsName() throws Exception {
-    try (Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+    try (Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
       Arena closed = Arena.ofShared();
       MemorySegment gone = closed.allocate(4);
       closed.close();
       Throwable dead =
-          assertThrows(IllegalStateException.class, () -> value.copyFrom(gone, stream));
+          assertThrows(IllegalStateException.class, () -> value.copyFromAsync(gone, stream));
       assertEquals("source lies in an arena that is closed", dead.getMessage());
       AtomicReference<MemorySegment> foreign = new AtomicReference<>();
       Thread.ofPlatform().start(() -> foreign.set(Arena.ofConfined().allocate(4))).join();
@@ -76,12 +76,12 @@ abstract class BuffersContract {
     for (DataType type : DataType.values()) {
       for (long count : new long[] {0, 1, 3, 1000, 100_003}) {
         MemorySegment data = TestData.bytes(type, 1, count, "upload").get(0);
-        try (Buffer buffer = backend.allocate(0, type, count)) {
+        try (Buffer buffer = backend.newBuffer(0, type, count)) {
           assertEquals(type, buffer.type());
           assertEquals(count, buffer.count());
           assertEquals(count * type.bytes(), buffer.byteSize());
           assertEquals(0, buffer.device());
-          buffer.copyFrom(data, stream);
+          buffer.copyFromAsync(data, stream);
           Expected.bytes(data).check(download(buffer), () -> count + " x " + type);
         }
       }
@@ -91,10 +91,10 @@ abstract class BuffersContract {
   @Test
   void hostMemoryOffTheHeapServesAsWell() {
     try (Arena arena = Arena.ofConfined();
-        Buffer buffer = backend.allocate(0, DataType.INT32, 3)) {
+        Buffer buffer = backend.newBuffer(0, DataType.INT32, 3)) {
       MemorySegment source = arena.allocateFrom(ValueLayout.JAVA_INT, 1, 2, 3);
       MemorySegment target = arena.allocate(12);
-      buffer.copyFrom(source, stream);
+      buffer.copyFromAsync(source, stream);
       buffer.copyTo(target, stream);
       assertEquals(-1, source.mismatch(target));
     }
@@ -104,11 +104,11 @@ abstract class BuffersContract {
   void theSourceMayBeChangedAsSoonAsCopyFromReturns() {
     int count = 300_000;
     try (StuckCollective stuck = StuckCollective.prepare(underTest());
-        Buffer buffer = stuck.comm().allocate(DataType.INT32, count)) {
+        Buffer buffer = stuck.comm().newBuffer(DataType.INT32, count)) {
       stuck.begin();
       int[] source = new int[count];
       Arrays.fill(source, 7);
-      buffer.copyFrom(MemorySegment.ofArray(source), stuck.stream());
+      buffer.copyFromAsync(MemorySegment.ofArray(source), stuck.stream());
       Arrays.fill(source, -1);
       stuck.join();
       int[] got = new int[count];
@@ -121,11 +121,11 @@ abstract class BuffersContract {
   @Test
   void theSourceMayBeFreedAsSoonAsCopyFromReturns() {
     int count = 300_000;
-    try (Buffer buffer = backend.allocate(0, DataType.INT32, count)) {
+    try (Buffer buffer = backend.newBuffer(0, DataType.INT32, count)) {
       try (Arena arena = Arena.ofConfined()) {
         MemorySegment source = arena.allocate(4L * count);
         source.fill((byte) 3);
-        buffer.copyFrom(source, stream);
+        buffer.copyFromAsync(source, stream);
       }
       MemorySegment got = download(buffer);
       assertEquals(0x03030303, got.get(ValueLayout.JAVA_INT_UNALIGNED, 4L * (count - 1)));
@@ -135,8 +135,8 @@ abstract class BuffersContract {
   @Test
   void aBufferIsCopiedToAnother() {
     try (Buffer source = ints(1, 2, 3);
-        Buffer target = backend.allocate(0, DataType.INT32, 3)) {
-      target.copyFrom(source, stream);
+        Buffer target = backend.newBuffer(0, DataType.INT32, 3)) {
+      target.copyFromAsync(source, stream);
       assertArrayEquals(new int[] {1, 2, 3}, downloadInts(target));
     }
   }
@@ -145,16 +145,16 @@ abstract class BuffersContract {
   void aBufferIsCopiedToAnotherDevice() {
     assumeTrue(backend.devices().size() > 1, "needs two devices");
     try (Buffer source = ints(1, 2, 3);
-        Buffer target = backend.allocate(1, DataType.INT32, 3);
+        Buffer target = backend.newBuffer(1, DataType.INT32, 3);
         Stream ofTarget = backend.newStream(1)) {
       stream.synchronize();
-      target.copyFrom(source, ofTarget);
+      target.copyFromAsync(source, ofTarget);
       int[] got = new int[3];
       target.copyTo(MemorySegment.ofArray(got), ofTarget);
       assertArrayEquals(new int[] {1, 2, 3}, got);
       target.fill((byte) 0, ofTarget);
       ofTarget.synchronize();
-      target.copyFrom(source, stream);
+      target.copyFromAsync(source, stream);
       stream.synchronize();
       target.copyTo(MemorySegment.ofArray(got), ofTarget);
       assertArrayEquals(new int[] {1, 2, 3}, got, "in a stream of the source's device");
@@ -163,7 +163,7 @@ abstract class BuffersContract {
 
   @Test
   void fillSetsEveryByte() {
-    try (Buffer buffer = backend.allocate(0, DataType.INT32, 1000)) {
+    try (Buffer buffer = backend.newBuffer(0, DataType.INT32, 1000)) {
       buffer.fill((byte) 0xA5, stream);
       for (int value : downloadInts(buffer)) {
         assertEquals(0xA5A5A5A5, value);
@@ -179,7 +179,7 @@ abstract class BuffersContract {
       assertEquals(3, middle.count());
       assertEquals(all.address() + 4, middle.address());
       assertArrayEquals(new int[] {1, 2, 3}, downloadInts(middle));
-      last.copyFrom(MemorySegment.ofArray(new int[] {9}), stream);
+      last.copyFromAsync(MemorySegment.ofArray(new int[] {9}), stream);
       assertArrayEquals(new int[] {0, 1, 2, 9, 4}, downloadInts(all));
       middle.close();
       assertArrayEquals(new int[] {1, 2, 9}, downloadInts(middle), "closing a view does nothing");
@@ -218,10 +218,10 @@ abstract class BuffersContract {
         refusedAsClosed("buffer", closed::segment);
         refusedAsClosed("buffer", () -> closed.slice(0, 0));
         refusedAsClosed("buffer", () -> closed.fill((byte) 0, stream));
-        refusedAsClosed("buffer", () -> closed.copyFrom(host, stream));
+        refusedAsClosed("buffer", () -> closed.copyFromAsync(host, stream));
         refusedAsClosed("buffer", () -> closed.copyTo(host, stream));
-        refusedAsClosed("buffer", () -> closed.copyFrom(other, stream));
-        refusedAsClosed("source", () -> other.copyFrom(closed, stream));
+        refusedAsClosed("buffer", () -> closed.copyFromAsync(other, stream));
+        refusedAsClosed("source", () -> other.copyFromAsync(closed, stream));
         refusedAsClosed(
             "send", () -> rank.comm().allReduce(closed, closed, ReduceOp.SUM, rank.stream()));
         refusedAsClosed("recv", () -> rank.comm().broadcast(null, closed, 0, rank.stream()));
@@ -236,7 +236,7 @@ abstract class BuffersContract {
       // Before any rank communicates: pinning memory may wait for the kernels of all ranks.
       Queue<Buffer> allocated = new ConcurrentLinkedQueue<>();
       for (int i = 0; i < size; i++) {
-        allocated.add(ranks.backend().allocatePinned(DataType.INT32, 3));
+        allocated.add(ranks.backend().newPinnedBuffer(DataType.INT32, 3));
       }
       ranks.each(
           rank -> {
@@ -246,14 +246,14 @@ abstract class BuffersContract {
               pinned.segment().copyFrom(MemorySegment.ofArray(new int[] {1, 2, 3}));
               rank.comm().allReduce(pinned, pinned, ReduceOp.SUM, rank.stream());
               Buffer copy = rank.allocate(DataType.INT32, 3);
-              copy.copyFrom(pinned, rank.stream());
+              copy.copyFromAsync(pinned, rank.stream());
               rank.stream().synchronize();
               int n = rank.size();
               assertArrayEquals(
                   new int[] {n, 2 * n, 3 * n}, pinned.segment().toArray(ValueLayout.JAVA_INT));
               assertArrayEquals(new int[] {n, 2 * n, 3 * n}, rank.downloadInts(copy));
               pinned.fill((byte) 0, rank.stream());
-              pinned.copyFrom(copy.slice(0, 3), rank.stream());
+              pinned.copyFromAsync(copy.slice(0, 3), rank.stream());
               assertArrayEquals(new int[] {n, 2 * n, 3 * n}, rank.downloadInts(pinned));
             }
           });
@@ -327,7 +327,7 @@ abstract class BuffersContract {
     try (Buffer buffer = ints(1, 2)) {
       MemorySegment seven = MemorySegment.ofArray(new byte[7]);
       Throwable source =
-          assertThrows(IllegalArgumentException.class, () -> buffer.copyFrom(seven, stream));
+          assertThrows(IllegalArgumentException.class, () -> buffer.copyFromAsync(seven, stream));
       assertTrue(source.getMessage().startsWith("source has 7 bytes; "), source::toString);
       assertTrue(source.getMessage().endsWith(" has 8"), source::toString);
       Throwable target =
@@ -350,12 +350,12 @@ abstract class BuffersContract {
   void aCopyBetweenBuffersOfOtherTypeOrCountIsRefused() {
     try (Buffer ints = ints(1, 2);
         Buffer fewer = ints(1);
-        Buffer floats = backend.allocate(0, DataType.FLOAT32, 2)) {
+        Buffer floats = backend.newBuffer(0, DataType.FLOAT32, 2)) {
       Throwable type =
-          assertThrows(IllegalArgumentException.class, () -> floats.copyFrom(ints, stream));
+          assertThrows(IllegalArgumentException.class, () -> floats.copyFromAsync(ints, stream));
       assertEquals("source has type INT32; this buffer has FLOAT32", type.getMessage());
       Throwable count =
-          assertThrows(IllegalArgumentException.class, () -> ints.copyFrom(fewer, stream));
+          assertThrows(IllegalArgumentException.class, () -> ints.copyFromAsync(fewer, stream));
       assertEquals("source has count 1; this buffer has 2", count.getMessage());
     }
   }
@@ -370,9 +370,9 @@ abstract class BuffersContract {
       for (Executable use :
           new Executable[] {
             () -> a.fill((byte) 0, other),
-            () -> a.copyFrom(host, other),
+            () -> a.copyFromAsync(host, other),
             () -> a.copyTo(host, other),
-            () -> a.copyFrom(b, other)
+            () -> a.copyFromAsync(b, other)
           }) {
         Throwable thrown = assertThrows(IllegalArgumentException.class, use);
         assertTrue(thrown.getMessage().startsWith("stream "), thrown::toString);
@@ -384,8 +384,8 @@ abstract class BuffersContract {
   void countsThatAreNoCountsAreRefused() {
     for (Executable use :
         new Executable[] {
-          () -> backend.allocate(0, DataType.INT64, -1),
-          () -> backend.allocatePinned(DataType.INT64, -1)
+          () -> backend.newBuffer(0, DataType.INT64, -1),
+          () -> backend.newPinnedBuffer(DataType.INT64, -1)
         }) {
       Throwable thrown = assertThrows(IllegalArgumentException.class, use);
       assertEquals("count is -1; it must be 0 or more", thrown.getMessage());
@@ -393,24 +393,24 @@ abstract class BuffersContract {
     Throwable tooLarge =
         assertThrows(
             IllegalArgumentException.class,
-            () -> backend.allocate(0, DataType.INT64, Long.MAX_VALUE / 4));
+            () -> backend.newBuffer(0, DataType.INT64, Long.MAX_VALUE / 4));
     assertTrue(tooLarge.getMessage().contains("have no size in bytes"), tooLarge::toString);
   }
 
   @Test
   void memoryThatIsNotThereIsAnErrorThatSaysSo() {
     Throwable thrown =
-        assertThrows(Throwable.class, () -> backend.allocate(0, DataType.INT64, 1L << 55).close());
+        assertThrows(Throwable.class, () -> backend.newBuffer(0, DataType.INT64, 1L << 55).close());
     assertTrue(
         thrown instanceof CudaException || thrown instanceof OutOfMemoryError, thrown::toString);
   }
 
   @Test
   void anEmptyBufferIsABuffer() {
-    try (Buffer empty = backend.allocate(0, DataType.FLOAT32, 0);
-        Buffer other = backend.allocate(0, DataType.FLOAT32, 0)) {
+    try (Buffer empty = backend.newBuffer(0, DataType.FLOAT32, 0);
+        Buffer other = backend.newBuffer(0, DataType.FLOAT32, 0)) {
       empty.fill((byte) 1, stream);
-      empty.copyFrom(other, stream);
+      empty.copyFromAsync(other, stream);
       assertEquals(0, download(empty).byteSize());
       assertEquals(0, empty.slice(0, 0).byteSize());
     }
@@ -427,8 +427,8 @@ abstract class BuffersContract {
   }
 
   private Buffer ints(int... values) {
-    Buffer buffer = backend.allocate(0, DataType.INT32, values.length);
-    buffer.copyFrom(MemorySegment.ofArray(values), stream);
+    Buffer buffer = backend.newBuffer(0, DataType.INT32, values.length);
+    buffer.copyFromAsync(MemorySegment.ofArray(values), stream);
     return buffer;
   }
 

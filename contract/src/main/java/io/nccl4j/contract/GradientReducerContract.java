@@ -56,7 +56,7 @@ abstract class GradientReducerContract {
     for (long i = 0; i < buffer.count(); i++) {
       buffer.type().set(values, i, value);
     }
-    buffer.copyFrom(values, stream);
+    buffer.copyFromAsync(values, stream);
   }
 
   private static double[] download(Rank rank, Buffer buffer) {
@@ -411,7 +411,7 @@ abstract class GradientReducerContract {
               reducer.markReady(parameters.get(2), rank.stream());
               assertEquals(
                   "in step 1 2 of 3 parameters are not marked ready: 'p0', 'p1'; mark each, or allow"
-                      + " unused ones with ReducerConfig.withUnusedAllowed(true)",
+                      + " unused ones with ReducerConfig.withFindUnusedParameters(true)",
                   refused(() -> reducer.finish(rank.stream())));
               reducer.markReady(parameters.get(0), rank.stream());
               reducer.markReady(parameters.get(1), rank.stream());

@@ -193,7 +193,7 @@ abstract class GraphsContract {
             Runnable refusals =
                 () -> {
                   refusedInCapture("a capture", () -> capture(rank, () -> {}));
-                  refusedInCapture("allocating", () -> rank.comm().allocate(DataType.INT8, 1));
+                  refusedInCapture("allocating", () -> rank.comm().newBuffer(DataType.INT8, 1));
                   refusedInCapture("making a stream", rank.comm()::newStream);
                   refusedInCapture("making an event", rank.comm()::newEvent);
                   refusedInCapture("closing a communicator", rank.comm()::close);
@@ -201,7 +201,7 @@ abstract class GraphsContract {
                   rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
                 };
             capture(rank, refusals).close();
-            assertTrue(rank.comm().open());
+            assertTrue(rank.comm().isOpen());
             assertArrayEquals(new int[] {5}, rank.downloadInts(value));
           });
     }
@@ -278,7 +278,7 @@ abstract class GraphsContract {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
-            Buffer value = rank.comm().allocate(DataType.INT32, 1);
+            Buffer value = rank.comm().newBuffer(DataType.INT32, 1);
             Graph graph = capture(rank, () -> sum(rank, value));
             value.close();
             IllegalStateException thrown =

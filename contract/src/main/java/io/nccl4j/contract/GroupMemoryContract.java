@@ -129,7 +129,7 @@ abstract class GroupMemoryContract {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer values = rank.ints(1, 2, 3);
-      try (ReduceOp.PreMulSum op = rank.comm().preMulSum(values.slice(2, 1))) {
+      try (ReduceOp.PreMulSum op = rank.comm().newPreMulSum(values.slice(2, 1))) {
         Buffer data = rank.ints(5);
         Stream stream = rank.stream();
         String message =

@@ -88,13 +88,13 @@ abstract class GroupsContract {
       Group.run(
           () -> {
             for (int rank = 0; rank < n; rank++) {
-              made.add(backend.communicator(id, n, rank, underTest().config()));
+              made.add(backend.newCommunicator(id, n, rank, underTest().config()));
             }
           });
       for (int rank = 0; rank < n; rank++) {
         assertEquals(rank, made.get(rank).rank());
         assertEquals(n, made.get(rank).size());
-        assertTrue(made.get(rank).open());
+        assertTrue(made.get(rank).isOpen());
       }
       RankThreads.run(n, rank -> made.get(rank).close());
     }
@@ -109,7 +109,7 @@ abstract class GroupsContract {
       for (int rank = 0; rank < n; rank++) {
         devices[rank] = rank % backend.devices().size();
       }
-      List<Communicator> made = backend.communicators(underTest().config(), devices);
+      List<Communicator> made = backend.newCommunicators(underTest().config(), devices);
       assertEquals(n, made.size());
       for (int rank = 0; rank < n; rank++) {
         assertEquals(rank, made.get(rank).rank());
@@ -331,13 +331,13 @@ abstract class GroupsContract {
           () -> {
             Communicator unfinished = makeAlone(ranks, ranks.backend().newUniqueId());
             made.add(unfinished);
-            assertFalse(unfinished.open());
+            assertFalse(unfinished.isOpen());
             IllegalStateException thrown =
                 assertThrows(
-                    IllegalStateException.class, () -> unfinished.preMulSum(DataType.FLOAT32, 1));
+                    IllegalStateException.class, () -> unfinished.newPreMulSum(DataType.FLOAT32, 1));
             assertTrue(thrown.getMessage().contains("not connected"), thrown::toString);
           });
-      assertTrue(made.get(0).open());
+      assertTrue(made.get(0).isOpen());
       made.get(0).close();
     }
   }
@@ -354,7 +354,7 @@ abstract class GroupsContract {
                     made.add(makeAlone(ranks, ranks.backend().newUniqueId()));
                     throw new UnsupportedOperationException("abandon");
                   }));
-      assertTrue(made.get(0).aborted());
+      assertTrue(made.get(0).isAborted());
       made.get(0).close();
     }
   }
@@ -364,7 +364,7 @@ abstract class GroupsContract {
     try (Backend backend = underTest().open(1)) {
       assertThrows(
           IllegalStateException.class,
-          () -> Group.run(() -> backend.communicators(underTest().config(), 0)));
+          () -> Group.run(() -> backend.newCommunicators(underTest().config(), 0)));
     }
   }
 
@@ -373,7 +373,7 @@ abstract class GroupsContract {
     onTwoRanks(
         (ranks, streams) -> {
           List<Buffer> values =
-              ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
+              ranks.stream().map(comm -> comm.newBuffer(DataType.INT32, 1)).toList();
           IntConsumer reduce =
               rank ->
                   ranks
@@ -417,9 +417,9 @@ abstract class GroupsContract {
     onTwoRanks(
         (ranks, streams) -> {
           List<Buffer> values =
-              ranks.stream().map(comm -> comm.allocate(DataType.INT32, 1)).toList();
+              ranks.stream().map(comm -> comm.newBuffer(DataType.INT32, 1)).toList();
           for (int rank = 0; rank < 2; rank++) {
-            values.get(rank).copyFrom(MemorySegment.ofArray(new int[] {1}), streams.get(rank));
+            values.get(rank).copyFromAsync(MemorySegment.ofArray(new int[] {1}), streams.get(rank));
           }
           IntConsumer reduce =
               rank ->
@@ -455,7 +455,7 @@ abstract class GroupsContract {
           List<Communicator> alone = new ArrayList<>();
           Group.run(() -> ranks.forEach(rank -> alone.add(rank.split(rank.rank(), 0))));
           for (int rank = 0; rank < 2; rank++) {
-            Buffer value = alone.get(rank).allocate(DataType.INT32, 1);
+            Buffer value = alone.get(rank).newBuffer(DataType.INT32, 1);
             value.fill((byte) 1, streams.get(rank));
             alone.get(rank).allReduce(value, value, ReduceOp.SUM, streams.get(rank));
             int[] sum = new int[1];
@@ -472,7 +472,7 @@ abstract class GroupsContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Backend backend = underTest().open(2)) {
       List<Communicator> ranks =
-          backend.communicators(underTest().config(), 0, 1 % backend.devices().size());
+          backend.newCommunicators(underTest().config(), 0, 1 % backend.devices().size());
       List<Stream> streams = ranks.stream().map(Communicator::newStream).toList();
       try {
         body.accept(ranks, streams);
@@ -490,6 +490,6 @@ abstract class GroupsContract {
   }
 
   private Communicator makeAlone(Ranks ranks, UniqueId id) {
-    return ranks.backend().communicator(id, 1, 0, underTest().config());
+    return ranks.backend().newCommunicator(id, 1, 0, underTest().config());
   }
 }

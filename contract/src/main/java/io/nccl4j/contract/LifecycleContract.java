@@ -69,13 +69,13 @@ abstract class LifecycleContract {
       UniqueId id = backend.newUniqueId();
       CompletableFuture<Communicator> begun = new CompletableFuture<>();
       CompletableFuture<Throwable> outcome =
-          outcomeOf(() -> Group.run(() -> begun.complete(backend.communicator(id, 2, 0, config))));
+          outcomeOf(() -> Group.run(() -> begun.complete(backend.newCommunicator(id, 2, 0, config))));
       Communicator comm = begun.get(SOON, TimeUnit.SECONDS);
       // Whether it has begun to connect by then, or is about to, is all the same.
       comm.close();
       assertInstanceOf(CommunicatorAbortedException.class, outcome.get(SOON, TimeUnit.SECONDS));
-      assertTrue(comm.aborted());
-      assertFalse(comm.open());
+      assertTrue(comm.isAborted());
+      assertFalse(comm.isOpen());
     }
   }
 
@@ -92,8 +92,8 @@ abstract class LifecycleContract {
         assertEquals(r % devices, comm.device());
         assertEquals(config, comm.config());
         assertEquals(ranks.backend(), comm.backend());
-        assertTrue(comm.open());
-        assertFalse(comm.aborted());
+        assertTrue(comm.isOpen());
+        assertFalse(comm.isAborted());
         assertEquals(Optional.empty(), comm.asyncError());
         assertTrue(comm.toString().contains("place: rank " + r + " of " + n), comm::toString);
       }
@@ -130,8 +130,8 @@ abstract class LifecycleContract {
       RankThreads.run(
           n,
           r -> {
-            Rank a = new Rank(backend.communicator(first, n, r, underTest().config()));
-            Rank b = new Rank(backend.communicator(second, n, n - 1 - r, sameDevice(a)));
+            Rank a = new Rank(backend.newCommunicator(first, n, r, underTest().config()));
+            Rank b = new Rank(backend.newCommunicator(second, n, n - 1 - r, sameDevice(a)));
             Buffer ofA = a.ints(1);
             Buffer ofB = b.ints(10);
             a.comm().allReduce(ofA, ofA, ReduceOp.SUM, a.stream());
@@ -157,7 +157,7 @@ abstract class LifecycleContract {
           2,
           rank -> {
             Thread.sleep(rank * 300L);
-            try (Communicator comm = backend.communicator(id, 2, rank, underTest().config())) {
+            try (Communicator comm = backend.newCommunicator(id, 2, rank, underTest().config())) {
               assertEquals(2, comm.size());
             }
           });
@@ -169,15 +169,15 @@ abstract class LifecycleContract {
     Ranks ranks = Ranks.of(underTest(), 1, underTest().config().withName("mine"));
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
-    ReduceOp.PreMulSum op = rank.comm().preMulSum(DataType.INT32, 1);
+    ReduceOp.PreMulSum op = rank.comm().newPreMulSum(DataType.INT32, 1);
     rank.stream().synchronize();
     rank.comm().close();
     rank.comm().close();
-    assertFalse(rank.comm().open());
+    assertFalse(rank.comm().isOpen());
     everyUse(rank, value, use -> refused("closed: Communicator[mine: rank 0 of 1", use));
     op.close();
     rank.comm().abort();
-    assertFalse(rank.comm().aborted(), "an abort after close does nothing");
+    assertFalse(rank.comm().isAborted(), "an abort after close does nothing");
     ranks.close();
   }
 
@@ -189,8 +189,8 @@ abstract class LifecycleContract {
     rank.stream().synchronize();
     rank.comm().abort();
     rank.comm().abort();
-    assertTrue(rank.comm().aborted());
-    assertFalse(rank.comm().open());
+    assertTrue(rank.comm().isAborted());
+    assertFalse(rank.comm().isOpen());
     everyUse(rank, value, use -> refused("aborted: Communicator[rank 0 of 1", use));
     rank.comm().close();
     ranks.close();
@@ -209,8 +209,8 @@ abstract class LifecycleContract {
     check.accept(() -> comm.send(value, 0, rank.stream()));
     check.accept(() -> comm.recv(value, 0, rank.stream()));
     check.accept(() -> comm.split(0, 0));
-    check.accept(comm::splitWithoutColor);
-    check.accept(() -> comm.preMulSum(DataType.FLOAT32, 1));
+    check.accept(comm::splitNoColor);
+    check.accept(() -> comm.newPreMulSum(DataType.FLOAT32, 1));
     check.accept(comm::asyncError);
   }
 
@@ -233,7 +233,7 @@ abstract class LifecycleContract {
   @Test
   void aClosedBackendMakesNothingMoreButWhatItMadeLivesOn() {
     Backend backend = underTest().open(1);
-    Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, underTest().config());
+    Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, underTest().config());
     Rank rank = new Rank(comm);
     UniqueId id = backend.newUniqueId();
     Buffer value = rank.ints(4);
@@ -242,10 +242,10 @@ abstract class LifecycleContract {
     refused("backend is closed", backend::newUniqueId);
     refused("backend is closed", () -> backend.newStream(0));
     refused("backend is closed", () -> backend.newEvent(0));
-    refused("backend is closed", () -> backend.allocate(0, DataType.INT8, 1));
-    refused("backend is closed", () -> backend.allocatePinned(DataType.INT8, 1));
-    refused("backend is closed", () -> backend.communicators(underTest().config(), 0));
-    refused("backend is closed", () -> backend.communicator(id, 1, 0, underTest().config()));
+    refused("backend is closed", () -> backend.newBuffer(0, DataType.INT8, 1));
+    refused("backend is closed", () -> backend.newPinnedBuffer(DataType.INT8, 1));
+    refused("backend is closed", () -> backend.newCommunicators(underTest().config(), 0));
+    refused("backend is closed", () -> backend.newCommunicator(id, 1, 0, underTest().config()));
     comm.allReduce(value, value, ReduceOp.SUM, rank.stream());
     assertEquals(4, rank.downloadInts(value)[0]);
     rank.close();
@@ -284,14 +284,14 @@ abstract class LifecycleContract {
       stuck.comm().abort();
       Throwable failure = outcome.get(SOON, TimeUnit.SECONDS);
       assertInstanceOf(CommunicatorAbortedException.class, failure);
-      assertTrue(stuck.comm().aborted());
+      assertTrue(stuck.comm().isAborted());
     }
   }
 
   @Test
   void aStreamGoesOnAfterItsCollectiveWasAborted() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
-        Buffer value = stuck.comm().allocate(DataType.UINT8, 10)) {
+        Buffer value = stuck.comm().newBuffer(DataType.UINT8, 10)) {
       stuck.comm().abort();
       assertThrows(
           CommunicatorAbortedException.class,
@@ -367,15 +367,15 @@ abstract class LifecycleContract {
   void aCommunicatorClosesAlsoIfAnotherOnItsStreamWasAborted() {
     try (Backend backend = underTest().open(1);
         Stream stream = backend.newStream(0);
-        Buffer value = backend.allocate(0, DataType.INT32, 1)) {
+        Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
       CommunicatorConfig config = underTest().config().withDevice(0);
-      Communicator first = backend.communicator(backend.newUniqueId(), 1, 0, config);
-      Communicator second = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      Communicator first = backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
+      Communicator second = backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
       first.allReduce(value, value, ReduceOp.SUM, stream);
       second.allReduce(value, value, ReduceOp.SUM, stream);
       first.abort();
       second.close();
-      assertFalse(second.aborted());
+      assertFalse(second.isAborted());
       assertThrows(CommunicatorAbortedException.class, stream::synchronize);
     }
   }
@@ -384,10 +384,10 @@ abstract class LifecycleContract {
   void aPendingInterruptDoesNotCutAnOrderlyEndShort() {
     try (Backend backend = underTest().open(1);
         Stream reader = backend.newStream(0);
-        Buffer value = backend.allocate(0, DataType.UINT8, 20_000_000);
-        Buffer other = backend.allocate(0, DataType.UINT8, 20_000_000)) {
+        Buffer value = backend.newBuffer(0, DataType.UINT8, 20_000_000);
+        Buffer other = backend.newBuffer(0, DataType.UINT8, 20_000_000)) {
       CommunicatorConfig config = underTest().config().withDevice(0);
-      Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, config);
+      Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
       Stream stream = comm.newStream();
       Stream another = comm.newStream();
       value.fill((byte) 3, stream);
@@ -404,7 +404,7 @@ abstract class LifecycleContract {
       stream.close();
       another.close();
       assertTrue(Thread.interrupted(), "the interrupt is kept");
-      assertFalse(comm.aborted());
+      assertFalse(comm.isAborted());
       byte[] got = new byte[20_000_000];
       value.copyTo(MemorySegment.ofArray(got), reader);
       assertEquals(3, got[19_999_999]);
@@ -417,7 +417,7 @@ abstract class LifecycleContract {
     CommunicatorConfig config = underTest().config().withBlocking(false);
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
-      interrupted(() -> backend.communicator(id, 2, 0, config));
+      interrupted(() -> backend.newCommunicator(id, 2, 0, config));
     }
   }
 
@@ -456,11 +456,11 @@ abstract class LifecycleContract {
           Buffer warm = each.ints(1);
           each.comm().allReduce(warm, warm, ReduceOp.SUM, each.stream());
         });
-    Buffer value = rank.comm().allocate(DataType.INT32, 1);
+    Buffer value = rank.comm().newBuffer(DataType.INT32, 1);
     rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
     soon(() -> assertThrows(NcclTimeoutException.class, rank.comm()::close));
-    assertFalse(rank.comm().open());
-    assertTrue(rank.comm().aborted());
+    assertFalse(rank.comm().isOpen());
+    assertTrue(rank.comm().isAborted());
     ranks.abort();
     try {
       rank.stream().synchronize(Duration.ofSeconds(SOON));
@@ -485,7 +485,7 @@ abstract class LifecycleContract {
           soon(
               () ->
                   assertThrows(
-                      NcclTimeoutException.class, () -> backend.communicator(id, 2, 0, config)));
+                      NcclTimeoutException.class, () -> backend.newCommunicator(id, 2, 0, config)));
       assertEquals(NcclResult.TIMEOUT, thrown.result());
       assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
       assertTrue(thrown.getMessage().contains("rank"), thrown::toString);
@@ -500,13 +500,13 @@ abstract class LifecycleContract {
       UniqueId id = backend.newUniqueId();
       CompletableFuture<Communicator> making = new CompletableFuture<>();
       CompletableFuture<Throwable> outcome =
-          outcomeOf(() -> Group.run(() -> making.complete(backend.communicator(id, 2, 0, config))));
+          outcomeOf(() -> Group.run(() -> making.complete(backend.newCommunicator(id, 2, 0, config))));
       Communicator comm = making.get(SOON, TimeUnit.SECONDS);
       Thread.sleep(200);
       assertFalse(outcome.isDone());
       comm.abort();
       assertInstanceOf(NcclException.class, outcome.get(SOON, TimeUnit.SECONDS));
-      assertTrue(comm.aborted());
+      assertTrue(comm.isAborted());
       comm.close();
     }
   }
@@ -547,7 +547,7 @@ abstract class LifecycleContract {
         UniqueId id = backend.newUniqueId();
         assertFalse(ids.contains(id.toHex()), "an id was given twice");
         ids.add(id.toHex());
-        RankThreads.run(n, rank -> backend.communicator(id, n, rank, underTest().config()).close());
+        RankThreads.run(n, rank -> backend.newCommunicator(id, n, rank, underTest().config()).close());
       }
     }
   }

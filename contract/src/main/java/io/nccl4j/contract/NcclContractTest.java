@@ -33,9 +33,9 @@ class NcclContractTest extends ContractSuite {
     }
 
     private boolean reducesFloat8(Backend backend) {
-      var alone = backend.communicator(backend.newUniqueId(), 1, 0, config());
+      var alone = backend.newCommunicator(backend.newUniqueId(), 1, 0, config());
       try (var stream = alone.newStream();
-          Buffer one = alone.allocate(DataType.FLOAT8E4M3, 1)) {
+          Buffer one = alone.newBuffer(DataType.FLOAT8E4M3, 1)) {
         alone.allReduce(one, one, ReduceOp.SUM, stream);
         stream.synchronize();
         return true;

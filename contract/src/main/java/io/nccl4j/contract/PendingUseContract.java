@@ -31,8 +31,8 @@ abstract class PendingUseContract {
   @Test
   void closingABufferThatAPendingCollectiveUsesIsRefusedAndItsMemoryStaysUntilTheEnd() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
-      Buffer send = stuck.comm().allocate(DataType.INT32, 4);
-      Buffer recv = stuck.comm().allocate(DataType.INT32, 4);
+      Buffer send = stuck.comm().newBuffer(DataType.INT32, 4);
+      Buffer recv = stuck.comm().newBuffer(DataType.INT32, 4);
       stuck.comm().allReduce(send, recv, ReduceOp.SUM, stuck.stream());
       refused(send::close, stuck.stream());
       refused(recv::close, stuck.stream());
@@ -47,7 +47,7 @@ abstract class PendingUseContract {
   @Test
   void aSlicesUseIsItsOwnersUse() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
-      Buffer whole = stuck.comm().allocate(DataType.INT32, 8);
+      Buffer whole = stuck.comm().newBuffer(DataType.INT32, 8);
       Buffer part = whole.slice(4, 4);
       stuck.comm().allReduce(part, part, ReduceOp.SUM, stuck.stream());
       part.close();
@@ -59,15 +59,15 @@ abstract class PendingUseContract {
   void copiesAndGroupsAndScalarsAreUsesToo() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Communicator comm = stuck.comm();
-      Buffer filled = comm.allocate(DataType.INT32, 4);
-      Buffer copied = comm.allocate(DataType.INT32, 4);
-      Buffer grouped = comm.allocate(DataType.INT32, 4);
-      Buffer scalar = comm.allocate(DataType.INT32, 1);
-      Buffer scaled = comm.allocate(DataType.INT32, 4);
+      Buffer filled = comm.newBuffer(DataType.INT32, 4);
+      Buffer copied = comm.newBuffer(DataType.INT32, 4);
+      Buffer grouped = comm.newBuffer(DataType.INT32, 4);
+      Buffer scalar = comm.newBuffer(DataType.INT32, 1);
+      Buffer scaled = comm.newBuffer(DataType.INT32, 4);
       filled.fill((byte) 1, stuck.stream());
-      copied.copyFrom(filled, stuck.stream());
+      copied.copyFromAsync(filled, stuck.stream());
       Group.run(() -> comm.allReduce(grouped, grouped, ReduceOp.SUM, stuck.stream()));
-      ReduceOp.PreMulSum op = comm.preMulSum(scalar);
+      ReduceOp.PreMulSum op = comm.newPreMulSum(scalar);
       comm.allReduce(scaled, scaled, op, stuck.stream());
       for (Buffer buffer : List.of(filled, copied, grouped, scalar, scaled)) {
         refused(buffer::close, stuck.stream());
@@ -80,7 +80,7 @@ abstract class PendingUseContract {
   void aGraphUsesItsBuffersEachTimeItIsLaunched() {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Stream captured = stuck.comm().newStream()) {
-      Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+      Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
       List<Graph> graphs =
           Graph.capture(
               List.of(captured),
@@ -96,8 +96,8 @@ abstract class PendingUseContract {
   void whatASynchronizedEventHasPassedMayBeClosedThoughTheStreamGoesOn() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
-      Buffer early = rank.comm().allocate(DataType.INT32, 4);
-      Buffer late = rank.comm().allocate(DataType.INT32, 4);
+      Buffer early = rank.comm().newBuffer(DataType.INT32, 4);
+      Buffer late = rank.comm().newBuffer(DataType.INT32, 4);
       try (Stream stream = rank.comm().newStream();
           Event passed = rank.comm().newEvent();
           Event never = rank.comm().newEvent()) {
@@ -118,8 +118,8 @@ abstract class PendingUseContract {
   void whatAnotherStreamHasWaitedForMayBeClosed() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
-      Buffer value = rank.comm().allocate(DataType.INT32, 4);
-      Buffer other = rank.comm().allocate(DataType.INT32, 4);
+      Buffer value = rank.comm().newBuffer(DataType.INT32, 4);
+      Buffer other = rank.comm().newBuffer(DataType.INT32, 4);
       try (Stream first = rank.comm().newStream();
           Stream second = rank.comm().newStream();
           Event handOver = rank.comm().newEvent();
@@ -142,7 +142,7 @@ abstract class PendingUseContract {
   void aCompletionMayCloseWhatItWaitedFor() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
-      Buffer value = rank.comm().allocate(DataType.INT32, 1 << 20);
+      Buffer value = rank.comm().newBuffer(DataType.INT32, 1 << 20);
       rank.comm().allReduce(value, value, ReduceOp.MAX, rank.stream());
       CompletableFuture<Void> closed =
           rank.stream().completion().thenRun(value::close).toCompletableFuture();
@@ -155,7 +155,7 @@ abstract class PendingUseContract {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1, 2, 3);
-      Buffer moved = rank.comm().allocate(DataType.INT32, 3);
+      Buffer moved = rank.comm().newBuffer(DataType.INT32, 3);
       rank.comm().allReduce(value, moved, ReduceOp.SUM, rank.stream());
       assertArrayEquals(new int[] {1, 2, 3}, rank.downloadInts(moved));
       assertDoesNotThrow(moved::close);
@@ -166,10 +166,10 @@ abstract class PendingUseContract {
   void aPendingCopyIsWaitedFor() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
-      Buffer value = rank.comm().allocate(DataType.INT32, 1 << 20);
+      Buffer value = rank.comm().newBuffer(DataType.INT32, 1 << 20);
       Buffer copy = rank.allocate(DataType.INT32, 1 << 20);
       value.fill((byte) 1, rank.stream());
-      copy.copyFrom(value, rank.stream());
+      copy.copyFromAsync(value, rank.stream());
       assertDoesNotThrow(value::close);
       assertEquals(0x01010101, rank.downloadInts(copy)[(1 << 20) - 1]);
     }
@@ -180,13 +180,13 @@ abstract class PendingUseContract {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Communicator comm = stuck.comm();
       Stream closing = comm.newStream();
-      Buffer value = comm.allocate(DataType.INT32, 4);
+      Buffer value = comm.newBuffer(DataType.INT32, 4);
       comm.allReduce(value, value, ReduceOp.SUM, closing);
       IllegalStateException refusal =
           assertThrows(IllegalStateException.class, closing::close, "not waited for");
       assertTrue(refusal.getMessage().contains(closing.toString()), refusal.getMessage());
       assertTrue(refusal.getMessage().contains(comm.toString()), refusal.getMessage());
-      assertFalse(closing.open());
+      assertFalse(closing.isOpen());
       closing.close();
       assertThrows(
           IllegalStateException.class,
@@ -199,7 +199,7 @@ abstract class PendingUseContract {
       comm.close();
       assertDoesNotThrow(value::close);
       assertDoesNotThrow(() -> peer.join(SOON));
-      assertFalse(comm.aborted());
+      assertFalse(comm.isAborted());
     }
   }
 
@@ -208,16 +208,16 @@ abstract class PendingUseContract {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event never = stuck.comm().newEvent()) {
       Stream copying = stuck.comm().newStream();
-      Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+      Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
       stuck.stream().record(never);
       copying.waitFor(never);
       value.fill((byte) 1, copying);
       Thread closer = Thread.ofPlatform().daemon().start(copying::close);
       long end = System.nanoTime() + SOON.toNanos();
-      while (copying.open() && System.nanoTime() < end) {
+      while (copying.isOpen() && System.nanoTime() < end) {
         Thread.onSpinWait();
       }
-      assertFalse(copying.open());
+      assertFalse(copying.isOpen());
       refused(value::close, copying);
       stuck.ranks().abort();
       assertTrue(closer.join(SOON));
@@ -240,7 +240,7 @@ abstract class PendingUseContract {
               });
       try {
         for (int round = 0; round < 20; round++) {
-          Buffer value = stuck.comm().allocate(DataType.INT32, 4);
+          Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
           stuck.comm().allReduce(value, value, ReduceOp.SUM, stuck.stream());
           // Not more, since a device takes only so much work before it makes its callers wait.
           for (int i = 0; i < 200; i++) {

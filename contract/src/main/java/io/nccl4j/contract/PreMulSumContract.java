@@ -32,7 +32,7 @@ abstract class PreMulSumContract {
           rank -> {
             for (DataType type : DataType.values()) {
               if (underTest().reduces(type)) {
-                try (ReduceOp.PreMulSum op = rank.comm().preMulSum(type, scalar(rank.rank()))) {
+                try (ReduceOp.PreMulSum op = rank.comm().newPreMulSum(type, scalar(rank.rank()))) {
                   assertEquals(type, op.type());
                   checkSums(rank, type, op);
                 }
@@ -53,7 +53,7 @@ abstract class PreMulSumContract {
                 MemorySegment one = MemorySegment.ofArray(new byte[type.bytes()]);
                 type.set(one, 0, scalar(rank.rank()));
                 Buffer scalar = rank.upload(type, one);
-                try (ReduceOp.PreMulSum op = rank.comm().preMulSum(scalar)) {
+                try (ReduceOp.PreMulSum op = rank.comm().newPreMulSum(scalar)) {
                   checkSums(rank, type, op);
                 }
               }
@@ -70,8 +70,8 @@ abstract class PreMulSumContract {
           rank -> {
             Buffer scalar = rank.ints(1);
             Buffer value = rank.ints(1);
-            try (ReduceOp.PreMulSum op = rank.comm().preMulSum(scalar)) {
-              scalar.copyFrom(MemorySegment.ofArray(new int[] {10}), rank.stream());
+            try (ReduceOp.PreMulSum op = rank.comm().newPreMulSum(scalar)) {
+              scalar.copyFromAsync(MemorySegment.ofArray(new int[] {10}), rank.stream());
               rank.comm().allReduce(value, value, op, rank.stream());
               assertEquals(10 * n, rank.downloadInts(value)[0]);
             }
@@ -87,8 +87,8 @@ abstract class PreMulSumContract {
           rank -> {
             Buffer value = rank.ints(1);
             for (int i = 0; i < 5; i++) {
-              value.copyFrom(MemorySegment.ofArray(new int[] {1}), rank.stream());
-              ReduceOp.PreMulSum op = rank.comm().preMulSum(DataType.INT32, i);
+              value.copyFromAsync(MemorySegment.ofArray(new int[] {1}), rank.stream());
+              ReduceOp.PreMulSum op = rank.comm().newPreMulSum(DataType.INT32, i);
               rank.comm().allReduce(value, value, op, rank.stream());
               op.close();
               op.close();
@@ -104,8 +104,8 @@ abstract class PreMulSumContract {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
-            try (ReduceOp.PreMulSum two = rank.comm().preMulSum(DataType.INT32, 2);
-                ReduceOp.PreMulSum three = rank.comm().preMulSum(DataType.INT32, 3)) {
+            try (ReduceOp.PreMulSum two = rank.comm().newPreMulSum(DataType.INT32, 2);
+                ReduceOp.PreMulSum three = rank.comm().newPreMulSum(DataType.INT32, 3)) {
               Buffer a = rank.ints(1);
               Buffer b = rank.ints(1);
               rank.comm().allReduce(a, a, two, rank.stream());
@@ -123,7 +123,7 @@ abstract class PreMulSumContract {
       Rank rank = ranks.rank(0);
       Buffer ints = rank.ints(1);
       Buffer floats = rank.upload(DataType.FLOAT32, MemorySegment.ofArray(new float[1]));
-      ReduceOp.PreMulSum op = rank.comm().preMulSum(DataType.FLOAT32, 2);
+      ReduceOp.PreMulSum op = rank.comm().newPreMulSum(DataType.FLOAT32, 2);
       Throwable type =
           assertThrows(
               IllegalArgumentException.class,
@@ -151,7 +151,7 @@ abstract class PreMulSumContract {
       Rank rank = ranks.rank(0);
       Throwable thrown =
           assertThrows(
-              IllegalArgumentException.class, () -> rank.comm().preMulSum(rank.ints(1, 2)));
+              IllegalArgumentException.class, () -> rank.comm().newPreMulSum(rank.ints(1, 2)));
       assertEquals("scalar has count 2; it must be 1", thrown.getMessage());
     }
   }
@@ -160,7 +160,7 @@ abstract class PreMulSumContract {
   void anOperatorClosedAfterItsCommunicatorIsNoError() {
     ReduceOp.PreMulSum op;
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
-      op = ranks.rank(0).comm().preMulSum(DataType.FLOAT32, 1);
+      op = ranks.rank(0).comm().newPreMulSum(DataType.FLOAT32, 1);
     }
     op.close();
   }

@@ -37,7 +37,7 @@ final class Rank {
 
   /** Returns a new buffer that the test need not close, its bytes all 0x55. */
   Buffer allocate(DataType type, long count) {
-    Buffer buffer = comm.allocate(type, count);
+    Buffer buffer = comm.newBuffer(type, count);
     buffers.add(buffer);
     buffer.fill((byte) 0x55, stream);
     return buffer;
@@ -45,9 +45,9 @@ final class Rank {
 
   /** Returns a new buffer with these contents that the test need not close. */
   Buffer upload(DataType type, MemorySegment contents) {
-    Buffer buffer = comm.allocate(type, contents.byteSize() / type.bytes());
+    Buffer buffer = comm.newBuffer(type, contents.byteSize() / type.bytes());
     buffers.add(buffer);
-    buffer.copyFrom(contents, stream);
+    buffer.copyFromAsync(contents, stream);
     return buffer;
   }
 

@@ -42,7 +42,7 @@ final class Ranks implements AutoCloseable {
     Ranks made = new Ranks(backend, size);
     UniqueId id = backend.newUniqueId();
     RankThreads.run(
-        size, rank -> made.ranks[rank] = new Rank(backend.communicator(id, size, rank, config)));
+        size, rank -> made.ranks[rank] = new Rank(backend.newCommunicator(id, size, rank, config)));
     return made;
   }
 
@@ -52,7 +52,7 @@ final class Ranks implements AutoCloseable {
     Backend backend = underTest.open(size);
     Ranks made = new Ranks(backend, size);
     UniqueId id = ProcessRank.meet(backend::newUniqueId);
-    made.ranks[here] = new Rank(backend.communicator(id, size, here, config));
+    made.ranks[here] = new Rank(backend.newCommunicator(id, size, here, config));
     return made;
   }
 

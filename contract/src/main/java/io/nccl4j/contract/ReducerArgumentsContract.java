@@ -167,7 +167,7 @@ abstract class ReducerArgumentsContract {
             try (GradientReducer reducer = open(rank, w)) {
               MemorySegment contents = MemorySegment.ofArray(new byte[4]);
               DataType.FLOAT8E4M3.set(contents, 3, 2 + 4 * rank.rank());
-              reducer.gradient(w).copyFrom(contents, rank.stream());
+              reducer.gradient(w).copyFromAsync(contents, rank.stream());
               reducer.allReady(rank.stream());
               reducer.finish(rank.stream());
               assertEquals(
@@ -181,7 +181,7 @@ abstract class ReducerArgumentsContract {
   void aBufferThatIsClosedIsRefusedByTheNameOfItsParameter() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
-      Buffer gone = rank.comm().allocate(DataType.FLOAT32, 4);
+      Buffer gone = rank.comm().newBuffer(DataType.FLOAT32, 4);
       gone.close();
       Buffer there = rank.allocate(DataType.FLOAT32, 4);
       assertEquals(
@@ -203,7 +203,7 @@ abstract class ReducerArgumentsContract {
       ranks.each(
           rank -> {
             int next = (rank.comm().device() + 1) % devices;
-            memory.put(rank.comm().rank(), ranks.backend().allocate(next, DataType.FLOAT32, 4));
+            memory.put(rank.comm().rank(), ranks.backend().newBuffer(next, DataType.FLOAT32, 4));
           });
       ranks.each(
           rank -> {
@@ -306,12 +306,12 @@ abstract class ReducerArgumentsContract {
     onOneRank(
         (rank, reducer, a, b) -> {
           assertEquals(
-              "finish was called within withoutSynchronising; a step is finished outside of it",
+              "finish was called within noSync; a step is finished outside of it",
               illegalState(
                   () -> reducer.noSync(() -> reducer.finish(rank.stream()))));
           reducer.markReady(a, rank.stream());
           assertEquals(
-              "withoutSynchronising comes before the marks of a step; in step 1 1 parameters are"
+              "noSync comes before the marks of a step; in step 1 1 parameters are"
                   + " marked already",
               illegalState(() -> reducer.noSync(() -> {})));
           reducer.markReady(b, rank.stream());
@@ -334,7 +334,7 @@ abstract class ReducerArgumentsContract {
               IllegalStateException.class,
               () -> reducer.gradient(a).address(),
               "its memory is gone");
-          assertTrue(rank.comm().open(), "the communicator is the caller's");
+          assertTrue(rank.comm().isOpen(), "the communicator is the caller's");
         });
   }
 
@@ -568,7 +568,7 @@ abstract class ReducerArgumentsContract {
       GradientReducer[] reducers = new GradientReducer[2];
       ranks.each(
           rank -> {
-            values[rank.rank()] = rank.comm().allocate(DataType.FLOAT32, 4);
+            values[rank.rank()] = rank.comm().newBuffer(DataType.FLOAT32, 4);
             reducers[rank.rank()] = open(rank, Parameter.of("a", values[rank.rank()]));
             reducers[rank.rank()].allReady(rank.stream());
             reducers[rank.rank()].finish(rank.stream());

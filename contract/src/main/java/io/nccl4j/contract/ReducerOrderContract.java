@@ -77,12 +77,12 @@ abstract class ReducerOrderContract {
                   GradientReducer.open(
                       rank.comm(), List.of(late, early), DEFAULTS, rank.stream())) {
             hold(held, gate);
-            copied.copyFrom(seven, held);
+            copied.copyFromAsync(seven, held);
             reducer.markReady(early, held);
             reducer.markReady(late, rank.stream());
             assertEquals(1, reducer.bucketsLaunched());
             reducer.finish(rank.stream());
-            seen.copyFrom(copied, rank.stream());
+            seen.copyFromAsync(copied, rank.stream());
             assertHeld(reducer.stream());
             assertHeld(rank.stream());
             gate.join();
@@ -106,7 +106,7 @@ abstract class ReducerOrderContract {
                       DEFAULTS.withFirstBucketBytes(1),
                       rank.stream())) {
             Buffer gradient = reducer.gradient(last);
-            gradient.copyFrom(MemorySegment.ofArray(new float[] {9, 9}), held);
+            gradient.copyFromAsync(MemorySegment.ofArray(new float[] {9, 9}), held);
             reducer.markReady(last, held);
             hold(held, gate);
             reducer.stream().synchronize();
@@ -138,10 +138,10 @@ abstract class ReducerOrderContract {
                       DEFAULTS.withFindUnusedParameters(true),
                       rank.stream())) {
             hold(held, gate);
-            gradient.copyFrom(seven, held);
+            gradient.copyFromAsync(seven, held);
             reducer.noSync(() -> reducer.markReady(parameter, held));
             reducer.finish(rank.stream());
-            seen.copyFrom(gradient, rank.stream());
+            seen.copyFromAsync(gradient, rank.stream());
             assertHeld(rank.stream());
             gate.join();
             assertArrayEquals(new float[] {7, 7}, download(seen, rank.stream()));
@@ -163,9 +163,9 @@ abstract class ReducerOrderContract {
             reducer.finish(held);
             held.synchronize();
             hold(held, gate);
-            reducer.shards().getFirst().values().copyFrom(stepped, held);
+            reducer.shards().getFirst().values().copyFromAsync(stepped, held);
             reducer.gatherParameters(held);
-            seen.copyFrom(parameter.value(), held);
+            seen.copyFromAsync(parameter.value(), held);
             assertHeld(reducer.stream());
             gate.join();
             assertArrayEquals(new float[] {5, 6, 7, 8}, download(seen, held));

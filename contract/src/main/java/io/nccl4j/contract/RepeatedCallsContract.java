@@ -68,8 +68,8 @@ abstract class RepeatedCallsContract {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
-            Buffer send = rank.comm().allocate(DataType.INT32, 4);
-            Buffer recv = rank.comm().allocate(DataType.INT32, 4);
+            Buffer send = rank.comm().newBuffer(DataType.INT32, 4);
+            Buffer recv = rank.comm().newBuffer(DataType.INT32, 4);
             Buffer part = recv.slice(0, 2);
             Buffer from = send.slice(0, 2);
             repeat(rank, send, recv, rank.stream());
@@ -117,7 +117,7 @@ abstract class RepeatedCallsContract {
       ranks.inOneThread(
           rank -> {
             Communicator comm = rank.comm();
-            try (Buffer value = comm.allocate(DataType.INT32, 2)) {
+            try (Buffer value = comm.newBuffer(DataType.INT32, 2)) {
               comm.abort();
               assertEquals(
                   "aborted: " + comm,
@@ -133,7 +133,7 @@ abstract class RepeatedCallsContract {
       Buffer[] values = new Buffer[ranks.size()];
       ranks.each(
           rank -> {
-            values[rank.rank()] = rank.comm().allocate(DataType.INT32, 2);
+            values[rank.rank()] = rank.comm().newBuffer(DataType.INT32, 2);
             values[rank.rank()].fill((byte) 0, rank.stream());
             repeat(rank, values[rank.rank()], values[rank.rank()], rank.stream());
           });
@@ -191,7 +191,7 @@ abstract class RepeatedCallsContract {
           rank -> {
             Buffer one = rank.ints(1);
             Buffer sum = rank.allocate(DataType.INT32, 1);
-            Buffer gone = rank.comm().allocate(DataType.INT32, 1);
+            Buffer gone = rank.comm().newBuffer(DataType.INT32, 1);
             Runnable step =
                 () -> {
                   rank.comm().allReduce(one, sum, ReduceOp.SUM, rank.stream());
@@ -224,7 +224,7 @@ abstract class RepeatedCallsContract {
           rank -> {
             Buffer one = rank.ints(1);
             Buffer sum = rank.ints(7);
-            ReduceOp.PreMulSum twice = rank.comm().preMulSum(DataType.INT32, 2);
+            ReduceOp.PreMulSum twice = rank.comm().newPreMulSum(DataType.INT32, 2);
             Runnable step = () -> rank.comm().allReduce(one, sum, twice, rank.stream());
             Group.run(step);
             assertArrayEquals(new int[] {2 * n}, rank.downloadInts(sum));

@@ -64,7 +64,7 @@ record Shape(Operation operation, DataType type, ReduceOp op, int ranks, long co
     } else if (recvCount() > sendCount()) {
       recv = rank.allocate(type, recvCount());
       send = recv.slice(rank.rank() * count, count);
-      send.copyFrom(input, rank.stream());
+      send.copyFromAsync(input, rank.stream());
     } else {
       send = rank.upload(type, input);
       recv = sendCount() > recvCount() ? send.slice(rank.rank() * count, count) : send;

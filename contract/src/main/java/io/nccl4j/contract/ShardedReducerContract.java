@@ -52,7 +52,7 @@ abstract class ShardedReducerContract {
   private static void set(Rank rank, Buffer buffer, float value) {
     float[] values = new float[Math.toIntExact(buffer.count())];
     Arrays.fill(values, value);
-    buffer.copyFrom(MemorySegment.ofArray(values), rank.stream());
+    buffer.copyFromAsync(MemorySegment.ofArray(values), rank.stream());
   }
 
   /**
@@ -187,7 +187,7 @@ abstract class ShardedReducerContract {
           reducer.markReady(a, rank.stream());
           assertEquals(
               "in step 2 1 of 2 parameters are not marked ready: 'b'; mark each, or allow unused"
-                  + " ones with ReducerConfig.withUnusedAllowed(true)",
+                  + " ones with ReducerConfig.withFindUnusedParameters(true)",
               refused(() -> reducer.finish(rank.stream())));
           reducer.markReady(b, rank.stream());
           reducer.finish(rank.stream());

@@ -79,7 +79,7 @@ abstract class ShrinkContract {
               }
             }
             assertEquals(n, sum(rank, rank.comm(), 1), "the parent goes on, with all ranks");
-            assertFalse(rank.comm().aborted());
+            assertFalse(rank.comm().isAborted());
             try (Communicator all = rank.comm().split(0, 0)) {
               assertEquals(n, all.size(), "and can be split by all");
             }
@@ -134,7 +134,7 @@ abstract class ShrinkContract {
             assertTrue(told(rank) > 0, "what was not finished is told");
             assertEquals(2, rest.size());
             assertEquals(2, sum(rank, rest, 1), "on the very stream that was stuck");
-            assertTrue(rank.comm().aborted());
+            assertTrue(rank.comm().isAborted());
           }
           rank.free();
         },
@@ -177,9 +177,9 @@ abstract class ShrinkContract {
             () -> rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream()));
     assertTrue(refused.getMessage().startsWith("revoked: Communicator["), refused::toString);
     assertThrows(IllegalStateException.class, () -> rank.comm().newGrowId());
-    assertTrue(rank.comm().open(), "it is still to be closed");
+    assertTrue(rank.comm().isOpen(), "it is still to be closed");
     rank.comm().close();
-    assertFalse(rank.comm().open());
+    assertFalse(rank.comm().isOpen());
     ranks.rank(1).comm().abort();
     ranks.close();
   }

@@ -66,7 +66,7 @@ abstract class SplitContract {
       ranks.each(
           rank -> {
             if (rank.rank() == n - 1) {
-              rank.comm().splitWithoutColor();
+              rank.comm().splitNoColor();
             } else {
               try (Communicator rest = rank.comm().split(0, 0)) {
                 assertEquals(n - 1, rest.size());
@@ -107,14 +107,14 @@ abstract class SplitContract {
               ranks.inOneThread(
                   rank -> {
                     if (rank.rank() == 0) {
-                      rank.comm().splitWithoutColor();
+                      rank.comm().splitNoColor();
                     } else {
                       made.add(rank.comm().split(rank.rank() % 2, 0));
                     }
                   }));
       for (int i = 0; i < made.size(); i++) {
         assertEquals(i / 2, made.get(i).rank());
-        assertTrue(made.get(i).open());
+        assertTrue(made.get(i).isOpen());
       }
       RankThreads.run(made.size(), i -> made.get(i).close());
     }

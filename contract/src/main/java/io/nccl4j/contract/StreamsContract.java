@@ -46,7 +46,7 @@ abstract class StreamsContract {
             Buffer seen = rank.allocate(DataType.UINT8, 100_000);
             for (int i = 1; i <= 20; i++) {
               value.fill((byte) i, rank.stream());
-              seen.copyFrom(value, rank.stream());
+              seen.copyFromAsync(value, rank.stream());
               value.fill((byte) 0x7F, rank.stream());
             }
             byte[] got = rank.download(seen).toArray(ValueLayout.JAVA_BYTE);
@@ -66,7 +66,7 @@ abstract class StreamsContract {
             Buffer copy = rank.allocate(DataType.UINT8, 5000);
             value.fill((byte) 1, rank.stream());
             rank.comm().allReduce(value, value, ReduceOp.SUM, rank.stream());
-            copy.copyFrom(value, rank.stream());
+            copy.copyFromAsync(value, rank.stream());
             value.fill((byte) 9, rank.stream());
             rank.comm().allReduce(copy, copy, ReduceOp.SUM, rank.stream());
             assertEquals((long) n * n, DataType.UINT8.getLong(rank.download(copy), 4999));
@@ -161,7 +161,7 @@ abstract class StreamsContract {
       value.fill((byte) 2, second);
       event.close();
       event.close();
-      assertFalse(event.open());
+      assertFalse(event.isOpen());
       second.synchronize(LONG);
       assertEquals(2, DataType.UINT8.getLong(rank.download(value), 0));
     }
@@ -277,7 +277,7 @@ abstract class StreamsContract {
   void streamsOfOneDeviceDoNotWaitForEachOther() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Stream other = stuck.rank().comm().newStream();
-        Buffer value = stuck.rank().comm().allocate(DataType.UINT8, 100)) {
+        Buffer value = stuck.rank().comm().newBuffer(DataType.UINT8, 100)) {
       value.fill((byte) 1, other);
       other.synchronize(LONG);
       assertTrue(other.isComplete());
@@ -292,13 +292,13 @@ abstract class StreamsContract {
       Buffer value = rank.allocate(DataType.UINT8, 3_000_000);
       rank.stream().synchronize();
       Stream closing = rank.comm().newStream();
-      assertTrue(closing.open());
+      assertTrue(closing.isOpen());
       for (int i = 0; i < 10; i++) {
         value.fill((byte) i, closing);
       }
       closing.close();
       closing.close();
-      assertFalse(closing.open());
+      assertFalse(closing.isOpen());
       assertEquals(9, DataType.UINT8.getLong(rank.download(value), 2_999_999));
     }
   }
@@ -316,7 +316,7 @@ abstract class StreamsContract {
       refusedAsClosed("stream", stream::isComplete);
       refusedAsClosed("stream", stream::completion);
       refusedAsClosed("stream", () -> value.fill((byte) 0, stream));
-      refusedAsClosed("stream", () -> value.copyFrom(value, stream));
+      refusedAsClosed("stream", () -> value.copyFromAsync(value, stream));
       refusedAsClosed("stream", () -> rank.comm().allReduce(value, value, ReduceOp.SUM, stream));
       refusedAsClosed("event", () -> rank.stream().record(event));
       refusedAsClosed("event", () -> rank.stream().waitFor(event));

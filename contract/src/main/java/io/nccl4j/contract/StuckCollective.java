@@ -24,7 +24,7 @@ final class StuckCollective implements AutoCloseable {
   private StuckCollective(Ranks ranks) {
     this.ranks = ranks;
     this.stream = rank().comm().newStream();
-    this.value = rank().comm().allocate(DataType.INT32, 4);
+    this.value = rank().comm().newBuffer(DataType.INT32, 4);
   }
 
   /** Makes the two ranks and whatever they need; {@link #begin} then enqueues the collective. */
@@ -62,7 +62,7 @@ final class StuckCollective implements AutoCloseable {
   private void keepMemory() {
     List<Buffer> spare = new ArrayList<>();
     for (int bytes : new int[] {4, 4, 10, 16, 16, 16, 16, 16, 16, 32, 100}) {
-      spare.add(rank().comm().allocate(DataType.UINT8, bytes));
+      spare.add(rank().comm().newBuffer(DataType.UINT8, bytes));
     }
     spare.forEach(Buffer::close);
   }

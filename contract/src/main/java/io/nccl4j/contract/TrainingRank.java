@@ -133,7 +133,7 @@ final class TrainingRank implements AutoCloseable {
     for (int i = 0; i < values.length; i++) {
       buffer.type().set(contents, i, values[i]);
     }
-    buffer.copyFrom(contents, rank.stream());
+    buffer.copyFromAsync(contents, rank.stream());
   }
 
   @Override

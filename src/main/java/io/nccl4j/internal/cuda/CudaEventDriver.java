@@ -68,7 +68,7 @@ public final class CudaEventDriver implements EventDriver {
   }
 
   @Override
-  public boolean open() {
+  public boolean isOpen() {
     return !closed;
   }
 

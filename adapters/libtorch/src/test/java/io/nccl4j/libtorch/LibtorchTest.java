@@ -47,7 +47,7 @@ class LibtorchTest {
   @BeforeAll
   static void connect() {
     backend = Backend.reference(1);
-    comm = backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+    comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
     tensor(torch.ScalarType.Float, 1).close();
   }
 

@@ -34,7 +34,7 @@ public final class ReferenceEvent implements EventDriver {
   }
 
   @Override
-  public boolean open() {
+  public boolean isOpen() {
     return !closed;
   }
 

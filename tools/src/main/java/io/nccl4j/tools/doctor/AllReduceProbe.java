@@ -100,14 +100,14 @@ public final class AllReduceProbe {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout).withDevice(0);
     try (Arena arena = Arena.ofConfined();
         Backend backend = Backend.nccl();
-        Communicator comm = backend.communicator(backend.newUniqueId(), 1, 0, config);
+        Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, config);
         Stream stream = comm.newStream();
-        Buffer send = comm.allocate(DataType.FLOAT32, COUNT);
-        Buffer recv = comm.allocate(DataType.FLOAT32, COUNT)) {
+        Buffer send = comm.newBuffer(DataType.FLOAT32, COUNT);
+        Buffer recv = comm.newBuffer(DataType.FLOAT32, COUNT)) {
       log.write(ProgressLog.STEP, "copying to the device");
-      send.copyFrom(numbers(arena, 1), stream);
+      send.copyFromAsync(numbers(arena, 1), stream);
       // What the receiver holds before is wrong everywhere, so that doing nothing is found out.
-      recv.copyFrom(numbers(arena, -1), stream);
+      recv.copyFromAsync(numbers(arena, -1), stream);
       log.write(ProgressLog.STEP, "all-reducing");
       comm.allReduce(send, recv, ReduceOp.SUM, stream);
       MemorySegment sums = arena.allocate(ValueLayout.JAVA_FLOAT, COUNT);

@@ -63,14 +63,14 @@ final class ReferenceProbe {
       Backend backend, UniqueId id, int rank, Duration timeout) {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(timeout);
     try (Arena arena = Arena.ofConfined();
-        Communicator comm = backend.communicator(id, RANKS, rank, config);
+        Communicator comm = backend.newCommunicator(id, RANKS, rank, config);
         Stream stream = comm.newStream();
-        Buffer values = comm.allocate(DataType.FLOAT32, COUNT)) {
+        Buffer values = comm.newBuffer(DataType.FLOAT32, COUNT)) {
       MemorySegment host = arena.allocate(ValueLayout.JAVA_FLOAT, COUNT);
       for (int i = 0; i < COUNT; i++) {
         host.setAtIndex(ValueLayout.JAVA_FLOAT, i, rank + i);
       }
-      values.copyFrom(host, stream);
+      values.copyFromAsync(host, stream);
       comm.allReduce(values, values, ReduceOp.SUM, stream);
       values.copyTo(host, stream);
       stream.synchronize();

@@ -60,11 +60,11 @@ final class CallLatency {
   static void run(Child child) throws IOException {
     try (Backend backend = Backend.nccl();
         Communicator comm =
-            backend.communicator(
+            backend.newCommunicator(
                 backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults().withDevice(0));
         Stream stream = comm.newStream();
-        Buffer send = comm.allocate(DataType.FLOAT32, 1);
-        Buffer recv = comm.allocate(DataType.FLOAT32, 1);
+        Buffer send = comm.newBuffer(DataType.FLOAT32, 1);
+        Buffer recv = comm.newBuffer(DataType.FLOAT32, 1);
         RawCommunicator raw = new RawCommunicator()) {
       send.fill((byte) 0, stream);
       CallLatency latency = new CallLatency(child, stream);

@@ -68,7 +68,7 @@ final class CrossCheck {
       Communicator comm = peers.communicator(backend, config.withDevice(child.device));
       int[] devices = IntStream.range(0, child.size).toArray();
       List<Endpoint> reference =
-          java.communicators(config, devices).stream().map(Endpoint::new).toList();
+          java.newCommunicators(config, devices).stream().map(Endpoint::new).toList();
       try (Endpoint nccl = new Endpoint(comm)) {
         CrossCheck check = new CrossCheck(child, nccl, reference);
         check.compareAll();
@@ -81,7 +81,7 @@ final class CrossCheck {
   /** A GPU may be too old for it; NCCL backend and ranks agree on that before any call. */
   private boolean reducesFloat8() {
     Communicator comm = nccl.comm();
-    try (Buffer one = comm.allocate(DataType.FLOAT8E4M3, 1)) {
+    try (Buffer one = comm.newBuffer(DataType.FLOAT8E4M3, 1)) {
       one.fill((byte) 0, nccl.stream());
       comm.allReduce(one, one, ReduceOp.SUM, nccl.stream());
       nccl.stream().synchronize();
@@ -120,8 +120,8 @@ final class CrossCheck {
     int late = child.left().compareTo(needed) < 0 ? 1 : 0;
     MemorySegment spent = MemorySegment.ofArray(new int[] {late});
     Communicator comm = nccl.comm();
-    try (Buffer flag = comm.allocate(DataType.INT32, 1)) {
-      flag.copyFrom(spent, nccl.stream());
+    try (Buffer flag = comm.newBuffer(DataType.INT32, 1)) {
+      flag.copyFromAsync(spent, nccl.stream());
       comm.allReduce(flag, flag, ReduceOp.MAX, nccl.stream());
       return DataType.INT32.getLong(nccl.download(flag), 0) == 0;
     }

@@ -57,13 +57,13 @@ final class Endpoint implements AutoCloseable {
               ? result.slice(own, call.recvCount())
               : result.slice(0, call.recvCount());
     }
-    send.copyFrom(input, stream);
+    send.copyFromAsync(input, stream);
     enqueue(call, send, recv);
     return result;
   }
 
   private Buffer allocate(DataType type, long count) {
-    Buffer buffer = comm.allocate(type, count);
+    Buffer buffer = comm.newBuffer(type, count);
     buffers.add(buffer);
     buffer.fill(POISON, stream);
     return buffer;
@@ -96,7 +96,7 @@ final class Endpoint implements AutoCloseable {
 
   /** Powers of two, so that it does not matter whether the product is rounded before the sum. */
   private ReduceOp multiplier(DataType type) {
-    return multipliers.computeIfAbsent(type, t -> comm.preMulSum(t, 1 << (comm.rank() & 1)));
+    return multipliers.computeIfAbsent(type, t -> comm.newPreMulSum(t, 1 << (comm.rank() & 1)));
   }
 
   /** Returns where a rank's result lies in what {@link #start} gave, in elements. */

@@ -48,7 +48,7 @@ final class Interop {
     try (Backend backend = Backend.nccl()) {
       UniqueId id = backend.newUniqueId();
       publish(id, child.meet);
-      try (Communicator comm = backend.communicator(id, child.size, child.rank, config);
+      try (Communicator comm = backend.newCommunicator(id, child.size, child.rank, config);
           Stream stream = comm.newStream()) {
         for (Sum sum : SUMS) {
           long differences = differences(sum, comm, stream);
@@ -82,8 +82,8 @@ final class Interop {
     for (int i = 0; i < sum.count(); i++) {
       type.set(data, i, (comm.rank() + 1.0) * (i % PERIOD));
     }
-    try (Buffer buffer = comm.allocate(type, sum.count())) {
-      buffer.copyFrom(data, stream);
+    try (Buffer buffer = comm.newBuffer(type, sum.count())) {
+      buffer.copyFromAsync(data, stream);
       comm.allReduce(buffer, buffer, ReduceOp.SUM, stream);
       buffer.copyTo(data, stream);
     }

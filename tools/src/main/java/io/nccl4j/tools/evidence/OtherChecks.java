@@ -132,8 +132,8 @@ final class OtherChecks {
   }
 
   private Buffer ints(int... values) {
-    Buffer buffer = endpoint.comm().allocate(DataType.INT32, values.length);
-    buffer.copyFrom(MemorySegment.ofArray(values), endpoint.stream());
+    Buffer buffer = endpoint.comm().newBuffer(DataType.INT32, values.length);
+    buffer.copyFromAsync(MemorySegment.ofArray(values), endpoint.stream());
     return buffer;
   }
 

@@ -79,8 +79,8 @@ final class PeerBandwidth {
       throws java.io.IOException {
     List<List<Object>> rows = new ArrayList<>();
     for (long bytes : child.quick ? FEW_SIZES : SIZES) {
-      try (Buffer send = comm.allocate(DataType.FLOAT32, bytes / FLOAT_BYTES);
-          Buffer recv = comm.allocate(DataType.FLOAT32, bytes / FLOAT_BYTES)) {
+      try (Buffer send = comm.newBuffer(DataType.FLOAT32, bytes / FLOAT_BYTES);
+          Buffer recv = comm.newBuffer(DataType.FLOAT32, bytes / FLOAT_BYTES)) {
         send.fill((byte) 0, stream);
         time(WARM_UP, send, recv, operation);
         double seconds = time(ITERATIONS, send, recv, operation);

@@ -27,10 +27,10 @@ final class Peers implements AutoCloseable {
   /** Makes a communicator with all of them; each rank calls this equally often. */
   Communicator communicator(Backend backend, CommunicatorConfig config) {
     if (rendezvous != null) {
-      return rendezvous.communicator(backend, config);
+      return rendezvous.newCommunicator(backend, config);
     }
     UniqueId id = backend.newUniqueId();
-    return backend.communicator(id, 1, 0, config);
+    return backend.newCommunicator(id, 1, 0, config);
   }
 
   @Override

@@ -90,7 +90,7 @@ final class Prediction {
         Peers peers = child.meet == null ? null : new Peers(child)) {
       List<Communicator> actual =
           peers == null
-              ? backend.communicators(config, devices(backend, child.size))
+              ? backend.newCommunicators(config, devices(backend, child.size))
               : List.of(peers.communicator(backend, config.withDevice(child.device)));
       try {
         awaitLogs(actual);
@@ -153,7 +153,7 @@ final class Prediction {
     child.fact("layout", options.layout().toString());
     try (Backend reference = ReferenceBackend.open(ranks, options)) {
       List<Communicator> predicted =
-          reference.communicators(config, IntStream.range(0, ranks).toArray());
+          reference.newCommunicators(config, IntStream.range(0, ranks).toArray());
       try (Ranks found = Ranks.of(actual);
           Ranks expected = Ranks.of(predicted)) {
         Prediction prediction = new Prediction(child, found, expected);
@@ -256,7 +256,7 @@ final class Prediction {
 
     Data(Ranks ranks, Call call) {
       this.ranks = ranks;
-      ranks.comms().forEach(comm -> buffers.add(comm.allocate(call.type(), call.count())));
+      ranks.comms().forEach(comm -> buffers.add(comm.newBuffer(call.type(), call.count())));
     }
 
     /**
@@ -264,7 +264,7 @@ final class Prediction {
      */
     List<MemorySegment> allReduce(Call.Combine combine, List<MemorySegment> inputs) {
       for (int i = 0; i < buffers.size(); i++) {
-        buffers.get(i).copyFrom(inputs.get(ranks.comms().get(i).rank()), ranks.streams().get(i));
+        buffers.get(i).copyFromAsync(inputs.get(ranks.comms().get(i).rank()), ranks.streams().get(i));
       }
       Group.run(
           () -> {

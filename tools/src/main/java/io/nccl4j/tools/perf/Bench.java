@@ -162,7 +162,7 @@ final class Bench implements AutoCloseable {
       if (!settings.collective().reduces() || op.standard() != null) {
         return op.standard();
       }
-      return ranks.comm(rank).preMulSum(type, TestData.factor(type, ranks.number(rank)));
+      return ranks.comm(rank).newPreMulSum(type, TestData.factor(type, ranks.number(rank)));
     }
 
     private long capacity() {

@@ -111,9 +111,9 @@ final class CrossRankStats {
     List<Buffer> sends = new ArrayList<>();
     List<Buffer> recvs = new ArrayList<>();
     for (int rank = 0; rank < ranks.count(); rank++) {
-      sends.add(ranks.comm(rank).allocate(type, sendCount));
-      recvs.add(ranks.comm(rank).allocate(type, recvCount));
-      sends.get(rank).copyFrom(content.apply(rank), ranks.stream(rank));
+      sends.add(ranks.comm(rank).newBuffer(type, sendCount));
+      recvs.add(ranks.comm(rank).newBuffer(type, recvCount));
+      sends.get(rank).copyFromAsync(content.apply(rank), ranks.stream(rank));
     }
     Group.run(
         () -> {

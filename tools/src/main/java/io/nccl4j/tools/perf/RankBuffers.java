@@ -34,16 +34,16 @@ final class RankBuffers implements AutoCloseable {
     this.recv = allocate(backend, device, type, count);
     this.piece = Math.clamp(count, 1, PIECE_BYTES / type.bytes());
     this.staging =
-        send.memoryType() == Buffer.MemoryType.DEVICE ? backend.allocatePinned(type, 2 * piece) : null;
+        send.memoryType() == Buffer.MemoryType.DEVICE ? backend.newPinnedBuffer(type, 2 * piece) : null;
   }
 
   /** Takes the memory that nccl-tests takes: some transports of NCCL register no other. */
   private static Buffer allocate(Backend backend, int device, DataType type, long count) {
     // Older releases have no such memory, and nccl-tests takes CUDA's then.
     if (backend.supports(Feature.REGISTRATION)) {
-      return NcclBackend.of(backend).allocateRegistrable(device, type, count);
+      return NcclBackend.of(backend).newRegistrableBuffer(device, type, count);
     }
-    return backend.allocate(device, type, count);
+    return backend.newBuffer(device, type, count);
   }
 
   /** Returns the buffer that out-of-place operations send from. */
@@ -68,10 +68,10 @@ final class RankBuffers implements AutoCloseable {
     long written = Math.min(span.count(), periods * Pattern.PERIOD);
     Buffer host = staging.slice(0, written);
     span.pattern().write(host.segment(), span.start());
-    target.slice(0, written).copyFrom(host, stream);
+    target.slice(0, written).copyFromAsync(host, stream);
     while (written < span.count()) {
       long more = Math.min(written, span.count() - written);
-      target.slice(written, more).copyFrom(target.slice(0, more), stream);
+      target.slice(written, more).copyFromAsync(target.slice(0, more), stream);
       written += more;
     }
     stream.synchronize();
@@ -99,7 +99,7 @@ final class RankBuffers implements AutoCloseable {
     long count = Math.clamp(data.count() - from, 0, piece);
     Buffer host = staging.slice(from / piece % 2 * piece, count);
     if (count > 0) {
-      host.copyFrom(data.slice(from, count), stream);
+      host.copyFromAsync(data.slice(from, count), stream);
     }
     return host;
   }

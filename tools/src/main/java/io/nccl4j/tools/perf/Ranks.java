@@ -80,7 +80,7 @@ final class Ranks implements AutoCloseable {
             comms[rank] =
                 settings
                     .backend()
-                    .communicator(
+                    .newCommunicator(
                         id, world, first + rank, config.withDevice(settings.deviceOf(rank)));
           }
         });

@@ -37,12 +37,12 @@ public final class CrossingRank {
     int rank = Integer.parseInt(args[0]);
     try (Backend backend = Backend.reference(2);
         Rendezvous rendezvous = FileRendezvous.in(Path.of(args[1]), RankInfo.of(rank, 2));
-        Communicator first = rendezvous.communicator(backend, CommunicatorConfig.defaults());
+        Communicator first = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults());
         Communicator second = first.split(0, rank);
         Stream one = first.newStream();
         Stream another = first.newStream();
-        Buffer sent = first.allocate(DataType.FLOAT32, COUNT);
-        Buffer received = first.allocate(DataType.FLOAT32, COUNT)) {
+        Buffer sent = first.newBuffer(DataType.FLOAT32, COUNT);
+        Buffer received = first.newBuffer(DataType.FLOAT32, COUNT)) {
       sent.fill((byte) 0, one);
       for (int i = 0; i < ALL_REDUCES; i++) {
         Backward backward = new Backward();

@@ -109,9 +109,9 @@ class RecordingFuzzTest {
   private static void reduce() {
     try (Backend backend = Backend.reference(1);
         Communicator communicator =
-            backend.communicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
+            backend.newCommunicator(backend.newUniqueId(), 1, 0, CommunicatorConfig.defaults());
         Stream stream = communicator.newStream();
-        Buffer value = communicator.allocate(DataType.INT32, 1)) {
+        Buffer value = communicator.newBuffer(DataType.INT32, 1)) {
       communicator.allReduce(value, value, ReduceOp.SUM, stream);
       stream.synchronize();
     }

@@ -45,7 +45,7 @@ public final class Bandwidth {
         return;
       }
       try (Rendezvous rendezvous = launch.rendezvous(Duration.ofMinutes(2));
-          Communicator comm = rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
+          Communicator comm = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
         measure(comm, most);
       }
     }
@@ -60,7 +60,7 @@ public final class Bandwidth {
       ranks.add(
           () -> {
             try (Communicator comm =
-                backend.communicator(id, size, rank, CommunicatorConfig.defaults())) {
+                backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults())) {
               measure(comm, most);
             }
             return null;
@@ -91,13 +91,13 @@ public final class Bandwidth {
         Stream stream = comm.newStream();
         Event begin = comm.newEvent();
         Event end = comm.newEvent();
-        Buffer send = comm.allocate(DataType.FLOAT32, count);
-        Buffer recv = comm.allocate(DataType.FLOAT32, count)) {
+        Buffer send = comm.newBuffer(DataType.FLOAT32, count);
+        Buffer recv = comm.newBuffer(DataType.FLOAT32, count)) {
       MemorySegment host = arena.allocate(ValueLayout.JAVA_FLOAT, count);
       for (long i = 0; i < count; i++) {
         host.setAtIndex(ValueLayout.JAVA_FLOAT, i, (float) (comm.rank() + i % 100));
       }
-      send.copyFrom(host, stream);
+      send.copyFromAsync(host, stream);
       for (int i = 0; i < WARM_UP; i++) {
         comm.allReduce(send, recv, ReduceOp.SUM, stream);
       }

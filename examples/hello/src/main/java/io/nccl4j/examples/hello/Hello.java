@@ -72,7 +72,7 @@ public final class Hello {
 
   private static void oneRankOf(LaunchEnvironment launch, Backend backend) {
     try (Rendezvous rendezvous = launch.rendezvous(TIMEOUT);
-        Communicator comm = rendezvous.communicator(backend, CommunicatorConfig.defaults())) {
+        Communicator comm = rendezvous.newCommunicator(backend, CommunicatorConfig.defaults())) {
       System.out.println(
           "%s; started by %s, id from %s"
               .formatted(allReduce(backend, comm), launch.launcher(), launch.idSource()));
@@ -89,7 +89,7 @@ public final class Hello {
       ranks.add(
           () -> {
             try (Communicator comm =
-                backend.communicator(id, worldSize, rank, CommunicatorConfig.defaults())) {
+                backend.newCommunicator(id, worldSize, rank, CommunicatorConfig.defaults())) {
               return allReduce(backend, comm);
             }
           });
@@ -120,8 +120,8 @@ public final class Hello {
       host.setAtIndex(ValueLayout.JAVA_FLOAT, i, comm.rank() + i);
     }
     try (Stream stream = comm.newStream();
-        Buffer grads = comm.allocate(DataType.FLOAT32, COUNT)) {
-      grads.copyFrom(host, stream);
+        Buffer grads = comm.newBuffer(DataType.FLOAT32, COUNT)) {
+      grads.copyFromAsync(host, stream);
       comm.allReduce(grads, grads, ReduceOp.SUM, stream);
       grads.copyTo(host, stream);
     }

@@ -43,11 +43,11 @@ record Fit(int features, int steps, int killAt) implements RankProgram<double[],
     double[] errors = new double[steps];
     double[] sums = new double[features + 2];
     try (Stream stream = communicator.newStream();
-        Buffer buffer = communicator.allocate(DataType.FLOAT64, sums.length)) {
+        Buffer buffer = communicator.newBuffer(DataType.FLOAT64, sums.length)) {
       for (int step = 0; step < steps; step++) {
         endIfAskedTo(step, communicator, context);
         sum(rows, coefficients, sums);
-        buffer.copyFrom(MemorySegment.ofArray(sums), stream);
+        buffer.copyFromAsync(MemorySegment.ofArray(sums), stream);
         communicator.allReduce(buffer, buffer, ReduceOp.SUM, stream);
         buffer.copyTo(MemorySegment.ofArray(sums), stream);
         errors[step] = descend(coefficients, sums);

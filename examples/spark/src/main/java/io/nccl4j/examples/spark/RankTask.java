@@ -42,7 +42,7 @@ final class RankTask<T, R> extends AbstractFunction1<Iterator<T>, Iterator<Tuple
         Backend backend = gpu.isPresent() ? Backend.nccl() : Backend.reference(1);
         Rendezvous rendezvous = rendezvous(context);
         Communicator communicator =
-            rendezvous.communicator(
+            rendezvous.newCommunicator(
                 backend, config.withDevice(GpuAddress.device(gpu, backend.devices().size())))) {
       end.aborts(communicator);
       R result = run(communicator, data, context);

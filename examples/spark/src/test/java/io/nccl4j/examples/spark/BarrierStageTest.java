@@ -125,8 +125,8 @@ class BarrierStageTest {
   private static float sumOfOnes(Communicator communicator) {
     float[] one = {1};
     try (Stream stream = communicator.newStream();
-        Buffer buffer = communicator.allocate(DataType.FLOAT32, 1)) {
-      buffer.copyFrom(MemorySegment.ofArray(one), stream);
+        Buffer buffer = communicator.newBuffer(DataType.FLOAT32, 1)) {
+      buffer.copyFromAsync(MemorySegment.ofArray(one), stream);
       communicator.allReduce(buffer, buffer, ReduceOp.SUM, stream);
       buffer.copyTo(MemorySegment.ofArray(one), stream);
     }
@@ -177,7 +177,7 @@ class BarrierStageTest {
   /** Waits for what nobody sends. */
   private static String waits(Communicator communicator, String folder) throws IOException {
     try (Stream stream = communicator.newStream();
-        Buffer buffer = communicator.allocate(DataType.FLOAT32, 1)) {
+        Buffer buffer = communicator.newBuffer(DataType.FLOAT32, 1)) {
       communicator.recv(buffer, 1 - communicator.rank(), stream);
       Files.createFile(Path.of(folder, "rank-" + communicator.rank()));
       stream.synchronize();

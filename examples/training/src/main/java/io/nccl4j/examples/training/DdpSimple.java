@@ -70,9 +70,9 @@ public final class DdpSimple extends Ranks {
   private static void print(Communicator comm, float own, float averaged) {
     MemorySegment host = Arena.ofAuto().allocate(ValueLayout.JAVA_FLOAT, 2L * comm.size());
     try (Stream stream = comm.newStream();
-        Buffer mine = comm.allocate(DataType.FLOAT32, 2);
-        Buffer all = comm.allocate(DataType.FLOAT32, 2L * comm.size())) {
-      mine.copyFrom(MemorySegment.ofArray(new float[] {own, averaged}), stream);
+        Buffer mine = comm.newBuffer(DataType.FLOAT32, 2);
+        Buffer all = comm.newBuffer(DataType.FLOAT32, 2L * comm.size())) {
+      mine.copyFromAsync(MemorySegment.ofArray(new float[] {own, averaged}), stream);
       comm.gather(mine, all, 0, stream);
       all.copyTo(host, stream);
     }

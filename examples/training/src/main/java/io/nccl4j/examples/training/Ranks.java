@@ -130,7 +130,7 @@ abstract class Ranks implements Callable<Integer> {
     torch.set_num_threads(Math.max(1, Runtime.getRuntime().availableProcessors() / here));
     try (Backend opened = open();
         Rendezvous rendezvous = launch.rendezvous(MEETING);
-        Communicator comm = rendezvous.communicator(opened, CommunicatorConfig.defaults())) {
+        Communicator comm = rendezvous.newCommunicator(opened, CommunicatorConfig.defaults())) {
       return run(comm);
     }
   }

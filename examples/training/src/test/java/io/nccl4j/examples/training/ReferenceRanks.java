@@ -24,7 +24,7 @@ final class ReferenceRanks {
           size,
           rank -> {
             try (Communicator comm =
-                backend.communicator(id, size, rank, CommunicatorConfig.defaults())) {
+                backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults())) {
               return body.run(comm);
             }
           });

@@ -239,7 +239,7 @@ class TrainingTest {
           assertSame(refusal, assertThrows(AssertionError.class, model::close));
           String closed = assertThrows(IllegalStateException.class, model::finish).getMessage();
           assertTrue(closed.startsWith("reducer is closed: "), closed);
-          assertFalse(model.compute().open());
+          assertFalse(model.compute().isOpen());
           return null;
         });
   }
