@@ -152,10 +152,10 @@ public abstract sealed class Reducer implements AutoCloseable
    * @throws io.nccl4j.CudaException if launching a bucket failed
    */
   public final void markReady(Parameter parameter, Stream source) {
-    enter("ready");
+    enter("markReady");
     try {
       BucketEntry entry = entry(parameter);
-      checkUsable(source, "ready");
+      checkUsable(source, "markReady");
       checkParametersAreThere();
       if (paused) {
         entry.accumulate(source);

@@ -223,7 +223,7 @@ abstract class ReducerArgumentsContract {
                   illegalArgument(
                       () -> GradientReducer.open(rank.comm(), List.of(w), DEFAULTS, stream)));
               assertEquals(
-                  "stream of ready is " + stream + "; it must be " + rule,
+                  "stream of markReady is " + stream + "; it must be " + rule,
                   illegalArgument(() -> reducer.markReady(w, stream)));
               assertEquals(
                   "stream of finish is " + stream + "; it must be " + rule,
@@ -240,7 +240,7 @@ abstract class ReducerArgumentsContract {
           Stream gone = rank.comm().newStream();
           gone.close();
           assertEquals(
-              "stream of ready is closed: " + gone, illegalState(() -> reducer.markReady(a, gone)));
+              "stream of markReady is closed: " + gone, illegalState(() -> reducer.markReady(a, gone)));
           assertEquals(
               "stream of finish is closed: " + gone, illegalState(() -> reducer.finish(gone)));
           assertThrows(NullPointerException.class, () -> reducer.markReady(a, null));
@@ -344,7 +344,7 @@ abstract class ReducerArgumentsContract {
         (rank, reducer, a, b) -> {
           String rule = " is not possible within Group.run, which would keep its operations";
           assertEquals(
-              "ready" + rule, illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));
+              "markReady" + rule, illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));
           assertEquals(
               "finish" + rule, illegalState(() -> Group.run(() -> reducer.finish(rank.stream()))));
           assertEquals(
@@ -391,7 +391,7 @@ abstract class ReducerArgumentsContract {
           markUntilRefused(reducer, foreign, rank.stream(), told);
           other.get(20, TimeUnit.SECONDS);
           assertNotNull(told.get(), "the two never met");
-          assertTrue(told.get().startsWith("ready was called by Thread["), told.get());
+          assertTrue(told.get().startsWith("markReady was called by Thread["), told.get());
           assertTrue(
               told.get().endsWith("uses the reducer; one thread at a time may: " + reducer),
               told.get());
