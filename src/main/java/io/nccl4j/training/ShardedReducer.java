@@ -133,12 +133,12 @@ public final class ShardedReducer extends Reducer {
    * @throws io.nccl4j.CudaException if the runtime refuses
    */
   public void gatherParameters(Stream stepped) {
-    enter("gather");
+    enter("gatherParameters");
     try {
-      checkUsable(stepped, "gather");
+      checkUsable(stepped, "gatherParameters");
       if (gathered) {
         throw new IllegalStateException(
-            "gather comes after finish, once in each step; there are no new parameters to gather");
+            "gatherParameters comes after finish, once in each step; there are no new parameters to gather");
       }
       gatherShards(stepped);
       gathered = true;

@@ -172,7 +172,7 @@ abstract class ShardedReducerContract {
         few(),
         (rank, reducer, a, b) -> {
           String early =
-              "gather comes after finish, once in each step; there are no new parameters to gather";
+              "gatherParameters comes after finish, once in each step; there are no new parameters to gather";
           String late =
               "the parameters of the last step are not gathered; call gather after the optimiser's"
                   + " step, before the next backward";
