@@ -389,7 +389,8 @@ public final class Backend implements AutoCloseable {
     Objects.requireNonNull(type, "type").byteSize(count);
     Buffer.MemoryType memoryType =
         deviceType() == DeviceType.CUDA ? Buffer.MemoryType.PINNED : Buffer.MemoryType.HOST;
-    return Buffer.of(memoryType, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
+    return Buffer.of(
+        memoryType, driver.allocatePinned(type, count), type, count, Buffer.ANY_DEVICE);
   }
 
   /**

@@ -10,12 +10,13 @@ import java.util.Objects;
 /**
  * A run of elements of one {@link DataType} that collectives read and write, outside the Java heap.
  *
- * <p>A buffer either owns its memory (from {@link Communicator#newBuffer}, {@link Backend#newBuffer}
- * and {@link Backend#newPinnedBuffer}), which {@link #close} gives back, or stands for somebody
- * else's ({@link #ofDeviceAddress(long, DataType, long, int)}, {@link #ofHostSegment(MemorySegment,
- * DataType, long)}, {@link #ofDirectBuffer}; a {@link #slice} for the buffer's that it was taken
- * from), whose owner must keep it alive until every stream has passed the last operation that uses
- * it. The same holds for an owner's own {@code close}: synchronize first.
+ * <p>A buffer either owns its memory (from {@link Communicator#newBuffer}, {@link
+ * Backend#newBuffer} and {@link Backend#newPinnedBuffer}), which {@link #close} gives back, or
+ * stands for somebody else's ({@link #ofDeviceAddress(long, DataType, long, int)}, {@link
+ * #ofHostSegment(MemorySegment, DataType, long)}, {@link #ofDirectBuffer}; a {@link #slice} for the
+ * buffer's that it was taken from), whose owner must keep it alive until every stream has passed
+ * the last operation that uses it. The same holds for an owner's own {@code close}: synchronize
+ * first.
  *
  * <p>Any thread may use a buffer; operations on its contents are ordered by their streams and by
  * nothing else. None may close it while another is in a call with it.

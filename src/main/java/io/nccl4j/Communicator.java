@@ -412,8 +412,9 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Creates an operator like {@link #newPreMulSum(DataType, double)}, whose scalar is read from memory
-   * when a reduction runs. C: {@code ncclRedOpCreatePreMulSum} with {@code ncclScalarDevice}.
+   * Creates an operator like {@link #newPreMulSum(DataType, double)}, whose scalar is read from
+   * memory when a reduction runs. C: {@code ncclRedOpCreatePreMulSum} with {@code
+   * ncclScalarDevice}.
    *
    * @param scalar one element, of the type that the operator will reduce; it stays open until the
    *     stream has passed the last reduction that uses the operator

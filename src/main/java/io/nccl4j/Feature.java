@@ -14,7 +14,8 @@ public enum Feature {
   GROW,
   /**
    * Communicators made from several ids, which share the work of the meeting: {@link
-   * io.nccl4j.nccl.NcclBackend#newCommunicator(java.util.List, int, int, io.nccl4j.nccl.NcclConfig)}.
+   * io.nccl4j.nccl.NcclBackend#newCommunicator(java.util.List, int, int,
+   * io.nccl4j.nccl.NcclConfig)}.
    */
   SEVERAL_IDS,
   /**

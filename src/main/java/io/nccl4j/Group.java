@@ -339,7 +339,10 @@ public final class Group {
       for (Way other : earlier) {
         if (way.stream == other.stream
             && way.communicator != other.communicator
-            && way.communicator.driver().communicatorKey().equals(other.communicator.driver().communicatorKey())) {
+            && way.communicator
+                .driver()
+                .communicatorKey()
+                .equals(other.communicator.driver().communicatorKey())) {
           throw new IllegalArgumentException(
               "the group has calls of "
                   + other.communicator

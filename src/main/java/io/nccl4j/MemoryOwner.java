@@ -61,7 +61,10 @@ final class MemoryOwner {
     }
     if (!retentions.isEmpty()) {
       throw new IllegalStateException(
-          buffer + " cannot be closed: " + retentions.getFirst().holder() + " still uses its memory");
+          buffer
+              + " cannot be closed: "
+              + retentions.getFirst().holder()
+              + " still uses its memory");
     }
     deviceKey = DeviceType.NO_DEVICE;
     return true;

@@ -37,7 +37,8 @@ final class LibraryFolders {
     if (System.getenv("CUDA_HOME") == null && System.getenv("CUDA_PATH") == null) {
       cudaFolders.forEach(
           f ->
-              folders.add(new SearchFolder("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
+              folders.add(
+                  new SearchFolder("default CUDA home", Path.of(CUDA_DEFAULT_HOME, f), "")));
     } else {
       variablePlaces("CUDA_HOME", cudaFolders, folders);
       variablePlaces("CUDA_PATH", cudaFolders, folders);

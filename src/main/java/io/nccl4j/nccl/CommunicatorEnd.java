@@ -213,7 +213,9 @@ final class CommunicatorEnd {
             registrations.forgetAll();
             CloseAll.all(
                 List.of(
-                    noMoreKernels, () -> NcclResults.check(result, "ncclCommAbort"), children::freeLate));
+                    noMoreKernels,
+                    () -> NcclResults.check(result, "ncclCommAbort"),
+                    children::freeLate));
           });
     } catch (NcclTimeoutException e) {
       LOG.warn("{}: NCCL did not end the abort; its thread stays", communicator, e);

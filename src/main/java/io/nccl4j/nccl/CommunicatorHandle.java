@@ -25,7 +25,8 @@ import java.util.function.IntSupplier;
  * <p>One thread at a time is inside, between {@link #enter} and {@link #leave}; pollers ask for the
  * state under a lock. {@link #end} lets nobody in any more. The thread that then finds nobody
  * inside takes the communicator, once, to free it: NCCL frees at once, even while another thread is
- * still in a call. Ending such a call from outside holds the communicator too, with {@link #retain}.
+ * still in a call. Ending such a call from outside holds the communicator too, with {@link
+ * #retain}.
  */
 final class CommunicatorHandle {
   private static final VarHandle INSIDE;

@@ -302,8 +302,8 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link Backend#newCommunicator} does, with settings that
-   * only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14 on.
+   * Makes one rank's end of a communicator as {@link Backend#newCommunicator} does, with settings
+   * that only NCCL has. C: {@code ncclCommInitRankConfig}, from NCCL 2.14 on.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
@@ -319,10 +319,10 @@ public final class NcclBackend {
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int, NcclConfig)}
-   * does, from several ids, among which NCCL shares out the work of bringing many ranks together.
-   * Where there are as many ids as nodes, say, one rank of each node makes one. C: {@code
-   * ncclCommInitRankScalable}, from NCCL 2.23 on.
+   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int,
+   * NcclConfig)} does, from several ids, among which NCCL shares out the work of bringing many
+   * ranks together. Where there are as many ids as nodes, say, one rank of each node makes one. C:
+   * {@code ncclCommInitRankScalable}, from NCCL 2.23 on.
    *
    * @param ids the ids, the same ones in the same order on all ranks; at least one, at most as many
    *     as ranks
@@ -333,14 +333,15 @@ public final class NcclBackend {
    * @throws IllegalArgumentException if an argument is out of its range, or an id is there twice
    * @throws io.nccl4j.UnsupportedNcclVersionException if the library is too old
    */
-  public Communicator newCommunicator(List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
+  public Communicator newCommunicator(
+      List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
     CommInit.InitScalable init = scalable(ids, worldSize, rank);
     return connected(unconnected(init.ids(), init, worldSize, rank, config));
   }
 
   /**
-   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int, NcclConfig)}
-   * does, without waiting for the other ranks.
+   * Makes one rank's end of a communicator as {@link #newCommunicator(UniqueId, int, int,
+   * NcclConfig)} does, without waiting for the other ranks.
    *
    * @param id the id that all ranks share
    * @param worldSize the number of ranks; 1 or more
@@ -375,8 +376,7 @@ public final class NcclBackend {
   public CompletionStage<Communicator> communicatorAsync(
       List<UniqueId> ids, int worldSize, int rank, NcclConfig config) {
     CommInit.InitScalable init = scalable(ids, worldSize, rank);
-    return Contract.get()
-        .connectedAsync(unconnected(init.ids(), init, worldSize, rank, config));
+    return Contract.get().connectedAsync(unconnected(init.ids(), init, worldSize, rank, config));
   }
 
   /**

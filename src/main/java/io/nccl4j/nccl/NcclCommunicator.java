@@ -372,7 +372,9 @@ public final class NcclCommunicator {
    */
   public void putSignal(Buffer source, int peer, Window window, long offset, Stream stream) {
     submit(
-        RmaOperation.Put.checked(driver.windowRegistry(), source, peer, window, offset), source, stream);
+        RmaOperation.Put.checked(driver.windowRegistry(), source, peer, window, offset),
+        source,
+        stream);
   }
 
   /**

@@ -76,7 +76,8 @@ final class NcclCommunicatorDriver implements CommunicatorDriver {
     this.children = new NativeChildren(communicator, communicatorKey, cohort);
     this.collectives = new CollectiveCalls(handle);
     this.suspension = new Suspension(communicator);
-    this.end = new CommunicatorEnd(communicator, registrations, suspension, children, this::noMoreKernels);
+    this.end =
+        new CommunicatorEnd(communicator, registrations, suspension, children, this::noMoreKernels);
   }
 
   NcclConfig configFields() {

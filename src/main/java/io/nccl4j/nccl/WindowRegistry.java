@@ -41,7 +41,8 @@ final class WindowRegistry {
     set.addAll(Arguments.copyOf(Arrays.asList(options), "options"));
     set.forEach(option -> option.require(library));
     registrations.check(buffer);
-    if (buffer.memoryType() != Buffer.MemoryType.DEVICE || DeviceMemory.allocated(buffer.address())) {
+    if (buffer.memoryType() != Buffer.MemoryType.DEVICE
+        || DeviceMemory.allocated(buffer.address())) {
       throw new IllegalArgumentException(
           "buffer is "
               + buffer

@@ -131,8 +131,8 @@ public final class ReferenceBackend {
   /**
    * Opens a backend whose ranks behave as if they were in several processes, although all are in
    * this one: they find each other over sockets, and their data goes through shared memory or over
-   * TCP, as {@link ReferenceOptions#transport} says. With it a test in one Java process takes the paths
-   * of a program that will run in several.
+   * TCP, as {@link ReferenceOptions#transport} says. With it a test in one Java process takes the
+   * paths of a program that will run in several.
    *
    * @param devices how many devices it shows; 1 or more
    * @param processes how many processes there seem to be; 1 or more. Rank r of a communicator is in

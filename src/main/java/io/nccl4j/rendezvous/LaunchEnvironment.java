@@ -81,7 +81,8 @@ public final class LaunchEnvironment {
   static LaunchEnvironment from(Map<String, String> environment, Supplier<Optional<String>> hydra) {
     LaunchVariables variables = new LaunchVariables(copyOf(environment));
     ProcessRank processRank = ProcessRank.in(variables);
-    String run = variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(processRank, variables, hydra));
+    String run =
+        variables.text("NCCL4J_RUN_ID").orElseGet(() -> jobId(processRank, variables, hydra));
     Path temporary = Path.of(System.getProperty("java.io.tmpdir"));
     return new LaunchEnvironment(
         processRank, run, RendezvousEndpoint.of(processRank, run, variables, temporary));

@@ -68,8 +68,8 @@ public interface Rendezvous extends AutoCloseable {
    * rendezvous of this package compares the backends of all ranks first: if they are not the same,
    * every rank that has come gets an exception that names the first rank which differs from rank 0,
    * and both backends. An implementation that does not override this method leaves that to {@link
-   * Backend#newCommunicator}, which refuses an id of the other backend on the rank that differs. If an
-   * exchange of this package fails, rank 0 closes the id ({@link Backend#closeUniqueId}).
+   * Backend#newCommunicator}, which refuses an id of the other backend on the rank that differs. If
+   * an exchange of this package fails, rank 0 closes the id ({@link Backend#closeUniqueId}).
    *
    * @param backend makes the id, on rank 0; the backend that this rank uses it with
    * @return the id that all ranks get

@@ -21,7 +21,9 @@ public interface CommunicatorContext {
   /** Returns this rank; where only connecting finds it, -1 until {@link #setRank} reports it. */
   int rank();
 
-  /** Returns the number of ranks; where only connecting finds it, -1 until {@link #setRank} does. */
+  /**
+   * Returns the number of ranks; where only connecting finds it, -1 until {@link #setRank} does.
+   */
   int size();
 
   /** Reports rank and size, which connecting has found. */

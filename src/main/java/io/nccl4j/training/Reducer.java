@@ -18,10 +18,10 @@ import java.util.concurrent.atomic.AtomicReference;
  * What both reducers have in common: gradients lie in buckets, and each bucket is reduced on a
  * stream of the reducer's own as soon as backward has computed the last of its gradients.
  *
- * <p>A step is: backward, with {@link #markReady} for each parameter when the stream that computes its
- * gradient has got that work; {@link #finish}; the optimiser. From its mark until {@code finish} a
- * gradient belongs to the reducer; after it, to the caller, who also zeroes it. Buckets are
- * launched in the same order on every rank, whatever order gradients become ready in: one waits
+ * <p>A step is: backward, with {@link #markReady} for each parameter when the stream that computes
+ * its gradient has got that work; {@link #finish}; the optimiser. From its mark until {@code
+ * finish} a gradient belongs to the reducer; after it, to the caller, who also zeroes it. Buckets
+ * are launched in the same order on every rank, whatever order gradients become ready in: one waits
  * until those before it have been launched.
  *
  * <p>Every rank makes a reducer of the same parameters in the same order, and takes the same steps.
@@ -170,7 +170,8 @@ public abstract sealed class Reducer implements AutoCloseable
   }
 
   /**
-   * Marks all parameters {@link #markReady} at once: for a backward that tells of nothing in between.
+   * Marks all parameters {@link #markReady} at once: for a backward that tells of nothing in
+   * between.
    *
    * @param source the stream that computes the gradients, of this rank's device
    * @throws IllegalArgumentException as {@code ready} does
@@ -209,9 +210,9 @@ public abstract sealed class Reducer implements AutoCloseable
    * does not wait. The next mark begins the next step.
    *
    * <p>Unmarked parameters are refused, and nothing is done then, so that they can still be marked;
-   * or, where {@link ReducerConfig#findUnusedParameters} says so, they contribute zeros, unless they were
-   * marked since the last {@code finish} {@link #noSync}: then what has accumulated.
-   * One that no rank has used gets zeros.
+   * or, where {@link ReducerConfig#findUnusedParameters} says so, they contribute zeros, unless
+   * they were marked since the last {@code finish} {@link #noSync}: then what has accumulated. One
+   * that no rank has used gets zeros.
    *
    * @param reader the stream that the optimiser uses, of this rank's device
    * @throws IllegalArgumentException if the stream is of another device

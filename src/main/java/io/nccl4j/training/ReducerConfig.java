@@ -7,8 +7,8 @@ package io.nccl4j.training;
  * @param bucketBytes a bucket takes gradients until it has at least so many bytes; positive
  * @param firstBucketBytes the same for the first bucket of each type, which is smaller so that
  *     there is something to send early; positive
- * @param findUnusedParameters whether a step may leave parameters unmarked; they then contribute zeros. If
- *     not, {@link Reducer#finish} refuses and names them
+ * @param findUnusedParameters whether a step may leave parameters unmarked; they then contribute
+ *     zeros. If not, {@link Reducer#finish} refuses and names them
  */
 public record ReducerConfig(long bucketBytes, long firstBucketBytes, boolean findUnusedParameters) {
   private static final ReducerConfig DEFAULTS = new ReducerConfig(25L << 20, 1L << 20, false);

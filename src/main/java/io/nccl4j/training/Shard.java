@@ -9,8 +9,8 @@ import io.nccl4j.Buffer;
  *
  * @param bucket the bucket
  * @param offset the first element of the part, counted from the bucket's first
- * @param values the parameters' values: this rank changes them, and {@link ShardedReducer#gatherParameters}
- *     gives them to all
+ * @param values the parameters' values: this rank changes them, and {@link
+ *     ShardedReducer#gatherParameters} gives them to all
  * @param gradients after {@link Reducer#finish}, the average of all ranks' gradients
  */
 public record Shard(Bucket bucket, long offset, Buffer values, Buffer gradients) {

@@ -29,9 +29,9 @@ import java.util.Objects;
  * }
  * }
  *
- * <p>A step ends with {@link #gatherParameters}, which uses the buckets once more: gradients that live in
- * them are zero afterwards, as is {@link Shard#gradients}. Gradients that are copied into their
- * buckets are left as backward made them.
+ * <p>A step ends with {@link #gatherParameters}, which uses the buckets once more: gradients that
+ * live in them are zero afterwards, as is {@link Shard#gradients}. Gradients that are copied into
+ * their buckets are left as backward made them.
  *
  * <p>The shards are made from rank 0's parameters when the reducer is. Whoever changes parameters
  * otherwise, such as by loading a checkpoint, makes a new reducer.

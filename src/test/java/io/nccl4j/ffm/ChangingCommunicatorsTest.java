@@ -257,7 +257,8 @@ class ChangingCommunicatorsTest {
             NcclTimeoutException.class, () -> NcclCommunicator.of(ranks.getFirst()).suspend());
     assertEquals("ncclCommSuspend", thrown.function());
     assertFalse(
-        NcclCommunicator.of(ranks.getFirst()).isSuspended(), "in progress is not taken for success");
+        NcclCommunicator.of(ranks.getFirst()).isSuspended(),
+        "in progress is not taken for success");
     ranks.forEach(Communicator::abort);
   }
 

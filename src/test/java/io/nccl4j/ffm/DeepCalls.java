@@ -66,7 +66,8 @@ public final class DeepCalls {
     calls.put("synchronize", () -> stream.synchronize(SOON));
     calls.put("fill", () -> recv.fill((byte) 0, stream));
     calls.put(
-        "copyFromAsync", () -> send.copyFromAsync(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream));
+        "copyFromAsync",
+        () -> send.copyFromAsync(MemorySegment.ofArray(new int[] {1, 2, 3, 4}), stream));
     calls.put("copyTo", () -> recv.copyTo(MemorySegment.ofArray(new int[4]), stream));
     calls.put("asyncError", comm::asyncError);
     calls.put("completion", () -> stream.completion().toCompletableFuture().join());

@@ -235,7 +235,8 @@ class NativeFailuresTest {
     StandIn.fail("ncclCommInitRankConfig", 1, 1);
     NcclException thrown =
         assertThrows(
-            NcclException.class, () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG));
+            NcclException.class,
+            () -> backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG));
     assertSame(NcclResult.UNHANDLED_CUDA_ERROR, thrown.result());
     Buffer other = ints(1);
     comm.allReduce(value, other, ReduceOp.SUM, stream);
@@ -249,7 +250,8 @@ class NativeFailuresTest {
     NcclException thrown =
         assertTimeout(
             Duration.ofSeconds(8),
-            () -> assertThrows(NcclException.class, () -> backend.newCommunicators(CONFIG, 0, 1, 2)));
+            () ->
+                assertThrows(NcclException.class, () -> backend.newCommunicators(CONFIG, 0, 1, 2)));
     assertSame(NcclResult.INTERNAL_ERROR, thrown.result(), thrown::toString);
   }
 

@@ -36,7 +36,8 @@ class NullElementsTest {
       refused(named, () -> NcclBackend.of(pair.backend()).communicatorAsync(ids, 2, 0, CONFIG));
       refused(
           "ids",
-          () -> NcclBackend.of(pair.backend()).newCommunicator((List<UniqueId>) null, 2, 0, CONFIG));
+          () ->
+              NcclBackend.of(pair.backend()).newCommunicator((List<UniqueId>) null, 2, 0, CONFIG));
     }
   }
 

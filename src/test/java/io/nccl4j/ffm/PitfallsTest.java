@@ -77,7 +77,8 @@ class PitfallsTest {
               NcclException.class,
               () ->
                   (function.endsWith("Scalable")
-                          ? NcclBackend.of(backend).newCommunicator(ids, 1, 0, NcclConfig.of(CONFIG))
+                          ? NcclBackend.of(backend)
+                              .newCommunicator(ids, 1, 0, NcclConfig.of(CONFIG))
                           : backend.newCommunicator(ids.getFirst(), 1, 0, CONFIG))
                       .close());
       assertSame(NcclResult.UNHANDLED_CUDA_ERROR, failed.result());

@@ -203,7 +203,8 @@ class WindowTest {
   void memoryThatCannotBeInAWindowIsRefusedBeforeAnyRankWaits() {
     Buffer plain = pair.rank(0).newBuffer(DataType.INT32, PAGE_INTS);
     Buffer pinned = pair.backend().newPinnedBuffer(DataType.INT32, PAGE_INTS);
-    Buffer other = NcclBackend.of(pair.backend()).newRegistrableBuffer(1, DataType.INT32, PAGE_INTS);
+    Buffer other =
+        NcclBackend.of(pair.backend()).newRegistrableBuffer(1, DataType.INT32, PAGE_INTS);
     Buffer good =
         NcclBackend.of(pair.backend()).newRegistrableBuffer(0, DataType.INT32, 2 * PAGE_INTS);
     assertWindowRefused("newRegistrableBuffer", plain);

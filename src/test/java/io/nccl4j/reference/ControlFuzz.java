@@ -69,7 +69,9 @@ final class ControlFuzz implements FuzzTarget {
   }
 
   private CommunicatorState world(int rank) {
-    return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank))).hostedRank().communicator();
+    return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank)))
+        .hostedRank()
+        .communicator();
   }
 
   private void disconnect() {
@@ -247,7 +249,8 @@ final class ControlFuzz implements FuzzTarget {
       awaitLoss(attacked.rankState(sender));
     }
     inputs++;
-    boolean spent = inputs >= MOST_INPUTS || attacked.failureSignalled() || world(sender).failureSignalled();
+    boolean spent =
+        inputs >= MOST_INPUTS || attacked.failureSignalled() || world(sender).failureSignalled();
     if (spent) {
       disconnect();
     }

@@ -303,7 +303,9 @@ class DeathWhileJoiningTest {
     }
 
     CommunicatorState world(int rank) {
-      return ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank().communicator();
+      return ((ReferenceCommunicator) Contract.get().driver(parents[rank]))
+          .hostedRank()
+          .communicator();
     }
 
     /** Returns whether a message names a rank, or its process where no more can be known of it. */
@@ -362,7 +364,10 @@ class DeathWhileJoiningTest {
         case WHILE_LINKS_CONNECT -> connectOne(bootstrap, assignment);
         case BEFORE_CONFIRMING ->
             CommunicatorState.form(
-                assignment.rankMap(), endpoints.get(rank), options.forRanks(), participant(bootstrap, rank));
+                assignment.rankMap(),
+                endpoints.get(rank),
+                options.forRanks(),
+                participant(bootstrap, rank));
         default -> {}
       }
     }
@@ -373,23 +378,28 @@ class DeathWhileJoiningTest {
           new BootstrapTarget.JoinRequest(RANKS, rank, options.toString(), null);
       if (call == Call.CONNECT || rank >= before) {
         String function = call == Call.CONNECT ? InitBootstrap.CONNECT : BootstrapKey.GROW;
-        return InitBootstrap.of(endpoints.get(rank), id, function, request).admit(request, deadline);
+        return InitBootstrap.of(endpoints.get(rank), id, function, request)
+            .admit(request, deadline);
       }
       HostedRank self = ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank();
       BitSet excluded = new BitSet();
       excluded.set(RANKS - 1, call == Call.SHRINK ? RANKS : RANKS - 1);
       Bootstrap bootstrap =
           switch (call) {
-            case SPLIT -> self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, excluded));
+            case SPLIT ->
+                self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, excluded));
             case SHRINK ->
-                self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SHRINK, excluded));
+                self.communicator()
+                    .bootstraps()
+                    .bootstrap(self.next(BootstrapKey.SHRINK, excluded));
             default ->
                 self.communicator()
                     .bootstraps()
                     .growBootstrap(self.next(BootstrapKey.GROW, excluded))
                     .bootstrap(RANKS);
           };
-      bootstrap.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, endpoints.get(rank).address()));
+      bootstrap.arrive(
+          new Bootstrap.MembershipRequest(rank, 0, rank, endpoints.get(rank).address()));
       return bootstrap;
     }
 
@@ -415,7 +425,8 @@ class DeathWhileJoiningTest {
     private void connectOne(Bootstrap meeting, Bootstrap.RankAssignment seat)
         throws InterruptedException {
       ProcessEndpoint endpoint = endpoints.get(seat.rank());
-      CommunicatorState communicator = new CommunicatorState(endpoint, seat.rankMap(), options.forRanks());
+      CommunicatorState communicator =
+          new CommunicatorState(endpoint, seat.rankMap(), options.forRanks());
       endpoint.retain(seat.rankMap().secret(), meeting.function());
       endpoint.register(communicator);
       if (seat.rank() > 0) {

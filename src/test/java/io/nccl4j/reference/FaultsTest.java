@@ -262,7 +262,8 @@ class FaultsTest {
         1,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
-          HostedRank hostedRank = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
+          HostedRank hostedRank =
+              ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
           NcclException heard = RankFailure.remote("allReduce", "rank 0 aborted its communicator");
           comm.abort();
           NcclException told = hostedRank.fail("allReduce", heard);

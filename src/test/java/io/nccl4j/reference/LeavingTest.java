@@ -81,7 +81,8 @@ class LeavingTest {
   void reasonComesBeforeTheEndThatItCauses() {
     CyclicBarrier connected = new CyclicBarrier(3);
     CountDownLatch heard = new CountDownLatch(1);
-    RankFailure failure = RankFailure.protocolViolation("rank 0 sent bytes that are no message", new BitSet());
+    RankFailure failure =
+        RankFailure.protocolViolation("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
         3,
         ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults()),

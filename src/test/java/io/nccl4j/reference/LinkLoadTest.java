@@ -174,7 +174,8 @@ class LinkLoadTest {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
             stream.synchronize();
           }
-          communicator.set(((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator());
+          communicator.set(
+              ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator());
         });
     return communicator.get();
   }

@@ -25,7 +25,9 @@ class OpenAsProcessesTest {
           CommunicatorState communicator =
               ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
           List<Boolean> remote =
-              IntStream.range(0, 3).mapToObj(rank -> communicator.remoteProcess(rank) != null).toList();
+              IntStream.range(0, 3)
+                  .mapToObj(rank -> communicator.remoteProcess(rank) != null)
+                  .toList();
           boolean inSecond = comm.rank() == 1;
           assertEquals(List.of(inSecond, !inSecond, inSecond), remote);
         });

@@ -96,8 +96,7 @@ class PredictionTest {
 
     private void expect(Oracle oracle, int i) {
       if (type.floating()) {
-        BinaryOperator<Double> fold =
-            (own, received) -> soft.combine(combine.op, own, received);
+        BinaryOperator<Double> fold = (own, received) -> soft.combine(combine.op, own, received);
         type.set(expected, i, oracle.fold(i, rank -> ownFloat(rank, i), fold));
       } else {
         BinaryOperator<BigInteger> fold =

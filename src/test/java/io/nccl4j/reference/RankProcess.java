@@ -145,7 +145,8 @@ public final class RankProcess {
     Bootstrap bootstrap =
         InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, request)
             .admit(request, deadline);
-    bootstrap.awaitAssignment(new Participant(bootstrap, rank, "rank " + rank, deadline, () -> null));
+    bootstrap.awaitAssignment(
+        new Participant(bootstrap, rank, "rank " + rank, deadline, () -> null));
     say(rank, "has the plan");
     Thread.sleep(config.timeout());
   }
@@ -390,7 +391,8 @@ public final class RankProcess {
       HostedRank self = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
       Bootstrap bootstrap =
           self.communicator().bootstraps().bootstrap(self.next(BootstrapKey.SPLIT, new BitSet()));
-      bootstrap.arrive(new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), endpoint.address()));
+      bootstrap.arrive(
+          new Bootstrap.MembershipRequest(self.rank(), 0, self.rank(), endpoint.address()));
       Deadline deadline = Deadline.after(config.timeout());
       Participant participant =
           new Participant(

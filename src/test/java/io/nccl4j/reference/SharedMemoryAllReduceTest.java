@@ -185,7 +185,9 @@ class SharedMemoryAllReduceTest {
                       reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
                       if (comm.rank() == 1) {
                         CommunicatorState communicator =
-                            ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
+                            ((ReferenceCommunicator) Contract.get().driver(comm))
+                                .hostedRank()
+                                .communicator();
                         communicator.links().hostMemory().sync().put(1, 1000);
                         stream.synchronize();
                         Thread.sleep(1000);

@@ -47,8 +47,7 @@ final class SharedMemorySyncFuzz implements FuzzTarget {
       for (int rank = 0; rank < RANKS; rank++) {
         sync.put(rank, sync.put(rank) + sync.folded(rank) + sync.taken(rank));
         sync.sign(rank, 1, sync.signature(rank, 0));
-        sync
-            .memory()
+        sync.memory()
             .asSlice(sync.result(rank, 1), SharedMemorySync.partBytes(RANKS))
             .fill((byte) 1);
       }

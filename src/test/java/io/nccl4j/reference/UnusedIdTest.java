@@ -72,7 +72,8 @@ class UnusedIdTest {
     backend.closeUniqueId(other);
     awaitDeaf(Duration.ofSeconds(3));
     String text =
-        assertThrows(NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
+        assertThrows(
+                NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
             .getMessage();
     assertTrue(text.contains("is no longer valid"), text);
   }
@@ -125,7 +126,8 @@ class UnusedIdTest {
     ProcessAddress elsewhere = new ProcessEndpoint().address();
     arrive(id, 0, elsewhere);
     String text =
-        assertThrows(NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
+        assertThrows(
+                NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
             .getMessage();
     assertTrue(text.contains("rank 0 has come already"), text);
     arrive(id, 1, elsewhere);

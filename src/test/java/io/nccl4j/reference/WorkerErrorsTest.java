@@ -134,7 +134,8 @@ class WorkerErrorsTest {
                     && thrown.getMessage().contains("StackOverflowError: injected"),
                 thrown::toString);
           } else {
-            HostedRank hostedRank = ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
+            HostedRank hostedRank =
+                ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
             Throwable failure = runAndFail(hostedRank, data);
             assertInstanceOf(NcclException.class, failure);
             assertTrue(failure.getMessage().contains("StackOverflowError: injected"));

@@ -52,8 +52,10 @@ class AllGatherRendezvousTest {
 
   /** Returns what rank 1 of 2 makes of what the framework gives it. */
   private static String refusal(String... texts) {
-    Rendezvous rendezvous = AllGatherRendezvous.over(RankInfo.of(1, 2), own -> Arrays.asList(texts));
-    return assertThrows(RendezvousException.class, () -> rendezvous.exchange(() -> null)).getMessage();
+    Rendezvous rendezvous =
+        AllGatherRendezvous.over(RankInfo.of(1, 2), own -> Arrays.asList(texts));
+    return assertThrows(RendezvousException.class, () -> rendezvous.exchange(() -> null))
+        .getMessage();
   }
 
   @ParameterizedTest
@@ -133,7 +135,8 @@ class AllGatherRendezvousTest {
               throw killed;
             });
     assertSame(
-        killed, assertThrows(IllegalArgumentException.class, () -> rendezvous.exchange(() -> null)));
+        killed,
+        assertThrows(IllegalArgumentException.class, () -> rendezvous.exchange(() -> null)));
     IllegalStateException failed =
         assertThrows(IllegalStateException.class, () -> rendezvous.exchange(() -> null));
     assertTrue(failed.getMessage().contains("failed in round 1"), failed.getMessage());

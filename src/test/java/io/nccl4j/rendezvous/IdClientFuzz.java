@@ -82,7 +82,11 @@ final class IdClientFuzz implements FuzzTarget {
         FramedConnection frames = new FramedConnection(channel, Deadline.after(ATTEMPT))) {
       IdClient client =
           new IdClient(
-              "rank0", 1, RankInfo.of(1, 2).jobRank(), RendezvousFuzzTest.SECRET.shared(), () -> {});
+              "rank0",
+              1,
+              RankInfo.of(1, 2).jobRank(),
+              RendezvousFuzzTest.SECRET.shared(),
+              () -> {});
       client.converse(
           frames, new Handshake.Claim(1, 2, 1, RankBackend.NCCL, Token.ofText(""), Token.random()));
     } finally {

@@ -55,7 +55,8 @@ class InProcessRendezvousTest {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(6, Duration.ofSeconds(1));
     FutureTask<UniqueId> second = RankThreads.start(() -> rendezvous.get(2).exchange(() -> null));
     NcclTimeoutException timeout =
-        assertThrows(NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
+        assertThrows(
+            NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
     assertTrue(timeout.getMessage().contains("missing ranks 1, 3-5 of 6"), timeout.getMessage());
     // Its own time-out, or rank 0's if that comes first.
     RuntimeException other = RankThreads.failure(RuntimeException.class, second);
@@ -84,7 +85,8 @@ class InProcessRendezvousTest {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, SHORT);
     assertThrows(NcclTimeoutException.class, () -> rendezvous.get(0).exchange(RankThreads::newId));
     RendezvousException late =
-        assertThrows(RendezvousException.class, () -> rendezvous.get(1).exchange(RankThreads::newId));
+        assertThrows(
+            RendezvousException.class, () -> rendezvous.get(1).exchange(RankThreads::newId));
     assertTrue(late.getMessage().contains("rank 0 failed in round 1"), late.getMessage());
   }
 
@@ -125,7 +127,8 @@ class InProcessRendezvousTest {
     List<InProcessRendezvous> rendezvous = InProcessRendezvous.of(2, LONG);
     FutureTask<UniqueId> waiting = RankThreads.start(() -> rendezvous.get(1).exchange(() -> null));
     Thread.currentThread().interrupt();
-    assertThrows(RendezvousException.class, () -> rendezvous.getFirst().exchange(RankThreads::newId));
+    assertThrows(
+        RendezvousException.class, () -> rendezvous.getFirst().exchange(RankThreads::newId));
     assertTrue(Thread.interrupted(), "the interrupt is kept");
     ExecutionException told =
         assertThrows(ExecutionException.class, () -> waiting.get(10, TimeUnit.SECONDS));

@@ -57,7 +57,8 @@ class TcpRendezvousTest extends TcpRanks {
             () -> {
               try (Rendezvous rendezvous = client(server, 2, LONG)) {
                 return List.of(
-                    rendezvous.exchange(RankThreads::newId), rendezvous.exchange(RankThreads::newId));
+                    rendezvous.exchange(RankThreads::newId),
+                    rendezvous.exchange(RankThreads::newId));
               }
             });
     FutureTask<UniqueId> first = exchange(server);
@@ -224,7 +225,8 @@ class TcpRendezvousTest extends TcpRanks {
     FutureTask<Boolean> task =
         new FutureTask<>(
             () -> {
-              assertThrows(RendezvousException.class, () -> rendezvous.exchange(RankThreads::newId));
+              assertThrows(
+                  RendezvousException.class, () -> rendezvous.exchange(RankThreads::newId));
               return Thread.currentThread().isInterrupted();
             });
     Thread thread = RankThreads.startThread(task);

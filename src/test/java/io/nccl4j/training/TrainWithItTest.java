@@ -120,7 +120,8 @@ class TrainWithItTest {
     for (int i = 0; i < mine.length; i++) {
       mine[i] = SAMPLES[(i * size + rank) % SAMPLES.length];
     }
-    try (Communicator comm = backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
+    try (Communicator comm =
+            backend.newCommunicator(id, size, rank, CommunicatorConfig.defaults());
         Stream stream = comm.newStream()) {
       Model model = new Model(comm);
       // What rank 0 begins with is what all begin with.

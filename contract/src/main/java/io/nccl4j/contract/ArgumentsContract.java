@@ -270,7 +270,8 @@ abstract class ArgumentsContract {
     CommunicatorConfig config = underTest().config();
     refused("rank is -1; it must be from 0 to 1", () -> backend.newCommunicator(id, 2, -1, config));
     refused("rank is 2; it must be from 0 to 1", () -> backend.newCommunicator(id, 2, 2, config));
-    refused("worldSize is 0; it must be 1 or more", () -> backend.newCommunicator(id, 0, 0, config));
+    refused(
+        "worldSize is 0; it must be 1 or more", () -> backend.newCommunicator(id, 0, 0, config));
     nullRefused("id", () -> backend.newCommunicator(null, 1, 0, config));
     nullRefused("config", () -> backend.newCommunicator(id, 1, 0, null));
   }

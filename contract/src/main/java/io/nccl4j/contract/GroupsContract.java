@@ -334,7 +334,8 @@ abstract class GroupsContract {
             assertFalse(unfinished.isOpen());
             IllegalStateException thrown =
                 assertThrows(
-                    IllegalStateException.class, () -> unfinished.newPreMulSum(DataType.FLOAT32, 1));
+                    IllegalStateException.class,
+                    () -> unfinished.newPreMulSum(DataType.FLOAT32, 1));
             assertTrue(thrown.getMessage().contains("not connected"), thrown::toString);
           });
       assertTrue(made.get(0).isOpen());

@@ -69,7 +69,8 @@ abstract class LifecycleContract {
       UniqueId id = backend.newUniqueId();
       CompletableFuture<Communicator> begun = new CompletableFuture<>();
       CompletableFuture<Throwable> outcome =
-          outcomeOf(() -> Group.run(() -> begun.complete(backend.newCommunicator(id, 2, 0, config))));
+          outcomeOf(
+              () -> Group.run(() -> begun.complete(backend.newCommunicator(id, 2, 0, config))));
       Communicator comm = begun.get(SOON, TimeUnit.SECONDS);
       // Whether it has begun to connect by then, or is about to, is all the same.
       comm.close();
@@ -500,7 +501,8 @@ abstract class LifecycleContract {
       UniqueId id = backend.newUniqueId();
       CompletableFuture<Communicator> making = new CompletableFuture<>();
       CompletableFuture<Throwable> outcome =
-          outcomeOf(() -> Group.run(() -> making.complete(backend.newCommunicator(id, 2, 0, config))));
+          outcomeOf(
+              () -> Group.run(() -> making.complete(backend.newCommunicator(id, 2, 0, config))));
       Communicator comm = making.get(SOON, TimeUnit.SECONDS);
       Thread.sleep(200);
       assertFalse(outcome.isDone());
@@ -547,7 +549,8 @@ abstract class LifecycleContract {
         UniqueId id = backend.newUniqueId();
         assertFalse(ids.contains(id.toHex()), "an id was given twice");
         ids.add(id.toHex());
-        RankThreads.run(n, rank -> backend.newCommunicator(id, n, rank, underTest().config()).close());
+        RankThreads.run(
+            n, rank -> backend.newCommunicator(id, n, rank, underTest().config()).close());
       }
     }
   }

@@ -213,7 +213,8 @@ abstract class ReducerArgumentsContract {
                 Stream stream = ranks.backend().newStream((here + 1) % devices);
                 GradientReducer reducer = open(rank, w)) {
               String rule =
-                  "on this rank's device, %s device %d".formatted(ranks.backend().deviceType(), here);
+                  "on this rank's device, %s device %d"
+                      .formatted(ranks.backend().deviceType(), here);
               assertEquals(
                   "the value of 'v' is " + elsewhere + "; it must be usable " + rule,
                   illegalArgument(() -> open(rank, Parameter.of("v", elsewhere))));
@@ -240,7 +241,8 @@ abstract class ReducerArgumentsContract {
           Stream gone = rank.comm().newStream();
           gone.close();
           assertEquals(
-              "stream of markReady is closed: " + gone, illegalState(() -> reducer.markReady(a, gone)));
+              "stream of markReady is closed: " + gone,
+              illegalState(() -> reducer.markReady(a, gone)));
           assertEquals(
               "stream of finish is closed: " + gone, illegalState(() -> reducer.finish(gone)));
           assertThrows(NullPointerException.class, () -> reducer.markReady(a, null));
@@ -307,8 +309,7 @@ abstract class ReducerArgumentsContract {
         (rank, reducer, a, b) -> {
           assertEquals(
               "finish was called within noSync; a step is finished outside of it",
-              illegalState(
-                  () -> reducer.noSync(() -> reducer.finish(rank.stream()))));
+              illegalState(() -> reducer.noSync(() -> reducer.finish(rank.stream()))));
           reducer.markReady(a, rank.stream());
           assertEquals(
               "noSync comes before the marks of a step; in step 1 1 parameters are"
@@ -344,7 +345,8 @@ abstract class ReducerArgumentsContract {
         (rank, reducer, a, b) -> {
           String rule = " is not possible within Group.run, which would keep its operations";
           assertEquals(
-              "markReady" + rule, illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));
+              "markReady" + rule,
+              illegalState(() -> Group.run(() -> reducer.markReady(a, rank.stream()))));
           assertEquals(
               "finish" + rule, illegalState(() -> Group.run(() -> reducer.finish(rank.stream()))));
           assertEquals(
@@ -547,7 +549,8 @@ abstract class ReducerArgumentsContract {
       GradientReducer reducer = open(rank, a, b);
       rank.comm().abort();
       reducer.markReady(b, rank.stream());
-      assertEquals("aborted: " + rank.comm(), illegalState(() -> reducer.markReady(a, rank.stream())));
+      assertEquals(
+          "aborted: " + rank.comm(), illegalState(() -> reducer.markReady(a, rank.stream())));
       IllegalStateException later =
           assertThrows(IllegalStateException.class, () -> reducer.finish(rank.stream()));
       assertEquals(

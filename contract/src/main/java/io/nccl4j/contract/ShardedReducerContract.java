@@ -194,7 +194,8 @@ abstract class ShardedReducerContract {
           reducer.gatherParameters(rank.stream());
           reducer.close();
           assertEquals(
-              "reducer is closed: " + reducer, refused(() -> reducer.gatherParameters(rank.stream())));
+              "reducer is closed: " + reducer,
+              refused(() -> reducer.gatherParameters(rank.stream())));
         });
   }
 

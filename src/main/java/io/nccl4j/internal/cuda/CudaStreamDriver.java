@@ -403,7 +403,8 @@ public final class CudaStreamDriver implements StreamDriver {
       CompletionCallbacks.fail(this, stuck);
     }
     // The reason first: after an error of the device whatever follows may fail for the same.
-    CloseAll.all(List.of(() -> throwUnreported(stuck), () -> staging.close(stuck == null), this::destroy));
+    CloseAll.all(
+        List.of(() -> throwUnreported(stuck), () -> staging.close(stuck == null), this::destroy));
   }
 
   private static void throwUnreported(RuntimeException stuck) {

@@ -80,7 +80,8 @@ final class GroupLaunch {
   private void add(EnqueuedOperation call) {
     ReferenceCommunicator communicator = (ReferenceCommunicator) call.communicatorDriver();
     ReferenceStream stream = (ReferenceStream) call.streamDriver();
-    Part part = parts.computeIfAbsent(communicator, c -> new Part(communicator.hostedRank(), stream));
+    Part part =
+        parts.computeIfAbsent(communicator, c -> new Part(communicator.hostedRank(), stream));
     if (stream != part.lead) {
       part.others.add(stream);
     }
@@ -149,7 +150,8 @@ final class GroupLaunch {
     together.forEach(Part::makeWork);
     Part[] parts = together.toArray(Part[]::new);
     RankExecution[] works = together.stream().map(part -> part.work).toArray(RankExecution[]::new);
-    lead.append(() -> takeTurnNumbers(parts), patience -> lead.note(run(lead, parts, works, patience)));
+    lead.append(
+        () -> takeTurnNumbers(parts), patience -> lead.note(run(lead, parts, works, patience)));
   }
 
   private static void takeTurnNumbers(Part[] parts) {

@@ -104,7 +104,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   /** Comes by an id. */
-  private Participant joinById(String function, UniqueId id, int size, int rank, Deadline deadline) {
+  private Participant joinById(
+      String function, UniqueId id, int size, int rank, Deadline deadline) {
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(size, rank, options.text(), null);
     Bootstrap here = InitBootstrap.of(endpoint, id, function, request).admit(request, deadline);
@@ -112,7 +113,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   }
 
   /** Comes from another communicator. */
-  private Participant joinBootstrap(Bootstrap here, HostedRank self, int color, int key, Deadline deadline) {
+  private Participant joinBootstrap(
+      Bootstrap here, HostedRank self, int color, int key, Deadline deadline) {
     here.arrive(new Bootstrap.MembershipRequest(self.rank(), color, key, endpoint.address()));
     return participant(here, self.rank(), self, deadline);
   }
@@ -162,7 +164,11 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
             deadline -> {
               BootstrapKey now = hostedRank.next(BootstrapKey.SPLIT, new BitSet());
               return made.joinBootstrap(
-                  hostedRank.communicator().bootstraps().bootstrap(now), hostedRank, wanted, key, deadline);
+                  hostedRank.communicator().bootstraps().bootstrap(now),
+                  hostedRank,
+                  wanted,
+                  key,
+                  deadline);
             });
   }
 
@@ -183,7 +189,11 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
               }
               BootstrapKey now = hostedRank.next(BootstrapKey.SHRINK, excluded);
               return made.joinBootstrap(
-                  hostedRank.communicator().bootstraps().bootstrap(now), hostedRank, 0, context.rank(), deadline);
+                  hostedRank.communicator().bootstraps().bootstrap(now),
+                  hostedRank,
+                  0,
+                  context.rank(),
+                  deadline);
             });
   }
 
@@ -210,7 +220,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
               finishOperations(BootstrapKey.GROW);
               context.useGrowId(id);
               GrowBootstrap now = growBootstrap(hostedRank.next(BootstrapKey.GROW, new BitSet()));
-              return made.joinBootstrap(now.bootstrap(newSize), hostedRank, 0, context.rank(), deadline);
+              return made.joinBootstrap(
+                  now.bootstrap(newSize), hostedRank, 0, context.rank(), deadline);
             });
   }
 
@@ -244,7 +255,8 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     }
     INSIDE.setOpaque(this, 1);
     try {
-      ((ReferenceStream) stream).launch(hostedRank, operation, send, recv, count, operator(op), peer);
+      ((ReferenceStream) stream)
+          .launch(hostedRank, operation, send, recv, count, operator(op), peer);
     } finally {
       // No call, which could overflow the stack where the operation has.
       inside = 0;

@@ -409,7 +409,11 @@ public final class Bootstrap {
 
   private String absence() {
     return parent == null
-        ? RankSets.describe(awaited) + " of " + expected.cardinality() + " did not come" + lateRejection
+        ? RankSets.describe(awaited)
+            + " of "
+            + expected.cardinality()
+            + " did not come"
+            + lateRejection
         : RankSets.describe(awaited) + " did not call " + function;
   }
 
@@ -490,7 +494,8 @@ public final class Bootstrap {
       List<MembershipRequest> ordered, int color, Map<Integer, RankAssignment> result) {
     List<MembershipRequest> together =
         ordered.stream().filter(wish -> wish.color == color).toList();
-    RankMap rankMap = RankMap.of(secret, together.stream().map(MembershipRequest::process).toList());
+    RankMap rankMap =
+        RankMap.of(secret, together.stream().map(MembershipRequest::process).toList());
     for (int rank = 0; rank < together.size(); rank++) {
       result.put(together.get(rank).rank, new RankAssignment(rankMap, rank));
     }
@@ -520,7 +525,8 @@ public final class Bootstrap {
   }
 
   private void writeAssignments(DataOutput out) throws IOException {
-    List<RankMap> rankMaps = assignments.values().stream().map(RankAssignment::rankMap).distinct().toList();
+    List<RankMap> rankMaps =
+        assignments.values().stream().map(RankAssignment::rankMap).distinct().toList();
     out.writeInt(rankMaps.size());
     for (RankMap rankMap : rankMaps) {
       rankMap.write(out);
@@ -538,7 +544,8 @@ public final class Bootstrap {
     String toldFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
     boolean toldDone = in.readBoolean();
-    Map<Integer, RankAssignment> receivedAssignments = in.readBoolean() ? readAssignments(in) : null;
+    Map<Integer, RankAssignment> receivedAssignments =
+        in.readBoolean() ? readAssignments(in) : null;
     if (receivedAssignments != null && !function.equals(BootstrapKey.SPLIT)) {
       // Only a split may leave out ranks, those without a color.
       BitSet without = (BitSet) expected.clone();
@@ -583,7 +590,10 @@ public final class Bootstrap {
       int rank = in.readInt();
       int plan = in.readInt();
       int number = in.readInt();
-      if (plan < 0 || plan >= rankMaps.size() || number < 0 || number >= rankMaps.get(plan).size()) {
+      if (plan < 0
+          || plan >= rankMaps.size()
+          || number < 0
+          || number >= rankMaps.get(plan).size()) {
         throw new ProtocolException("rank " + rank + " has a seat in no plan");
       }
       assignments.put(rank, new RankAssignment(rankMaps.get(plan), number));

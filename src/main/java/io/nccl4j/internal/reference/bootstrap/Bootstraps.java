@@ -15,7 +15,8 @@ public final class Bootstraps {
   private final Bootstrap.Parent parent;
   private final String options;
   private final ConcurrentHashMap<BootstrapKey, Bootstrap> bootstraps = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<BootstrapKey, GrowBootstrap> growBootstraps = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<BootstrapKey, GrowBootstrap> growBootstraps =
+      new ConcurrentHashMap<>();
 
   /**
    * Makes those of a communicator.
@@ -62,14 +63,19 @@ public final class Bootstraps {
    */
   Bootstrap open(BootstrapKey occasion, BitSet expected, Bootstrap.CompletionListener end) {
     RankMap rankMap = parent.rankMap();
-    Bootstrap bootstrap = new Bootstrap(occasion.function(), rankMap.secret(), expected, parent, end);
-    Bootstrap.Coordinator coordinator = parent.coordinator(rankMap.processOf(expected.nextSetBit(0)), occasion);
+    Bootstrap bootstrap =
+        new Bootstrap(occasion.function(), rankMap.secret(), expected, parent, end);
+    Bootstrap.Coordinator coordinator =
+        parent.coordinator(rankMap.processOf(expected.nextSetBit(0)), occasion);
     if (coordinator != null) {
       bootstrap.follow(coordinator);
       return bootstrap;
     }
     BitSet told = new BitSet();
-    expected.stream().filter(rank -> rank < rankMap.size()).map(rankMap::processOf).forEach(told::set);
+    expected.stream()
+        .filter(rank -> rank < rankMap.size())
+        .map(rankMap::processOf)
+        .forEach(told::set);
     told.stream()
         .mapToObj(process -> parent.stateListener(process, occasion))
         .filter(Objects::nonNull)

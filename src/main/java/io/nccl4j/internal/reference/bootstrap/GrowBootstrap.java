@@ -122,7 +122,8 @@ public final class GrowBootstrap implements BootstrapTarget {
               + bootstraps.parentSize());
     }
     Bootstrap now = bootstrap(visitor.size());
-    ProcessAddress at = visitor.process() != null ? visitor.process() : bootstraps.endpoint().address();
+    ProcessAddress at =
+        visitor.process() != null ? visitor.process() : bootstraps.endpoint().address();
     now.arrive(new Bootstrap.MembershipRequest(visitor.rank(), 0, visitor.rank(), at));
     return now;
   }

@@ -219,7 +219,9 @@ public final class CommunicatorState
   @Override
   public boolean sharesMemoryWith(int rank) {
     RemoteProcess process = remoteProcess(rank);
-    return process != null && options.sharesMemory() && process.address().host().equals(endpoint.host());
+    return process != null
+        && options.sharesMemory()
+        && process.address().host().equals(endpoint.host());
   }
 
   @Override
@@ -264,7 +266,10 @@ public final class CommunicatorState
 
   @Override
   public ByteBuffer claim(LinkKey key, byte[] greeting) throws IOException {
-    return remoteProcess(key.to()).opening(Message.Kind.LINK, key::write).answer(greeting).message();
+    return remoteProcess(key.to())
+        .opening(Message.Kind.LINK, key::write)
+        .answer(greeting)
+        .message();
   }
 
   @Override
@@ -279,7 +284,9 @@ public final class CommunicatorState
 
   @Override
   public Bootstrap.StateListener stateListener(int process, BootstrapKey occasion) {
-    return remoteProcesses[process] == null ? null : remoteProcesses[process].stateListener(occasion);
+    return remoteProcesses[process] == null
+        ? null
+        : remoteProcesses[process].stateListener(occasion);
   }
 
   /**
@@ -484,7 +491,8 @@ public final class CommunicatorState
    * @param since when it was asked first, or 0
    */
   boolean mayExplain(int rank, long since) {
-    if (remoteProcess(rank) == null || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
+    if (remoteProcess(rank) == null
+        || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
       return false;
     }
     ask();

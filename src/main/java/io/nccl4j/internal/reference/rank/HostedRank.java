@@ -414,7 +414,9 @@ public final class HostedRank implements RankContext {
   @Override
   public boolean isAheadInCollective(int other) {
     RankState rankState = communicator.rankState(other);
-    return rankState.alone() && rankState.entered() > self.entered() && rankState.passed() < rankState.entered();
+    return rankState.alone()
+        && rankState.entered() > self.entered()
+        && rankState.passed() < rankState.entered();
   }
 
   /**
@@ -445,7 +447,9 @@ public final class HostedRank implements RankContext {
     return stuck.isEmpty()
         ? null
         : timeout(
-            function, communicator.describe(stuck) + " came to " + call + " but made no progress", stuck);
+            function,
+            communicator.describe(stuck) + " came to " + call + " but made no progress",
+            stuck);
   }
 
   private BitSet silent() {
@@ -470,7 +474,8 @@ public final class HostedRank implements RankContext {
     if (cause instanceof ProtocolViolationException nonsense) {
       // Every rank is told the same, whoever has found it.
       communicator.fail(
-          nonsense.rank(), communicator.describe(nonsense.rank()) + " spoke nonsense: " + nonsense.what());
+          nonsense.rank(),
+          communicator.describe(nonsense.rank()) + " spoke nonsense: " + nonsense.what());
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {

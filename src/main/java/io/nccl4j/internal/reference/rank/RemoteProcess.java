@@ -77,7 +77,8 @@ public final class RemoteProcess implements Connection.Receiver {
       throw new NcclTimeoutException(
               function,
               deadline.timeout(),
-              participant.describe(communicator.rankMap(), process) + " did not accept a connection")
+              participant.describe(communicator.rankMap(), process)
+                  + " did not accept a connection")
           .initDetails(
               FailureDetails.of(
                   participant.communicator(),
@@ -146,7 +147,9 @@ public final class RemoteProcess implements Connection.Receiver {
   /** Tells how a rank of this process is, and what it has sent if no more will come. */
   void announce(RankState self) {
     List<TcpSendLink> sent =
-        self.presence() == Presence.CLOSED ? communicator.links().sentBy(self.rank(), ranks) : List.of();
+        self.presence() == Presence.CLOSED
+            ? communicator.links().sentBy(self.rank(), ranks)
+            : List.of();
     sendState(
         Message.of(
             Message.Kind.PRESENCE,
@@ -315,7 +318,8 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /** Hears how a meeting stands; ranks that call later need to find that it has failed. */
-  private void receiveBootstrapState(BootstrapKey occasion, int newSize, DataInput in) throws IOException {
+  private void receiveBootstrapState(BootstrapKey occasion, int newSize, DataInput in)
+      throws IOException {
     Bootstrap bootstrap;
     try {
       bootstrap = communicator.bootstraps().bootstrapFor(occasion, newSize);
@@ -437,7 +441,8 @@ public final class RemoteProcess implements Connection.Receiver {
       return;
     }
     if (nonsense) {
-      RankFailure failure = RankFailure.protocolViolation(describe() + " spoke nonsense: " + why, ranks);
+      RankFailure failure =
+          RankFailure.protocolViolation(describe() + " spoke nonsense: " + why, ranks);
       communicator.raise(failure);
     }
     String how =

@@ -132,7 +132,8 @@ public final class FileExchange {
     }
   }
 
-  private ExchangeFailedException timedOut(Map<Path, String> problems, String what, Deadline deadline) {
+  private ExchangeFailedException timedOut(
+      Map<Path, String> problems, String what, Deadline deadline) {
     if (problems.isEmpty()) {
       throw new NcclTimeoutException(
           "FileRendezvous.exchange", deadline.timeout(), what + directory);

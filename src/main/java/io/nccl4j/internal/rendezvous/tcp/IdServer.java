@@ -520,7 +520,12 @@ public final class IdServer implements Closeable {
     if (claim.size() != jobRank.size()) {
       throw new RejectedException(
           RejectReason.WRONG_SIZE,
-          "rank " + claim.rank() + " has world size " + claim.size() + ", rank 0 " + jobRank.size());
+          "rank "
+              + claim.rank()
+              + " has world size "
+              + claim.size()
+              + ", rank 0 "
+              + jobRank.size());
     }
     if (claim.rank() < 1 || claim.rank() >= jobRank.size()) {
       throw new RejectedException(

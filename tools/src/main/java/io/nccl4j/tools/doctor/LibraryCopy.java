@@ -80,7 +80,8 @@ record LibraryCopy(String source, Path path) {
     }
     machine
         .variable("CONDA_PREFIX")
-        .ifPresent(home -> sources.add(new CopySource("CONDA_PREFIX", machine.path(home + "/lib"))));
+        .ifPresent(
+            home -> sources.add(new CopySource("CONDA_PREFIX", machine.path(home + "/lib"))));
     cudaHomes(machine)
         .forEach(
             (source, home) -> {

@@ -264,7 +264,9 @@ final class Prediction {
      */
     List<MemorySegment> allReduce(Call.Combine combine, List<MemorySegment> inputs) {
       for (int i = 0; i < buffers.size(); i++) {
-        buffers.get(i).copyFromAsync(inputs.get(ranks.comms().get(i).rank()), ranks.streams().get(i));
+        buffers
+            .get(i)
+            .copyFromAsync(inputs.get(ranks.comms().get(i).rank()), ranks.streams().get(i));
       }
       Group.run(
           () -> {

@@ -15,11 +15,7 @@ import java.util.List;
  * @param stories its channels
  */
 record Explanation(
-    Algorithm algorithm,
-    boolean toy,
-    Layout layout,
-    Schedule schedule,
-    List<ChannelTrace> traces) {
+    Algorithm algorithm, boolean toy, Layout layout, Schedule schedule, List<ChannelTrace> traces) {
   /** Makes the telling that a command line asks for. */
   static Explanation of(Algorithm algorithm, Flags flags) {
     Layout layout = Layout.defaults();

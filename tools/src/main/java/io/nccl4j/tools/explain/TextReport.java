@@ -91,7 +91,11 @@ final class TextReport {
     for (int rank = 0; rank < ranks; rank++) {
       long sent = explanation.schedule().bytesSent(rank);
       out.printf(
-          Locale.ROOT, "  rank %-3d %,15d  %.3f%n", rank, sent, (double) sent / explanation.bytes());
+          Locale.ROOT,
+          "  rank %-3d %,15d  %.3f%n",
+          rank,
+          sent,
+          (double) sent / explanation.bytes());
     }
   }
 }

@@ -430,7 +430,8 @@ public final class Perf {
     }
 
     private String writeJson(int failedChecks, List<String> errors) throws IOException {
-      String text = json.text(settings, args, locations, rows, failedChecks, averageBusBw(), errors);
+      String text =
+          json.text(settings, args, locations, rows, failedChecks, averageBusBw(), errors);
       json.write(text);
       return text;
     }

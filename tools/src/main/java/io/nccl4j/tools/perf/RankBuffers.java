@@ -34,7 +34,9 @@ final class RankBuffers implements AutoCloseable {
     this.recv = allocate(backend, device, type, count);
     this.piece = Math.clamp(count, 1, PIECE_BYTES / type.bytes());
     this.staging =
-        send.memoryType() == Buffer.MemoryType.DEVICE ? backend.newPinnedBuffer(type, 2 * piece) : null;
+        send.memoryType() == Buffer.MemoryType.DEVICE
+            ? backend.newPinnedBuffer(type, 2 * piece)
+            : null;
   }
 
   /** Takes the memory that nccl-tests takes: some transports of NCCL register no other. */

@@ -67,7 +67,13 @@ final class Table {
       RankLocation location = places.get(rank);
       print(
           "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s%n",
-          rank, 0, location.pid(), location.host(), location.device(), location.busId(), location.name());
+          rank,
+          0,
+          location.pid(),
+          location.host(),
+          location.device(),
+          location.busId(),
+          location.name());
     }
     if (sizes.max() < maxBytes) {
       print("#%n# Reducing maxBytes to %d due to memory limitation%n", sizes.max());

@@ -180,7 +180,8 @@ class ExplainTest {
                 IntStream.range(0, flags.ranks)
                     .mapToObj(
                         rank ->
-                            String.format(Locale.ROOT, "%,d", explanation.schedule().bytesSent(rank)))
+                            String.format(
+                                Locale.ROOT, "%,d", explanation.schedule().bytesSent(rank)))
                     .collect(Collectors.joining(" "))));
       }
     }

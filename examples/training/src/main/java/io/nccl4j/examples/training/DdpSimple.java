@@ -88,7 +88,8 @@ public final class DdpSimple extends Ranks {
 
   /** {@return the gradient of w after the step, averaged over all ranks} */
   static float averagedGradient(Communicator comm) {
-    String device = comm.backend().deviceType() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu";
+    String device =
+        comm.backend().deviceType() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu";
     Tensor w = Tensor.create(new float[] {W}, 1).to(new Device(device), torch.ScalarType.Float);
     w.set_requires_grad(true);
     try (DataParallel model = new DataParallel(comm, Map.of("w", w), ReducerConfig.defaults())) {

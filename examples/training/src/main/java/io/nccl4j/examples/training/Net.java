@@ -30,7 +30,8 @@ final class Net {
   Net(Communicator comm, int size, long seed) {
     this.size = size;
     device =
-        new Device(comm.backend().deviceType() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu");
+        new Device(
+            comm.backend().deviceType() == DeviceType.CUDA ? "cuda:" + comm.device() : "cpu");
     SplittableRandom random = new SplittableRandom(seed);
     for (int i = 0; i < LAYERS; i++) {
       layers[i] = new LinearImpl(size, size);

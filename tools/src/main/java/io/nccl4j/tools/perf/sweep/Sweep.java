@@ -99,7 +99,8 @@ public final class Sweep {
     }
     List<SweepChoice> choices = new ArrayList<>(List.of(SweepChoice.AUTO));
     choices.addAll(choices(flags, asked, backend));
-    Map<SweepChoice, SweepResult> results = new LinkedHashMap<>(Map.of(SweepChoice.AUTO, automatic));
+    Map<SweepChoice, SweepResult> results =
+        new LinkedHashMap<>(Map.of(SweepChoice.AUTO, automatic));
     for (int round = 1; round <= flags.rounds; round++) {
       for (SweepChoice choice : choices) {
         SweepResult before = results.get(choice);

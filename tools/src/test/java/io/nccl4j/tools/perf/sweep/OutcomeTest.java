@@ -105,8 +105,7 @@ class OutcomeTest {
   @CsvSource({"2.18.3, true", "2.23.4, true", "2.24.3, false", "2.30.7, false", "3.0.0, false"})
   void anOlderReleaseMayReplaceAChoiceSilently(String release, boolean may) {
     PerfRun run = run("java 25, nccl " + release + ", nccl headers 2.30.7", 0, 1);
-    Outcome outcome =
-        outcome(new SweepResult(SweepChoice.AUTO, State.MEASURED, "", List.of(run)));
+    Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.MEASURED, "", List.of(run)));
     assertEquals(may, outcome.caution().contains("NCCL " + release + " may take another choice"));
     assertEquals(may, !outcome.caution().isEmpty());
   }
