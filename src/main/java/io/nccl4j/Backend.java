@@ -322,6 +322,63 @@ public final class Backend implements AutoCloseable {
   }
 
   /**
+   * Runs the ranks of a communicator in this process, each in a platform thread of its own, with
+   * the default configuration. See {@link #runRanks(int, RankBody, CommunicatorConfig)}.
+   *
+   * @param ranks the number of ranks; 1 or more
+   * @param body runs one rank
+   * @param <X> the checked exception that {@code body} throws
+   * @throws X the first failure of a rank
+   */
+  public <X extends Exception> void runRanks(int ranks, RankBody<X> body) throws X {
+    runRanks(ranks, body, CommunicatorConfig.defaults());
+  }
+
+  /**
+   * Runs the ranks of a communicator in this process, each in a platform thread of its own, and
+   * returns when all have ended. Rank r uses device r modulo the number of {@link #devices()}.
+   *
+   * <p>When a rank throws, its failure is the first one: the communicators of all ranks are aborted
+   * and the other threads are interrupted, so that ranks that wait for each other end too. A wait of
+   * the body that an interrupt does not end delays this method for the timeout of {@code config} at
+   * most; the thread is then left running.
+   *
+   * @param ranks the number of ranks; 1 or more
+   * @param body runs one rank; called once for each rank, at the same time
+   * @param config timeout, name and whether blocking; its device is not used
+   * @param <X> the checked exception that {@code body} throws
+   * @throws X the first failure of a rank, with those of the other ranks suppressed in it; what
+   *     {@link #newCommunicator} throws is such a failure
+   * @throws IllegalArgumentException if {@code ranks} is less than 1
+   * @throws IllegalStateException if the backend is closed, or this thread has a group open or is
+   *     capturing a graph
+   * @throws java.util.concurrent.CancellationException if this thread is interrupted while it waits,
+   *     which ends the ranks; it stays interrupted
+   */
+  public <X extends Exception> void runRanks(
+      int ranks, RankBody<X> body, CommunicatorConfig config) throws X {
+    checkMakes("runRanks");
+    Arguments.atLeast(ranks, "ranks", 1);
+    Objects.requireNonNull(body, "body");
+    Objects.requireNonNull(config, "config");
+    if (Group.current() != null) {
+      throw new IllegalStateException("runRanks cannot be called in a group");
+    }
+    List<UniqueId> id = List.of(newUniqueId());
+    new RankRunner<>(
+            rank ->
+                unconnected(
+                    id,
+                    ranks,
+                    rank,
+                    config.withDevice(rank % devices().size()),
+                    made -> driver.newCommunicator(id.getFirst(), made)),
+            body,
+            config)
+        .run(ranks);
+  }
+
+  /**
    * {@return a new stream on a device, for the caller to close} C: {@code
    * cudaStreamCreateWithFlags}, non-blocking.
    *

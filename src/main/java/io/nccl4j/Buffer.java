@@ -385,6 +385,57 @@ public final class Buffer implements AutoCloseable {
   }
 
   /**
+   * Enqueues a copy of a whole array into all of this buffer, as {@link
+   * #copyFromAsync(MemorySegment, Stream)} does.
+   *
+   * @param source {@link #count} elements; may be changed when this method has returned
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the device
+   *     does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyFromAsync(float[] source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    checkArray("source", "float", DataType.FLOAT32, DataType.FLOAT32);
+    copyFromAsync(MemorySegment.ofArray(source), stream);
+  }
+
+  /**
+   * Enqueues a copy of a whole array into all of this buffer, as {@link
+   * #copyFromAsync(MemorySegment, Stream)} does.
+   *
+   * @param source {@link #count} elements; may be changed when this method has returned
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the device
+   *     does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyFromAsync(double[] source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    checkArray("source", "double", DataType.FLOAT64, DataType.FLOAT64);
+    copyFromAsync(MemorySegment.ofArray(source), stream);
+  }
+
+  /**
+   * Enqueues a copy of a whole array into all of this buffer, as {@link
+   * #copyFromAsync(MemorySegment, Stream)} does.
+   *
+   * @param source {@link #count} elements; may be changed when this method has returned
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or the device
+   *     does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyFromAsync(int[] source, Stream stream) {
+    Objects.requireNonNull(source, "source");
+    checkArray("source", "int", DataType.INT32, DataType.UINT32);
+    copyFromAsync(MemorySegment.ofArray(source), stream);
+  }
+
+  /**
    * Copies all of this buffer to host memory, in stream order, and waits for it as {@link
    * Stream#synchronize()} does, with what that throws. C: {@code cudaMemcpyAsync}.
    *
@@ -407,6 +458,57 @@ public final class Buffer implements AutoCloseable {
     } finally {
       stream.uses(this, null);
     }
+  }
+
+  /**
+   * Copies all of this buffer to an array, in stream order, and waits for it, as {@link
+   * #copyTo(MemorySegment, Stream)} does.
+   *
+   * @param target {@link #count} elements
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float32, or the size or the device
+   *     does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyTo(float[] target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    checkArray("target", "float", DataType.FLOAT32, DataType.FLOAT32);
+    copyTo(MemorySegment.ofArray(target), stream);
+  }
+
+  /**
+   * Copies all of this buffer to an array, in stream order, and waits for it, as {@link
+   * #copyTo(MemorySegment, Stream)} does.
+   *
+   * @param target {@link #count} elements
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not float64, or the size or the device
+   *     does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyTo(double[] target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    checkArray("target", "double", DataType.FLOAT64, DataType.FLOAT64);
+    copyTo(MemorySegment.ofArray(target), stream);
+  }
+
+  /**
+   * Copies all of this buffer to an array, in stream order, and waits for it, as {@link
+   * #copyTo(MemorySegment, Stream)} does.
+   *
+   * @param target {@link #count} elements
+   * @param stream the stream that orders the copy, of this buffer's device
+   * @throws IllegalArgumentException if this buffer's type is not int32 or uint32, or the size or the device
+   *     does not fit
+   * @throws IllegalStateException if the owner or the stream is closed, or the stream is being
+   *     captured
+   */
+  public void copyTo(int[] target, Stream stream) {
+    Objects.requireNonNull(target, "target");
+    checkArray("target", "int", DataType.INT32, DataType.UINT32);
+    copyTo(MemorySegment.ofArray(target), stream);
   }
 
   /**
@@ -483,6 +585,13 @@ public final class Buffer implements AutoCloseable {
     if (!memory.isAccessibleBy(Thread.currentThread())) {
       throw new IllegalArgumentException(
           argument + " belongs to another thread, whose confined arena it lies in");
+    }
+  }
+
+  private void checkArray(String argument, String element, DataType type, DataType other) {
+    if (type() != type && type() != other) {
+      throw new IllegalArgumentException(
+          argument + " is an array of " + element + "; " + this + " has type " + type());
     }
   }
 

@@ -61,7 +61,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
   // communicator.
   private final Set<Runnable> graphEnds = ConcurrentHashMap.newKeySet();
   private volatile State state = State.UNCONNECTED;
-  private volatile boolean isAborted;
+  private volatile boolean aborted;
   private volatile boolean stuck;
   // Whether an Error has kept a close or an abort from ending the connection; another abort goes
   // on.
@@ -374,7 +374,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public boolean isAborted() {
-    return isAborted;
+    return aborted;
   }
 
   @Override
@@ -384,13 +384,13 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
 
   @Override
   public void markAborted() {
-    isAborted = true;
+    aborted = true;
   }
 
   @Override
   public synchronized void markRevoked() {
     if (state.isOpen()) {
-      isAborted = true;
+      aborted = true;
       transitionTo(State.REVOKED);
       FlightRecorderEvents.record(this, "revoke", null);
     }
@@ -502,7 +502,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
         return;
       }
       unended = false;
-      isAborted = true;
+      aborted = true;
       ending(() -> transitionTo(State.ABORTED));
     }
     try {
@@ -577,7 +577,7 @@ final class CommunicatorCore implements CommunicatorContext, StreamUser {
     ending(() -> transitionTo(State.CLOSED));
     if (before == State.UNCONNECTED) {
       // A thread may be connecting it, which does not come back here.
-      isAborted = true;
+      aborted = true;
       return () -> ending(() -> FlightRecorderEvents.step(this, "abort", driver::abort));
     }
     return before.isOpen()

@@ -1,7 +1,7 @@
 package io.nccl4j;
 
 /** A call of the CUDA runtime failed. */
-public class CudaException extends RuntimeException {
+public class CudaException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
   /** The function that failed, such as {@code cudaMalloc}. */

@@ -109,6 +109,23 @@ public final class Graph implements AutoCloseable {
     return List.copyOf(graphs);
   }
 
+  /**
+   * Captures what a lambda enqueues on one stream, as {@link #capture(List, Runnable)} does for
+   * several.
+   *
+   * @param stream the stream to capture
+   * @param body enqueues operations on this stream, from this thread, and nothing else
+   * @return the graph, for the caller to close
+   * @throws IllegalStateException if the stream is closed or is being captured already, or if called
+   *     in a group
+   * @throws NcclException if the library refuses an operation; nothing is left captured then, as
+   *     with whatever the lambda throws
+   * @throws CudaException if the runtime refuses the capture; likewise
+   */
+  public static Graph capture(Stream stream, Runnable body) {
+    return capture(List.of(Objects.requireNonNull(stream, "stream")), body).getFirst();
+  }
+
   /** Ends what a capture has begun, whatever fails on the way, which is added to the cause. */
   private static void undo(List<Stream> begun, List<Graph> graphs, Throwable cause) {
     List<Runnable> steps = new ArrayList<>();

@@ -8,7 +8,7 @@ import java.util.List;
  * name and path that was tried, why each failed, and what to do. Where more is missing, such as the
  * other library or the GPU driver, the message names that too.
  */
-public class LibraryNotFoundException extends RuntimeException {
+public class LibraryNotFoundException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
   /** The library's short name, {@code nccl} or {@code cudart}. */

@@ -35,7 +35,7 @@ import java.util.Set;
  * the same ranks of all of them: a shrink that fails is repeated with what {@link
  * Communicator#asyncError} of the same communicator says then.
  */
-public class NcclException extends RuntimeException {
+public class NcclException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
   /** The function that failed, such as {@code ncclAllReduce}. */

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import io.nccl4j.rendezvous.RendezvousException;
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
 import java.io.ObjectInputStream;
@@ -172,5 +173,18 @@ class ExceptionsTest {
         new ObjectInputStream(new ByteArrayInputStream(out.toByteArray()))) {
       return objects.readObject();
     }
+  }
+
+  @Test
+  void everyFailureHasOneRoot() {
+    for (Class<?> failure :
+        List.of(
+            NcclException.class,
+            CudaException.class,
+            LibraryNotFoundException.class,
+            RendezvousException.class)) {
+      assertSame(Nccl4jException.class, failure.getSuperclass());
+    }
+    assertInstanceOf(Nccl4jException.class, new NcclTimeoutException("f", Duration.ZERO, "rank"));
   }
 }

@@ -24,14 +24,14 @@ public final class BufferRegistration implements AutoCloseable {
   private final Communicator communicator;
   private final RegistrationTable registrations;
   private final MemoryHandle handle;
-  private final boolean isEffective;
+  private final boolean effective;
 
   private BufferRegistration(
       Communicator communicator, RegistrationTable registrations, MemoryHandle registered) {
     this.communicator = communicator;
     this.registrations = registrations;
     this.handle = registered;
-    this.isEffective = registered.handle().address() != 0;
+    this.effective = registered.handle().address() != 0;
   }
 
   /** Does what {@link NcclCommunicator#register} promises. */
@@ -57,7 +57,7 @@ public final class BufferRegistration implements AutoCloseable {
    * if {@code NCCL_LOCAL_REGISTER=0} is set, and says so in its log alone.
    */
   public boolean isEffective() {
-    return isEffective;
+    return effective;
   }
 
   /** {@return whether the registration has neither been closed nor ended with its communicator} */

@@ -1,5 +1,7 @@
 package io.nccl4j.rendezvous;
 
+import io.nccl4j.Nccl4jException;
+
 /**
  * Ranks could not exchange an id for another reason than time: a file or a connection failed, what
  * was found there is not what this run wrote, a peer refused, or the waiting thread was
@@ -8,7 +10,7 @@ package io.nccl4j.rendezvous;
  * <p>A deadline that passes is a {@link io.nccl4j.NcclTimeoutException}; a wrong argument or
  * environment variable an {@link IllegalArgumentException}.
  */
-public class RendezvousException extends RuntimeException {
+public class RendezvousException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
   /**

@@ -15,6 +15,7 @@ import io.nccl4j.Graph;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.ShrinkMode;
 import io.nccl4j.Stream;
+import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import java.util.Arrays;
 import java.util.HashSet;
@@ -311,7 +312,7 @@ abstract class ArgumentsContract {
     nullRefused(
         "streams has a null element, at index 1",
         () -> Graph.capture(Arrays.asList(stream, null), () -> {}));
-    nullRefused("streams", () -> Graph.capture(null, () -> {}));
+    nullRefused("streams", () -> Graph.capture((List<Stream>) null, () -> {}));
     nullRefused("devices", () -> ranks.backend().newCommunicators(config, (int[]) null));
   }
 

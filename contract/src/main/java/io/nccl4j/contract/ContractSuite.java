@@ -21,6 +21,14 @@ public abstract class ContractSuite {
   }
 
   @Nested
+  class ArrayCopies extends ArrayCopiesContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
   class Backends extends BackendContract {
     @Override
     BackendUnderTest underTest() {
@@ -142,6 +150,14 @@ public abstract class ContractSuite {
 
   @Nested
   class PreMulSum extends PreMulSumContract {
+    @Override
+    BackendUnderTest underTest() {
+      return ContractSuite.this.underTest();
+    }
+  }
+
+  @Nested
+  class RunRanks extends RunRanksContract {
     @Override
     BackendUnderTest underTest() {
       return ContractSuite.this.underTest();

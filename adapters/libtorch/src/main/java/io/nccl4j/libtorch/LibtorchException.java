@@ -1,7 +1,9 @@
 package io.nccl4j.libtorch;
 
+import io.nccl4j.Nccl4jException;
+
 /** A function of libtorch has failed, or the loaded libtorch does not have it. */
-public final class LibtorchException extends RuntimeException {
+public final class LibtorchException extends Nccl4jException {
   private static final long serialVersionUID = 1;
 
   /** The C function. */

@@ -1,0 +1,141 @@
+package io.nccl4j;
+
+import io.nccl4j.internal.util.CloseAll;
+import io.nccl4j.internal.util.Deadline;
+import io.nccl4j.internal.util.Interrupts;
+import java.util.ArrayList;
+import java.util.BitSet;
+import java.util.List;
+import java.util.function.IntFunction;
+
+/**
+ * Runs the ranks of one communicator, each in a platform thread of its own. The first rank that
+ * fails ends the others: their communicators are aborted and their threads interrupted.
+ */
+final class RankRunner<X extends Exception> {
+  private final IntFunction<Communicator> unconnected;
+  private final RankBody<X> body;
+  private final CommunicatorConfig config;
+  private final List<Thread> threads = new ArrayList<>();
+  // All guarded by this.
+  private final List<Communicator> communicators = new ArrayList<>();
+  private final BitSet running = new BitSet();
+  private Throwable first;
+
+  /**
+   * Prepares a run.
+   *
+   * @param unconnected makes a rank's communicator, which is not connected yet
+   */
+  RankRunner(
+      IntFunction<Communicator> unconnected, RankBody<X> body, CommunicatorConfig config) {
+    this.unconnected = unconnected;
+    this.body = body;
+    this.config = config;
+  }
+
+  /** Runs all ranks and waits for them; throws the first failure, the later ones suppressed. */
+  void run(int ranks) throws X {
+    running.set(0, ranks);
+    for (int i = 0; i < ranks; i++) {
+      int rank = i;
+      threads.add(
+          Thread.ofPlatform().daemon().name("nccl4j-rank-" + rank).unstarted(() -> runRank(rank)));
+    }
+    for (int rank = 0; rank < ranks; rank++) {
+      try {
+        threads.get(rank).start();
+      } catch (Error noThread) {
+        ended(rank, ranks);
+        fail(noThread);
+        break;
+      }
+    }
+    try {
+      awaitEndOrFailure();
+    } catch (InterruptedException e) {
+      fail(Interrupts.cancelled("the ranks of runRanks"));
+    }
+    // After a failure: the ranks that remain have as long as an operation has.
+    Deadline deadline = Deadline.after(config.timeout());
+    Interrupts.awaitUninterruptibly(() -> awaitEnd(deadline));
+    throwFailure();
+  }
+
+  private void runRank(int rank) {
+    Communicator communicator = null;
+    try {
+      communicator = add(unconnected.apply(rank));
+      if (communicator != null) {
+        communicator.connectedNowOrWithGroup(null);
+        body.run(communicator);
+        communicator.close();
+      }
+    } catch (Throwable failure) {
+      fail(failure);
+    } finally {
+      ended(rank, rank + 1);
+    }
+  }
+
+  /** Notes a communicator; aborts it, and returns null, if another rank has failed already. */
+  private Communicator add(Communicator communicator) {
+    synchronized (this) {
+      communicators.add(communicator);
+      if (first == null) {
+        return communicator;
+      }
+    }
+    communicator.abort();
+    return null;
+  }
+
+  private synchronized void ended(int from, int to) {
+    running.clear(from, to);
+    notifyAll();
+  }
+
+  private void fail(Throwable failure) {
+    List<Communicator> open;
+    synchronized (this) {
+      if (first != null) {
+        CloseAll.suppress(first, failure);
+        return;
+      }
+      first = failure;
+      open = List.copyOf(communicators);
+      notifyAll();
+    }
+    open.forEach(communicator -> CloseAll.after(failure, communicator::abort));
+    // For what an abort does not end: a rendezvous, a child communicator, the program's own waits.
+    threads.stream().filter(thread -> thread != Thread.currentThread()).forEach(Thread::interrupt);
+  }
+
+  private synchronized void awaitEndOrFailure() throws InterruptedException {
+    while (first == null && !running.isEmpty()) {
+      wait();
+    }
+  }
+
+  private synchronized void awaitEnd(Deadline deadline) throws InterruptedException {
+    while (!running.isEmpty() && !deadline.passed()) {
+      wait(Math.max(1, deadline.remainingMillis()));
+    }
+    if (!running.isEmpty()) {
+      CloseAll.suppress(
+          first,
+          new NcclTimeoutException(
+              "runRanks", config.timeout(), "the threads of ranks " + running + " still run"));
+    }
+  }
+
+  @SuppressWarnings("unchecked") // What a rank throws is unchecked, or an X.
+  private synchronized void throwFailure() throws X {
+    if (first instanceof Error error) {
+      throw error;
+    }
+    if (first != null) {
+      throw (X) first;
+    }
+  }
+}
