@@ -50,19 +50,27 @@ public final class Drill {
 
   private final Cell cell;
   private final List<Communicator> comms;
+  // Cells warm up one after the other: all at once, they may need longer than their timeouts.
+  private final CountDownLatch warmedBefore;
+  private final CountDownLatch warmed = new CountDownLatch(RANKS);
   // What a rank does when its call has ended would be news to the others.
   private final CountDownLatch over = new CountDownLatch(RANKS);
 
-  private Drill(Cell cell, List<Communicator> comms) {
+  private Drill(Cell cell, List<Communicator> comms, CountDownLatch warmedBefore) {
     this.cell = cell;
     this.comms = comms;
+    this.warmedBefore = warmedBefore;
   }
 
   /** Runs cells; each test checks their outcomes. */
   public static List<CellResult> run(Backend backend, List<Cell> cells) throws Exception {
     List<Drill> drills = new ArrayList<>();
+    CountDownLatch warmedBefore = new CountDownLatch(0);
     for (Cell cell : cells) {
-      drills.add(new Drill(cell, backend.newCommunicators(cell.config(), 0, 1, VICTIM)));
+      Drill drill =
+          new Drill(cell, backend.newCommunicators(cell.config(), 0, 1, VICTIM), warmedBefore);
+      drills.add(drill);
+      warmedBefore = drill.warmed;
     }
     CyclicBarrier together = new CyclicBarrier(RANKS * cells.size());
     List<List<FutureTask<Outcome>>> ranks = new ArrayList<>();
@@ -99,9 +107,14 @@ public final class Drill {
         DrillCall call = prepare(rank, comm, stream)) {
       // An allocation may wait for a collective of another cell, which waits for its ranks.
       together.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
-      if (cell.warm()) {
-        warming.enqueue();
-        stream.synchronize(Duration.ofSeconds(PATIENCE_SECONDS));
+      warmedBefore.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
+      try {
+        if (cell.warm()) {
+          warming.enqueue();
+          stream.synchronize(Duration.ofSeconds(PATIENCE_SECONDS));
+        }
+      } finally {
+        warmed.countDown();
       }
       together.await(PATIENCE_SECONDS, TimeUnit.SECONDS);
       try {
