@@ -187,6 +187,19 @@ public final class Backend implements AutoCloseable {
         .connectedNowOrWithGroup(null);
   }
 
+  /**
+   * Makes one rank's end of a communicator with the default configuration, as {@link
+   * #newCommunicator(UniqueId, int, int, CommunicatorConfig)} does.
+   *
+   * @param id the id that all ranks share
+   * @param worldSize the number of ranks; 1 or more
+   * @param rank this rank, from 0 to {@code worldSize - 1}
+   * @return the communicator, for the caller to close
+   */
+  public Communicator newCommunicator(UniqueId id, int worldSize, int rank) {
+    return newCommunicator(id, worldSize, rank, CommunicatorConfig.defaults());
+  }
+
   /** Makes one rank's end of a communicator, after all checks. */
   Communicator unconnected(
       List<UniqueId> ids,
@@ -277,6 +290,19 @@ public final class Backend implements AutoCloseable {
   public Communicator join(UniqueId growId, int newSize, int rank, CommunicatorConfig config) {
     return unconnectedJoining(growId, newSize, rank, config, made -> driver.join(growId, made))
         .connectedNowOrWithGroup(null);
+  }
+
+  /**
+   * Makes a new rank's end of a communicator that grows with the default configuration, as {@link
+   * #join(UniqueId, int, int, CommunicatorConfig)} does.
+   *
+   * @param growId the id that {@link Communicator#newGrowId} returned on a rank of the communicator
+   * @param newSize the number of ranks, old and new
+   * @param rank this rank, from the old number of ranks to {@code newSize - 1}
+   * @return the communicator, for the caller to close
+   */
+  public Communicator join(UniqueId growId, int newSize, int rank) {
+    return join(growId, newSize, rank, CommunicatorConfig.defaults());
   }
 
   /**

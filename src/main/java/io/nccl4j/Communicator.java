@@ -520,6 +520,20 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
+   * Makes a new communicator as {@link #shrink(Set, ShrinkMode, CommunicatorConfig)} does, with this
+   * one's configuration.
+   *
+   * @param excludedRanks the ranks that are left out, at least one, not this one and not all; the
+   *     set is not kept
+   * @param mode what becomes of this communicator's operations
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   */
+  public Communicator shrink(Set<Integer> excludedRanks, ShrinkMode mode) {
+    return shrink(excludedRanks, mode, config());
+  }
+
+  /**
    * Makes the id that new ranks need to join this communicator by {@link Backend#join}. One rank of
    * this communicator calls it, gives the id to the new ranks (see {@code io.nccl4j.rendezvous}),
    * and then to its own {@link #grow(int, UniqueId, CommunicatorConfig)}. An id is good for one
@@ -582,6 +596,31 @@ public final class Communicator implements AutoCloseable {
     return children
         .grow(newSize, childConfig, child -> core.driver().grow(newSize, null, child))
         .connectedNowOrWithGroup(this);
+  }
+
+  /**
+   * Makes a larger communicator as {@link #grow(int, UniqueId, CommunicatorConfig)} does, with this
+   * one's configuration.
+   *
+   * @param newSize the number of ranks, old and new
+   * @param id what {@link #newGrowId} returned on this rank
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   */
+  public Communicator grow(int newSize, UniqueId id) {
+    return grow(newSize, id, config());
+  }
+
+  /**
+   * Makes a larger communicator as {@link #grow(int, CommunicatorConfig)} does, with this one's
+   * configuration.
+   *
+   * @param newSize the number of ranks, old and new
+   * @return the new communicator, for the caller to close; in a {@link Group} it is usable when the
+   *     group has ended
+   */
+  public Communicator grow(int newSize) {
+    return grow(newSize, config());
   }
 
   /**

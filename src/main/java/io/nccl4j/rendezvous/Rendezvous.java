@@ -110,6 +110,17 @@ public interface Rendezvous extends AutoCloseable {
   }
 
   /**
+   * Exchanges an id and makes this rank's end of a communicator with the default configuration, as
+   * {@link #newCommunicator(Backend, CommunicatorConfig)} does.
+   *
+   * @param backend makes the id, on rank 0, and the communicator
+   * @return the communicator, for the caller to close
+   */
+  default Communicator newCommunicator(Backend backend) {
+    return newCommunicator(backend, CommunicatorConfig.defaults());
+  }
+
+  /**
    * Gives back what the rendezvous holds; an exchange under way in another thread ends. Ids that
    * were exchanged stay valid. Idempotent.
    */
