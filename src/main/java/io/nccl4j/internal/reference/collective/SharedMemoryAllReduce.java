@@ -313,7 +313,7 @@ final class SharedMemoryAllReduce implements Transfer {
   private void checkCount(int peer, long rounds, long most) {
     if (rounds < 0 || rounds > most) {
       throw new ProtocolViolationException(
-          peer, "it has done " + rounds + " rounds where " + most + " can be");
+          peer, "it reports " + rounds + " rounds; the maximum is " + most);
     }
   }
 

@@ -200,7 +200,7 @@ class SharedMemoryLinkTest {
     Process process = LinkPeer.start("ulimit -f 1024;", NoRoom.class, folder.toString());
     String told = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertEquals(0, process.waitFor());
-    assertTrue(told.contains(" bytes of shared memory cannot be had in " + folder), told);
+    assertTrue(told.contains(" bytes of shared memory cannot be allocated in " + folder), told);
     assertEquals(List.of(), files());
   }
 
@@ -239,7 +239,7 @@ class SharedMemoryLinkTest {
     SharedMemoryLink in = open(out);
     MemorySegment memory = in.memory();
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT, 17);
-    assertNonsense("it sent slice 17 where 1 is due", in::ready);
+    assertNonsense("it sent slice 17 instead of 1", in::ready);
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT, 0);
     out.send(data, 0, 10, 1);
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT + 8, SLOT_BYTES + 1);
@@ -258,7 +258,7 @@ class SharedMemoryLinkTest {
     ProtocolViolationException failure =
         assertThrows(ProtocolViolationException.class, out::hasRoom);
     assertTrue(
-        failure.getMessage().contains("rank 5 spoke nonsense: it released slice 5 of 4"),
+        failure.getMessage().contains("rank 5 violated the protocol: it released slice 5 of 4"),
         failure::toString);
   }
 
@@ -288,7 +288,7 @@ class SharedMemoryLinkTest {
 
   private static void assertNonsense(String what, Executable call) {
     ProtocolViolationException failure = assertThrows(ProtocolViolationException.class, call);
-    assertTrue(failure.getMessage().contains("rank 3 spoke nonsense"), failure::toString);
+    assertTrue(failure.getMessage().contains("rank 3 violated the protocol"), failure::toString);
     assertTrue(failure.getMessage().contains(what), failure::toString);
   }
 }

@@ -38,14 +38,14 @@ class TcpFrameTest {
   @Test
   void aSliceOutOfItsTurnIsFound() {
     TcpFrame.write(frame, 0, 100, 9, 0);
-    assertEquals("it sent slice 9 where 8 is due", TcpFrame.check(frame, 0, 8, 100));
+    assertEquals("it sent slice 9 instead of 8", TcpFrame.check(frame, 0, 8, 100));
   }
 
   @Test
   void aSizeThatCannotBeIsFound() {
     TcpFrame.write(frame, 0, 101, 1, 0);
-    assertEquals("slice 1 has 101 bytes; the most is 100", TcpFrame.check(frame, 0, 1, 100));
+    assertEquals("slice 1 has 101 bytes; the maximum is 100", TcpFrame.check(frame, 0, 1, 100));
     TcpFrame.write(frame, 0, -1, 1, 0);
-    assertEquals("slice 1 has -1 bytes; the most is 100", TcpFrame.check(frame, 0, 1, 100));
+    assertEquals("slice 1 has -1 bytes; the maximum is 100", TcpFrame.check(frame, 0, 1, 100));
   }
 }
