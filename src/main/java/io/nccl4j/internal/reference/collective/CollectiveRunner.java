@@ -79,7 +79,7 @@ public final class CollectiveRunner implements Transfer {
       case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);
       default -> {
         if (context.size() == 1) {
-          alone(call);
+          runSingleRank(call);
         } else {
           startReducing(call);
         }
@@ -210,9 +210,9 @@ public final class CollectiveRunner implements Transfer {
     }
   }
 
-  private void alone(Call call) {
+  private void runSingleRank(Call call) {
     if (call.operator != null) {
-      reduction.alone(call.send, 0, call.recv, 0, call.count);
+      reduction.reduceSingleRank(call.send, 0, call.recv, 0, call.count);
     } else {
       copyOwn(call.send, 0, call.recv, 0, call.bytes());
     }

@@ -12,7 +12,7 @@ import java.lang.invoke.VarHandle;
  * arrival. A rank that has seen all ranks arrive may read the rows and claim pieces until all
  * pieces are finished. Other ranks may do all of that, and arrive at the next transfer, before a
  * slow rank has read any row; but none arrives at the one after that before the slow rank has left
- * this one. So each rank has two rows, for parity and for even numbers.
+ * this one. So each rank has two rows, for odd and for even numbers.
  *
  * <p>Piece counts continue from one transfer to the next, so that a late claim has no effect, and
  * an arriving rank writes no cache line that others poll. A rank that claims a piece checks

@@ -249,7 +249,7 @@ public final class PointToPoint implements Transfer {
   /**
    * Throws if a peer waits in a collective, where it can neither send nor receive, at two
    * consecutive checks with no progress in between. One check is not enough: the peer's part may
-   * have arrived after this rank polled for it, and previous the peer entered the collective.
+   * have arrived after this rank polled for it, and before the peer entered the collective.
    */
   public void checkAgreement() {
     BitSet stillAhead = (BitSet) ahead.clone();
