@@ -53,7 +53,7 @@ final class DirectAllReduce implements Transfer {
   private Phase phase = Phase.DONE;
   private long number;
   // The number of pieces that each rank had in all previous transfers.
-  private long before;
+  private long base;
   private int elementBytes;
   private int next;
   private int polls;
@@ -73,7 +73,7 @@ final class DirectAllReduce implements Transfer {
 
   void start(Call call) {
     elementBytes = call.type.bytes();
-    before += pieces.perRank();
+    base += pieces.perRank();
     pieces.divide(call.count, elementBytes);
     number++;
     next = 0;
@@ -156,7 +156,7 @@ final class DirectAllReduce implements Transfer {
   }
 
   private boolean leave() {
-    while (next < ranks && sync.finished(next, before, pieces.perRank())) {
+    while (next < ranks && sync.finished(next, base, pieces.perRank())) {
       next++;
     }
     if (next == ranks) {
@@ -188,7 +188,7 @@ final class DirectAllReduce implements Transfer {
   }
 
   private int claim(int owner) {
-    return sync.claim(owner, before, pieces.perRank());
+    return sync.claim(owner, base, pieces.perRank());
   }
 
   /** Works on a claimed piece, unless the sync object is closed. */

@@ -15,7 +15,7 @@ import java.lang.invoke.VarHandle;
  * this one. So each rank has two rows, for odd and for even numbers.
  *
  * <p>Piece counts continue from one transfer to the next, so that a late claim has no effect, and
- * an arriving rank writes no cache line that others poll. A rank that claims a piece checks
+ * an arriving rank need not reset counts that others poll. A rank that claims a piece checks
  * afterwards whether this object is closed; a rank that closes it checks afterwards which pieces
  * are claimed. At least one of them sees the other.
  */
@@ -92,15 +92,15 @@ public final class DirectSync {
   /**
    * Claims a piece of a rank's part; returns its index, or -1 if none is left.
    *
-   * @param before the number of pieces that the rank had in all previous transfers
+   * @param base the number of pieces that the rank had in all previous transfers
    */
-  int claim(int rank, long before, int pieces) {
+  int claim(int rank, long base, int pieces) {
     int at = cell(rank, CLAIMED);
     long seen = (long) CELL.getOpaque(cells, at);
-    while (seen < before + pieces) {
+    while (seen < base + pieces) {
       long witness = (long) CELL.compareAndExchange(cells, at, seen, seen + 1);
       if (witness == seen) {
-        return (int) (seen - before);
+        return (int) (seen - base);
       }
       seen = witness;
     }
@@ -115,10 +115,10 @@ public final class DirectSync {
   /**
    * Returns whether all pieces of a rank's part are finished.
    *
-   * @param before the number of pieces that the rank had in all previous transfers
+   * @param base the number of pieces that the rank had in all previous transfers
    */
-  boolean finished(int rank, long before, int pieces) {
-    return (long) CELL.getAcquire(cells, cell(rank, FINISHED)) >= before + pieces;
+  boolean finished(int rank, long base, int pieces) {
+    return (long) CELL.getAcquire(cells, cell(rank, FINISHED)) >= base + pieces;
   }
 
   boolean closed() {

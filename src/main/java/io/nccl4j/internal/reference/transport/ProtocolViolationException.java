@@ -5,12 +5,12 @@ public final class ProtocolViolationException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
   private final int rank;
-  private final String what;
+  private final String detail;
 
-  public ProtocolViolationException(int rank, String what) {
-    super("rank " + rank + " violated the protocol: " + what);
+  public ProtocolViolationException(int rank, String detail) {
+    super("rank " + rank + " violated the protocol: " + detail);
     this.rank = rank;
-    this.what = what;
+    this.detail = detail;
   }
 
   /** Returns the rank that violated the protocol. */
@@ -20,6 +20,6 @@ public final class ProtocolViolationException extends RuntimeException {
 
   /** Returns the message without the rank. */
   public String what() {
-    return what;
+    return detail;
   }
 }

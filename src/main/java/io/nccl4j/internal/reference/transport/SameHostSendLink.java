@@ -33,7 +33,7 @@ public final class SameHostSendLink implements SendLink {
   }
 
   @Override
-  public long mostBytes() {
+  public long maxBytes() {
     return maxBytes;
   }
 

@@ -11,7 +11,7 @@ public interface SendLink {
   int slots();
 
   /** Returns the maximum size of a slice in bytes. */
-  default long mostBytes() {
+  default long maxBytes() {
     return Long.MAX_VALUE;
   }
 

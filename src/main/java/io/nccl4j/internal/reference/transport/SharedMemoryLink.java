@@ -156,7 +156,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   @Override
-  public long mostBytes() {
+  public long maxBytes() {
     return slotBytes;
   }
 
