@@ -3,21 +3,24 @@ package io.nccl4j.reference;
 import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
 import java.util.Arrays;
 
-/** How the reference backend carries out an all-reduce. */
+/** The all-reduce algorithm of the reference backend. */
 public enum Algorithm {
   /**
-   * What is fastest: {@link #DIRECT} where all ranks are of one process, or on one host with small
-   * data, else the tree for small data and the ring for large.
+   * Chooses the fastest algorithm for each all-reduce: {@link #DIRECT} if all ranks are in one
+   * process, or on one host and the data is small; otherwise {@link #TREE} for small data and
+   * {@link #RING} for large data.
    */
   AUTO(null),
   /**
-   * For ranks of one process, whose memory all of them reach: each folds its part of the elements
-   * out of every rank's input and stores it to every rank's output, in one pass. Each part is
-   * folded from the same ranks in the same order as on the ring, so the results are the bits of
-   * {@link #RING} with the same options, except that which of the many NaNs results is not
-   * promised. In several processes of one host, ranks put their inputs and results into memory that
-   * all share ({@link Transport#AUTO}), round by round, for the same bits. With ranks on other
-   * hosts it is {@link #RING}.
+   * Accesses the memory of all ranks directly. If all ranks are in one process, each rank reduces
+   * its part of the elements from every rank's input and stores the result to every rank's output,
+   * in one pass. In several processes of one host, the ranks exchange inputs and results through
+   * shared memory ({@link Transport#AUTO}), round by round. If the ranks do not share memory, this
+   * is {@link #RING}.
+   *
+   * <p>Each part is reduced in the same rank order as on the ring, so the results are bitwise
+   * identical to {@link #RING} with the same options, except that the bits of a NaN are
+   * unspecified.
    */
   DIRECT(AllReduceAlgorithm.DIRECT),
   /**
@@ -26,12 +29,12 @@ public enum Algorithm {
    */
   RING(AllReduceAlgorithm.RING),
   /**
-   * Up and down two binary trees, each with half of the data, in which no rank is an inner node of
-   * both. Each rank sends about twice the data in {@code 2 log2 n} hops.
+   * Reduce up and broadcast down two binary trees, each with half of the data; no rank is an inner
+   * node of both. Each rank sends about twice the data in {@code 2 log2 n} hops.
    */
   TREE(AllReduceAlgorithm.TREE);
 
-  // Null where it is chosen for each all-reduce.
+  // Null if the algorithm is chosen for each all-reduce.
   private final AllReduceAlgorithm fixed;
 
   Algorithm(AllReduceAlgorithm fixed) {
@@ -43,7 +46,7 @@ public enum Algorithm {
     return Arrays.stream(values()).filter(value -> value.fixed == fixed).findFirst().orElseThrow();
   }
 
-  /** Returns how every all-reduce is carried out; null where that is chosen for each. */
+  /** Returns the algorithm of every all-reduce, or null if it is chosen for each. */
   AllReduceAlgorithm fixed() {
     return fixed;
   }

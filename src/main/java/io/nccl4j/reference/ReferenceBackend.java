@@ -17,34 +17,37 @@ import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
- * The pure-Java backend, and a view of one, which owns nothing: every rank is driven by a thread of
- * this process, buffers lie off the Java heap, and a device is nothing but a number. It needs no
- * native access.
+ * Opens the pure-Java backend. An instance is a view of an open backend; it owns nothing.
  *
- * <p>The ranks of a communicator may be of several processes, on one or several hosts, and may be
- * made by different backends of this class, if those have the same options. They meet at the
- * process that has made the id, which need not have a rank itself but has to live until all have
- * come. A process listens from the moment when it makes an id, or joins by that of another, until
- * its communicators with ranks elsewhere have ended; an id that will not be used can be closed
- * ({@link Backend#closeUniqueId}). It does so at the first network interface that is up and no
- * loopback; the system property {@code io.nccl4j.reference.interface} or the environment variable
- * {@code NCCL4J_SOCKET_INTERFACE} names another, or {@code none}, which opens no socket and leaves
- * the process to itself.
+ * <p>Each stream is executed by a thread of this process, buffers are off-heap memory, and a device
+ * is only a number. The backend needs no native access.
  *
- * <p>A process that connects has to prove that it knows the secret in the id, without sending it;
- * what was recorded on one connection is worth nothing on another. All messages that set up and
- * control communicators are then encrypted and authenticated. The data of collectives is neither,
- * so the network has to be one that is trusted. Until it has proved itself, a connection costs this
- * process less than 4 KiB, and there are at most 64 of them; the system property {@code
- * io.nccl4j.pendingConnections} or the environment variable {@code NCCL4J_PENDING_CONNECTIONS} sets
- * another number.
+ * <p>The ranks of a communicator may be in several processes, on one or several hosts. They may be
+ * created by different backends of this class if these have the same options. The process that
+ * created the unique id coordinates the bootstrap; it need not have a rank itself, but must live
+ * until all ranks have joined. A process listens from when it creates an id, or joins with the id
+ * of another process, until its communicators with ranks in other processes have ended. An id that
+ * will not be used can be closed ({@link Backend#closeUniqueId}).
  *
- * <p>When a process dies, stops answering or sends what makes no sense, every other rank gets an
- * exception that names its ranks: at once, or where nothing tells the process from a slow one,
- * after {@link CommunicatorConfig#timeout()}. The others can {@link Communicator#shrink shrink}.
+ * <p>A process listens on the first network interface that is up and is not a loopback interface.
+ * The system property {@code io.nccl4j.reference.interface} or the environment variable {@code
+ * NCCL4J_SOCKET_INTERFACE} selects another one. With the value {@code none} the process opens no
+ * socket, and its communicators cannot have ranks in other processes.
+ *
+ * <p>A connecting process must prove that it knows the secret in the id, without sending it; a
+ * recorded handshake cannot be replayed on another connection. All messages that set up and control
+ * communicators are encrypted and authenticated. The data of collectives is neither, so the network
+ * must be trusted. An unauthenticated connection costs this process less than 4 KiB, and at most 64
+ * of them are open at a time; the system property {@code io.nccl4j.pendingConnections} or the
+ * environment variable {@code NCCL4J_PENDING_CONNECTIONS} sets another limit.
+ *
+ * <p>If a process dies, stops responding or violates the protocol, every other rank gets an
+ * exception that names the ranks of that process: immediately, or, if the process cannot be
+ * distinguished from a slow one, after {@link CommunicatorConfig#timeout()}. The remaining ranks
+ * can {@link Communicator#shrink shrink} the communicator.
  */
 public final class ReferenceBackend {
-  // Those that have initializers, or nested classes with such.
+  // The classes that have static initializers, or nested classes with static initializers.
   private static final List<String> INITIALIZED =
       List.of(
           "internal.auth.PendingConnections",
@@ -108,9 +111,9 @@ public final class ReferenceBackend {
   /**
    * Opens a backend with the default options.
    *
-   * @param devices how many devices it shows; 1 or more
+   * @param devices the number of devices, from 1 to 32768
    * @return the backend
-   * @throws IllegalArgumentException if there is to be no device, or more than 32768
+   * @throws IllegalArgumentException if {@code devices} is out of range
    */
   public static Backend open(int devices) {
     return open(devices, ReferenceOptions.defaults());
@@ -119,27 +122,27 @@ public final class ReferenceBackend {
   /**
    * Opens a backend.
    *
-   * @param devices how many devices it shows; 1 or more
-   * @param options what its collectives do their work with
+   * @param devices the number of devices, from 1 to 32768
+   * @param options the options of its communicators
    * @return the backend
-   * @throws IllegalArgumentException if there is to be no device, or more than 32768
+   * @throws IllegalArgumentException if {@code devices} is out of range
    */
   public static Backend open(int devices, ReferenceOptions options) {
     return open(devices, options, () -> List.of(ProcessEndpoint.ofThisProcess()));
   }
 
   /**
-   * Opens a backend whose ranks behave as if they were in several processes, although all are in
-   * this one: they find each other over sockets, and their data goes through shared memory or over
-   * TCP, as {@link ReferenceOptions#transport} says. With it a test in one Java process takes the
-   * paths of a program that will run in several.
+   * Opens a backend that simulates several processes within this one. The ranks connect over
+   * sockets, and their data is transferred through shared memory or over TCP, depending on {@link
+   * ReferenceOptions#transport}. A test in one Java process can thus exercise the code paths of a
+   * multi-process program.
    *
-   * @param devices how many devices it shows; 1 or more
-   * @param processes how many processes there seem to be; 1 or more. Rank r of a communicator is in
-   *     process {@code r % processes}
-   * @param options what its collectives do their work with
+   * @param devices the number of devices, from 1 to 32768
+   * @param processes the number of simulated processes, from 1 to 32768. Rank r of a communicator
+   *     is in process {@code r % processes}
+   * @param options the options of its communicators
    * @return the backend
-   * @throws IllegalArgumentException if there is to be no device or no process, or more than 32768
+   * @throws IllegalArgumentException if {@code devices} or {@code processes} is out of range
    */
   public static Backend openAsProcesses(int devices, int processes, ReferenceOptions options) {
     Arguments.atLeast(processes, "processes", 1);
@@ -155,12 +158,12 @@ public final class ReferenceBackend {
   }
 
   /**
-   * Opens a backend whose rank r is in place {@code r % n} of n.
+   * Opens a backend whose rank r is at endpoint {@code r % n} of n.
    *
-   * @param sites makes the places, once the classes that they need have been initialized
+   * @param endpoints creates the endpoints, after the classes that they need are initialized
    */
   static Backend open(
-      int devices, ReferenceOptions options, Supplier<List<ProcessEndpoint>> sites) {
+      int devices, ReferenceOptions options, Supplier<List<ProcessEndpoint>> endpoints) {
     Arguments.atLeast(devices, "devices", 1);
     RankMap.checkMost(devices, "devices");
     Objects.requireNonNull(options, "options");
@@ -169,15 +172,15 @@ public final class ReferenceBackend {
       initialized = true;
     }
     return Contract.get()
-        .backend(new ReferenceBackendDriver(devices, options.forRanks(), sites.get()));
+        .backend(new ReferenceBackendDriver(devices, options.forRanks(), endpoints.get()));
   }
 
   /**
-   * {@return the process that made an id, such as {@code process 4711 on host a}, if the reference
-   * backend made it; nothing if NCCL did} Ranks on NCCL ask it before they use an id.
+   * {@return the process that created an id, such as {@code process 4711 on host a}, or empty if
+   * NCCL created the id}
    *
    * @param id an id of either backend
-   * @throws IllegalArgumentException if the reference backend made the id, but it is damaged
+   * @throws IllegalArgumentException if the reference backend created the id, but it is corrupted
    */
   public static Optional<String> makerOf(UniqueId id) {
     return ReferenceId.madeHere(id)
@@ -188,8 +191,8 @@ public final class ReferenceBackend {
   /**
    * {@return a view of a backend}
    *
-   * @param backend a backend of this class
-   * @throws IllegalArgumentException if it is another one
+   * @param backend a backend that was opened by this class
+   * @throws IllegalArgumentException if it is another backend
    */
   public static ReferenceBackend of(Backend backend) {
     Objects.requireNonNull(backend, "backend");

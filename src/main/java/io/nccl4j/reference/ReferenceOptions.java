@@ -6,44 +6,44 @@ import io.nccl4j.schedule.Protocol;
 import java.util.Objects;
 
 /**
- * What a {@link ReferenceBackend} does its work with. All ranks of a communicator must have the
- * same options, since they decide which rank combines which element in which order.
+ * The options of a {@link ReferenceBackend}. All ranks of a communicator must have the same
+ * options, because the options determine which rank combines which element in which order.
  *
- * @param algorithm how an all-reduce is carried out
- * @param layout into which channels, chunks and slices an all-reduce divides its data, and how
- *     rings and trees lie over the ranks. Rings other than in rank order are for all operations
- *     that go around one; those but the all-reduce go around that of channel 0
- * @param links how data gets from one process to another; it changes speed, never results
+ * @param algorithm the all-reduce algorithm
+ * @param layout how an all-reduce divides its data into channels, chunks and slices, and the order
+ *     of the ranks in rings and trees. Ring orders apply to all operations that use a ring; those
+ *     other than the all-reduce use the ring of channel 0
+ * @param transport how data is transferred between processes; affects speed, never results
  */
 public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport transport) {
   private static final ReferenceOptions DEFAULTS =
       new ReferenceOptions(Algorithm.AUTO, Layout.defaults(), Transport.AUTO);
 
-  /** Checks the values. */
+  /** Validates the components. */
   public ReferenceOptions {
     Objects.requireNonNull(algorithm, "algorithm");
     Objects.requireNonNull(layout, "layout");
-    Objects.requireNonNull(transport, "links");
+    Objects.requireNonNull(transport, "transport");
   }
 
   /**
-   * {@return the options that suit most programs: {@link Algorithm#AUTO}, {@link Layout#defaults()}
-   * and {@link Transport#AUTO}}
+   * {@return the default options: {@link Algorithm#AUTO}, {@link Layout#defaults()} and {@link
+   * Transport#AUTO}}
    */
   public static ReferenceOptions defaults() {
     return DEFAULTS;
   }
 
   static ReferenceOptions of(RankOptions options) {
-    Transport links = options.sharesMemory() ? Transport.AUTO : Transport.TCP;
-    return new ReferenceOptions(Algorithm.of(options.algorithm()), options.layout(), links);
+    Transport transport = options.sharesMemory() ? Transport.AUTO : Transport.TCP;
+    return new ReferenceOptions(Algorithm.of(options.algorithm()), options.layout(), transport);
   }
 
   RankOptions forRanks() {
     return new RankOptions(algorithm.fixed(), layout, transport == Transport.AUTO, toString());
   }
 
-  /** {@return into how many contiguous parts an all-reduce divides its data at most} */
+  /** {@return the maximum number of channels, the contiguous parts of an all-reduce's data} */
   public int channels() {
     return layout.channels();
   }
@@ -53,7 +53,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
     return layout.chunkBytes();
   }
 
-  /** {@return how much of a chunk is handed over at a time, in bytes} */
+  /** {@return the size of a slice, the part of a chunk that is transferred at a time, in bytes} */
   public int sliceBytes() {
     return layout.sliceBytes();
   }
@@ -61,7 +61,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
   /**
    * {@return a copy with another algorithm}
    *
-   * @param value how an all-reduce is carried out
+   * @param value the all-reduce algorithm
    */
   public ReferenceOptions withAlgorithm(Algorithm value) {
     return new ReferenceOptions(value, layout, transport);
@@ -70,16 +70,16 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
   /**
    * {@return a copy with another layout}
    *
-   * @param value how data is divided and rings and trees lie
+   * @param value how data is divided, and the order of the ranks in rings and trees
    */
   public ReferenceOptions withLayout(Layout value) {
     return new ReferenceOptions(algorithm, value, transport);
   }
 
   /**
-   * {@return a copy with other links between processes}
+   * {@return a copy with another transport}
    *
-   * @param value how data gets from one process to another
+   * @param value how data is transferred between processes
    */
   public ReferenceOptions withTransport(Transport value) {
     return new ReferenceOptions(algorithm, layout, value);
@@ -88,15 +88,15 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
   /**
    * {@return a copy with another number of channels}
    *
-   * @param value how many channels, from 1 to 64
-   * @throws IllegalArgumentException if the value is out of its range
+   * @param value the maximum number of channels, from 1 to 64
+   * @throws IllegalArgumentException if the value is out of range
    */
   public ReferenceOptions withChannels(int value) {
     return withLayout(layout.withChannels(value));
   }
 
   /**
-   * {@return a copy with another protocol of NCCL's, whose chunks it then has}
+   * {@return a copy with another NCCL protocol and the chunk size of that protocol}
    *
    * @param value the protocol
    */
@@ -107,8 +107,9 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
   /**
    * {@return a copy with another chunk size}
    *
-   * @param value the size of a ring's chunk in bytes, a positive multiple of the protocol's grain
-   * @throws IllegalArgumentException if the value is out of its range
+   * @param value the size of a ring's chunk in bytes, a positive multiple of {@link
+   *     Protocol#grainBytes()}
+   * @throws IllegalArgumentException if the value is out of range
    */
   public ReferenceOptions withChunkBytes(int value) {
     return withLayout(layout.withChunkBytes(value));
@@ -118,7 +119,7 @@ public record ReferenceOptions(Algorithm algorithm, Layout layout, Transport tra
    * {@return a copy with another slice size}
    *
    * @param value the size of a slice in bytes, a positive multiple of 512
-   * @throws IllegalArgumentException if the value is out of its range
+   * @throws IllegalArgumentException if the value is out of range
    */
   public ReferenceOptions withSliceBytes(int value) {
     return withLayout(layout.withSliceBytes(value));

@@ -1,12 +1,15 @@
 package io.nccl4j.reference;
 
-/** How data gets from one rank to another; ranks of one process always share its memory. */
+/**
+ * The transport between ranks of different processes. Ranks of one process always use the memory of
+ * that process.
+ */
 public enum Transport {
   /**
-   * Through memory that processes of one host share, and over TCP between hosts. Where there is no
-   * room for a link's memory, it goes over TCP too, and a warning says so.
+   * Shared memory between processes of one host, TCP between hosts. A link whose shared memory
+   * cannot be allocated uses TCP instead, and a warning is logged.
    */
   AUTO,
-  /** Over TCP between all processes, also of one host. */
+  /** TCP between all processes, including those of one host. */
   TCP
 }

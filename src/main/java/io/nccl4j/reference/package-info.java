@@ -1,13 +1,11 @@
 /**
- * The pure-Java backend: the same contract with no GPU and no native code, each rank a thread of
- * this or another process. It is there to prove numbers and to run GPU programs where there is no
- * GPU.
+ * The pure-Java backend: the same contract without a GPU and without native code. It serves to
+ * verify results and to run GPU programs on machines that have no GPU.
  *
- * <p>What it consists of is in packages that are not exported: drivers, ranks, streams, the
- * bootstrap, the collectives, the links between ranks, and the arithmetic. {@code
- * docs/architecture.md} describes them.
+ * <p>The implementation is in packages that are not exported: drivers, ranks, streams, bootstrap,
+ * collectives, links between ranks, and arithmetic. {@code docs/architecture.md} describes them.
  *
- * <p>Steady state allocates nothing on the heap outside groups: queue entries, transfers, messages
- * and arrays are reused.
+ * <p>Outside groups, operations allocate nothing on the heap in steady state: queue entries,
+ * transfers, messages and arrays are reused.
  */
 package io.nccl4j.reference;

@@ -1,21 +1,21 @@
 package io.nccl4j.schedule;
 
 /**
- * What a rank does with a slice in one step, by the names of NCCL's primitives. To reduce is to
- * fold the rank's own data onto what was received; to copy is to keep the outcome as the result.
+ * The work of a rank on a slice in one step, named after NCCL's primitives. <em>Reduce</em> folds
+ * the rank's own data onto the received data; <em>copy</em> keeps the outcome as the result.
  */
 public enum Action {
   /** Sends its own data. */
   SEND(false, false, false, true),
   /** Receives, folds, and sends the partial result. */
   RECV_REDUCE_SEND(true, true, false, true),
-  /** Receives, folds, and has the result, which it keeps. */
+  /** Receives, folds, and keeps the result. */
   RECV_REDUCE_COPY(true, true, true, false),
-  /** Receives, folds, and has the result, which it keeps and sends. */
+  /** Receives, folds, and keeps and sends the result. */
   RECV_REDUCE_COPY_SEND(true, true, true, true),
-  /** Receives a result, which it keeps and sends. */
+  /** Receives a result, and keeps and sends it. */
   RECV_COPY_SEND(true, false, true, true),
-  /** Receives a result, which it keeps. */
+  /** Receives a result and keeps it. */
   RECV(true, false, true, false);
 
   private final boolean receives;
@@ -30,12 +30,12 @@ public enum Action {
     this.sends = sends;
   }
 
-  /** {@return whether the rank receives something} */
+  /** {@return whether the rank receives} */
   public boolean receives() {
     return receives;
   }
 
-  /** {@return whether the rank folds its own data onto what it received} */
+  /** {@return whether the rank folds its own data onto the received data} */
   public boolean reduces() {
     return reduces;
   }
@@ -45,7 +45,7 @@ public enum Action {
     return keeps;
   }
 
-  /** {@return whether the rank sends the outcome on} */
+  /** {@return whether the rank sends the outcome} */
   public boolean sends() {
     return sends;
   }

@@ -3,21 +3,21 @@ package io.nccl4j.schedule;
 import io.nccl4j.internal.util.Arguments;
 
 /**
- * Which elements of an all-reduce go on which channel. NCCL shares them out in cells of some KiB:
- * every channel gets the same number of whole cells, the last one what is left.
+ * The division of an all-reduce's elements among channels. NCCL divides them into cells of some
+ * KiB: every channel gets the same number of whole cells, and the last channel the remainder.
  *
- * <p>An instance is used again for one all-reduce after another, by one thread, so that dividing
- * allocates nothing.
+ * <p>An instance is reused for successive all-reduces, so that {@link #divide} allocates nothing.
+ * It is not thread-safe.
  */
 public final class ChannelDivision {
-  /** What NCCL lets an element count twice for: it is sent in the reduce and in the gather. */
+  /** NCCL counts each byte twice: it is sent in the reduce-scatter and in the all-gather. */
   private static final int TRAFFIC_PER_BYTE = 2;
 
-  private static final int LEAST_TRAFFIC = 32 << 10;
+  private static final int MIN_TRAFFIC = 32 << 10;
 
-  private final int mostChannels;
+  private final int maxChannels;
   private final Protocol protocol;
-  private final long leastChannelBytes;
+  private final long minChannelBytes;
 
   private int channels;
   private long count;
@@ -25,19 +25,19 @@ public final class ChannelDivision {
   private long middleCount;
 
   /**
-   * Makes a division, of nothing yet.
+   * Creates a division of no elements.
    *
-   * @param layout says how many channels there are, and which protocol
-   * @param ring whether this is for a ring; otherwise it is for trees
+   * @param layout the layout, which determines the number of channels and the protocol
+   * @param ring true for rings, false for trees
    * @param ranks the number of ranks; 1 or more
    */
   public ChannelDivision(Layout layout, boolean ring, int ranks) {
-    this.mostChannels = layout.channels();
+    this.maxChannels = layout.channels();
     this.protocol = layout.protocol();
-    this.leastChannelBytes = protocol.leastChannelBytes(ring, ranks);
+    this.minChannelBytes = protocol.minChannelBytes(ring, ranks);
   }
 
-  /** Checks what a schedule is for. */
+  /** Validates the arguments of a schedule. */
   static void check(int ranks, long count, int elementBytes) {
     Arguments.atLeast(ranks, "ranks", 1);
     Arguments.atLeast(count, "count", 0);
@@ -48,39 +48,39 @@ public final class ChannelDivision {
   }
 
   /**
-   * Divides elements among channels, in place of those divided before.
+   * Divides elements among channels; replaces the previous division.
    *
-   * @param elements how many elements; 0 or more
-   * @param elementBytes the size of one, in bytes
+   * @param elements the number of elements; 0 or more
+   * @param elementBytes the size of an element in bytes
    */
   public void divide(long elements, int elementBytes) {
     count = elements;
     long bytes = elements * elementBytes;
-    long wanted = Math.clamp(bytes / leastChannelBytes, 1, mostChannels);
+    long wanted = Math.clamp(bytes / minChannelBytes, 1, maxChannels);
     int trafficPerByte = TRAFFIC_PER_BYTE * protocol.trafficFactor();
-    long cellBytes = LEAST_TRAFFIC / trafficPerByte;
+    long cellBytes = MIN_TRAFFIC / trafficPerByte;
     long cells = Math.ceilDiv(bytes, cellBytes);
-    long channelTraffic = Math.max(LEAST_TRAFFIC, bytes * trafficPerByte) / wanted;
+    long channelTraffic = Math.max(MIN_TRAFFIC, bytes * trafficPerByte) / wanted;
     // NCCL rounds the traffic of a channel up to 16 bytes before it counts cells.
     channelTraffic = Math.ceilDiv(channelTraffic, 16) * 16;
-    long perChannel = Math.min(cells, Math.ceilDiv(channelTraffic, LEAST_TRAFFIC));
+    long perChannel = Math.min(cells, Math.ceilDiv(channelTraffic, MIN_TRAFFIC));
     share(cells, perChannel, cellBytes / elementBytes);
   }
 
   private void share(long cells, long perChannel, long cellCount) {
-    long first = mostChannels == 1 ? cells : perChannel;
+    long first = maxChannels == 1 ? cells : perChannel;
     long middle = perChannel;
     channels = first == 0 ? 0 : 1 + (int) Math.ceilDiv(cells - first, middle);
-    if (channels > mostChannels) {
-      // A few bytes over a whole number of cells can ask for one channel too many.
-      channels = mostChannels;
-      middle = (cells - first) / (mostChannels - 1);
+    if (channels > maxChannels) {
+      // A few bytes more than a whole number of cells can require one channel too many.
+      channels = maxChannels;
+      middle = (cells - first) / (maxChannels - 1);
     }
     firstCount = first * cellCount;
     middleCount = middle * cellCount;
   }
 
-  /** {@return how many channels have elements} */
+  /** {@return the number of channels that have elements} */
   public int channels() {
     return channels;
   }
@@ -95,7 +95,7 @@ public final class ChannelDivision {
   }
 
   /**
-   * {@return the element after a channel's last one}
+   * {@return the end of a channel: the index after its last element}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    */

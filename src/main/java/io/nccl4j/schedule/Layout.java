@@ -5,29 +5,31 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * Everything but the algorithm that all ranks of a communicator must agree on before they reduce:
- * into what the elements are divided, and how rings and trees lie over the ranks.
+ * Everything other than the algorithm that all ranks of a communicator must agree on: the division
+ * of the elements, and the order of the ranks in rings and trees.
  *
- * <p>Where an order is given for a channel, it holds for communicators of as many ranks as it
- * names. One of another size, such as what a split makes, has its ranks in order.
+ * <p>An order applies to communicators with as many ranks as it contains. In a communicator of
+ * another size, such as one created by a split, the ranks are in rank order.
  *
- * @param channels how many channels there are, from 1 to 64, as {@code NCCL_MAX_CTAS} limits them;
- *     little data uses fewer
+ * @param channels the maximum number of channels, from 1 to 64, like {@code NCCL_MAX_CTAS}; little
+ *     data uses fewer
  * @param protocol NCCL's protocol
- * @param chunkBytes the size of a ring's chunk, a positive multiple of the protocol's grain
- * @param sliceBytes how much of a chunk is handed over at a time, a positive multiple of 512; it
- *     changes speed, never results
- * @param ringOrders for each channel every rank once, in the order of its ring; where there are
- *     fewer orders than channels, they repeat; none: the ranks in order
- * @param ranksPerNode how many ranks, one after the other in the tree's order, form a node; the
+ * @param chunkBytes the size of a ring's chunk in bytes, a positive multiple of {@link
+ *     Protocol#grainBytes()}
+ * @param sliceBytes the part of a chunk that is transferred at a time, in bytes, a positive
+ *     multiple of 512; affects speed, never results
+ * @param ringOrders the ring order of each channel: a list that contains every rank once. If there
+ *     are fewer lists than channels, they repeat; if there are none, the ranks are in rank order
+ * @param ranksPerNode the number of consecutive ranks of the tree's order that form a node; the
  *     last node may have fewer
- * @param nodePattern which rank of a node speaks to child nodes
- * @param treeOrders for each channel every rank once, those of a node together, the rank that
- *     speaks to the parent node first; repeated like {@code ringOrders}; none: the ranks in order
- * @param firstTreeChannels on how many channels the first tree lies before as many with the second
- *     one follow, and so on; 0 for half the channels. NCCL finds a number of channels for its
- *     trees, lays the second tree on as many more, and then takes no more than it may: with few
- *     channels allowed, all may have the first tree
+ * @param nodePattern which ranks of a node are connected to child nodes
+ * @param treeOrders the tree order of each channel: a list that contains every rank once, the ranks
+ *     of a node consecutively, beginning with the rank that is connected to the parent node. Lists
+ *     repeat like those of {@code ringOrders}; if there are none, the ranks are in rank order
+ * @param firstTreeChannels the number of consecutive channels with the first tree, which as many
+ *     channels with the second tree follow, and so on; 0 for half the channels. NCCL determines a
+ *     number of channels for its first tree, adds as many for the second, and then applies its
+ *     limit; with a low limit all channels may have the first tree
  */
 public record Layout(
     int channels,
@@ -39,7 +41,7 @@ public record Layout(
     TreePattern nodePattern,
     List<List<Integer>> treeOrders,
     int firstTreeChannels) {
-  private static final int MOST_CHANNELS = 64;
+  private static final int MAX_CHANNELS = 64;
   private static final int SLICE_ALIGNMENT = 512;
   private static final Layout DEFAULTS =
       new Layout(
@@ -54,13 +56,13 @@ public record Layout(
           0);
 
   /**
-   * Checks the values.
+   * Validates the components.
    *
-   * @throws IllegalArgumentException if a number is out of its range, or an order has not every
-   *     rank once
+   * @throws IllegalArgumentException if a number is out of range, or an order does not contain
+   *     every rank once
    */
   public Layout {
-    Arguments.inRange(channels, "channels", 1, MOST_CHANNELS);
+    Arguments.inRange(channels, "channels", 1, MAX_CHANNELS);
     Objects.requireNonNull(protocol, "protocol");
     checkMultiple(chunkBytes, "chunkBytes", protocol.grainBytes());
     checkMultiple(sliceBytes, "sliceBytes", SLICE_ALIGNMENT);
@@ -68,7 +70,7 @@ public record Layout(
     Arguments.inRange(ranksPerNode, "ranksPerNode", 1, Integer.MAX_VALUE);
     Objects.requireNonNull(nodePattern, "nodePattern");
     treeOrders = copyOrders(treeOrders, "treeOrders");
-    Arguments.inRange(firstTreeChannels, "firstTreeChannels", 0, MOST_CHANNELS);
+    Arguments.inRange(firstTreeChannels, "firstTreeChannels", 0, MAX_CHANNELS);
   }
 
   private static void checkMultiple(int bytes, String argument, int unit) {
@@ -87,8 +89,8 @@ public record Layout(
   }
 
   /**
-   * {@return 2 channels, {@link Protocol#SIMPLE} with its chunks, slices of 128 KiB, every rank a
-   * node, and all ranks in order}
+   * {@return the default layout: 2 channels, {@link Protocol#SIMPLE} with its chunk size, slices of
+   * 128 KiB, one rank per node, and all ranks in rank order}
    */
   public static Layout defaults() {
     return DEFAULTS;
@@ -97,8 +99,8 @@ public record Layout(
   /**
    * {@return a copy with another number of channels}
    *
-   * @param value how many channels, from 1 to 64
-   * @throws IllegalArgumentException if the value is out of its range
+   * @param value the maximum number of channels, from 1 to 64
+   * @throws IllegalArgumentException if the value is out of range
    */
   public Layout withChannels(int value) {
     return new Layout(
@@ -114,7 +116,7 @@ public record Layout(
   }
 
   /**
-   * {@return a copy with another protocol and the size of its chunks}
+   * {@return a copy with another protocol and the chunk size of that protocol}
    *
    * @param value the protocol
    */
@@ -132,10 +134,11 @@ public record Layout(
   }
 
   /**
-   * {@return a copy with another chunk size, as {@code NCCL_BUFFSIZE} and its kin make it}
+   * {@return a copy with another chunk size, as set by {@code NCCL_BUFFSIZE} and similar variables}
    *
-   * @param value the size of a ring's chunk in bytes, a positive multiple of the protocol's grain
-   * @throws IllegalArgumentException if the value is out of its range
+   * @param value the size of a ring's chunk in bytes, a positive multiple of {@link
+   *     Protocol#grainBytes()}
+   * @throws IllegalArgumentException if the value is out of range
    */
   public Layout withChunkBytes(int value) {
     return new Layout(
@@ -154,7 +157,7 @@ public record Layout(
    * {@return a copy with another slice size}
    *
    * @param value the size of a slice in bytes, a positive multiple of 512
-   * @throws IllegalArgumentException if the value is out of its range
+   * @throws IllegalArgumentException if the value is out of range
    */
   public Layout withSliceBytes(int value) {
     return new Layout(
@@ -170,10 +173,10 @@ public record Layout(
   }
 
   /**
-   * {@return a copy with other rings}
+   * {@return a copy with other ring orders}
    *
-   * @param value for each channel every rank once, in the order of its ring
-   * @throws IllegalArgumentException if an order has not every rank once
+   * @param value the ring order of each channel: a list that contains every rank once
+   * @throws IllegalArgumentException if an order does not contain every rank once
    */
   public Layout withRingOrders(List<List<Integer>> value) {
     return new Layout(
@@ -191,9 +194,9 @@ public record Layout(
   /**
    * {@return a copy with other nodes}
    *
-   * @param ranks how many ranks form a node; 1 or more
-   * @param pattern which rank of a node speaks to child nodes
-   * @throws IllegalArgumentException if the number is out of its range
+   * @param ranks the number of ranks per node; 1 or more
+   * @param pattern which ranks of a node are connected to child nodes
+   * @throws IllegalArgumentException if the number is out of range
    */
   public Layout withNodes(int ranks, TreePattern pattern) {
     return new Layout(
@@ -209,10 +212,11 @@ public record Layout(
   }
 
   /**
-   * {@return a copy with other places of the ranks in the trees}
+   * {@return a copy with other tree orders}
    *
-   * @param value for each channel every rank once, those of a node together
-   * @throws IllegalArgumentException if an order has not every rank once
+   * @param value the tree order of each channel: a list that contains every rank once, the ranks of
+   *     a node consecutively
+   * @throws IllegalArgumentException if an order does not contain every rank once
    */
   public Layout withTreeOrders(List<List<Integer>> value) {
     return new Layout(
@@ -228,11 +232,11 @@ public record Layout(
   }
 
   /**
-   * {@return a copy with other channels for the first tree}
+   * {@return a copy with another number of first-tree channels}
    *
-   * @param value on how many channels the first tree lies before the second one follows, from 0,
-   *     for half of them, to 64
-   * @throws IllegalArgumentException if the value is out of its range
+   * @param value the number of consecutive channels with the first tree, from 1 to 64, or 0 for
+   *     half the channels
+   * @throws IllegalArgumentException if the value is out of range
    */
   public Layout withFirstTreeChannels(int value) {
     return new Layout(
@@ -280,8 +284,8 @@ public record Layout(
    * @param channel the channel, from 0
    */
   public boolean firstTree(int channel) {
-    int run = firstTreeChannels == 0 ? (channels + 1) / 2 : firstTreeChannels;
-    return channel % (2 * run) < run;
+    int consecutive = firstTreeChannels == 0 ? (channels + 1) / 2 : firstTreeChannels;
+    return channel % (2 * consecutive) < consecutive;
   }
 
   private static List<Integer> order(List<List<Integer>> orders, int channel, int ranks) {

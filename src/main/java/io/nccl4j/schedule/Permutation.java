@@ -4,10 +4,10 @@ import io.nccl4j.internal.util.Arguments;
 import java.util.BitSet;
 import java.util.List;
 
-/** Which rank stands at which place. */
+/** A permutation of the ranks: which rank is at which position. */
 final class Permutation {
   private final int size;
-  // Both are null where the ranks stand in order, which may be a great many.
+  // Both are null if the ranks are in rank order, of which there may be very many.
   private final int[] rankAt;
   private final int[] placeOf;
 
@@ -22,7 +22,7 @@ final class Permutation {
     return new Permutation(ranks, null, null);
   }
 
-  /** Returns the order of a list, or the same one from another rank on. */
+  /** Returns the order of a list, rotated to begin at an index. */
   static Permutation of(List<Integer> order, int first) {
     check(order, "order");
     int size = order.size();
@@ -38,13 +38,13 @@ final class Permutation {
   static void check(List<Integer> order, String argument) {
     List<Integer> ranks = Arguments.copyOf(order, argument);
     if (ranks.isEmpty()) {
-      throw new IllegalArgumentException(argument + " is empty; it must have every rank once");
+      throw new IllegalArgumentException(argument + " is empty; it must contain every rank once");
     }
     BitSet seen = new BitSet();
     for (int rank : ranks) {
       if (rank < 0 || rank >= ranks.size() || seen.get(rank)) {
         throw new IllegalArgumentException(
-            "%s is %s; it must have every rank from 0 to %d once"
+            "%s is %s; it must contain every rank from 0 to %d once"
                 .formatted(argument, ranks, ranks.size() - 1));
       }
       seen.set(rank);

@@ -1,15 +1,16 @@
 package io.nccl4j.schedule;
 
 /**
- * NCCL's protocols: how data and the word that it has come travel. They differ in the size of a
- * chunk, which decides where in a ring an element starts, and in what they cost.
+ * NCCL's protocols: how data and the notification of its arrival are transferred. They differ in
+ * the size of a chunk, which determines where in a ring the reduction of an element starts, and in
+ * bandwidth and latency.
  */
 public enum Protocol {
-  /** Data alone, with a counter beside it: full bandwidth, high latency. */
+  /** Data only, with a separate counter: full bandwidth, high latency. */
   SIMPLE(512, 2 << 20, 4, 512 * 64, 1, 1, 1),
-  /** Four bytes of data and four of flag in turn: half the bandwidth, lowest latency. */
+  /** Four bytes of data and four bytes of flag alternate: half the bandwidth, lowest latency. */
   LL(16, 32 << 10, 1, 512 * 8, 4, 16, 8),
-  /** 120 bytes of data and 8 of flag: nearly full bandwidth, low latency, over NVLink. */
+  /** 120 bytes of data and 8 bytes of flag: nearly full bandwidth, low latency, over NVLink. */
   LL128(1920, 576_000, 1, 640 * 8, 1, 128, 120);
 
   private final int grainBytes;
@@ -37,19 +38,19 @@ public enum Protocol {
     this.lineDataBytes = lineDataBytes;
   }
 
-  /** {@return what the size of a chunk is a multiple of, in bytes} */
+  /** {@return the unit of which a chunk size must be a multiple, in bytes} */
   public int grainBytes() {
     return grainBytes;
   }
 
-  /** {@return the size of a ring's chunk in bytes, unless buffers of another size are asked for} */
+  /** {@return the size of a ring's chunk in bytes with NCCL's default buffer size} */
   public int chunkBytes() {
     return chunkBytes;
   }
 
   /**
-   * {@return the size of a tree's chunk in bytes} It decides when something is sent, never in which
-   * order it is folded; for little data NCCL makes that of {@link #LL128} smaller still.
+   * {@return the size of a tree's chunk in bytes} It affects timing, never the order of the
+   * reduction; for little data NCCL uses smaller chunks with {@link #LL128}.
    *
    * @param ringChunkBytes the size of a ring's chunk in bytes
    */
@@ -58,20 +59,20 @@ public enum Protocol {
   }
 
   /**
-   * {@return how much is written for so much data, flags included, in bytes}
+   * {@return the number of bytes written for an amount of data, including flags}
    *
-   * @param dataBytes the data in bytes
+   * @param dataBytes the amount of data in bytes
    */
   public long wireBytes(long dataBytes) {
     return Math.ceilDiv(dataBytes, lineDataBytes) * lineBytes;
   }
 
-  /** Returns how many bytes NCCL wants for each channel before it uses one more. */
-  long leastChannelBytes(boolean ring, int ranks) {
+  /** Returns the bytes per channel that NCCL requires before it uses another channel. */
+  long minChannelBytes(boolean ring, int ranks) {
     return ring && this == LL ? (long) bytesPerBlock * ranks : bytesPerBlock;
   }
 
-  /** Returns how much more than other protocols' NCCL counts a byte of this one. */
+  /** Returns the factor by which NCCL weights a byte of this protocol. */
   int trafficFactor() {
     return trafficFactor;
   }

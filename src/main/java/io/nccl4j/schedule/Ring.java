@@ -6,8 +6,8 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
 /**
- * The order of the ranks around one channel's ring. Data goes from each to the next, from the last
- * to the first. A rank's position is its distance from rank 0, as NCCL counts it.
+ * The order of the ranks around one channel's ring. Each rank sends to the next, and the last to
+ * the first. A rank's position is its distance from rank 0, as in NCCL.
  */
 public final class Ring {
   private final Permutation positions;
@@ -17,7 +17,7 @@ public final class Ring {
   }
 
   /**
-   * {@return a ring in which the ranks stand in order}
+   * {@return a ring with the ranks in rank order}
    *
    * @param ranks the number of ranks; 1 or more
    * @throws IllegalArgumentException if there are no ranks
@@ -27,10 +27,10 @@ public final class Ring {
   }
 
   /**
-   * {@return a ring in which each rank sends to the one after it in a list}
+   * {@return a ring in which each rank sends to the next rank of a list}
    *
-   * @param order every rank from 0 up once; where the list starts does not matter
-   * @throws IllegalArgumentException if that is not so
+   * @param order a list that contains every rank from 0 once; it may start at any rank
+   * @throws IllegalArgumentException if the list does not contain every rank once
    */
   public static Ring of(List<Integer> order) {
     Objects.requireNonNull(order, "order");
@@ -43,7 +43,7 @@ public final class Ring {
   }
 
   /**
-   * {@return how many ranks it is from rank 0 to a rank}
+   * {@return the position of a rank: its distance from rank 0}
    *
    * @param rank the rank
    */

@@ -1,21 +1,22 @@
 package io.nccl4j.schedule;
 
 /**
- * One rank's way through the steps on one channel of a ring.
+ * Iterates over one rank's steps on one channel of a ring.
  *
  * <p>With n ranks, step s of the rank at position p handles chunk {@code p - 1 - s} (modulo n).
  * Steps 0 to n - 1 reduce: chunk c starts at position c + 1, each further position folds its own
- * data onto what comes, and position c has the result. Steps n - 1 to 2n - 2 pass the results on.
- * An all-reduce makes all steps, a reduce-scatter the first n, an all-gather the last n.
+ * data onto the received data, and position c obtains the result. Steps n - 1 to 2n - 2 forward the
+ * results. An all-reduce performs all steps, a reduce-scatter the first n, an all-gather the last
+ * n.
  *
- * <p>Each slice makes all its steps before the next one starts, and each loop ends before the next
- * one starts. All cursors of a channel take equally many steps, also where a chunk has no elements
- * left; such a step has a {@link #count()} of 0 or less, and nothing is received or sent in it.
+ * <p>Each slice completes all its steps before the next one starts, and each loop completes before
+ * the next one starts. All cursors of a channel have the same number of steps, even if a chunk has
+ * no elements; such a step has a {@link #count()} of 0 or less and receives and sends nothing.
  *
- * <p>A cursor is used again for one operation after another, by one thread.
+ * <p>A cursor is reused for successive operations. It is not thread-safe.
  */
 public final class RingCursor {
-  /** The size that the chunks of a last, smaller loop are a multiple of. */
+  /** The unit of the chunk size of a last, smaller loop. */
   private static final int LAST_LOOP_GRAIN_BYTES = 16;
 
   private final int position;
@@ -24,7 +25,7 @@ public final class RingCursor {
   private int firstStep;
   private int lastStep;
   private long end;
-  private long mostChunkCount;
+  private long fullChunkCount;
   private long sliceCount;
   private long grain;
 
@@ -35,9 +36,9 @@ public final class RingCursor {
   private int step;
 
   /**
-   * Makes a cursor that is at its end.
+   * Creates a cursor that is at its end.
    *
-   * @param position where the rank stands in the ring
+   * @param position the position of the rank in the ring
    * @param ranks the number of ranks; 2 or more
    */
   public RingCursor(int position, int ranks) {
@@ -49,9 +50,9 @@ public final class RingCursor {
    * Starts an all-reduce.
    *
    * @param begin the channel's first element
-   * @param endOfChannel the element after its last one
-   * @param chunk the elements of a chunk, where there are enough for a whole loop
-   * @param slice the most elements of a slice
+   * @param endOfChannel the index after the channel's last element
+   * @param chunk the number of elements of a chunk in a full loop
+   * @param slice the maximum number of elements of a slice
    * @param elementBytes the size of an element in bytes
    */
   public void allReduce(long begin, long endOfChannel, long chunk, long slice, int elementBytes) {
@@ -64,8 +65,8 @@ public final class RingCursor {
   /**
    * Starts a reduce-scatter of one chunk for each position.
    *
-   * @param chunk the elements of each chunk
-   * @param slice the most elements of a slice
+   * @param chunk the number of elements of each chunk
+   * @param slice the maximum number of elements of a slice
    */
   public void reduceScatter(long chunk, long slice) {
     start(0, ranks - 1, chunk, slice);
@@ -74,10 +75,10 @@ public final class RingCursor {
   }
 
   /**
-   * Starts an all-gather of one chunk of each position.
+   * Starts an all-gather of one chunk from each position.
    *
-   * @param chunk the elements of each chunk
-   * @param slice the most elements of a slice
+   * @param chunk the number of elements of each chunk
+   * @param slice the maximum number of elements of a slice
    */
   public void allGather(long chunk, long slice) {
     start(ranks - 1, 2 * ranks - 2, chunk, slice);
@@ -88,7 +89,7 @@ public final class RingCursor {
   private void start(int first, int last, long chunk, long slice) {
     firstStep = first;
     lastStep = last;
-    mostChunkCount = chunk;
+    fullChunkCount = chunk;
     sliceCount = slice;
     loop = -1;
   }
@@ -98,20 +99,17 @@ public final class RingCursor {
     loopBegin = begin;
     sliceBegin = 0;
     step = firstStep;
-    chunkCount = chunkCount(end - begin, ranks, mostChunkCount, grain);
+    chunkCount = chunkCount(end - begin, ranks, fullChunkCount, grain);
   }
 
-  /**
-   * Returns the size of a chunk: the usual one, or that of a last loop, which shares out what is
-   * left.
-   */
-  static long chunkCount(long left, int ranks, long mostChunkCount, long grain) {
-    return left <= 0 || left >= ranks * mostChunkCount
-        ? mostChunkCount
+  /** Returns the size of a chunk: the full size, or in a last loop an equal share of the rest. */
+  static long chunkCount(long left, int ranks, long fullChunkCount, long grain) {
+    return left <= 0 || left >= ranks * fullChunkCount
+        ? fullChunkCount
         : Math.ceilDiv(Math.ceilDiv(left, (long) ranks), grain) * grain;
   }
 
-  /** Returns what the size of a chunk of a last loop is a multiple of, in elements. */
+  /** Returns the unit of the chunk size of a last loop, in elements. */
   static long lastLoopGrain(int elementBytes) {
     return LAST_LOOP_GRAIN_BYTES / elementBytes;
   }
@@ -121,7 +119,7 @@ public final class RingCursor {
     return loopBegin >= end;
   }
 
-  /** Goes to the next step: of this slice, or of the next slice, or of the next loop. */
+  /** Moves to the next step of this slice, or to the first step of the next slice or loop. */
   public void advance() {
     if (step < lastStep) {
       step++;
@@ -158,7 +156,7 @@ public final class RingCursor {
     return chunk;
   }
 
-  /** {@return where the slice begins in its chunk, in elements} */
+  /** {@return the offset of the slice in its chunk, in elements} */
   public long sliceBegin() {
     return sliceBegin;
   }
@@ -168,7 +166,7 @@ public final class RingCursor {
     return loopBegin + chunk() * chunkCount + sliceBegin;
   }
 
-  /** {@return the number of elements of the slice; 0 or less if there are none left for it} */
+  /** {@return the number of elements of the slice; 0 or less if it has none} */
   public long count() {
     long chunkBegin = loopBegin + chunk() * chunkCount;
     long chunkEnd = Math.min(end, chunkBegin + chunkCount);
@@ -185,17 +183,17 @@ public final class RingCursor {
     return step != lastStep;
   }
 
-  /** {@return whether the rank folds its own data onto what it receives in this step} */
+  /** {@return whether the rank folds its own data onto the received data in this step} */
   public boolean reduces() {
     return step != firstStep && step < ranks;
   }
 
-  /** {@return whether a fold in this step gives the result} */
+  /** {@return whether a fold in this step yields the result} */
   public boolean completes() {
     return step == ranks - 1;
   }
 
-  /** {@return what the rank does in this step of an all-reduce} */
+  /** {@return the action of the rank in this step of an all-reduce} */
   public Action action() {
     if (!receives()) {
       return Action.SEND;

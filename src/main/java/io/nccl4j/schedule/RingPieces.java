@@ -1,12 +1,12 @@
 package io.nccl4j.schedule;
 
 /**
- * What each rank has the result of first when all ranks all-reduce around the rings of a layout:
- * its part, cut into pieces of at most a slice, which are reached by number and not step by step as
- * by a {@link RingCursor}. A piece is folded from the ranks in the order of its ring, its owner
- * last.
+ * Random access to each rank's part of an all-reduce around the rings of a layout. A rank's part
+ * consists of the elements whose result that rank obtains first. It is divided into pieces of at
+ * most a slice, which are accessed by index, and not step by step as with a {@link RingCursor}. A
+ * piece is folded in the order of its ring, its owner last.
  *
- * <p>It is used again for one operation after another, by one thread.
+ * <p>An instance is reused for successive operations. It is not thread-safe.
  */
 public final class RingPieces {
   private final int ranks;
@@ -16,7 +16,7 @@ public final class RingPieces {
 
   private long dividedElements;
   private int dividedBytes;
-  private long mostPieceCount;
+  private long maxPieceCount;
   private int perRank;
   private long largest;
 
@@ -28,7 +28,7 @@ public final class RingPieces {
   /** The chunks of one channel. */
   private static final class Channel {
     final Ring ring;
-    // Twice around, so that a turn that begins anywhere has all ranks in a row.
+    // The ring twice, so that the ranks from any position on are consecutive.
     final int[] order;
     long begin;
     long end;
@@ -48,9 +48,9 @@ public final class RingPieces {
   }
 
   /**
-   * Makes the pieces of no elements.
+   * Creates the pieces of no elements.
    *
-   * @param layout what all ranks agree on
+   * @param layout the layout
    * @param ranks the number of ranks; 2 or more
    */
   public RingPieces(Layout layout, int ranks) {
@@ -61,25 +61,25 @@ public final class RingPieces {
   }
 
   /**
-   * Cuts the elements of an operation.
+   * Divides the elements of an operation.
    *
-   * @param elements how many there are
+   * @param elements the number of elements
    * @param elementBytes the size of an element in bytes
    */
   public void divide(long elements, int elementBytes) {
-    // Most operations are as large as the one before.
+    // Most operations have the same size as the previous one.
     if (elements != dividedElements || elementBytes != dividedBytes) {
-      // A size that cannot be cut leaves nothing to go back to.
+      // If the division fails, there is no valid previous one.
       dividedBytes = 0;
-      cut(elements, elementBytes);
+      divideChannels(elements, elementBytes);
       dividedElements = elements;
       dividedBytes = elementBytes;
     }
   }
 
-  private void cut(long elements, int elementBytes) {
+  private void divideChannels(long elements, int elementBytes) {
     long chunk = layout.chunkBytes() / elementBytes;
-    mostPieceCount = Math.min(chunk, layout.sliceBytes() / elementBytes);
+    maxPieceCount = Math.min(chunk, layout.sliceBytes() / elementBytes);
     perRank = 0;
     largest = 0;
     division.divide(elements, elementBytes);
@@ -87,39 +87,39 @@ public final class RingPieces {
       if (channels[i] == null) {
         channels[i] = new Channel(layout.ring(i, ranks));
       }
-      cut(channels[i], division.begin(i), division.end(i), chunk, elementBytes);
+      divide(channels[i], division.begin(i), division.end(i), chunk, elementBytes);
       perRank += channels[i].pieces;
-      long most = channels[i].fullLoops > 0 ? chunk : channels[i].lastChunkCount;
-      largest = Math.max(largest, Math.min(most, mostPieceCount));
+      long largestChunk = channels[i].fullLoops > 0 ? chunk : channels[i].lastChunkCount;
+      largest = Math.max(largest, Math.min(largestChunk, maxPieceCount));
     }
   }
 
-  private void cut(Channel cut, long first, long end, long chunk, int elementBytes) {
-    cut.begin = first;
-    cut.end = end;
-    cut.chunkCount = chunk;
-    cut.fullLoops = Math.toIntExact((end - first) / (ranks * chunk));
-    cut.piecesPerChunk = pieces(chunk);
-    long left = end - first - (long) cut.fullLoops * ranks * chunk;
+  private void divide(Channel divided, long first, long end, long chunk, int elementBytes) {
+    divided.begin = first;
+    divided.end = end;
+    divided.chunkCount = chunk;
+    divided.fullLoops = Math.toIntExact((end - first) / (ranks * chunk));
+    divided.piecesPerChunk = pieces(chunk);
+    long left = end - first - (long) divided.fullLoops * ranks * chunk;
     long grain = RingCursor.lastLoopGrain(elementBytes);
-    cut.lastChunkCount = left == 0 ? 0 : RingCursor.chunkCount(left, ranks, chunk, grain);
-    cut.pieces = cut.fullLoops * cut.piecesPerChunk + pieces(cut.lastChunkCount);
+    divided.lastChunkCount = left == 0 ? 0 : RingCursor.chunkCount(left, ranks, chunk, grain);
+    divided.pieces = divided.fullLoops * divided.piecesPerChunk + pieces(divided.lastChunkCount);
   }
 
   private int pieces(long chunk) {
-    return Math.toIntExact(Math.ceilDiv(chunk, mostPieceCount));
+    return Math.toIntExact(Math.ceilDiv(chunk, maxPieceCount));
   }
 
-  /** {@return how many pieces each rank has} */
+  /** {@return the number of pieces of each rank} */
   public int perRank() {
     return perRank;
   }
 
   /**
-   * Goes to a piece.
+   * Moves to a piece.
    *
-   * @param rank the rank that has it
-   * @param number which of that rank's pieces, from 0, less than {@link #perRank()}
+   * @param rank the owner of the piece
+   * @param number the index of the piece, from 0, less than {@link #perRank()}
    */
   public void moveTo(int rank, int number) {
     int left = number;
@@ -132,9 +132,9 @@ public final class RingPieces {
     position = channel.ring.position(rank);
     int loop = Math.min(left / channel.piecesPerChunk, channel.fullLoops);
     long chunk = loop < channel.fullLoops ? channel.chunkCount : channel.lastChunkCount;
-    long inChunk = (left - loop * channel.piecesPerChunk) * mostPieceCount;
+    long inChunk = (left - loop * channel.piecesPerChunk) * maxPieceCount;
     begin = channel.begin + (long) loop * ranks * channel.chunkCount + position * chunk + inChunk;
-    count = Math.min(Math.min(mostPieceCount, chunk - inChunk), channel.end - begin);
+    count = Math.min(Math.min(maxPieceCount, chunk - inChunk), channel.end - begin);
   }
 
   /** {@return the first element of the piece} */
@@ -142,22 +142,22 @@ public final class RingPieces {
     return begin;
   }
 
-  /** {@return how many elements the piece has; 0 or less where its last loop has none for it} */
+  /** {@return the number of elements of the piece; 0 or less if the last loop has none for it} */
   public long count() {
     return count;
   }
 
-  /** {@return how many elements the largest piece has} */
+  /** {@return the number of elements of the largest piece} */
   public long mostCount() {
     return largest;
   }
 
-  /** {@return the ranks along the ring, all of them twice; to be read only} */
+  /** {@return the ranks in ring order, the whole ring twice; must not be modified} */
   public int[] order() {
     return channel.order;
   }
 
-  /** {@return where in {@link #order()} the fold of the piece begins; it takes every rank once} */
+  /** {@return the index in {@link #order()} at which the fold of the piece begins} */
   public int first() {
     return position + 1;
   }

@@ -3,7 +3,7 @@ package io.nccl4j.schedule;
 import java.util.List;
 import java.util.function.Consumer;
 
-/** An all-reduce around a ring for each channel: reduce-scatter, then all-gather. */
+/** The schedule of an all-reduce with one ring per channel: reduce-scatter, then all-gather. */
 public final class RingSchedule implements Schedule {
   private final int ranks;
   private final long count;
@@ -14,13 +14,13 @@ public final class RingSchedule implements Schedule {
   private final Ring[] rings;
 
   /**
-   * Makes the schedule of one all-reduce.
+   * Creates the schedule of one all-reduce.
    *
-   * @param layout what all ranks agree on
+   * @param layout the layout
    * @param ranks the number of ranks; 1 or more
    * @param count the number of elements; 0 or more
    * @param elementBytes the size of an element in bytes: 1, 2, 4 or 8
-   * @throws IllegalArgumentException if a number is out of its range
+   * @throws IllegalArgumentException if a number is out of range
    */
   public RingSchedule(Layout layout, int ranks, long count, int elementBytes) {
     ChannelDivision.check(ranks, count, elementBytes);
@@ -101,7 +101,7 @@ public final class RingSchedule implements Schedule {
     }
   }
 
-  /** Visits one step of all ranks, in which all cursors go on together. */
+  /** Visits one step of all ranks, and advances all cursors. */
   private void visit(int channel, RingCursor[] cursors, Consumer<Step> visitor) {
     for (int position = 0; position < ranks; position++) {
       if (cursors[position].count() > 0) {
@@ -130,8 +130,8 @@ public final class RingSchedule implements Schedule {
   /**
    * {@inheritDoc}
    *
-   * <p>In each loop a rank sends every chunk twice, but its own and the one after it, with which it
-   * ends, once.
+   * <p>In each loop a rank sends every chunk twice, except that it sends its own chunk and the one
+   * after it once.
    */
   @Override
   public long elementsSent(int channel, int rank) {
@@ -156,9 +156,7 @@ public final class RingSchedule implements Schedule {
     return ranks > 1 && rings[channel].next(from) == to ? elementsSent(channel, from) : 0;
   }
 
-  /**
-   * Returns how many units of so many elements a rank sends; the last of a chunk may be smaller.
-   */
+  /** Returns how many units of elements a rank sends; the last unit of a chunk may be smaller. */
   private long sent(int channel, int rank, long unit) {
     if (ranks == 1) {
       return 0;

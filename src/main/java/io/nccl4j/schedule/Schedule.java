@@ -3,12 +3,11 @@ package io.nccl4j.schedule;
 import java.util.function.Consumer;
 
 /**
- * One all-reduce, with all that decides who does what with which elements. It can be walked step by
- * step, or asked what a rank or a link has to carry, which takes no walk and so is quick for a
- * hundred thousand ranks.
+ * The schedule of one all-reduce. It can be walked step by step. The traffic of a rank or a link is
+ * computed without a walk, and so quickly even for a hundred thousand ranks.
  *
- * <p>Counts are of data that really moves: where a chunk has no elements nothing is counted, though
- * NCCL hands over an empty slice there. A single rank moves nothing.
+ * <p>Only data that is transferred is counted: a chunk without elements counts nothing, although
+ * NCCL transfers an empty slice for it. A single rank transfers nothing.
  */
 public sealed interface Schedule permits RingSchedule, TreeSchedule {
   /** {@return the number of ranks} */
@@ -20,7 +19,7 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   /** {@return the size of an element in bytes} */
   int elementBytes();
 
-  /** {@return how many channels have elements} */
+  /** {@return the number of channels that have elements} */
   int channels();
 
   /**
@@ -31,37 +30,37 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   long begin(int channel);
 
   /**
-   * {@return the element after a channel's last one}
+   * {@return the end of a channel: the index after its last element}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    */
   long end(int channel);
 
   /**
-   * {@return how many loops a channel makes, or on a tree how many chunks it has}
+   * {@return the number of loops of a channel; with trees, the number of chunks}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    */
   long loops(int channel);
 
   /**
-   * {@return how many times an element is handed over, one time after the other, until every rank
-   * has it: on a ring twice the number of ranks less 2, on a tree twice its depth}
+   * {@return the number of successive transfers until every rank has the result of an element: on a
+   * ring {@code 2 (n - 1)} for n ranks, on a tree twice its depth}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    */
   int hops(int channel);
 
   /**
-   * Walks through all steps of all ranks: channel after channel, in each loop after loop, slice
-   * after slice, step after step, rank after rank as they stand in the ring or the tree.
+   * Visits all steps of all ranks that have elements, ordered by channel, loop, slice, step and
+   * rank, with the ranks in the order of the ring or the tree.
    *
-   * @param visitor is given each step that has elements
+   * @param visitor called for each step
    */
   void walk(Consumer<Step> visitor);
 
   /**
-   * {@return how many elements a rank sends on a channel, counted each time}
+   * {@return the number of elements that a rank sends on a channel, counting repeated transfers}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    * @param rank the rank
@@ -69,7 +68,7 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   long elementsSent(int channel, int rank);
 
   /**
-   * {@return how many slices a rank sends on a channel, counted each time}
+   * {@return the number of slices that a rank sends on a channel, counting repeated transfers}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    * @param rank the rank
@@ -77,14 +76,14 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   long slicesSent(int channel, int rank);
 
   /**
-   * {@return how many elements the largest slice of a channel has: that of its first chunk}
+   * {@return the number of elements of the largest slice of a channel}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    */
   long largestSlice(int channel);
 
   /**
-   * {@return how many elements go directly from one rank to another on a channel}
+   * {@return the number of elements that one rank sends directly to another on a channel}
    *
    * @param channel the channel, from 0, less than {@link #channels()}
    * @param from the rank that sends
@@ -93,7 +92,7 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   long elementsBetween(int channel, int from, int to);
 
   /**
-   * {@return how many bytes of data a rank sends on all channels}
+   * {@return the number of bytes of data that a rank sends on all channels}
    *
    * @param rank the rank
    */
@@ -106,7 +105,7 @@ public sealed interface Schedule permits RingSchedule, TreeSchedule {
   }
 
   /**
-   * {@return how many bytes of data go directly from one rank to another on all channels}
+   * {@return the number of bytes of data that one rank sends directly to another on all channels}
    *
    * @param from the rank that sends
    * @param to the rank that receives

@@ -3,19 +3,19 @@ package io.nccl4j.schedule;
 import java.util.List;
 
 /**
- * One of the two trees over which an all-reduce goes up, folding, and down again.
+ * One of the two trees of an all-reduce, which reduces up the tree and broadcasts down.
  *
- * <p>Nodes form a binary tree: a node stands as high as the lowest set bit of its number is, with
- * its children half that bit to both sides, and node 0 is the root. The second tree is the first
+ * <p>Nodes form a binary tree. The lowest set bit of a node's number determines its height; its
+ * children are half that bit below and above it. Node 0 is the root. The second tree is the first
  * one mirrored for an even number of nodes, or shifted by one for an odd number, so that the leaves
- * of one are inner nodes of the other. The ranks of a node form a chain, whose first rank speaks to
- * the parent node.
+ * of one are inner nodes of the other. The ranks of a node form a chain, whose first rank is
+ * connected to the parent node.
  *
- * <p>A rank has up to three children. It folds its own data onto the first one's, then the result
- * onto the next one's: the next rank of its chain, then the first child node, then the second.
+ * <p>A rank has up to three children: the next rank of its chain, then the first child node, then
+ * the second. It folds its own data with theirs in this order.
  */
 public final class Tree {
-  /** Stands for no rank. */
+  /** No rank. */
   public static final int NONE = -1;
 
   private final int ranks;
@@ -39,14 +39,14 @@ public final class Tree {
    * {@return a tree in which every rank is a node}
    *
    * @param ranks the number of ranks; 1 or more
-   * @param second whether it is the second tree
+   * @param second true for the second tree, false for the first
    * @throws IllegalArgumentException if there are no ranks
    */
   public static Tree ofRanks(int ranks, boolean second) {
     return new Tree(ranks, 1, TreePattern.TREE, second, Permutation.inOrder(ranks));
   }
 
-  /** Returns a tree of nodes, with the ranks where an order of all of them puts them. */
+  /** Returns a tree of nodes, with the ranks in an order; an empty list is rank order. */
   static Tree ofNodes(
       int ranks, int ranksPerNode, TreePattern pattern, boolean second, List<Integer> order) {
     Permutation places = order.isEmpty() ? Permutation.inOrder(ranks) : Permutation.of(order, 0);
@@ -58,7 +58,7 @@ public final class Tree {
     return ranks;
   }
 
-  /** {@return the rank that has the result first} */
+  /** {@return the root, the rank that obtains the result first} */
   public int root() {
     return rankAt(second ? secondRoot() : 0, 0);
   }
@@ -68,7 +68,8 @@ public final class Tree {
   }
 
   /**
-   * {@return the rank that a rank sends its partial result to, or {@link #NONE} at the root}
+   * {@return the parent of a rank, to which it sends its partial result, or {@link #NONE} for the
+   * root}
    *
    * @param rank the rank
    */
@@ -89,10 +90,10 @@ public final class Tree {
   }
 
   /**
-   * {@return a child of a rank, or {@link #NONE} if it has not so many}
+   * {@return a child of a rank, or {@link #NONE} if there is no child with this index}
    *
    * @param rank the rank
-   * @param index which of its children, from 0, in the order in which they are folded
+   * @param index the index of the child, from 0, in folding order
    */
   public int child(int rank, int index) {
     int place = order.place(rank);
@@ -115,7 +116,7 @@ public final class Tree {
   }
 
   /**
-   * {@return how many children a rank has, from 0 to 3}
+   * {@return the number of children of a rank, from 0 to 3}
    *
    * @param rank the rank
    */
@@ -128,7 +129,7 @@ public final class Tree {
   }
 
   /**
-   * {@return how many ranks are above a rank}
+   * {@return the depth of a rank: the number of ranks above it}
    *
    * @param rank the rank
    */
@@ -152,7 +153,7 @@ public final class Tree {
     return Math.min(ranksPerNode, ranks - node * ranksPerNode);
   }
 
-  /** Returns the number that a node of this tree has in the first one. */
+  /** Returns the number of a node of this tree in the first tree. */
   private int fromTree(int node) {
     if (!second) {
       return node;

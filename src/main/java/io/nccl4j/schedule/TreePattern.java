@@ -1,17 +1,17 @@
 package io.nccl4j.schedule;
 
 /**
- * How the tree between nodes is tied to the chain of ranks inside a node. The first rank of the
- * chain always speaks to the parent node; the patterns differ in who speaks to the child nodes.
- * NCCL picks one when it looks at the machine, and says the outcome in its log ({@code
- * NCCL_DEBUG=INFO}, lines with {@code Trees}).
+ * How the tree between nodes is connected to the chain of ranks inside a node. The first rank of
+ * the chain is always connected to the parent node; the patterns differ in the ranks that are
+ * connected to the child nodes. NCCL selects a pattern from the topology and logs the resulting
+ * trees ({@code NCCL_DEBUG=INFO}, lines with {@code Trees}).
  */
 public enum TreePattern {
-  /** The first rank speaks to both child nodes. It is what nodes of one rank have. */
+  /** The first rank is connected to both child nodes. Nodes of one rank use this pattern. */
   TREE(0, 0),
-  /** The second rank speaks to the first child node, the first rank to the second one. */
+  /** The second rank is connected to the first child node, the first rank to the second one. */
   BALANCED_TREE(1, 0),
-  /** The second rank speaks to both child nodes. */
+  /** The second rank is connected to both child nodes. */
   SPLIT_TREE(1, 1);
 
   private final int firstChildPlace;
@@ -22,7 +22,7 @@ public enum TreePattern {
     this.secondChildPlace = secondChildPlace;
   }
 
-  /** Returns the place in its node's chain of the rank that speaks to a child node. */
+  /** Returns the position in the chain of the rank that is connected to a child node. */
   int place(boolean firstChild, int nodeSize) {
     return Math.min(firstChild ? firstChildPlace : secondChildPlace, nodeSize - 1);
   }

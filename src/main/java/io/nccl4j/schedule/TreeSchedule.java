@@ -7,8 +7,8 @@ import java.util.function.Consumer;
 import java.util.stream.IntStream;
 
 /**
- * An all-reduce up and down a tree for each channel. Some channels use the first tree, the others
- * the second, as {@link Layout#firstTree} says.
+ * The schedule of an all-reduce up and down one tree per channel. {@link Layout#firstTree}
+ * determines which channels use the first tree, and which the second.
  */
 public final class TreeSchedule implements Schedule {
   private final int ranks;
@@ -20,13 +20,13 @@ public final class TreeSchedule implements Schedule {
   private final Tree[] trees;
 
   /**
-   * Makes the schedule of one all-reduce.
+   * Creates the schedule of one all-reduce.
    *
-   * @param layout what all ranks agree on
+   * @param layout the layout
    * @param ranks the number of ranks; 1 or more
    * @param count the number of elements; 0 or more
    * @param elementBytes the size of an element in bytes: 1, 2, 4 or 8
-   * @throws IllegalArgumentException if a number is out of its range
+   * @throws IllegalArgumentException if a number is out of range
    */
   public TreeSchedule(Layout layout, int ranks, long count, int elementBytes) {
     ChannelDivision.check(ranks, count, elementBytes);
@@ -102,7 +102,7 @@ public final class TreeSchedule implements Schedule {
         for (long slice = chunk; slice < chunkEnd; slice += sliceCount) {
           long sliceEnd = Math.min(chunkEnd, slice + sliceCount);
           for (Move move : moves) {
-            visitor.accept(move.at(channel, place(channel, chunk, slice), slice, sliceEnd));
+            visitor.accept(move.at(channel, position(channel, chunk, slice), slice, sliceEnd));
           }
         }
       }
@@ -111,33 +111,33 @@ public final class TreeSchedule implements Schedule {
 
   private record Position(int chunk, int slice) {}
 
-  private Position place(int channel, long chunk, long slice) {
+  private Position position(int channel, long chunk, long slice) {
     return new Position(
         (int) ((chunk - begin(channel)) / chunkCount), (int) ((slice - chunk) / sliceCount));
   }
 
-  /** What a rank does to every slice. */
+  /** A step of a rank that is the same for every slice. */
   private record Move(int step, int rank, Action action, List<Integer> from, List<Integer> to) {
-    Step at(int channel, Position place, long begin, long end) {
+    Step at(int channel, Position position, long begin, long end) {
       return new Step(
-          channel, place.chunk, place.slice, step, rank, action, 0, begin, end, from, to);
+          channel, position.chunk, position.slice, step, rank, action, 0, begin, end, from, to);
     }
   }
 
-  /** Returns the moves up from the deepest ranks and the moves down again. */
+  /** Returns the moves up, from the deepest ranks to the root, and then the moves down. */
   private static List<Move> moves(Tree tree) {
     int[] depths = IntStream.range(0, tree.size()).map(tree::depth).toArray();
     int deepest = IntStream.of(depths).max().orElse(0);
-    List<Integer> fromTheTop =
+    List<Integer> byDepth =
         IntStream.range(0, tree.size())
             .boxed()
             .sorted(Comparator.comparingInt(rank -> depths[rank]))
             .toList();
     List<Move> moves = new ArrayList<>();
-    for (int rank : fromTheTop.reversed()) {
+    for (int rank : byDepth.reversed()) {
       moves.add(up(tree, rank, deepest - depths[rank]));
     }
-    for (int rank : fromTheTop.subList(1, tree.size())) {
+    for (int rank : byDepth.subList(1, tree.size())) {
       moves.add(down(tree, rank, deepest + depths[rank]));
     }
     return moves;
@@ -180,7 +180,7 @@ public final class TreeSchedule implements Schedule {
     return Math.min(end(channel) - begin(channel), sliceCount);
   }
 
-  /** Returns how many ranks a rank sends every element to. */
+  /** Returns the number of ranks to which a rank sends every element. */
   private int neighbours(int channel, int rank) {
     Tree tree = trees[channel];
     return tree.children(rank) + (tree.parent(rank) == Tree.NONE ? 0 : 1);

@@ -229,7 +229,7 @@ class MixedTransportsTest {
       assertInstanceOf(NcclRemoteException.class, failure);
       String told = failure.getMessage();
       assertTrue(told.contains("rank 1 (process "), told);
-      assertTrue(told.contains("spoke nonsense: " + link.path() + " has "), told);
+      assertTrue(told.contains("violated the protocol: " + link.path() + " has "), told);
     }
   }
 
@@ -237,7 +237,10 @@ class MixedTransportsTest {
   void aFileThatCannotBeNcclsIsNeitherOpenedNorDeleted() throws Exception {
     Path precious = Files.createTempFile("precious", "");
     String told = toldOf(precious).getMessage();
-    assertTrue(told.contains("spoke nonsense: it says that it shares " + precious), told);
+    assertTrue(
+        told.contains(
+            "violated the protocol: it announced an invalid shared-memory file: " + precious),
+        told);
     assertTrue(Files.deleteIfExists(precious));
   }
 

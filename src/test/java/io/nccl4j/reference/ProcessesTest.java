@@ -166,7 +166,7 @@ class ProcessesTest {
             "told ",
             "NcclRemoteException",
             "rank 1 (process " + processes.pid(1) + " on ",
-            "spoke nonsense: slice ",
+            "violated the protocol: slice ",
             "has magic 0x73696854; it must be 0x4e43344b");
         processes.await(rank, "sum of the rest 5");
       }
@@ -183,7 +183,7 @@ class ProcessesTest {
             "told ",
             "NcclRemoteException",
             "rank 1 (process " + processes.pid(1) + " on ",
-            "spoke nonsense: it sent slice " + 0x7373737373737373L + " where ");
+            "violated the protocol: it sent slice " + 0x7373737373737373L + " instead of ");
         processes.await(rank, "sum of the rest 5");
       }
     }
@@ -212,8 +212,8 @@ class ProcessesTest {
       processes.start("everything", "", 1, 1);
       processes.awaitAll(2, "ends");
       String said = processes.toString();
-      assertTrue(said.contains("goes over TCP: "), said);
-      assertTrue(said.contains("bytes of shared memory cannot be had in "), said);
+      assertTrue(said.contains("uses TCP instead of shared memory: "), said);
+      assertTrue(said.contains("bytes of shared memory cannot be allocated in "), said);
     }
   }
 
@@ -223,9 +223,9 @@ class ProcessesTest {
       processes.limitFiles(64);
       processes.start("loop", "2", 1, 1);
       processes.assertSaid(
-          0, "told ", "NcclSystemException", "bytes of shared memory cannot be had in ");
+          0, "told ", "NcclSystemException", "bytes of shared memory cannot be allocated in ");
       processes.assertSaid(
-          1, "told ", "NcclRemoteException", "rank 0 failed: ", " cannot be had in ");
+          1, "told ", "NcclRemoteException", "rank 0 failed: ", " cannot be allocated in ");
     }
   }
 
@@ -239,7 +239,7 @@ class ProcessesTest {
             "told ",
             "NcclRemoteException",
             "rank 2 (process " + processes.pid(2) + " on ",
-            "spoke nonsense: a message has magic 0x54686973; it must be 0x4e43344a");
+            "violated the protocol: a message has magic 0x54686973; it must be 0x4e43344a");
         processes.await(rank, "sum of the rest 3");
       }
     }

@@ -166,7 +166,7 @@ class SharedMemoryAllReduceTest {
           assertThrows(
               ProtocolViolationException.class,
               () -> SharedMemorySync.open(made.path(), 4, 2, 0, arena));
-      assertTrue(failure.getMessage().contains("rank 0 spoke nonsense"), failure::toString);
+      assertTrue(failure.getMessage().contains("rank 0 violated the protocol"), failure::toString);
       made.discard();
     }
   }
@@ -197,7 +197,7 @@ class SharedMemoryAllReduceTest {
                       }
                     }));
     assertTrue(
-        failure.getMessage().contains("spoke nonsense: it has done 1000 rounds"),
+        failure.getMessage().contains("violated the protocol: it reports 1000 rounds"),
         failure::toString);
   }
 }

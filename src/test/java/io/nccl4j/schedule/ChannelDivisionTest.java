@@ -9,22 +9,22 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 
 class ChannelDivisionTest {
-  // By hand, from the cells of 16 KiB (LL: 4 KiB) that NCCL's scheduleCollTasksToPlan counts.
+  // Computed by hand from the cells of 16 KiB (LL: 4 KiB) of NCCL's scheduleCollTasksToPlan.
   @ParameterizedTest
   @CsvSource({
-    // One channel takes everything.
+    // One channel gets everything.
     "SIMPLE, 1, 4, 1000000, 0 1000000",
-    // Two channels want 64 KiB.
+    // Two channels require 64 KiB.
     "SIMPLE, 2, 4, 16383, 0 16383",
     "SIMPLE, 2, 4, 16384, 0 8192 16384",
     // Five cells: three and two.
     "SIMPLE, 2, 4, 16385, 0 12288 16385",
     "SIMPLE, 2, 8, 10240, 0 6144 10240",
-    // Sixty-two cells for three channels: twice twenty-one, and the rest.
+    // Sixty-two cells for three channels: twice twenty-one, and the remainder.
     "SIMPLE, 3, 2, 500000, 0 172032 344064 500000",
-    // One byte over six cells asks for a fourth channel, which there is or is not.
+    // One byte more than six cells requires a fourth channel, which is not allowed.
     "SIMPLE, 3, 1, 98305, 0 32768 65536 98305",
-    // With more allowed than used the fourth one is taken.
+    // The same with a fourth channel.
     "SIMPLE, 4, 1, 98305, 0 32768 65536 98304 98305",
     "LL, 2, 4, 4095, 0 4095",
     "LL, 2, 4, 4096, 0 2048 4096",
@@ -32,7 +32,7 @@ class ChannelDivisionTest {
     "LL128, 2, 4, 2560, 0 2560",
     "LL128, 2, 4, 8193, 0 8192 8193"
   })
-  void channelsTakeWholeCells(
+  void channelsGetWholeCells(
       Protocol protocol, int channels, int elementBytes, long count, String bounds) {
     Layout layout = Layout.defaults().withChannels(channels).withProtocol(protocol);
     ChannelDivision division = new ChannelDivision(layout, true, 2);
@@ -45,7 +45,7 @@ class ChannelDivisionTest {
   }
 
   @Test
-  void aRingWithTheLowLatencyProtocolWantsMoreForEachChannelTheMoreRanksThereAre() {
+  void llRingRequiresMorePerChannelWithMoreRanks() {
     Layout layout = Layout.defaults().withChannels(2).withProtocol(Protocol.LL);
     assertEquals(2, channels(new ChannelDivision(layout, true, 4), 8192));
     assertEquals(1, channels(new ChannelDivision(layout, true, 5), 8192));
@@ -58,13 +58,13 @@ class ChannelDivisionTest {
   }
 
   @Test
-  void nothingIsDividedAmongNoChannels() {
+  void zeroElementsUseNoChannels() {
     assertEquals(0, channels(new ChannelDivision(Layout.defaults(), true, 2), 0));
   }
 
   @ParameterizedTest
   @EnumSource(Protocol.class)
-  void everyElementHasOneChannelAndNoChannelIsEmpty(Protocol protocol) {
+  void channelsPartitionTheElements(Protocol protocol) {
     for (int channels = 1; channels <= 64; channels++) {
       Layout layout = Layout.defaults().withChannels(channels).withProtocol(protocol);
       ChannelDivision division = new ChannelDivision(layout, true, 3);

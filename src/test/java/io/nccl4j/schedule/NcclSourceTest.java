@@ -19,10 +19,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /**
- * The walk of all steps against those that NCCL's own functions make, cut out of its source,
- * compiled for the host and run with primitives that write down what they are told ({@code
- * src/test/native/schedule}). Only where {@code NCCL_SOURCE} names a checkout of NCCL 2.30, for
- * nothing of it is kept here.
+ * Compares all steps with those of NCCL's own functions. The functions are extracted from NCCL's
+ * source, compiled for the host and run with primitives that log their calls ({@code
+ * src/test/native/schedule}). Requires a checkout of NCCL 2.30 in {@code NCCL_SOURCE}, since this
+ * repository contains none of its source.
  */
 class NcclSourceTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
@@ -34,7 +34,7 @@ class NcclSourceTest {
 
   @TempDir Path folder;
 
-  /** One all-reduce, as the program of the test reads it. */
+  /** One all-reduce; {@link #line} is the input of the test's program. */
   private record Run(
       boolean ring,
       int ranks,
@@ -56,15 +56,15 @@ class NcclSourceTest {
       int grains = random.nextInt(3) == 0 ? 300 : random.nextInt(1, 8);
       int elementBytes = 1 << random.nextInt(4);
       int channels = random.nextInt(1, 9);
-      // Some loops on each channel, or so few elements that most chunks have none.
+      // A few loops on each channel, or so few elements that most chunks are empty.
       long loop = (long) ranks * grains * protocol.grainBytes() / elementBytes;
-      long most = random.nextInt(4) == 0 ? 100 : Math.min(500_000, 4 * loop * channels);
+      long maxCount = random.nextInt(4) == 0 ? 100 : Math.min(500_000, 4 * loop * channels);
       return new Run(
           random.nextBoolean(),
           ranks,
           channels,
           protocol,
-          random.nextLong(1, most + 1),
+          random.nextLong(1, maxCount + 1),
           elementBytes,
           grains,
           random.nextInt(1, 6),
@@ -93,7 +93,7 @@ class NcclSourceTest {
           .collect(Collectors.joining(" "));
     }
 
-    /** A tree's chunk is a part of the ring's; what is run here is the tree's. */
+    /** Returns the ring's chunk size, of which a tree's chunk is a part. */
     private int ringChunkBytes() {
       return !ring && protocol == Protocol.SIMPLE ? 4 * chunkBytes() : chunkBytes();
     }
@@ -137,10 +137,10 @@ class NcclSourceTest {
   }
 
   @Test
-  void everyStepIsOneOfNccls() throws IOException, InterruptedException {
-    String named = System.getenv("NCCL_SOURCE");
-    assumeTrue(named != null, "NCCL_SOURCE does not name a checkout of NCCL");
-    cut(Path.of(named, "src"));
+  void stepsAreThoseOfNccl() throws IOException, InterruptedException {
+    String checkout = System.getenv("NCCL_SOURCE");
+    assumeTrue(checkout != null, "NCCL_SOURCE does not name a checkout of NCCL");
+    extract(Path.of(checkout, "src"));
     Random random = new Random(SEED);
     List<Run> runs = Stream.generate(() -> Run.random(random)).limit(RUNS).toList();
     Path lines = folder.resolve("runs");
@@ -152,7 +152,7 @@ class NcclSourceTest {
       runs.stream()
           .flatMap(Run::steps)
           .forEach(step -> assertEquals(expected.hasNext() ? expected.next() : "", step));
-      assertTrue(!expected.hasNext(), "NCCL makes more steps");
+      assertTrue(!expected.hasNext(), "NCCL has more steps");
     }
   }
 
@@ -178,7 +178,7 @@ class NcclSourceTest {
             .redirectInput(from.toFile())
             .redirectOutput(to.toFile())
             .start();
-    assertTrue(process.waitFor(2, TimeUnit.MINUTES), "NCCL's steps do not end");
+    assertTrue(process.waitFor(2, TimeUnit.MINUTES), "the program does not end");
     assertEquals(0, process.exitValue());
   }
 
@@ -190,25 +190,25 @@ class NcclSourceTest {
     }
   }
 
-  private void cut(Path source) throws IOException {
+  private void extract(Path source) throws IOException {
     Path device = source.resolve("device/all_reduce.h");
-    cut(device, "namespace {", "template <typename T, typename RedOp>", "nccl_all_reduce");
+    extract(device, "namespace {", "template <typename T, typename RedOp>", "nccl_all_reduce");
     Path header = source.resolve("include/device.h");
     String grain = "__host__ __device__ constexpr int ncclProtoGrainSize";
-    cut(header, grain, "struct alignas(16) ncclDevWorkCollReg", "nccl_parts");
+    extract(header, grain, "struct alignas(16) ncclDevWorkCollReg", "nccl_parts");
     Path enqueue = source.resolve("enqueue.cc");
-    cut(enqueue, "    // Ring/Tree channel tuning", "  }", "nccl_channels");
+    extract(enqueue, "    // Ring/Tree channel tuning", "  }", "nccl_channels");
     String traffic = "      int trafficPerByte = ncclFuncTrafficPerByte(task->func";
-    cut(enqueue, traffic, "      // Update number of channels", "nccl_division");
-    cut(source.resolve("graph/trees.cc"), "ncclResult_t ncclGetBtree", null, "nccl_trees");
+    extract(enqueue, traffic, "      // Update number of channels", "nccl_division");
+    extract(source.resolve("graph/trees.cc"), "ncclResult_t ncclGetBtree", null, "nccl_trees");
     Path connect = source.resolve("graph/connect.cc");
     String collNet = "static ncclResult_t connectCollNet";
-    cut(connect, "static ncclResult_t setTreeUp", collNet, "nccl_connect");
-    cut(connect, "        int parentIndex = 0;", "      }", "nccl_preset");
+    extract(connect, "static ncclResult_t setTreeUp", collNet, "nccl_connect");
+    extract(connect, "        int parentIndex = 0;", "      }", "nccl_preset");
   }
 
-  /** Copies the lines from one that begins so to before the next one that begins so. */
-  private void cut(Path file, String from, String to, String name) throws IOException {
+  /** Copies the lines from the first that begins with {@code from} to before {@code to}. */
+  private void extract(Path file, String from, String to, String name) throws IOException {
     List<String> part =
         Files.readAllLines(file).stream().dropWhile(line -> !line.startsWith(from)).toList();
     assertTrue(!part.isEmpty(), file + " has no line that begins with " + from);

@@ -15,7 +15,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Pieces that are reached by number are those that the ring comes to step by step. */
+/** Compares pieces, which are accessed by index, with those of the ring's steps. */
 class RingPiecesTest {
   private record Piece(int rank, long begin, long end, List<Integer> foldedFrom) {}
 
@@ -38,13 +38,13 @@ class RingPiecesTest {
 
   @ParameterizedTest
   @MethodSource("operations")
-  void everyRankHasWhatItCompletesOnTheRing(Layout layout, int ranks, long count) {
+  void piecesAreThoseThatTheRankCompletes(Layout layout, int ranks, long count) {
     assertArrayEquals(
         completed(layout, ranks, count).toArray(), pieces(layout, ranks, count).toArray());
   }
 
   @Test
-  void aSizeThatCannotBeCutLeavesNoPiecesOfAnother() {
+  void failedDivisionKeepsNoPieces() {
     RingPieces pieces = new RingPieces(Layout.defaults(), 2);
     pieces.divide(5_000_000, 4);
     int perRank = pieces.perRank();

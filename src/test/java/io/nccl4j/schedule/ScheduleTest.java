@@ -21,8 +21,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Walks all steps with ranks that write down, in place of adding, whose data they have folded in
- * which order.
+ * Walks all steps with ranks that record, instead of adding, whose data they have folded in which
+ * order.
  */
 class ScheduleTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
@@ -57,7 +57,7 @@ class ScheduleTest {
                                 new TreeSchedule(layout, ranks, count, 2))));
   }
 
-  /** What has come to one slice so far. */
+  /** The data in flight and the results of one slice. */
   private static final class Slice {
     private final Map<String, Queue<Sent>> links = new HashMap<>();
     private final Map<Integer, List<Integer>> results = new HashMap<>();
@@ -67,7 +67,7 @@ class ScheduleTest {
 
   @ParameterizedTest
   @MethodSource("schedules")
-  void everyRankEndsWithTheSameFoldOfAllRanks(Schedule schedule) {
+  void everyRankGetsTheSameFoldOfAllRanks(Schedule schedule) {
     Map<String, Slice> slices = new HashMap<>();
     Map<String, Long> counts = new HashMap<>();
     schedule.walk(
@@ -83,7 +83,9 @@ class ScheduleTest {
       for (int rank = 0; rank < schedule.ranks(); rank++) {
         assertEquals(result, slice.results.get(rank), "rank " + rank);
       }
-      assertTrue(slice.links.values().stream().allMatch(Queue::isEmpty), "something is left");
+      assertTrue(
+          slice.links.values().stream().allMatch(Queue::isEmpty),
+          "data was sent that no rank received");
     }
     long all = counts.values().stream().mapToLong(Long::longValue).sum();
     assertEquals(schedule.ranks() == 1 ? 0 : schedule.count(), all);
@@ -111,7 +113,7 @@ class ScheduleTest {
 
   @ParameterizedTest
   @MethodSource("schedules")
-  void countsWithoutAWalkAreThoseOfTheWalk(Schedule schedule) {
+  void countsWithoutWalkMatchTheWalk(Schedule schedule) {
     int ranks = schedule.ranks();
     long[][] elements = new long[ranks][ranks];
     long[] slices = new long[ranks];
@@ -152,10 +154,10 @@ class ScheduleTest {
   }
 
   @Test
-  void theToyRingOfFourRanksIsTheTextbookOne() {
+  void ringOfFourRanksIsTheTextbookRing() {
     Layout layout = Layout.defaults().withChannels(1);
     List<String> found = new ArrayList<>();
-    // Sixteen bytes a chunk: four floats.
+    // Four floats per chunk: sixteen bytes.
     new RingSchedule(layout, 4, 16, 4)
         .walk(
             step ->
@@ -170,7 +172,7 @@ class ScheduleTest {
   }
 
   @Test
-  void aHundredThousandRanksAreCountedWithoutAWalk() {
+  void hundredThousandRanksAreCountedWithoutWalk() {
     int ranks = 100_000;
     long count = 1L << 28;
     Schedule ring = new RingSchedule(Layout.defaults(), ranks, count, 4);
@@ -182,22 +184,22 @@ class ScheduleTest {
       ringBytes += ring.bytesSent(rank);
       treeBytes += tree.bytesSent(rank);
     }
-    // Each element crosses 2 (n - 1) links, in whatever shape.
+    // Each element crosses 2 (n - 1) links in both.
     assertEquals(2L * (ranks - 1) * count * 4, ringBytes);
     assertEquals(2L * (ranks - 1) * count * 4, treeBytes);
     assertEquals(199_998, ring.hops(0));
-    // 12,500 nodes: from 0 to 8192, then halving thirteen times to an odd one, then seven ranks.
+    // 12,500 nodes: from 0 to 8192, then thirteen halvings to an odd node, then seven ranks.
     assertEquals(2 * (14 + 7), tree.hops(0));
   }
 
   @Test
-  void aHundredThousandRanksInOneChainHaveTheirDepthsWithoutAWalk() {
+  void chainOfHundredThousandRanksHasDepthsWithoutWalk() {
     Layout chain = Layout.defaults().withNodes(100_000, TreePattern.TREE);
     assertEquals(2 * 99_999, new TreeSchedule(chain, 100_000, 1, 4).hops(0));
   }
 
   @Test
-  void badNumbersAreNamed() {
+  void invalidArgumentsAreNamed() {
     assertMessage(
         "ranks is 0; it must be 1 or more", () -> new RingSchedule(Layout.defaults(), 0, 1, 4));
     assertMessage(
@@ -214,10 +216,10 @@ class ScheduleTest {
         "sliceBytes is 100; it must be a positive multiple of 512",
         () -> Layout.defaults().withSliceBytes(100));
     assertMessage(
-        "ringOrders of channel 1 is [0, 2, 2]; it must have every rank from 0 to 2 once",
+        "ringOrders of channel 1 is [0, 2, 2]; it must contain every rank from 0 to 2 once",
         () -> Layout.defaults().withRingOrders(List.of(List.of(0, 1), List.of(0, 2, 2))));
     assertMessage(
-        "treeOrders of channel 0 is empty; it must have every rank once",
+        "treeOrders of channel 0 is empty; it must contain every rank once",
         () -> Layout.defaults().withTreeOrders(List.of(List.of())));
     assertMessage(
         "ranksPerNode is 0; it must be from 1 to 2147483647",
@@ -226,7 +228,8 @@ class ScheduleTest {
         "firstTreeChannels is -1; it must be from 0 to 64",
         () -> Layout.defaults().withFirstTreeChannels(-1));
     assertMessage(
-        "order is [1, 2]; it must have every rank from 0 to 1 once", () -> Ring.of(List.of(1, 2)));
+        "order is [1, 2]; it must contain every rank from 0 to 1 once",
+        () -> Ring.of(List.of(1, 2)));
   }
 
   private static void assertMessage(String message, Runnable action) {

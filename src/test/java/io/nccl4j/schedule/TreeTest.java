@@ -14,7 +14,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 class TreeTest {
   @Test
-  void theFirstTreeOfFourteenRanksIsTheOneInNcclsComments() {
+  void firstTreeOfFourteenRanksMatchesNcclsComment() {
     // 0-------------8
     //        ______/ \______
     //       4               12
@@ -37,7 +37,7 @@ class TreeTest {
   }
 
   @Test
-  void theSecondTreeIsMirroredForAnEvenNumberOfRanks() {
+  void secondTreeIsMirroredForEvenRanks() {
     //  3----------------11
     //   \______
     //   /      \
@@ -55,7 +55,7 @@ class TreeTest {
   }
 
   @Test
-  void theSecondTreeIsShiftedForAnOddNumberOfRanks() {
+  void secondTreeIsShiftedForOddRanks() {
     Tree tree = Tree.ofRanks(13, true);
     assertEquals(1, tree.root());
     assertEquals(List.of(9), children(tree, 1));
@@ -66,7 +66,7 @@ class TreeTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17, 31, 32, 33, 64, 100})
-  void bothTreesHoldEveryRankOnceWhateverTheNodes(int ranks) {
+  void bothTreesContainEveryRankOnce(int ranks) {
     for (int ranksPerNode : new int[] {1, 2, 3, 4, 8, 100}) {
       for (TreePattern pattern : TreePattern.values()) {
         Layout layout = Layout.defaults().withNodes(ranksPerNode, pattern);
@@ -96,7 +96,7 @@ class TreeTest {
 
   @ParameterizedTest
   @ValueSource(ints = {2, 4, 6, 8, 14, 16, 32, 64})
-  void noRankIsAnInnerNodeOfBothTreesWhereTheirNumberIsEven(int ranks) {
+  void noRankOfEvenNumberIsInnerNodeOfBothTrees(int ranks) {
     for (int rank = 0; rank < ranks; rank++) {
       boolean inFirst = Tree.ofRanks(ranks, false).children(rank) > 0;
       boolean inSecond = Tree.ofRanks(ranks, true).children(rank) > 0;
@@ -105,7 +105,7 @@ class TreeTest {
   }
 
   @Test
-  void aSingleNodeIsAChainFromItsLastRankToItsFirst() {
+  void singleNodeIsAChain() {
     Tree tree = Layout.defaults().withNodes(4, TreePattern.BALANCED_TREE).tree(1, 4);
     assertEquals(0, tree.root());
     assertEquals(List.of(1), children(tree, 0));
@@ -114,14 +114,14 @@ class TreeTest {
     assertEquals(List.of(), children(tree, 3));
   }
 
-  // Three nodes of two ranks: node 2 is below node 0 and above node 1.
+  // Three nodes of two ranks: node 2 is a child of node 0 and the parent of node 1.
   @ParameterizedTest
   @CsvSource({
     "TREE,          1 4, '',  3,   '',  5 2, ''",
     "BALANCED_TREE, 1 4, '',  3,   '',  5,   2",
     "SPLIT_TREE,    1,   4,   3,   '',  5,   2"
   })
-  void thePatternSaysWhoSpeaksToChildNodes(
+  void patternDeterminesRanksConnectedToChildNodes(
       TreePattern pattern, String of0, String of1, String of2, String of3, String of4, String of5) {
     Tree tree = Layout.defaults().withNodes(2, pattern).tree(0, 6);
     String[] expected = {of0, of1, of2, of3, of4, of5};
@@ -132,7 +132,7 @@ class TreeTest {
   }
 
   @Test
-  void anOrderPutsTheRanksInTheirPlaces() {
+  void orderDeterminesPositions() {
     Layout layout =
         Layout.defaults()
             .withNodes(2, TreePattern.TREE)

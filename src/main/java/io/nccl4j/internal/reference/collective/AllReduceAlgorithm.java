@@ -1,6 +1,6 @@
 package io.nccl4j.internal.reference.collective;
 
-/** The ways to carry out an all-reduce. */
+/** The algorithms of an all-reduce. */
 public enum AllReduceAlgorithm {
   DIRECT,
   RING,

@@ -7,10 +7,10 @@ import io.nccl4j.spi.BufferMemory;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 
-/** One operation as a rank called it; reused, so that calling allocates nothing. */
+/** The arguments of one operation of a rank. Reused, so that a call allocates nothing. */
 public final class Call {
   private static final List<Operation> OPERATIONS = List.of(Operation.values());
-  // The codes of the types count from 0 without a gap.
+  // The codes of the types are 0, 1, 2, ...
   private static final List<DataType> TYPES = List.of(DataType.values());
 
   public Operation operation;
@@ -22,16 +22,16 @@ public final class Call {
   public MemorySegment recv;
 
   public void set(
-      Operation what,
+      Operation called,
       BufferMemory from,
       BufferMemory to,
       long elements,
-      ReductionOp how,
+      ReductionOp reductionOp,
       int rootOrPeer) {
-    operation = what;
+    operation = called;
     type = from != null ? from.type() : to.type();
     count = elements;
-    operator = how;
+    operator = reductionOp;
     peer = rootOrPeer;
     send = from == null ? null : from.pointer();
     recv = to == null ? null : to.pointer();
@@ -47,7 +47,7 @@ public final class Call {
     recv = other.recv;
   }
 
-  /** Forgets the buffers, which belong to somebody else. */
+  /** Drops the references to the operator and to the buffers, which the caller owns. */
   public void clear() {
     operator = null;
     send = null;
@@ -58,25 +58,25 @@ public final class Call {
     return count * type.bytes();
   }
 
-  /** Returns what the ranks of a collective must agree on besides count and root, as one number. */
+  /** Encodes what the ranks of a collective must agree on, other than count and root. */
   public int shape() {
     int op = operator == null ? 0 : 1 + operator.kind().code();
     return (code(operation) << 16) | (type.code() << 8) | op;
   }
 
-  @SuppressWarnings("EnumOrdinal") // It only has to mean the same to all ranks.
+  @SuppressWarnings("EnumOrdinal") // It only has to be the same on all ranks.
   private static int code(Operation operation) {
     return operation.ordinal();
   }
 
-  /** Returns whether a number is the shape of a call; another process may have sent it. */
+  /** Returns whether a number, which may come from another process, is a valid shape. */
   public static boolean isShape(int shape) {
     return shape >>> 16 < OPERATIONS.size()
         && ((shape >>> 8) & 0xFF) < TYPES.size()
         && (shape & 0xFF) <= ReductionOp.Kind.values().length;
   }
 
-  /** Says how a call of this shape looks, for a message about ranks that differ. */
+  /** Describes a call of this shape, for a message about ranks whose calls differ. */
   public static String describe(int shape, long count, int root) {
     Operation operation = OPERATIONS.get(shape >>> 16);
     int op = shape & 0xFF;
@@ -90,7 +90,7 @@ public final class Call {
         + ")";
   }
 
-  /** Returns the type that has a code. */
+  /** Returns the type with a code. */
   static DataType typeOf(int code) {
     return TYPES.get(code);
   }

@@ -9,8 +9,8 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * Broadcast and reduce: slice after slice along the ring, from the root to the rank before it, or
- * from the rank after the root to the root.
+ * Broadcast and reduce along the ring, pipelined in slices. A broadcast runs from the root to the
+ * rank before it, a reduce from the rank after the root to the root.
  */
 final class ChainPipeline implements Transfer {
   private final CollectiveRunner collective;
@@ -143,7 +143,7 @@ final class ChainPipeline implements Transfer {
     if (next.claim() != null) {
       return next.claimed();
     }
-    // The slot that the next send takes is free, so the memory that goes with it is too.
+    // The slot of the next send is free, and so is the memory that belongs to it.
     return next.sent() % next.slots() * collective.context().layout().sliceBytes();
   }
 }

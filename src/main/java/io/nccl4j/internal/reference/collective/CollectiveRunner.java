@@ -10,15 +10,15 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
 
 /**
- * One rank's part in the collective that it is in: which algorithm on how many channels, and what
- * all of them need. Reused from one collective to the next, so that none allocates.
+ * Runs one rank's part of a collective: chooses the algorithm and the number of channels, and
+ * advances the transfers. Reused for every collective, so that none allocates.
  */
 public final class CollectiveRunner implements Transfer {
-  /** Up to this size the number of hops counts for more than the bytes that each rank moves. */
+  /** Up to this size, the number of hops costs more than the bytes that each rank moves. */
   private static final long TREE_BYTES = 256 << 10;
 
-  /** Up to this size, meeting on a board that processes share costs less than a ring's hops. */
-  private static final long BOARD_BYTES = 256 << 10;
+  /** Up to this size, synchronizing through shared memory costs less than a ring's hops. */
+  private static final long SHARED_MEMORY_BYTES = 256 << 10;
 
   private final RankContext context;
   private final Reduction reduction = new Reduction();
@@ -34,8 +34,8 @@ public final class CollectiveRunner implements Transfer {
   private int activeCount;
   private String function;
   private long signature;
-  // Since when a slice has lain here that is of another operation, or 0.
-  private long foreignSince;
+  // The time at which a slice of another operation was first seen, or 0.
+  private long mismatchSince;
 
   public CollectiveRunner(RankContext context) {
     this.context = context;
@@ -58,7 +58,7 @@ public final class CollectiveRunner implements Transfer {
     return reduction;
   }
 
-  /** Returns what every slice of this collective is signed with. */
+  /** Returns the signature of every slice of this collective. */
   long signature() {
     return signature;
   }
@@ -70,7 +70,7 @@ public final class CollectiveRunner implements Transfer {
   public void start(Call call) {
     function = call.operation.method();
     signature = sign(call);
-    foreignSince = 0;
+    mismatchSince = 0;
     activeCount = 0;
     if (call.operator != null) {
       reduction.prepare(call.type, call.operator, context.size(), call.bytes());
@@ -79,7 +79,7 @@ public final class CollectiveRunner implements Transfer {
       case ALL_TO_ALL, GATHER, SCATTER -> startExchange(call);
       default -> {
         if (context.size() == 1) {
-          alone(call);
+          runSingleRank(call);
         } else {
           startReducing(call);
         }
@@ -131,18 +131,20 @@ public final class CollectiveRunner implements Transfer {
     active[activeCount++] = shared;
   }
 
-  /** Chooses by what all ranks know alike. */
+  /** Chooses the algorithm from values that are the same on all ranks. */
   private AllReduceAlgorithm algorithm(long bytes) {
-    AllReduceAlgorithm wanted = context.algorithm();
+    AllReduceAlgorithm configured = context.algorithm();
     boolean direct = context.inOneProcess() || context.allShareMemory();
-    if (wanted == null) {
+    if (configured == null) {
       return direct ? directOrRing(bytes) : ringOrTree(bytes);
     }
-    return wanted == AllReduceAlgorithm.DIRECT && !direct ? AllReduceAlgorithm.RING : wanted;
+    return configured == AllReduceAlgorithm.DIRECT && !direct
+        ? AllReduceAlgorithm.RING
+        : configured;
   }
 
   private AllReduceAlgorithm directOrRing(long bytes) {
-    return context.inOneProcess() || bytes <= BOARD_BYTES
+    return context.inOneProcess() || bytes <= SHARED_MEMORY_BYTES
         ? AllReduceAlgorithm.DIRECT
         : AllReduceAlgorithm.RING;
   }
@@ -208,9 +210,9 @@ public final class CollectiveRunner implements Transfer {
     }
   }
 
-  private void alone(Call call) {
+  private void runSingleRank(Call call) {
     if (call.operator != null) {
-      reduction.alone(call.send, 0, call.recv, 0, call.count);
+      reduction.reduceSingleRank(call.send, 0, call.recv, 0, call.count);
     } else {
       copyOwn(call.send, 0, call.recv, 0, call.bytes());
     }
@@ -243,7 +245,7 @@ public final class CollectiveRunner implements Transfer {
   }
 
   /**
-   * Returns whether a slice of this collective has come; throws if it is one of another.
+   * Returns whether a slice of this collective has arrived; throws if it is of another operation.
    *
    * @param bytes the size that the slice must have
    */
@@ -252,41 +254,41 @@ public final class CollectiveRunner implements Transfer {
       return false;
     }
     if (link.signature() != signature || link.bytes() != bytes) {
-      checkForeign(link.source());
+      checkMismatch(link.source());
       return false;
     }
     return true;
   }
 
-  /** Throws if what a rank of this process has signed is of another collective. */
+  /** Throws if the signature of a rank of this process is of another collective. */
   void checkSignature(long signed, int source) {
     if (signed != signature) {
-      checkForeign(source);
+      checkMismatch(source);
     }
   }
 
   /**
-   * Returns whether what a rank of another process has signed is of this collective; throws once
-   * that rank has said of which else it is.
+   * Returns whether the signature of a rank of another process is of this collective; if not,
+   * throws once that rank has reported its operation.
    */
   boolean agrees(long signed, int source) {
     if (signed != signature) {
-      checkForeign(source);
+      checkMismatch(source);
       return false;
     }
     return true;
   }
 
-  /** Throws for what has come from another operation, as soon as its rank has said which. */
-  private void checkForeign(int source) {
-    if (!context.mayExplain(function, source, foreignSince)) {
+  /** Throws for a slice of another operation, once its rank has reported the operation. */
+  private void checkMismatch(int source) {
+    if (!context.mayExplain(function, source, mismatchSince)) {
       throw context.mismatch(
-          function, "rank " + source + " came with another operation than " + function);
+          function, "rank " + source + " called an operation other than " + function);
     }
-    foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
+    mismatchSince = mismatchSince == 0 ? System.nanoTime() : mismatchSince;
   }
 
-  /** Leaves a collective that has failed: afterwards no other rank writes this rank's memory. */
+  /** Leaves a failed collective; afterwards no other rank accesses this rank's memory. */
   public void withdraw() {
     if (direct != null) {
       direct.withdraw();
@@ -304,7 +306,7 @@ public final class CollectiveRunner implements Transfer {
     }
   }
 
-  /** Gives a slice back after it was read, having made sure that it was the sender's till then. */
+  /** Releases a slice that was read, after checking that it was valid until now. */
   void release(ReceiveLink link) {
     VarHandle.loadLoadFence();
     if (context.failureSignalled()) {

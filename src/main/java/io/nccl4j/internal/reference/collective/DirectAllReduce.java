@@ -9,29 +9,31 @@ import java.lang.foreign.MemorySegment;
 import java.util.BitSet;
 
 /**
- * An all-reduce among ranks of one process that reach each other's memory: each has a part of the
- * elements, folds it from every rank's input, and stores the result to every rank's output, tile by
- * tile.
+ * An all-reduce among ranks of one process, which access each other's memory. Each rank owns a part
+ * of the elements, folds it from every rank's input, and stores the result to every rank's output,
+ * tile by tile.
  *
- * <p>The parts are the chunks of the ring, and what a rank's chunk is folded of, and in which
- * order, is as on the ring: so the results are the same bits.
+ * <p>The parts are the chunks of the ring, and each chunk is folded in the ring's rank order. So
+ * the results are bitwise identical to those of the ring.
  *
- * <p>All ranks come before anybody reads or writes, and none leaves before all parts are finished.
- * A rank that has finished its own helps with what others have not begun, at once where there are
- * more ranks than processors, since then those may not be running.
+ * <p>All ranks arrive before any rank reads or writes, and no rank leaves before all parts are
+ * finished. A rank that has finished its own part helps with pieces that others have not started:
+ * immediately if there are more ranks than processors, since the other ranks may then not be
+ * running.
  *
- * <p>A rank that fails in between or is aborted closes the {@link DirectSync}: nothing further is
- * begun, and what others have begun on its memory is finished before it goes. Who has not seen all
- * finished by then never will, and hears of the failure as in any other wait.
+ * <p>A rank that fails or is aborted meanwhile closes the {@link DirectSync}. No further piece is
+ * started, and pieces that others have started on its memory are finished before the rank leaves. A
+ * rank that has not seen all parts finished by then never will, and learns of the failure as in any
+ * other wait.
  */
 final class DirectAllReduce implements Transfer {
-  /** How often a rank looks whether others are finished before it helps one that could be. */
-  private static final int LOOKS_BEFORE_HELP = 200;
+  /** The number of times a rank polls for another rank's completion before it helps that rank. */
+  private static final int POLLS_BEFORE_HELP = 200;
 
   private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
 
   private enum Phase {
-    COMING,
+    ARRIVING,
     WORKING,
     LEAVING,
     DONE
@@ -42,7 +44,7 @@ final class DirectAllReduce implements Transfer {
   private final DirectSync sync;
   private final int rank;
   private final int ranks;
-  private final boolean crowded;
+  private final boolean oversubscribed;
   private final RingPieces pieces;
   private final MemorySegment[] sends;
   private final MemorySegment[] recvs;
@@ -50,11 +52,11 @@ final class DirectAllReduce implements Transfer {
 
   private Phase phase = Phase.DONE;
   private long number;
-  // How many pieces each rank had in all transfers before.
-  private long before;
+  // The number of pieces that each rank had in all previous transfers.
+  private long base;
   private int elementBytes;
   private int next;
-  private int looks;
+  private int polls;
 
   DirectAllReduce(CollectiveRunner collective) {
     this.collective = collective;
@@ -62,7 +64,7 @@ final class DirectAllReduce implements Transfer {
     this.sync = context.directSync();
     this.rank = context.rank();
     this.ranks = context.size();
-    this.crowded = ranks > PROCESSORS;
+    this.oversubscribed = ranks > PROCESSORS;
     this.pieces = new RingPieces(context.layout(), ranks);
     this.sends = new MemorySegment[ranks];
     this.recvs = new MemorySegment[ranks];
@@ -71,11 +73,11 @@ final class DirectAllReduce implements Transfer {
 
   void start(Call call) {
     elementBytes = call.type.bytes();
-    before += pieces.perRank();
+    base += pieces.perRank();
     pieces.divide(call.count, elementBytes);
     number++;
     next = 0;
-    phase = Phase.COMING;
+    phase = Phase.ARRIVING;
     long factor = collective.reduction().factor();
     sync.arrive(rank, number, collective.signature(), call.send, call.recv, factor);
   }
@@ -83,7 +85,7 @@ final class DirectAllReduce implements Transfer {
   @Override
   public boolean advance() {
     return switch (phase) {
-      case COMING -> all() && work();
+      case ARRIVING -> allArrived() && work();
       case WORKING -> work();
       case LEAVING -> leave();
       case DONE -> false;
@@ -95,8 +97,8 @@ final class DirectAllReduce implements Transfer {
     return phase == Phase.DONE;
   }
 
-  /** Returns whether all ranks have come, and then knows where their data lies. */
-  private boolean all() {
+  /** Returns whether all ranks have arrived; if so, reads the locations of their data. */
+  private boolean allArrived() {
     while (next < ranks) {
       if (next != rank) {
         if (!sync.hasArrived(next, number)) {
@@ -122,7 +124,7 @@ final class DirectAllReduce implements Transfer {
     return true;
   }
 
-  /** Ends the sleep of ranks that have waited for so long that they no longer look. */
+  /** Wakes ranks that have stopped polling. */
   private void wakePeers() {
     for (int peer = 0; peer < ranks; peer++) {
       if (peer != rank) {
@@ -143,35 +145,35 @@ final class DirectAllReduce implements Transfer {
         }
       }
     } finally {
-      // All at once: others look at this count, and take its cache line away each time.
+      // Once for all pieces: others poll this count, and each poll takes its cache line.
       sync.finish(rank, claimed);
     }
     phase = Phase.LEAVING;
     next = 0;
-    looks = 0;
+    polls = 0;
     leave();
     return true;
   }
 
   private boolean leave() {
-    while (next < ranks && sync.finished(next, before, pieces.perRank())) {
+    while (next < ranks && sync.finished(next, base, pieces.perRank())) {
       next++;
     }
     if (next == ranks) {
-      if (sync.spoilt()) {
+      if (sync.failed()) {
         return false;
       }
       phase = Phase.DONE;
       wakePeers();
       return true;
     }
-    if (!crowded && looks++ < LOOKS_BEFORE_HELP) {
+    if (!oversubscribed && polls++ < POLLS_BEFORE_HELP) {
       return false;
     }
     return help(next);
   }
 
-  /** Works on a piece of another rank's part; returns whether there was one that nobody had. */
+  /** Works on a piece of another rank's part; returns whether one was left to claim. */
   private boolean help(int owner) {
     int piece = claim(owner);
     if (piece < 0) {
@@ -186,10 +188,10 @@ final class DirectAllReduce implements Transfer {
   }
 
   private int claim(int owner) {
-    return sync.claim(owner, before, pieces.perRank());
+    return sync.claim(owner, base, pieces.perRank());
   }
 
-  /** Works on a claimed piece, unless the board is closed. */
+  /** Works on a claimed piece, unless the sync object is closed. */
   private void reduce(int owner, int piece) {
     boolean worked = false;
     try {
@@ -202,7 +204,7 @@ final class DirectAllReduce implements Transfer {
       throw closedBuffer(e);
     } finally {
       if (!worked) {
-        sync.spoil();
+        sync.markFailed();
       }
     }
   }
@@ -222,7 +224,7 @@ final class DirectAllReduce implements Transfer {
     }
   }
 
-  /** Says whose memory was gone when this rank came to it. */
+  /** Returns an exception that names the rank whose buffer was closed. */
   private NcclException closedBuffer(IllegalStateException cause) {
     int owner = 0;
     while (owner < ranks && isAlive(sends[owner]) && isAlive(recvs[owner])) {
@@ -236,7 +238,7 @@ final class DirectAllReduce implements Transfer {
             collective.function(),
             NcclResult.INVALID_USAGE.code(),
             "a buffer was closed while the operation used it",
-            "it is of rank " + owner + ": " + cause.getMessage());
+            "the buffer belongs to rank " + owner + ": " + cause.getMessage());
     typed.initCause(cause);
     return typed.initDetails(
         context.details(collective.function(), RankSets.of(owner), new BitSet()));
@@ -246,7 +248,7 @@ final class DirectAllReduce implements Transfer {
     return memory.scope().isAlive();
   }
 
-  /** Leaves an all-reduce that has failed: afterwards nobody touches this rank's memory. */
+  /** Leaves a failed all-reduce; afterwards no other rank accesses this rank's memory. */
   void withdraw() {
     if (phase != Phase.DONE) {
       sync.close();
@@ -254,7 +256,7 @@ final class DirectAllReduce implements Transfer {
     }
   }
 
-  /** Keeps nobody's buffers reachable any longer. */
+  /** Keeps no buffers reachable. */
   void forget() {
     for (int peer = 0; peer < ranks; peer++) {
       sends[peer] = null;

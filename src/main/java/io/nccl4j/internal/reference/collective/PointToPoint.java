@@ -12,11 +12,11 @@ import java.util.BitSet;
 import java.util.List;
 
 /**
- * Any number of messages from and to single peers, which all progress together. Messages between
- * the same two ranks keep their order.
+ * Any number of point-to-point messages, which progress concurrently. Messages between the same two
+ * ranks stay in order.
  */
 public final class PointToPoint implements Transfer {
-  /** A message, or the half of it that is this rank's. */
+  /** This rank's end of a message. */
   private static final class Message {
     int peer;
     MemorySegment memory;
@@ -25,11 +25,11 @@ public final class PointToPoint implements Transfer {
     long signature;
     long moved;
     boolean done;
-    // The message that uses the same end of the same link before this one, or null.
-    Message before;
+    // The preceding message over the same end of the same link, or null.
+    Message previous;
 
     boolean mayStart() {
-      return before == null || before.done;
+      return previous == null || previous.done;
     }
   }
 
@@ -41,12 +41,12 @@ public final class PointToPoint implements Transfer {
   private final Message[] lastFrom;
   private final List<Message> sends = new ArrayList<>();
   private final List<Message> receives = new ArrayList<>();
-  private final List<Message> spare = new ArrayList<>();
-  // The peers that were waited for, and ahead in a collective, at the last look.
+  private final List<Message> pool = new ArrayList<>();
+  // The pending peers that were ahead in a collective at the last check.
   private final BitSet ahead = new BitSet();
   private String function = "";
-  // Since when a slice has lain here that is of another operation, or 0.
-  private long foreignSince;
+  // The time at which a slice of another operation was first seen, or 0.
+  private long mismatchSince;
 
   public PointToPoint(RankContext context, Route route) {
     this.context = context;
@@ -57,9 +57,9 @@ public final class PointToPoint implements Transfer {
     this.lastFrom = new Message[context.size()];
   }
 
-  /** Forgets all messages. */
+  /** Removes all messages. */
   public void clear() {
-    foreignSince = 0;
+    mismatchSince = 0;
     recycle(sends, lastTo);
     recycle(receives, lastFrom);
     ahead.clear();
@@ -69,19 +69,19 @@ public final class PointToPoint implements Transfer {
     for (int i = 0; i < messages.size(); i++) {
       Message message = messages.get(i);
       message.memory = null;
-      message.before = null;
+      message.previous = null;
       last[message.peer] = null;
-      spare.add(message);
+      pool.add(message);
     }
     messages.clear();
   }
 
-  /** Returns what both ends of a single message must agree on. */
+  /** Encodes the type and count, on which both ends of a message must agree. */
   public static long signature(DataType type, long count) {
     return count << 8 | type.code();
   }
 
-  /** Names the operation that failures are reported for. */
+  /** Sets the name of the operation in failures. */
   public void reportAs(String name) {
     function = name;
   }
@@ -112,7 +112,7 @@ public final class PointToPoint implements Transfer {
       long offset,
       long bytes,
       long signature) {
-    Message message = spare.isEmpty() ? new Message() : spare.removeLast();
+    Message message = pool.isEmpty() ? new Message() : pool.removeLast();
     message.peer = peer;
     message.memory = memory;
     message.offset = offset;
@@ -120,7 +120,7 @@ public final class PointToPoint implements Transfer {
     message.signature = signature;
     message.moved = 0;
     message.done = false;
-    message.before = last[peer];
+    message.previous = last[peer];
     last[peer] = message;
     messages.add(message);
   }
@@ -155,9 +155,9 @@ public final class PointToPoint implements Transfer {
     if (!link.hasRoom()) {
       return false;
     }
-    long most = Math.min(context.layout().sliceBytes(), link.mostBytes());
-    long slice = Math.min(most, message.bytes - message.moved);
-    // An empty message is one empty slice, so that its type and count are checked too.
+    long maxSlice = Math.min(context.layout().sliceBytes(), link.maxBytes());
+    long slice = Math.min(maxSlice, message.bytes - message.moved);
+    // An empty message is sent as an empty slice, so that its type and count are checked too.
     link.send(message.memory, message.offset + message.moved, slice, message.signature);
     message.moved += slice;
     message.done = message.moved == message.bytes;
@@ -171,7 +171,7 @@ public final class PointToPoint implements Transfer {
     }
     long slice = link.bytes();
     if (link.signature() != message.signature || slice > message.bytes - message.moved) {
-      checkDisagreement(message, link.signature());
+      checkMismatch(message, link.signature());
       return false;
     }
     MemorySegment.copy(
@@ -186,10 +186,10 @@ public final class PointToPoint implements Transfer {
     return true;
   }
 
-  private void checkDisagreement(Message message, long sent) {
+  private void checkMismatch(Message message, long sent) {
     if (route == Route.EXCHANGE) {
-      if (context.mayExplain(function, message.peer, foreignSince)) {
-        foreignSince = foreignSince == 0 ? System.nanoTime() : foreignSince;
+      if (context.mayExplain(function, message.peer, mismatchSince)) {
+        mismatchSince = mismatchSince == 0 ? System.nanoTime() : mismatchSince;
         return;
       }
       throw context.mismatch(function, "rank " + message.peer + " sent data of another operation");
@@ -228,7 +228,7 @@ public final class PointToPoint implements Transfer {
     return true;
   }
 
-  /** Throws if a message can no longer come or be taken, for its peer has gone. */
+  /** Throws if a message can no longer be received or sent because its peer is gone. */
   public void checkPeers() {
     for (int i = 0; i < receives.size(); i++) {
       Message message = receives.get(i);
@@ -247,22 +247,22 @@ public final class PointToPoint implements Transfer {
   }
 
   /**
-   * Throws if a peer waits in a collective, where it can neither send nor receive. Once is not
-   * enough: its part may have come after this rank had looked for it, and before the peer went
-   * ahead. If nothing has moved until the next look, it has not.
+   * Throws if a peer waits in a collective, where it can neither send nor receive, at two
+   * consecutive checks with no progress in between. One check is not enough: the peer's part may
+   * have arrived after this rank polled for it, and before the peer entered the collective.
    */
   public void checkAgreement() {
-    BitSet before = (BitSet) ahead.clone();
+    BitSet stillAhead = (BitSet) ahead.clone();
     ahead.clear();
     pendingPeers().stream()
         .filter(rank -> rank != context.rank())
         .filter(context::isAheadInCollective)
         .forEach(ahead::set);
-    before.and(ahead);
-    if (before.isEmpty()) {
+    stillAhead.and(ahead);
+    if (stillAhead.isEmpty()) {
       return;
     }
-    int rank = before.nextSetBit(0);
+    int rank = stillAhead.nextSetBit(0);
     throw context.mismatch(
         function,
         "ranks %d and %d wait for each other: rank %d is in %s, rank %d in %s with rank %d"
@@ -276,15 +276,15 @@ public final class PointToPoint implements Transfer {
                 rank));
   }
 
-  /** Returns the time-out of these, or null if no peer is waited for, and so nothing is late. */
+  /** Returns the time-out of the pending messages, or null if no peer is pending. */
   public NcclException timeout() {
-    BitSet waitedFor = pendingPeers();
-    return waitedFor.isEmpty()
+    BitSet pending = pendingPeers();
+    return pending.isEmpty()
         ? null
         : context.timeout(
             function,
-            "waited for " + context.describe(waitedFor) + " to receive or send its part",
-            waitedFor);
+            "waited for " + context.describe(pending) + " to receive or send its part",
+            pending);
   }
 
   private BitSet pendingPeers() {

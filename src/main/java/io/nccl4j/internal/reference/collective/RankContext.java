@@ -10,40 +10,40 @@ import io.nccl4j.internal.reference.transport.SharedMemorySync;
 import io.nccl4j.schedule.Layout;
 import java.util.BitSet;
 
-/** What a rank's operations need of its communicator. */
+/** The communicator as a rank's operations see it. */
 public interface RankContext {
   int rank();
 
   /** Returns the number of ranks. */
   int size();
 
-  /** Returns how an all-reduce is carried out; null to choose by its size. */
+  /** Returns the all-reduce algorithm, or null to choose it for each call. */
   AllReduceAlgorithm algorithm();
 
   Layout layout();
 
-  /** Returns whether all ranks are of this process. */
+  /** Returns whether all ranks are in this process. */
   boolean inOneProcess();
 
   /** Returns whether all ranks may share memory. */
   boolean allShareMemory();
 
-  /** Returns the link by which this rank sends to another one. */
+  /** Returns the link over which this rank sends to another one. */
   SendLink sendLink(Route route, int channel, int to);
 
-  /** Returns the link by which this rank receives from another one. */
+  /** Returns the link over which this rank receives from another one. */
   ReceiveLink receiveLink(Route route, int channel, int from);
 
-  /** Returns where the ranks of one process meet for direct transfers. */
+  /** Returns the sync object for direct transfers among the ranks of one process. */
   DirectSync directSync();
 
-  /** Returns the board that ranks of several processes share; null while there is none. */
+  /** Returns the sync object for ranks of several processes; null until it is available. */
   SharedMemorySync sharedMemorySync();
 
-  /** Returns whether anything has happened that a waiting rank should look at. */
+  /** Returns whether an event that may affect a waiting rank has been signalled. */
   boolean failureSignalled();
 
-  /** Ends the sleep of another rank of this process. */
+  /** Wakes another rank of this process. */
   void wake(int peer);
 
   /** Returns the number of the collective that this rank has entered last. */
@@ -54,15 +54,15 @@ public interface RankContext {
   /** Returns whether a peer waits in a collective that this rank has not entered. */
   boolean isAheadInCollective(int peer);
 
-  /** Names the collective that a peer has entered last. */
+  /** Returns a description of the collective that a peer has entered last. */
   String describeCollective(int peer);
 
-  /** Names ranks, and the processes of those that are of others. */
+  /** Returns a description of ranks, including the processes of those in other processes. */
   String describe(BitSet ranks);
 
   /**
-   * Throws if what was read from another rank's memory may not be what that rank sent: it was
-   * released from the operation since.
+   * Throws if data read from another rank's memory may be invalid because the rank's operation was
+   * cut off in the meantime.
    */
   void checkSource(int source, String function);
 
@@ -70,28 +70,29 @@ public interface RankContext {
   void checkFault(String function);
 
   /**
-   * Returns whether a rank from which something has arrived of another operation may yet say which
-   * one that is, and asks it to.
+   * Asks a rank that has sent data of another operation which operation that is; returns whether to
+   * wait for its answer.
    *
-   * @param since when it was asked first, or 0
-   * @throws NcclException if something has failed, or a rank has said that it differs
+   * @param since the time of the first request, or 0
+   * @throws NcclException if something has failed, or a rank has reported a mismatch
    */
   boolean mayExplain(String function, int source, long since);
 
-  /** Reports to all ranks that calls differ, and returns what to throw here. */
+  /** Reports to all ranks that calls differ; returns the exception to throw. */
   NcclException mismatch(String function, String text);
 
-  /** Returns what to throw because a rank has gone that was needed. */
+  /** Returns the exception to throw because a required rank is gone. */
   NcclException departed(String function, int peer);
 
-  /** Reports to all ranks that others were waited for in vain, and returns what to throw here. */
+  /** Reports a time-out to all ranks; returns the exception to throw. */
   NcclException timeout(String function, String text, BitSet missing);
 
   /**
-   * Returns what a failure of a function of this rank concerns, as far as this rank knows now.
+   * Returns the details of a failure, as currently known to this rank.
    *
+   * @param function the function of this rank that failed
    * @param failed ranks that have failed; those that have left are added
-   * @param missing ranks that were waited for in vain
+   * @param missing ranks that this rank waited for until the time-out
    */
   FailureDetails details(String function, BitSet failed, BitSet missing);
 }

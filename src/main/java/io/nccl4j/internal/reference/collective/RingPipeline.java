@@ -10,10 +10,9 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * One channel's way around the ring: reduce-scatter, all-gather, or one after the other, which is
- * an all-reduce. Its {@link RingCursor} says which step is next and what it is about. Each slice
- * makes all steps before the next one starts, which keeps it in the caches and gives the same
- * numbers as chunk after chunk would.
+ * One channel of a ring: reduce-scatter, all-gather, or both in succession, which is an all-reduce.
+ * A {@link RingCursor} yields the steps. Each slice completes all steps before the next one starts,
+ * which keeps it in the caches and gives the same results as processing whole chunks.
  */
 final class RingPipeline implements Transfer {
   private final CollectiveRunner collective;
@@ -100,7 +99,10 @@ final class RingPipeline implements Transfer {
     return true;
   }
 
-  /** Returns the first element of the slice; those of a rank lie together unless all reduce all. */
+  /**
+   * Returns the first element of the slice. Except in an all-reduce, the elements of a rank are
+   * contiguous.
+   */
   private long element() {
     return scattered || gathers
         ? ring.rank(cursor.chunk()) * rankCount + cursor.sliceBegin()
@@ -167,9 +169,9 @@ final class RingPipeline implements Transfer {
   }
 
   /**
-   * Returns where a partial result goes: into the link where that has memory, or into the place of
-   * the final one where there is such a place, since nothing else is written there before the
-   * partial result has been read.
+   * Returns the memory for a partial result: the link's own memory if it has any, else the location
+   * of the final result if there is one, since nothing else is written there before the partial
+   * result has been read.
    */
   private MemorySegment partialTarget() {
     MemorySegment slot = next.claim();
@@ -190,7 +192,7 @@ final class RingPipeline implements Transfer {
     if (next.claim() != null) {
       return next.claimed();
     }
-    // The slot that the next send takes is free, so the memory that goes with it is too.
+    // The slot of the next send is free, and so is the memory that belongs to it.
     return scattered ? next.sent() % next.slots() * layout.sliceBytes() : offset;
   }
 }

@@ -8,24 +8,25 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * An all-reduce among ranks of several processes of one host, through a {@link SharedMemorySync}.
- * Whose part an element is of, and the order in which it is folded, are those of the ring: so the
- * results are the same bits.
+ * The owner of each element and the order in which it is folded are those of the ring, so the
+ * results are bitwise identical.
  *
- * <p>It goes in rounds of so many elements that what all ranks put in stays in the caches. Where
- * there are two ranks, or little data, each rank puts in all its data of a round and folds
- * everybody's: one wait. Otherwise it folds its own part, puts in the result, and takes the others'
- * results. Up to {@link SharedMemorySync#DEPTH} rounds are under way at a time.
+ * <p>The elements are processed in rounds whose inputs of all ranks fit in the caches. In each
+ * round a rank puts its input into its row. With two ranks, or little data, each rank then folds
+ * the parts of all owners, which takes one wait. Otherwise each rank folds its own part, writes the
+ * result to its row, and takes the results of the others. Up to {@link SharedMemorySync#DEPTH}
+ * rounds are in flight at a time.
  *
- * <p>Counts of rounds go on from one transfer to the next. Nobody writes what another may still
- * read: a rank puts in round r when all have folded round {@code r - DEPTH}, and folds it when all
- * have taken the results of round {@code r - DEPTH}. What a rank has put in stays as it is also
- * where its operation fails, so nothing is read that was never sent.
+ * <p>Round counts continue from one transfer to the next. No rank overwrites data that another may
+ * still read: a rank puts its input of round r once all ranks have folded round {@code r - DEPTH},
+ * and folds round r once all ranks have taken the results of round {@code r - DEPTH}. A rank's
+ * input stays unchanged even if its operation fails, so no rank reads data that was never sent.
  */
 final class SharedMemoryAllReduce implements Transfer {
-  /** Up to this size, folding everything costs less than waiting twice. */
+  /** Up to this size, folding all parts costs less than a second wait. */
   private static final long FOLD_ALL_BYTES = 16 << 10;
 
-  /** What is folded of more than two ranks at a time stays in the first-level cache. */
+  /** The size of a partial result of more than two ranks; it fits in the first-level cache. */
   private static final int TILE_BYTES = 8 << 10;
 
   private final CollectiveRunner collective;
@@ -38,7 +39,7 @@ final class SharedMemoryAllReduce implements Transfer {
   private SharedMemorySync sync;
   private MemorySegment tile;
 
-  // How many rounds all other ranks have done at least, as far as is known.
+  // The minimum number of rounds that all other ranks are known to have completed.
   private long allPut;
   private long allFolded;
   private long allTaken;
@@ -49,7 +50,7 @@ final class SharedMemoryAllReduce implements Transfer {
   private long partCount;
   private boolean foldsAll;
 
-  /** How far one of the three steps is: in the pieces that each rank has, and in the piece. */
+  /** The progress of one of the three steps: the current piece and the position in it. */
   private final class StepCounter {
     private long done;
     private long end;
@@ -70,12 +71,12 @@ final class SharedMemoryAllReduce implements Transfer {
       pieces.moveTo(owner, piece);
     }
 
-    /** Returns where what the owner has of this round begins in a buffer, in bytes. */
+    /** Returns the offset in a buffer, in bytes, of the owner's part of this round. */
     long offset() {
       return (pieces.begin() + inPiece) * elementBytes;
     }
 
-    /** Returns how many elements the owner has of this round; 0 or less for none. */
+    /** Returns the number of elements of the owner's part of this round; 0 or less for none. */
     long count() {
       return Math.min(partCount, pieces.count() - inPiece);
     }
@@ -117,7 +118,7 @@ final class SharedMemoryAllReduce implements Transfer {
       return false;
     }
     boolean moved = false;
-    // What others wait for comes first.
+    // Steps that other ranks wait for come first.
     while (tryPut() || tryFold() || tryTake()) {
       moved = true;
     }
@@ -139,7 +140,7 @@ final class SharedMemoryAllReduce implements Transfer {
 
   private boolean tryPut() {
     long needed = putting.done + 1 - SharedMemorySync.DEPTH;
-    // This rank's own share too is read from the board where it is multiplied.
+    // If inputs are scaled, this rank folds its own part from its row too.
     if (!putting.due() || folding.done < needed || !allHaveFolded(needed)) {
       return false;
     }
@@ -179,7 +180,7 @@ final class SharedMemoryAllReduce implements Transfer {
       }
     } else {
       fold(rank);
-      showResult();
+      publishResult();
     }
     folding.next();
     sync.folded(rank, folding.done);
@@ -193,13 +194,13 @@ final class SharedMemoryAllReduce implements Transfer {
   private void fold(int owner) {
     folding.advanceTo(owner);
     long count = folding.count();
-    long atOnce = ranks == 2 ? partCount : TILE_BYTES / elementBytes;
-    for (long done = 0; done < count; done += atOnce) {
-      fold(owner, done * elementBytes, Math.min(atOnce, count - done));
+    long step = ranks == 2 ? partCount : TILE_BYTES / elementBytes;
+    for (long done = 0; done < count; done += step) {
+      fold(owner, done * elementBytes, Math.min(step, count - done));
     }
   }
 
-  /** Folds some elements of an owner's part, the ranks in the order of its ring. */
+  /** Folds elements of an owner's part, with the ranks in ring order. */
   private void fold(int owner, long at, long count) {
     int turn = pieces.first();
     int source = pieces.order()[turn];
@@ -225,7 +226,7 @@ final class SharedMemoryAllReduce implements Transfer {
     }
   }
 
-  /** Returns whether a rank's data is folded where it lies: only its own, and as it is. */
+  /** Returns whether a rank's data is folded from its send buffer: only this rank's, unscaled. */
   private boolean foldsInPlace(int source) {
     return source == rank && !collective.reduction().scales();
   }
@@ -238,7 +239,7 @@ final class SharedMemoryAllReduce implements Transfer {
     return foldsInPlace(source) ? folding.offset() : sync.input(source, folding.done, owner);
   }
 
-  private void showResult() {
+  private void publishResult() {
     long bytes = folding.count() * elementBytes;
     if (bytes > 0) {
       long at = sync.result(rank, folding.done);
@@ -309,11 +310,11 @@ final class SharedMemoryAllReduce implements Transfer {
     return true;
   }
 
-  /** Throws if a rank says that it has done more rounds than this one has let it. */
-  private void checkCount(int peer, long rounds, long most) {
-    if (rounds < 0 || rounds > most) {
+  /** Throws if a rank reports more rounds than it can have completed. */
+  private void checkCount(int peer, long rounds, long max) {
+    if (rounds < 0 || rounds > max) {
       throw new ProtocolViolationException(
-          peer, "it has done " + rounds + " rounds where " + most + " can be");
+          peer, "it reports " + rounds + " rounds; the maximum is " + max);
     }
   }
 

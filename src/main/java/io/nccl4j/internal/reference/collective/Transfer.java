@@ -1,13 +1,10 @@
 package io.nccl4j.internal.reference.collective;
 
-/**
- * One rank's part in moving data, taken a bit further at a time, so that one thread can see to many
- * of them.
- */
+/** One rank's part of a data transfer. Non-blocking, so that one thread can advance many. */
 interface Transfer {
-  /** Does what can be done without waiting; returns whether that was anything. */
+  /** Advances the transfer without blocking; returns whether it made progress. */
   boolean advance();
 
-  /** Returns whether everything is done, and all memory is this rank's own again. */
+  /** Returns whether the transfer is complete and no other rank reads this rank's memory. */
   boolean done();
 }

@@ -9,16 +9,16 @@ import io.nccl4j.schedule.Tree;
 import java.lang.foreign.MemorySegment;
 
 /**
- * One channel's all-reduce over a tree: slices are folded on the way up, a rank's own data first
- * and then its children's, and copied on the way down. Both ways run at the same time.
+ * One channel's all-reduce over a tree. On the way up, a rank folds its own data with the slices of
+ * its children, in order; on the way down, slices are copied. Both directions run concurrently.
  */
 final class TreeAllReduce implements Transfer {
   private final CollectiveRunner collective;
   private final Layout layout;
-  // Null where there is no parent.
+  // Null at the root.
   private final SendLink toParent;
   private final ReceiveLink fromParent;
-  // In the order in which they are folded.
+  // In folding order.
   private final ReceiveLink[] fromChildren;
   private final SendLink[] toChildren;
 
@@ -123,7 +123,7 @@ final class TreeAllReduce implements Transfer {
     return true;
   }
 
-  /** Folds the children's slices onto this rank's own; returns where the result lies. */
+  /** Folds the children's slices onto this rank's data; returns the memory with the result. */
   private MemorySegment fold(long offset, long count, boolean root) {
     Reduction reduction = collective.reduction();
     int children = fromChildren.length;

@@ -1,13 +1,14 @@
 /**
- * What one rank of the reference backend does in an operation.
+ * One rank's part of an operation of the reference backend.
  *
  * <p>An operation consists of {@code Transfer}s, which the rank's thread advances in turn: the ring
  * (reduce-scatter, all-gather, all-reduce), the chain along the ring (broadcast, reduce), two trees
- * (all-reduce), and the exchange of single messages (all the rest). {@code DirectAllReduce}
- * (all-reduce) reads and writes every rank's memory, after the ranks have met on the {@code
- * DirectSync}; {@code SharedMemoryAllReduce} (all-reduce in several processes of one host) does so
- * through memory that all have mapped. The others reach other ranks only over links.
+ * (all-reduce), and point-to-point messages (all other operations). {@code DirectAllReduce}
+ * (all-reduce in one process) reads and writes every rank's memory after the ranks have
+ * synchronized with {@code DirectSync}. {@code SharedMemoryAllReduce} (all-reduce in several
+ * processes of one host) uses memory that all ranks have mapped. The other transfers reach other
+ * ranks only over links.
  *
- * <p>Transfers know their communicator as a {@code RankContext}.
+ * <p>Transfers access their communicator through {@code RankContext}.
  */
 package io.nccl4j.internal.reference.collective;

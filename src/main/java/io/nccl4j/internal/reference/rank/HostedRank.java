@@ -475,7 +475,7 @@ public final class HostedRank implements RankContext {
       // Every rank is told the same, whoever has found it.
       communicator.fail(
           nonsense.rank(),
-          communicator.describe(nonsense.rank()) + " spoke nonsense: " + nonsense.what());
+          communicator.describe(nonsense.rank()) + " violated the protocol: " + nonsense.what());
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {

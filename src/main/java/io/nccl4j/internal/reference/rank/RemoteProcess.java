@@ -442,12 +442,12 @@ public final class RemoteProcess implements Connection.Receiver {
     }
     if (nonsense) {
       RankFailure failure =
-          RankFailure.protocolViolation(describe() + " spoke nonsense: " + why, ranks);
+          RankFailure.protocolViolation(describe() + " violated the protocol: " + why, ranks);
       communicator.raise(failure);
     }
     String how =
         nonsense
-            ? address() + " spoke nonsense: " + why
+            ? address() + " violated the protocol: " + why
             : address() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> communicator.rankState(rank).markLost(how));
     communicator.links().hostMemory().lost(ranks);

@@ -4,47 +4,47 @@ import java.lang.foreign.MemorySegment;
 import java.util.function.Function;
 
 /**
- * Loops over arrays that fit the first-level cache, into which slices are copied piece by piece:
- * the compiler vectorizes loops over arrays, and cannot over two off-heap segments that might
- * overlap.
+ * Kernel whose loops work on arrays that fit in the first-level cache. Slices are copied into the
+ * arrays tile by tile, because the compiler vectorizes loops over arrays, but not over two off-heap
+ * segments that might overlap.
  *
- * @param <A> the array that holds elements of the type
+ * @param <A> the type of the array of elements
  */
 abstract class ArrayKernel<A> extends Kernel {
   /** The size of each array. */
   static final int TILE_BYTES = 8 << 10;
 
   /**
-   * How much of each rank's data is taken at a time if all of it does not stay in the caches: so
-   * little that all inputs and outputs move on together, as far as processors look ahead.
+   * The size of the tiles if the data does not fit in the caches: so small that all inputs and
+   * outputs advance together, within the prefetch distance of processors.
    */
-  private static final int AHEAD_BYTES = 2 << 10;
+  private static final int STREAMING_BYTES = 2 << 10;
 
-  /** Up to this size of a rank's data the loops should be long rather than look ahead. */
+  /** Up to this size of a rank's data, tiles are as large as possible. */
   private static final long CACHED_BYTES = 4 << 20;
 
   private final int tileCount;
-  private final int aheadCount;
+  private final int streamingCount;
   private final int blockCount;
   private final Tile<A> own;
   private final Tile<A> other;
   private boolean cached;
 
   /**
-   * Makes a kernel with its two arrays, {@code TILE_BYTES} long each.
+   * Creates a kernel with its two arrays of {@code TILE_BYTES} each.
    *
-   * @param view gives an array as memory
+   * @param view returns an array as a memory segment
    */
   ArrayKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view) {
     super(elementBytes);
     this.tileCount = TILE_BYTES / elementBytes;
-    this.aheadCount = AHEAD_BYTES / elementBytes;
+    this.streamingCount = STREAMING_BYTES / elementBytes;
     this.blockCount = MappedViews.BLOCK_BYTES / elementBytes;
     this.own = new Tile<>(own, view.apply(own));
     this.other = new Tile<>(other, view.apply(other));
   }
 
-  /** Returns the array that sums go to. */
+  /** Returns the array for sums. */
   final A own() {
     return own.array();
   }
@@ -74,7 +74,7 @@ abstract class ArrayKernel<A> extends Kernel {
 
   @Override
   final void combine(
-      ReductionOp.Kind how,
+      ReductionOp.Kind kind,
       MemorySegment left,
       long leftOffset,
       boolean scales,
@@ -85,7 +85,7 @@ abstract class ArrayKernel<A> extends Kernel {
       long outOffset,
       long count,
       int divisor) {
-    boolean sums = how == ReductionOp.Kind.SUM && !scales;
+    boolean sums = kind == ReductionOp.Kind.SUM && !scales;
     boolean inPlace = false;
     for (long done = 0; done < count; done += tileCount) {
       int tile = (int) Math.min(tileCount, count - done);
@@ -102,7 +102,7 @@ abstract class ArrayKernel<A> extends Kernel {
         if (scales) {
           scale(own.array(), factor, tile);
         }
-        combine(how, own, other, tile);
+        combine(kind, own, other, tile);
       }
       if (divisor != 1) {
         divide(own.array(), divisor, tile);
@@ -113,7 +113,7 @@ abstract class ArrayKernel<A> extends Kernel {
 
   @Override
   final void reduce(
-      ReductionOp.Kind how,
+      ReductionOp.Kind kind,
       MemorySegment[] from,
       boolean scales,
       long[] factors,
@@ -123,21 +123,21 @@ abstract class ArrayKernel<A> extends Kernel {
       long offset,
       long count,
       int divisor) {
-    boolean sums = how == ReductionOp.Kind.SUM && !scales;
+    boolean sums = kind == ReductionOp.Kind.SUM && !scales;
     boolean inPlace = false;
-    int most = cached || slow(scales) ? tileCount : aheadCount;
+    int largestTile = cached || slow(scales) ? tileCount : streamingCount;
     long tile;
     for (long done = 0; done < count; done += tile) {
       long at = offset + done * elementBytes();
       if (sums && done % blockCount == 0) {
         inPlace = open(from, at);
       }
-      tile = Math.min(inPlace ? aheadCount : most, count - done);
+      tile = Math.min(inPlace ? streamingCount : largestTile, count - done);
       Tile<A> result = own;
       if (inPlace) {
         sum(from, order, first, at, (int) tile);
       } else {
-        result = reduce(how, from, scales, factors, order, first, at, (int) tile);
+        result = reduce(kind, from, scales, factors, order, first, at, (int) tile);
       }
       if (divisor != 1) {
         divide(result.array(), divisor, (int) tile);
@@ -149,7 +149,7 @@ abstract class ArrayKernel<A> extends Kernel {
   }
 
   private Tile<A> reduce(
-      ReductionOp.Kind how,
+      ReductionOp.Kind kind,
       MemorySegment[] from,
       boolean scales,
       long[] factors,
@@ -166,7 +166,7 @@ abstract class ArrayKernel<A> extends Kernel {
         scale(next.array(), factors[rank], count);
       }
       if (turn > 0) {
-        combine(how, next, result, count);
+        combine(kind, next, result, count);
       }
       Tile<A> free = result;
       result = next;
@@ -175,8 +175,8 @@ abstract class ArrayKernel<A> extends Kernel {
     return result;
   }
 
-  private void combine(ReductionOp.Kind how, Tile<A> left, Tile<A> right, int count) {
-    switch (how) {
+  private void combine(ReductionOp.Kind kind, Tile<A> left, Tile<A> right, int count) {
+    switch (kind) {
       case SUM -> sum(left.array(), right.array(), count);
       case PROD -> prod(left.array(), right.array(), count);
       case MAX -> max(left, right, count);
@@ -185,50 +185,50 @@ abstract class ArrayKernel<A> extends Kernel {
   }
 
   /**
-   * Gets ready to sum two runs, of {@link MappedViews#BLOCK_BYTES} at most, where they lie; returns
-   * whether it can.
+   * Prepares to sum two ranges, of at most {@link MappedViews#BLOCK_BYTES}, in place; returns
+   * whether that is supported.
    */
   boolean open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
     return false;
   }
 
-  /** Gets ready to sum the runs of several ranks likewise; returns whether it can. */
+  /** Prepares to sum ranges of several ranks in place; returns whether that is supported. */
   boolean open(MemorySegment[] from, long offset) {
     return false;
   }
 
-  /** Returns whether loops take so long that memory keeps up with them wherever it is. */
+  /** Returns whether the loops are slower than main memory. */
   boolean slow(boolean scales) {
     return false;
   }
 
-  /** Sums a tile of two runs that are open, into the {@link #own} array. */
+  /** Sums a tile of two ranges, which {@link #open} has prepared, into the {@link #own} array. */
   void sum(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset, int count) {
-    throw new UnsupportedOperationException("nothing is open");
+    throw new UnsupportedOperationException("no range is open");
   }
 
-  /** Sums a tile of what several ranks have, which is open, into the {@link #own} array. */
+  /** Sums a tile of several ranks, which {@link #open} has prepared, into {@link #own}. */
   void sum(MemorySegment[] from, int[] order, int first, long offset, int count) {
-    throw new UnsupportedOperationException("nothing is open");
+    throw new UnsupportedOperationException("no range is open");
   }
 
-  /** Adds right elements to left ones. */
+  /** Adds the right elements to the left ones. */
   abstract void sum(A left, A right, int count);
 
   abstract void prod(A left, A right, int count);
 
   void max(Tile<A> left, Tile<A> right, int count) {
-    throw new UnsupportedOperationException("floats have an MinMaxKernel");
+    throw new UnsupportedOperationException("floats use a MinMaxKernel");
   }
 
   void min(Tile<A> left, Tile<A> right, int count) {
-    throw new UnsupportedOperationException("floats have an MinMaxKernel");
+    throw new UnsupportedOperationException("floats use a MinMaxKernel");
   }
 
-  /** Multiplies with a factor that is given as raw bits of the type. */
+  /** Multiplies by a factor, given as raw bits of the type. */
   abstract void scale(A tile, long factor, int count);
 
-  /** Divides integers, truncating; no floating-point type is ever divided. */
+  /** Divides integers, truncating; floating-point types are never divided. */
   void divide(A tile, int divisor, int count) {
     throw new UnsupportedOperationException("floats are averaged by a factor");
   }

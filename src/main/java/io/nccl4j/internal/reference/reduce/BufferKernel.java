@@ -7,22 +7,21 @@ import java.util.Arrays;
 import java.util.function.Function;
 
 /**
- * Loops whose sums read elements where they lie, by way of {@link MappedViews}, and only write to
- * an array: a loop that writes to memory as well is not vectorized, since that memory might
- * overlap.
+ * Kernel whose sums read elements in place, through {@link MappedViews}, and write only to an
+ * array: a loop that also writes to memory is not vectorized, since the memory might overlap.
  *
- * @param <A> the array that holds elements of the type
- * @param <B> the buffer that elements are read from
+ * @param <A> the type of the array of elements
+ * @param <B> the type of the buffer that elements are read from
  */
 abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
   /**
-   * Makes the compiler see that an index with a few elements more does not overflow, without which
-   * it does not vectorize; every index in a window is smaller.
+   * Proves to the compiler that an index plus a few elements does not overflow, without which it
+   * does not vectorize; every index in a view is smaller.
    */
   static final int INDEX_MASK = (1 << 30) - 1;
 
   private final Function<ByteBuffer, B> type;
-  private Buffer[] windows = new Buffer[2];
+  private Buffer[] buffers = new Buffer[2];
   private final long[] begins = new long[2];
 
   BufferKernel(
@@ -35,9 +34,9 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
     this.type = type;
   }
 
-  @SuppressWarnings("unchecked") // They are made by the type.
-  private B window(int place) {
-    return (B) windows[place];
+  @SuppressWarnings("unchecked") // The type has created them.
+  private B buffer(int index) {
+    return (B) buffers[index];
   }
 
   private int index(long offset, int begin) {
@@ -46,9 +45,9 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
 
   @Override
   final boolean open(MemorySegment left, long leftOffset, MemorySegment right, long rightOffset) {
-    MappedViews ofThread = MappedViews.ofThread();
-    windows[0] = ofThread.window(left, leftOffset, type);
-    windows[1] = ofThread.window(right, rightOffset, type);
+    MappedViews views = MappedViews.ofThread();
+    buffers[0] = views.view(left, leftOffset, type);
+    buffers[1] = views.view(right, rightOffset, type);
     begins[0] = MappedViews.begin(leftOffset);
     begins[1] = MappedViews.begin(rightOffset);
     return true;
@@ -56,12 +55,12 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
 
   @Override
   final boolean open(MemorySegment[] from, long offset) {
-    MappedViews ofThread = MappedViews.ofThread();
-    if (windows.length < from.length) {
-      windows = new Buffer[from.length];
+    MappedViews views = MappedViews.ofThread();
+    if (buffers.length < from.length) {
+      buffers = new Buffer[from.length];
     }
     for (int rank = 0; rank < from.length; rank++) {
-      windows[rank] = ofThread.window(from[rank], offset, type);
+      buffers[rank] = views.view(from[rank], offset, type);
     }
     begins[0] = MappedViews.begin(offset);
     return true;
@@ -70,29 +69,29 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
   @Override
   final void sum(
       MemorySegment left, long leftOffset, MemorySegment right, long rightOffset, int count) {
-    sum(window(0), index(leftOffset, 0), window(1), index(rightOffset, 1), own(), count);
+    sum(buffer(0), index(leftOffset, 0), buffer(1), index(rightOffset, 1), own(), count);
   }
 
   @Override
   final void sum(MemorySegment[] from, int[] order, int first, long offset, int count) {
     int at = index(offset, 0);
-    sum(window(order[first + 1]), at, window(order[first]), at, own(), count);
+    sum(buffer(order[first + 1]), at, buffer(order[first]), at, own(), count);
     int turn = 2;
     for (; turn + 1 < from.length; turn += 2) {
-      sum(window(order[first + turn]), window(order[first + turn + 1]), at, own(), count);
+      sum(buffer(order[first + turn]), buffer(order[first + turn + 1]), at, own(), count);
     }
     if (turn < from.length) {
-      sum(window(order[first + turn]), at, own(), count);
+      sum(buffer(order[first + turn]), at, own(), count);
     }
   }
 
-  /** Sums two runs into an array. */
+  /** Sums two ranges into an array. */
   abstract void sum(B left, int leftAt, B right, int rightAt, A into, int count);
 
-  /** Sums a run onto what an array has. */
+  /** Adds a range to an array. */
   abstract void sum(B left, int at, A into, int count);
 
-  /** Sums two runs onto what an array has, first the one, then the other. */
+  /** Adds two ranges to an array, first the one, then the other. */
   void sum(B first, B second, int at, A into, int count) {
     sum(first, at, into, count);
     sum(second, at, into, count);
@@ -100,6 +99,6 @@ abstract class BufferKernel<A, B extends Buffer> extends ArrayKernel<A> {
 
   @Override
   final void forget() {
-    Arrays.fill(windows, null);
+    Arrays.fill(buffers, null);
   }
 }

@@ -4,7 +4,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.ByteBuffer;
 import java.nio.ShortBuffer;
 
-/** IEEE binary16 numbers: each step computes in binary32, which has bits enough, and rounds. */
+/** IEEE binary16 numbers. Each step computes in binary32, which is precise enough, and rounds. */
 final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
   Float16Kernel() {
     super(
@@ -30,10 +30,10 @@ final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
 
   @Override
   void sum(ShortBuffer left, int leftAt, ShortBuffer right, int rightAt, short[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 2);
+    int length = Math.min(count, TILE_BYTES / 2);
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] =
           Float.floatToFloat16(
               Float.float16ToFloat(left.get(leftBegin + i))
@@ -43,9 +43,9 @@ final class Float16Kernel extends BufferKernel<short[], ShortBuffer> {
 
   @Override
   void sum(ShortBuffer left, int at, short[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 2);
+    int length = Math.min(count, TILE_BYTES / 2);
     int begin = at & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] =
           Float.floatToFloat16(
               Float.float16ToFloat(left.get(begin + i)) + Float.float16ToFloat(into[i]));

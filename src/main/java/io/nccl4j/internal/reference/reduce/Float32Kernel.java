@@ -24,28 +24,28 @@ final class Float32Kernel extends BufferKernel<float[], FloatBuffer> {
 
   @Override
   void sum(FloatBuffer left, int leftAt, FloatBuffer right, int rightAt, float[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 4);
+    int length = Math.min(count, TILE_BYTES / 4);
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
     }
   }
 
   @Override
   void sum(FloatBuffer left, int at, float[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 4);
+    int length = Math.min(count, TILE_BYTES / 4);
     int begin = at & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(begin + i) + into[i];
     }
   }
 
   @Override
   void sum(FloatBuffer first, FloatBuffer second, int at, float[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 4);
+    int length = Math.min(count, TILE_BYTES / 4);
     int begin = at & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = second.get(begin + i) + (first.get(begin + i) + into[i]);
     }
   }

@@ -25,19 +25,19 @@ final class Float64Kernel extends BufferKernel<double[], DoubleBuffer> {
   @Override
   void sum(
       DoubleBuffer left, int leftAt, DoubleBuffer right, int rightAt, double[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 8);
+    int length = Math.min(count, TILE_BYTES / 8);
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
     }
   }
 
   @Override
   void sum(DoubleBuffer left, int at, double[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 8);
+    int length = Math.min(count, TILE_BYTES / 8);
     int begin = at & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(begin + i) + into[i];
     }
   }

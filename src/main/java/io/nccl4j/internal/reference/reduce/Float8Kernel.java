@@ -11,27 +11,30 @@ import java.nio.ShortBuffer;
 
 /**
  * 8-bit floating-point numbers of either format. Each step computes in binary16, as NCCL does, and
- * saturates back.
+ * narrows with saturation.
  *
- * <p>Two numbers of each word of a tile become two binary16 numbers side by side, the other two
- * likewise, and are narrowed together again, in loops that are short enough to be unrolled and so
- * vectorized. There are so few multiples by a factor that they are looked up.
+ * <p>The even and the odd numbers of each word of a tile are widened to two binary16 numbers each
+ * and narrowed together again, in loops that are short enough to be unrolled and so vectorized.
+ * Products with a factor are looked up in a table of 256 entries.
  */
 final class Float8Kernel extends ArrayKernel<int[]> {
-  /** How many words a tile has. */
+  /** The number of words in a tile. */
   private static final int WORDS = TILE_BYTES / Integer.BYTES;
 
-  /** Where in the scratch memory the right operands begin, in binary16 numbers. */
+  /** The offset of the right operands in the scratch memory, in binary16 numbers. */
   private static final int RIGHTS = 4 * WORDS;
 
-  /** The lower byte of each half of a word, and the lowest and the top bit of each half. */
+  /** The lower byte of each half of a word. */
   private static final int BYTES = 0x00FF00FF;
 
+  /** The lowest bit of each half of a word. */
   private static final int ONES = 0x00010001;
+
+  /** The top bit of each half of a word. */
   private static final int SIGNS = 0x80008000;
 
   private final boolean e4m3;
-  // The same memory: left numbers of even and of odd places, then the right ones.
+  // Two views of the same memory: left numbers of even, then of odd positions, then the right ones.
   private final IntBuffer pairs;
   private final ShortBuffer halves;
   private final int[] evens = new int[WORDS];
@@ -98,28 +101,28 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   private void widenE5m2(int[] from, int at, int words) {
     IntBuffer to = pairs;
     int begin = at & (RIGHTS / 2);
-    int most = Math.min(words, WORDS);
-    for (int i = 0; i < most; i++) {
+    int length = Math.min(words, WORDS);
+    for (int i = 0; i < length; i++) {
       to.put(begin + i, (from[i] & BYTES) << 8);
     }
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       to.put(begin + WORDS + i, from[i] & ~BYTES);
     }
   }
 
   /**
-   * The bits of an e4m3 number, moved, are those of 1/256 of it as binary16, but for NaN. Sums keep
-   * their places that way: what binary16 rounds is too large to be subnormal, 1/256 of it as well.
-   * No product is so near to the middle of two e4m3 numbers that the lost places decide.
+   * The shifted bits of an e4m3 number, except NaN, are 1/256 of it as binary16. Sums lose no
+   * precision: a sum that binary16 rounds is too large to be subnormal, even at 1/256. No product
+   * is so close to the midpoint of two e4m3 numbers that the lost bits would matter.
    */
   private void widenE4m3(int[] from, int at, int words) {
     IntBuffer to = pairs;
     int begin = at & (RIGHTS / 2);
-    int most = Math.min(words, WORDS);
-    for (int i = 0; i < most; i++) {
+    int length = Math.min(words, WORDS);
+    for (int i = 0; i < length; i++) {
       to.put(begin + i, ((from[i] & 0x007F007F) << 7) | ((from[i] & 0x00800080) << 8));
     }
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       to.put(begin + WORDS + i, ((from[i] & 0x7F007F00) >>> 1) | (from[i] & SIGNS));
     }
   }
@@ -128,44 +131,45 @@ final class Float8Kernel extends ArrayKernel<int[]> {
     ShortBuffer of = halves;
     short[] to = sums;
     int begin = at & (2 * WORDS);
-    int most = Math.min(count, 2 * WORDS);
-    for (int i = 0; i < most; i++) {
+    int length = Math.min(count, 2 * WORDS);
+    for (int i = 0; i < length; i++) {
       float left = Float.float16ToFloat(of.get(begin + i));
       float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
       to[i] = Float.floatToFloat16(left + right);
     }
-    of.put(begin, to, 0, most);
+    of.put(begin, to, 0, length);
   }
 
-  /**
-   * As {@code add}; the product of two numbers that are 1/256 of their value is taken 256 times.
-   */
+  /** Multiplies like {@code add}; products of two numbers at 1/256 are multiplied by 256. */
   private void multiply(int at, float unit, int count) {
     ShortBuffer of = halves;
     short[] to = sums;
     int begin = at & (2 * WORDS);
-    int most = Math.min(count, 2 * WORDS);
-    for (int i = 0; i < most; i++) {
+    int length = Math.min(count, 2 * WORDS);
+    for (int i = 0; i < length; i++) {
       float left = Float.float16ToFloat(of.get(begin + i));
       float right = Float.float16ToFloat(of.get(begin + RIGHTS + i));
       to[i] = Float.floatToFloat16(left * right * unit);
     }
-    of.put(begin, to, 0, most);
+    of.put(begin, to, 0, length);
   }
 
   private void narrowE5m2(int[] to, int words) {
     IntBuffer from = pairs;
     int[] even = evens;
-    int most = Math.min(words, WORDS);
-    for (int i = 0; i < most; i++) {
+    int length = Math.min(words, WORDS);
+    for (int i = 0; i < length; i++) {
       even[i] = narrowE5m2(from.get(i));
     }
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       to[i] = even[i] | (narrowE5m2(from.get(WORDS + i)) << 8);
     }
   }
 
-  /** Rounds two binary16 numbers to e5m2, to the nearest, ties to even; each in the lower byte. */
+  /**
+   * Rounds two binary16 numbers to e5m2, to the nearest, ties to even. Each result is in the lower
+   * byte of its half.
+   */
   private static int narrowE5m2(int pair) {
     int size = pair & ~SIGNS;
     int rounded = ((size + 0x007F007F + ((size >>> 8) & ONES)) >>> 8) & BYTES;
@@ -179,21 +183,24 @@ final class Float8Kernel extends ArrayKernel<int[]> {
   private void narrowE4m3(int[] left, int[] right, int words) {
     IntBuffer from = pairs;
     int[] even = evens;
-    int most = Math.min(words, WORDS);
-    for (int i = 0; i < most; i++) {
+    int length = Math.min(words, WORDS);
+    for (int i = 0; i < length; i++) {
       // The top bit of each byte that is NaN.
       left[i] = (nansE4m3(left[i]) | nansE4m3(right[i])) & 0x80808080;
     }
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       even[i] = narrowE4m3(from.get(i));
     }
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       int nan = (left[i] << 1) - (left[i] >>> 7);
       left[i] = (nan & 0x7F7F7F7F) | (~nan & (even[i] | (narrowE4m3(from.get(WORDS + i)) << 8)));
     }
   }
 
-  /** Rounds two numbers that are 1/256 of their value to e4m3; each in the lower byte. */
+  /**
+   * Rounds two binary16 numbers, which are 1/256 of their value, to e4m3. Each result is in the
+   * lower byte of its half.
+   */
   private static int narrowE4m3(int pair) {
     int size = pair & ~SIGNS;
     int rounded = ((size + 0x003F003F + ((size >>> 7) & ONES)) >>> 7) & BYTES;
@@ -201,12 +208,12 @@ final class Float8Kernel extends ArrayKernel<int[]> {
     return (rounded & ~tooLarge) | (0x007E007E & tooLarge) | ((pair & SIGNS) >>> 8);
   }
 
-  /** Sets the top bit of each byte that is NaN; the other bits mean nothing. */
+  /** Sets the top bit of each byte that is NaN; the other bits are undefined. */
   private static int nansE4m3(int word) {
     return (word & 0x7F7F7F7F) + 0x01010101;
   }
 
-  /** Fills the lower bytes whose top bit is set. */
+  /** Fills the lower byte of each half if its top bit is set. */
   private static int all(int tops) {
     return (tops << 1) - (tops >>> 7);
   }
@@ -233,8 +240,8 @@ final class Float8Kernel extends ArrayKernel<int[]> {
     }
   }
 
-  private static int at(byte[] results, int place) {
-    return results[place] & 0xFF;
+  private static int at(byte[] results, int index) {
+    return results[index] & 0xFF;
   }
 
   private float widen(byte bits) {

@@ -3,7 +3,7 @@ package io.nccl4j.internal.reference.reduce;
 import io.nccl4j.DataType;
 import java.lang.foreign.MemorySegment;
 
-/** Maximum and minimum of floating-point numbers of 32 bits, or several of fewer bits in 32. */
+/** Maximum and minimum of floating-point numbers of 32 bits, or of several narrower ones in 32. */
 final class FloatMinMaxKernel extends MinMaxKernel<int[]> {
   private final DataType type;
 
@@ -42,7 +42,7 @@ final class FloatMinMaxKernel extends MinMaxKernel<int[]> {
     return type == DataType.FLOAT8E4M3;
   }
 
-  /** Returns the bits above which all is NaN, in the upper half if they are 16. */
+  /** Returns the bits of infinity; those of a 16-bit type are in the upper half. */
   private int infinity() {
     return type == DataType.FLOAT16 ? 0x7C000000 : 0x7F800000;
   }

@@ -1,12 +1,12 @@
 package io.nccl4j.internal.reference.reduce;
 
 /**
- * Maximum and minimum of floating-point numbers by their bits, which the compiler vectorizes where
- * it would not with a test for NaN.
+ * Maximum and minimum of floating-point numbers by their bits, which the compiler vectorizes; it
+ * would not vectorize a test for NaN.
  *
- * <p>The bits are turned into a key that orders as a signed integer, -0 below +0; turning is its
- * own inverse. A NaN gets the key that loses against every number, and that key is itself turned
- * into a NaN: so a NaN is ignored, and two of them give one.
+ * <p>The bits are mapped to a key that orders as a signed integer, with -0 below +0; the mapping is
+ * its own inverse. A NaN gets the key that loses against every number, and this key maps back to a
+ * NaN. So a NaN is ignored unless both operands are NaN.
  */
 final class FloatTotalOrder {
   /** The top bit and the lowest bit of each byte. */
@@ -19,7 +19,7 @@ final class FloatTotalOrder {
   /**
    * Replaces each left number by the larger one.
    *
-   * @param infinity the bits of infinity: what is above them is NaN
+   * @param infinity the bits of infinity; larger bits are NaN
    */
   static void max(int[] left, int[] right, int infinity, int count) {
     for (int i = 0; i < count; i++) {
@@ -34,7 +34,7 @@ final class FloatTotalOrder {
     }
   }
 
-  /** As {@code max}, of 16-bit numbers, two in each element. */
+  /** Like {@code max}, for 16-bit numbers, two in each element. */
   static void maxOfPairs(int[] left, int[] right, int infinity, int count) {
     for (int i = 0; i < count; i++) {
       int low = Math.max(highKey(left[i] << 16, infinity), highKey(right[i] << 16, infinity));
@@ -45,7 +45,7 @@ final class FloatTotalOrder {
     }
   }
 
-  /** As {@code min}, of 16-bit numbers, two in each element. */
+  /** Like {@code min}, for 16-bit numbers, two in each element. */
   static void minOfPairs(int[] left, int[] right, int infinity, int count) {
     for (int i = 0; i < count; i++) {
       int low = Math.min(lowKey(left[i] << 16, infinity), lowKey(right[i] << 16, infinity));
@@ -56,18 +56,18 @@ final class FloatTotalOrder {
   }
 
   /**
-   * As {@code max}, of 8-bit numbers, four in each element; infinity becomes the largest number.
+   * Like {@code max}, for 8-bit numbers, four in each element; infinity becomes the largest number.
    */
   static void maxOfFours(int[] left, int[] right, boolean e4m3, int count) {
     pickOfFours(left, right, e4m3, 0, count);
   }
 
-  /** As {@code min}, of 8-bit numbers likewise. */
+  /** Like {@code min}, for 8-bit numbers, four in each element. */
   static void minOfFours(int[] left, int[] right, boolean e4m3, int count) {
     pickOfFours(left, right, e4m3, -1, count);
   }
 
-  /** Picks the larger ones; or the smaller ones, if {@code flip} turns the order around. */
+  /** Selects the larger numbers, or the smaller ones if {@code flip} reverses the order. */
   private static void pickOfFours(int[] left, int[] right, boolean e4m3, int flip, int count) {
     int toNan = e4m3 ? ONES : 3 * ONES;
     keys(left, flip, toNan, count);
@@ -78,7 +78,7 @@ final class FloatTotalOrder {
     }
   }
 
-  // Each loop has a method of its own: in one, some were vectorized and some were not.
+  // Each loop has its own method: with all in one method, only some were vectorized.
 
   private static void keys(int[] words, int flip, int toNan, int count) {
     for (int i = 0; i < count; i++) {
@@ -93,17 +93,17 @@ final class FloatTotalOrder {
     }
   }
 
-  /** Turns four numbers into keys that order as unsigned integers. */
+  /** Maps four numbers to keys that order as unsigned integers. */
   private static int key(int word) {
     return word ^ (all(word & TOPS) | TOPS);
   }
 
-  /** Turns four keys back. */
+  /** Maps four keys back to numbers. */
   private static int number(int keys) {
     return keys ^ (all(~keys & TOPS) | TOPS);
   }
 
-  /** Turns infinite e5m2 numbers into the largest ones. */
+  /** Replaces infinite e5m2 numbers by the largest finite ones. */
   private static void saturate(int[] words, int count) {
     for (int i = 0; i < count; i++) {
       int size = words[i] & ~TOPS;
@@ -114,18 +114,18 @@ final class FloatTotalOrder {
   /**
    * Fills the bytes that are NaN.
    *
-   * @param toNan what, added to each byte, sets the top bit of those whose other bits are NaN
+   * @param toNan the addend for each byte that sets the top bit of those whose other bits are NaN
    */
   private static int nanOfFour(int word, int toNan) {
     return all(((word & ~TOPS) + toNan) & TOPS);
   }
 
-  /** Fills the bytes whose top bit is set, of a word that has no other bits. */
+  /** Fills the bytes whose top bit is set; no other bits may be set. */
   private static int all(int tops) {
     return (tops << 1) - (tops >>> 7);
   }
 
-  /** Fills the bytes of which the left one is not less than the right one. */
+  /** Fills the bytes in which left is not less than right. */
   private static int notLess(int left, int right) {
     int sameTop = ~(left ^ right) & ((left | TOPS) - (right & ~TOPS));
     return all(((left & ~right) | sameTop) & TOPS);
@@ -150,14 +150,14 @@ final class FloatTotalOrder {
     return (fromOrderKey(bits) & ~nan) | (Integer.MAX_VALUE & nan);
   }
 
-  /** As {@code max}, of 64-bit numbers. */
+  /** Like {@code max}, for 64-bit numbers. */
   static void max(long[] left, long[] right, long infinity, int count) {
     for (int i = 0; i < count; i++) {
       left[i] = fromOrderKey(Math.max(highKey(left[i], infinity), highKey(right[i], infinity)));
     }
   }
 
-  /** As {@code min}, of 64-bit numbers. */
+  /** Like {@code min}, for 64-bit numbers. */
   static void min(long[] left, long[] right, long infinity, int count) {
     for (int i = 0; i < count; i++) {
       left[i] = fromOrderKey(Math.min(lowKey(left[i], infinity), lowKey(right[i], infinity)));

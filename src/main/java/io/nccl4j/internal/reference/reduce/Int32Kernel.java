@@ -27,19 +27,19 @@ final class Int32Kernel extends BufferKernel<int[], IntBuffer> {
 
   @Override
   void sum(IntBuffer left, int leftAt, IntBuffer right, int rightAt, int[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 4);
+    int length = Math.min(count, TILE_BYTES / 4);
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
     }
   }
 
   @Override
   void sum(IntBuffer left, int at, int[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 4);
+    int length = Math.min(count, TILE_BYTES / 4);
     int begin = at & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(begin + i) + into[i];
     }
   }
@@ -73,7 +73,7 @@ final class Int32Kernel extends BufferKernel<int[], IntBuffer> {
     }
   }
 
-  /** Returns what turns the order of this type into that of signed integers, and back. */
+  /** Returns the mask that maps the order of this type to that of signed integers, and back. */
   private int flip() {
     return unsigned ? Integer.MIN_VALUE : 0;
   }
@@ -88,7 +88,7 @@ final class Int32Kernel extends BufferKernel<int[], IntBuffer> {
 
   @Override
   void divide(int[] tile, int divisor, int count) {
-    // Rounded up, and little enough too large for numbers of 32 bits.
+    // Rounded up; the error is too small to affect a 32-bit quotient.
     long reciprocal = Long.divideUnsigned(-1, divisor) + 1;
     if (unsigned) {
       for (int i = 0; i < count; i++) {
@@ -98,7 +98,7 @@ final class Int32Kernel extends BufferKernel<int[], IntBuffer> {
       shift(tile, Integer.numberOfTrailingZeros(divisor), count);
     } else {
       for (int i = 0; i < count; i++) {
-        // Negative products are rounded down, and none is a whole number: the reciprocal is not.
+        // Negative products are rounded down, and none is an integer, since the reciprocal is not.
         tile[i] = (int) Math.multiplyHigh(tile[i], reciprocal) + (tile[i] >>> 31);
       }
     }

@@ -27,19 +27,19 @@ final class Int64Kernel extends BufferKernel<long[], LongBuffer> {
 
   @Override
   void sum(LongBuffer left, int leftAt, LongBuffer right, int rightAt, long[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 8);
+    int length = Math.min(count, TILE_BYTES / 8);
     int leftBegin = leftAt & INDEX_MASK;
     int rightBegin = rightAt & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(leftBegin + i) + right.get(rightBegin + i);
     }
   }
 
   @Override
   void sum(LongBuffer left, int at, long[] into, int count) {
-    int most = Math.min(count, TILE_BYTES / 8);
+    int length = Math.min(count, TILE_BYTES / 8);
     int begin = at & INDEX_MASK;
-    for (int i = 0; i < most; i++) {
+    for (int i = 0; i < length; i++) {
       into[i] = left.get(begin + i) + into[i];
     }
   }
@@ -73,7 +73,7 @@ final class Int64Kernel extends BufferKernel<long[], LongBuffer> {
     }
   }
 
-  /** Returns what turns the order of this type into that of signed integers, and back. */
+  /** Returns the mask that maps the order of this type to that of signed integers, and back. */
   private long flip() {
     return unsigned ? Long.MIN_VALUE : 0;
   }
@@ -96,7 +96,7 @@ final class Int64Kernel extends BufferKernel<long[], LongBuffer> {
     }
   }
 
-  /** Divides by a power of two, truncating; no vector unit divides. */
+  /** Divides by a power of two, truncating; vector units cannot divide. */
   private void shift(long[] tile, int power, int count) {
     long below = (1L << power) - 1;
     if (unsigned) {

@@ -27,7 +27,7 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
     this.unsigned = unsigned;
   }
 
-  /** Vectors have so many bytes that what a loop does one by one, before and after, weighs in. */
+  /** A vector has so many bytes that the scalar iterations before and after the loop matter. */
   @Override
   boolean slow(boolean scales) {
     return true;
@@ -61,7 +61,7 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
   private void pick(Tile<byte[]> left, Tile<byte[]> right, int count, boolean larger) {
     MemorySegment.copy(left.view(), 0, lefts.view(), 0, count);
     MemorySegment.copy(right.view(), 0, rights.view(), 0, count);
-    // Signed numbers order like unsigned ones once their top bits are flipped.
+    // With their top bits flipped, signed numbers order like unsigned ones.
     long flip = unsigned ? 0 : TOPS;
     int words = (count + 7) / 8;
     if (larger) {
@@ -121,14 +121,14 @@ final class Int8Kernel extends ArrayKernel<byte[]> {
   private void shift(byte[] tile, int power, int count) {
     long below = ONES * ((1 << power) - 1);
     long high = ~(ONES * (0xFF >>> power));
-    // Arrays are whole words long, and what lies behind the last element is nobody's.
+    // The array length is a multiple of a word, and the bytes after the last element are unused.
     for (int i = 0; i < count; i += Long.BYTES) {
       long word = (long) WORD.get(tile, i);
       if (unsigned) {
         WORD.set(tile, i, (word >>> power) & ~high);
       } else {
         long rounding = negative(word) & below;
-        // Added byte by byte: a carry out of a byte is not handed on.
+        // Added byte by byte: a carry does not propagate to the next byte.
         long up = ((word & ~TOPS) + rounding) ^ (word & TOPS);
         WORD.set(tile, i, ((up >>> power) & ~high) | (negative(up) & high));
       }

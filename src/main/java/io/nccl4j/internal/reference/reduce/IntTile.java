@@ -3,7 +3,7 @@ package io.nccl4j.internal.reference.reduce;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A tile as 32-bit integers, which is how the bits of floating-point numbers are reached in bulk.
+ * A tile of 32-bit integers, which gives bulk access to the bits of floating-point numbers.
  */
 final class IntTile {
   private final int[] array = new int[ArrayKernel.TILE_BYTES / Integer.BYTES];

@@ -14,10 +14,10 @@ abstract class Kernel {
     return elementBytes;
   }
 
-  /** Gets ready for reductions of data of this size, of which it may be given a part at a time. */
+  /** Prepares for reductions of data of this size, which may be processed in parts. */
   void prepare(long bytes) {}
 
-  /** Multiplies elements with a factor. */
+  /** Multiplies elements by a factor, given as raw bits of the type. */
   abstract void scale(
       long factor,
       MemorySegment from,
@@ -27,14 +27,14 @@ abstract class Kernel {
       long count);
 
   /**
-   * Combines two runs of elements.
+   * Combines two ranges of elements.
    *
-   * @param how one of the first four kinds
-   * @param scales whether elements of {@code left} are multiplied with {@code factor} before
-   * @param divisor what results are divided by; 1 for nothing
+   * @param kind one of the first four kinds
+   * @param scales whether elements of {@code left} are first multiplied by {@code factor}
+   * @param divisor the divisor of the results; 1 for none
    */
   abstract void combine(
-      ReductionOp.Kind how,
+      ReductionOp.Kind kind,
       MemorySegment left,
       long leftOffset,
       boolean scales,
@@ -47,19 +47,19 @@ abstract class Kernel {
       int divisor);
 
   /**
-   * Combines the runs of several ranks, which lie at one offset in each rank's memory, and stores
-   * the result at that offset to each rank. Each step is that of {@code combine} with the rank's
-   * own run on the left, and what came before on the right.
+   * Combines the ranges of several ranks, which are at the same offset in each rank's memory, and
+   * stores the result at that offset to each rank. Each step is a {@code combine} with the rank's
+   * own range on the left and the partial result on the right.
    *
-   * @param how one of the first four kinds
-   * @param scales whether elements of a rank are multiplied with its factor before
+   * @param kind one of the first four kinds
+   * @param scales whether elements of a rank are first multiplied by its factor
    * @param order the ranks
-   * @param first where in {@code order} to begin; every rank is taken once
-   * @param to where results go; may be the very memory that is read
-   * @param divisor what results are divided by; 1 for nothing
+   * @param first the index in {@code order} at which to begin; every rank is used once
+   * @param to the output of each rank; may be the memory that is read
+   * @param divisor the divisor of the results; 1 for none
    */
   abstract void reduce(
-      ReductionOp.Kind how,
+      ReductionOp.Kind kind,
       MemorySegment[] from,
       boolean scales,
       long[] factors,
@@ -70,6 +70,6 @@ abstract class Kernel {
       long count,
       int divisor);
 
-  /** Keeps no memory reachable that it has worked on. */
+  /** Drops all references to memory. */
   void forget() {}
 }

@@ -2,11 +2,11 @@ package io.nccl4j.internal.reference.reduce;
 
 import io.nccl4j.DataType;
 
-/** Picks the kernel of a type. */
+/** Creates kernels. */
 final class Kernels {
   private Kernels() {}
 
-  /** Makes one for what is no extreme. */
+  /** Creates the kernel of a type for all operators but floating-point maximum and minimum. */
   static Kernel of(DataType type) {
     return switch (type) {
       case INT8 -> new Int8Kernel(false);
@@ -23,8 +23,8 @@ final class Kernels {
     };
   }
 
-  /** Makes one for maximum and minimum. */
-  static Kernel ofExtremes(DataType type) {
+  /** Creates the kernel of a type for maximum and minimum. */
+  static Kernel ofMinMax(DataType type) {
     return switch (type) {
       case FLOAT64 -> new Float64MinMaxKernel();
       default -> type.floating() ? new FloatMinMaxKernel(type) : of(type);

@@ -7,17 +7,18 @@ import java.nio.ByteOrder;
 import java.util.function.Function;
 
 /**
- * What one worker thread's loops read memory through: buffers of {@code java.nio}, of 1 GiB each.
+ * A cache of {@code java.nio} buffers, of 1 GiB each, through which the loops of one worker thread
+ * read memory.
  *
- * <p>The compiler vectorizes a loop that loads from such a buffer and stores to an array, if it
- * knows that no index overflows. From a memory segment it loads integers as well, but
- * floating-point numbers only as integers that are then reinterpreted one by one.
+ * <p>The JIT compiler vectorizes a loop that loads from such a buffer and stores to an array if it
+ * can prove that no index overflows. Loads from a memory segment are vectorized for integers only:
+ * floating-point numbers are loaded as integers and reinterpreted one by one.
  *
- * <p>A window keeps its memory reachable, and is kept for the next operation on the same memory, so
- * that in steady state none is made; a thread that has nothing to do for a while forgets all.
+ * <p>A view keeps its memory reachable. It is cached for the next operation on the same memory, so
+ * that in steady state none is created; a thread that is idle for a while drops all its views.
  */
 public final class MappedViews {
-  /** How much at most may be read from where a window was asked for. */
+  /** The maximum number of bytes that may be read from the requested offset. */
   static final int BLOCK_BYTES = 1 << 20;
 
   private static final long BYTES = 1L << 30;
@@ -28,14 +29,14 @@ public final class MappedViews {
       ThreadLocal.withInitial(MappedViews::new);
 
   private record MappedView(
-      MemorySegment memory, long number, Function<ByteBuffer, ?> type, Buffer buffer) {
+      MemorySegment memory, long index, Function<ByteBuffer, ?> type, Buffer buffer) {
 
-    boolean is(MemorySegment otherMemory, long otherNumber, Function<ByteBuffer, ?> otherType) {
-      return memory == otherMemory && number == otherNumber && type == otherType;
+    boolean is(MemorySegment otherMemory, long otherIndex, Function<ByteBuffer, ?> otherType) {
+      return memory == otherMemory && index == otherIndex && type == otherType;
     }
   }
 
-  private final MappedView[] windows = new MappedView[SETS * WAYS];
+  private final MappedView[] views = new MappedView[SETS * WAYS];
   private int replaced;
 
   private MappedViews() {}
@@ -45,23 +46,24 @@ public final class MappedViews {
   }
 
   /**
-   * Returns the window that a place of some memory lies in.
+   * Returns the view that contains an offset of a memory segment.
    *
-   * @param type makes a buffer of elements from one of bytes; the same object each time
+   * @param type creates a buffer of elements from a buffer of bytes; must be the same object in
+   *     every call
    */
-  @SuppressWarnings("unchecked") // The type has made the buffer.
-  <B extends Buffer> B window(MemorySegment memory, long offset, Function<ByteBuffer, B> type) {
-    long number = offset / BYTES;
-    int set = (System.identityHashCode(memory) + (int) number) & (SETS - 1);
+  @SuppressWarnings("unchecked") // The type has created the buffer.
+  <B extends Buffer> B view(MemorySegment memory, long offset, Function<ByteBuffer, B> type) {
+    long index = offset / BYTES;
+    int set = (System.identityHashCode(memory) + (int) index) & (SETS - 1);
     for (int at = set * WAYS; at < (set + 1) * WAYS; at++) {
-      MappedView window = windows[at];
-      if (window != null && window.is(memory, number, type)) {
-        return (B) window.buffer;
+      MappedView view = views[at];
+      if (view != null && view.is(memory, index, type)) {
+        return (B) view.buffer;
       }
     }
-    B made = type.apply(bytes(memory, number * BYTES));
-    windows[set * WAYS + (replaced++ & (WAYS - 1))] = new MappedView(memory, number, type, made);
-    return made;
+    B buffer = type.apply(bytes(memory, index * BYTES));
+    views[set * WAYS + (replaced++ & (WAYS - 1))] = new MappedView(memory, index, type, buffer);
+    return buffer;
   }
 
   private static ByteBuffer bytes(MemorySegment memory, long begin) {
@@ -69,12 +71,12 @@ public final class MappedViews {
     return memory.asSlice(begin, size).asByteBuffer().order(ByteOrder.nativeOrder());
   }
 
-  /** Returns where the window begins that a place lies in. */
+  /** Returns the offset at which the view that contains an offset begins. */
   static long begin(long offset) {
     return offset / BYTES * BYTES;
   }
 
-  /** Keeps nobody's memory reachable any longer for the calling thread; allocates nothing. */
+  /** Drops all views of the calling thread; allocates nothing. */
   public static void forgetOfThread() {
     OF_THREAD.remove();
   }

@@ -4,10 +4,10 @@ import java.lang.foreign.MemorySegment;
 import java.util.function.Function;
 
 /**
- * Loops for maximum and minimum of floating-point numbers, whose tiles hold bits: {@link
- * FloatTotalOrder} compares them as integers.
+ * Kernel for maximum and minimum of floating-point numbers. Its tiles contain the raw bits, which
+ * {@link FloatTotalOrder} compares as integers.
  *
- * @param <A> the array that holds bits
+ * @param <A> the type of the array of bits
  */
 abstract class MinMaxKernel<A> extends ArrayKernel<A> {
   MinMaxKernel(int elementBytes, A own, A other, Function<A, MemorySegment> view) {
@@ -15,7 +15,7 @@ abstract class MinMaxKernel<A> extends ArrayKernel<A> {
   }
 
   private static UnsupportedOperationException unsupported() {
-    return new UnsupportedOperationException("a kernel for maximum and minimum only");
+    return new UnsupportedOperationException("this kernel supports only maximum and minimum");
   }
 
   @Override

@@ -6,18 +6,18 @@ import java.util.EnumMap;
 import java.util.Map;
 
 /**
- * What one reduction does to elements: picked once for the type and the operator, then applied to
- * whole slices. It belongs to one member and is used by one thread at a time.
+ * The arithmetic of one reduction: selected once for the type and the operator, then applied to
+ * whole slices. It belongs to one rank and is used by one thread at a time.
  *
  * <p>Each step rounds to the type, as NCCL's ring and tree do. An average of floats multiplies each
  * rank's own data by 1/n beforehand; one of integers divides the sum at the end.
  */
 public final class Reduction {
   private final Map<DataType, Kernel> kernels = new EnumMap<>(DataType.class);
-  private final Map<DataType, Kernel> extremeKernels = new EnumMap<>(DataType.class);
+  private final Map<DataType, Kernel> minMaxKernels = new EnumMap<>(DataType.class);
   private final Map<DataType, Long> averageFactors = new EnumMap<>(DataType.class);
   private DataType type;
-  private ReductionOp.Kind picked;
+  private ReductionOp.Kind selectedKind;
   private long bytes;
   private Kernel kernel;
   private ReductionOp.Kind combine;
@@ -27,27 +27,27 @@ public final class Reduction {
   private int ranks;
 
   /**
-   * Picks what does a reduction.
+   * Prepares the next reduction.
    *
-   * @param nextBytes what each rank reduces
+   * @param nextBytes the size of each rank's data in bytes
    */
-  public void prepare(DataType nextType, ReductionOp operator, int worldSize, long nextBytes) {
-    // Most reductions are as the one before; but what a factor is may change in its memory.
+  public void prepare(DataType nextType, ReductionOp operator, int rankCount, long nextBytes) {
+    // Most reductions are like the previous one; but a scalar may have changed in its memory.
     if (nextType != type
-        || operator.kind() != picked
+        || operator.kind() != selectedKind
         || nextBytes != bytes
-        || picked == ReductionOp.Kind.MULSUM) {
+        || selectedKind == ReductionOp.Kind.MULSUM) {
       forget();
-      picked = null;
+      selectedKind = null;
       type = nextType;
       bytes = nextBytes;
-      ranks = worldSize;
-      pick(operator);
-      picked = operator.kind();
+      ranks = rankCount;
+      select(operator);
+      selectedKind = operator.kind();
     }
   }
 
-  private void pick(ReductionOp operator) {
+  private void select(ReductionOp operator) {
     ReductionOp.Kind kind = operator.kind();
     kernel = kernel(type, kind == ReductionOp.Kind.MAX || kind == ReductionOp.Kind.MIN);
     kernel.prepare(bytes);
@@ -58,43 +58,44 @@ public final class Reduction {
     factor = scales ? (average ? averageFactor(type) : operator.factor(type)) : 0;
   }
 
-  private Kernel kernel(DataType type, boolean extremes) {
-    Map<DataType, Kernel> made = extremes ? extremeKernels : kernels;
-    Kernel known = made.get(type);
-    if (known == null) {
-      known = extremes ? Kernels.ofExtremes(type) : Kernels.of(type);
-      made.put(type, known);
+  private Kernel kernel(DataType type, boolean minMax) {
+    Map<DataType, Kernel> cache = minMax ? minMaxKernels : kernels;
+    Kernel cached = cache.get(type);
+    if (cached == null) {
+      cached = minMax ? Kernels.ofMinMax(type) : Kernels.of(type);
+      cache.put(type, cached);
     }
-    return known;
+    return cached;
   }
 
   private long averageFactor(DataType type) {
-    Long known = averageFactors.get(type);
-    if (known == null) {
-      known = ReductionOp.averageFactor(type, ranks);
-      averageFactors.put(type, known);
+    Long cached = averageFactors.get(type);
+    if (cached == null) {
+      cached = ReductionOp.averageFactor(type, ranks);
+      averageFactors.put(type, cached);
     }
-    return known;
+    return cached;
   }
 
-  /** Returns whether a rank's data is multiplied before anything else happens to it. */
+  /** Returns whether each rank's own data is multiplied by a factor before it is combined. */
   public boolean scales() {
     return scales;
   }
 
-  /** Returns what this rank's data is multiplied with, as raw bits of the type. */
+  /** Returns the factor by which this rank's data is multiplied, as raw bits of the type. */
   public long factor() {
     return factor;
   }
 
   /**
-   * Folds what all ranks have at some place, one after the other, and stores the result there to
-   * every rank.
+   * Folds the data of all ranks at an offset, in order, and stores the result to every rank at the
+   * same offset.
    *
-   * @param from where each rank's data lies
-   * @param factors what each rank's data is multiplied with, if the operator multiplies
+   * @param from the input of each rank
+   * @param factors the factor by which each rank's data is multiplied, if {@link #scales}
    * @param order the ranks
-   * @param first where in {@code order} to begin; every rank is taken once
+   * @param first the index in {@code order} at which to begin; every rank is used once
+   * @param to the output of each rank
    */
   public void reduce(
       MemorySegment[] from,
@@ -108,14 +109,14 @@ public final class Reduction {
         combine, from, scales, factors, order, first, to, offset, count, divides ? ranks : 1);
   }
 
-  /** Writes a rank's own data, multiplied as the operator wants it. */
+  /** Writes a rank's own data multiplied by the factor. */
   public void scale(
       MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
     kernel.scale(factor, own, ownOffset, out, outOffset, count);
   }
 
-  /** Does to one rank's data what a reduction over that rank alone does. */
-  public void alone(
+  /** Performs a reduction over a single rank: scales or copies its data. */
+  public void reduceSingleRank(
       MemorySegment own, long ownOffset, MemorySegment out, long outOffset, long count) {
     if (scales) {
       scale(own, ownOffset, out, outOffset, count);
@@ -125,7 +126,7 @@ public final class Reduction {
     }
   }
 
-  /** Folds what came from other ranks onto a rank's own data. */
+  /** Folds a partial result of other ranks onto a rank's own data. */
   public void fold(
       MemorySegment own,
       long ownOffset,
@@ -149,7 +150,7 @@ public final class Reduction {
         last && divides ? ranks : 1);
   }
 
-  /** Combines two runs that have been multiplied already, as the operator wants them. */
+  /** Combines two ranges that have already been scaled. */
   public void foldScaled(
       MemorySegment own,
       long ownOffset,
@@ -173,7 +174,7 @@ public final class Reduction {
         last && divides ? ranks : 1);
   }
 
-  /** Folds what came from other ranks onto an earlier result, which is not multiplied again. */
+  /** Folds a partial result of other ranks onto an earlier result, which is not scaled again. */
   public void foldMore(
       MemorySegment sum,
       long sumOffset,
@@ -184,7 +185,7 @@ public final class Reduction {
     foldScaled(sum, sumOffset, partial, partialOffset, sum, sumOffset, count, last);
   }
 
-  /** Keeps no memory reachable that it has worked on. */
+  /** Drops all references to memory. */
   public void forget() {
     if (kernel != null) {
       kernel.forget();

@@ -7,15 +7,15 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * What a {@code ReduceOp} does, with what it needs after its owner has closed it.
+ * The operation of a {@code ReduceOp}. It remains usable after the {@code ReduceOp} is closed.
  *
  * @param kind how elements are combined
  * @param factor the scalar of {@link Kind#MULSUM} as raw bits of its type, if {@code scalar} is
  *     null
- * @param scalar where the scalar lies, to be read when the reduction runs, or null
+ * @param scalar the memory that contains the scalar, which is read when the reduction runs, or null
  */
 public record ReductionOp(Kind kind, long factor, MemorySegment scalar) {
-  /** The ways to combine. */
+  /** How elements are combined. */
   public enum Kind {
     SUM(0),
     PROD(1),
@@ -32,7 +32,7 @@ public record ReductionOp(Kind kind, long factor, MemorySegment scalar) {
       this.code = code;
     }
 
-    /** Returns the code of {@code ncclRedOp_t}, of {@link #MULSUM} the first that is created. */
+    /** Returns the {@code ncclRedOp_t} code; for {@link #MULSUM}, that of the first created one. */
     public int code() {
       return code;
     }
@@ -54,7 +54,7 @@ public record ReductionOp(Kind kind, long factor, MemorySegment scalar) {
     new ReductionOp(Kind.AVG, 0, null)
   };
 
-  /** The first code that is not of a standard operator. */
+  /** The code of the first operator that is not a standard one. */
   public static final int FIRST_CREATED = STANDARD.length;
 
   public static ReductionOp standard(int code) {
@@ -69,16 +69,14 @@ public record ReductionOp(Kind kind, long factor, MemorySegment scalar) {
     return new ReductionOp(Kind.MULSUM, 0, scalar);
   }
 
-  /** Returns the scalar of {@link Kind#MULSUM} at this time, as raw bits. */
+  /** Returns the current scalar of {@link Kind#MULSUM}, as raw bits. */
   long factor(DataType type) {
     return scalar == null ? factor : bitsAt(type, scalar);
   }
 
-  /**
-   * Returns what each element is multiplied with for an average over so many ranks, as raw bits.
-   */
+  /** Returns the factor by which an average over ranks multiplies each element, as raw bits. */
   static long averageFactor(DataType type, int ranks) {
-    // NCCL narrows 1/n by way of a float, except for doubles.
+    // NCCL converts 1/n through a float, except for doubles.
     return bitsOf(type, type == DataType.FLOAT64 ? 1.0 / ranks : (float) (1.0 / ranks));
   }
 

@@ -3,9 +3,9 @@ package io.nccl4j.internal.reference.reduce;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A run of elements in an array that fits the first-level cache.
+ * A range of elements in an array that fits in the first-level cache.
  *
- * @param <A> the array that holds elements of the type
+ * @param <A> the type of the array of elements
  * @param array the elements
  * @param view the same memory as a segment
  */

@@ -3,7 +3,7 @@ package io.nccl4j.internal.reference.stream;
 import io.nccl4j.internal.util.Deadline;
 import java.time.Duration;
 
-/** One recording of an event: when its stream came to it, and what had failed there by then. */
+/** One recording of an event: when its stream reached it, and the stream's failure at that time. */
 public final class EventRecord {
   private volatile boolean reached;
   private long nanos;
@@ -20,18 +20,18 @@ public final class EventRecord {
     return reached;
   }
 
-  /** Returns the time of the mark, which has been reached. */
+  /** Returns the time at which the record was reached, in nanoseconds. */
   long nanos() {
     return nanos;
   }
 
-  /** Returns what had failed on the stream when it came to the mark, or null. */
+  /** Returns the stream's failure at the time this record was reached, or null. */
   Throwable failure() {
     return failure;
   }
 
   /**
-   * Waits; returns whether the mark has been reached.
+   * Waits for this record; returns whether it has been reached.
    *
    * @throws InterruptedException if the thread was interrupted
    */
@@ -44,15 +44,15 @@ public final class EventRecord {
   }
 
   /**
-   * Waits for as long as it takes, and allocates nothing: a stream that went on, after an interrupt
-   * or for want of memory, would read what is not written yet.
+   * Waits indefinitely, and allocates nothing: a stream that continued early, after an interrupt or
+   * an {@link OutOfMemoryError}, would read data that is not written yet.
    */
   synchronized void await() {
     while (!reached) {
       try {
         wait();
       } catch (InterruptedException e) {
-        // Nobody has reason to interrupt a stream's thread.
+        // No code interrupts a stream's thread on purpose.
       }
     }
   }

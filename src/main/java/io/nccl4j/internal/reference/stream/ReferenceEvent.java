@@ -7,10 +7,10 @@ import io.nccl4j.spi.TimeoutReport;
 import java.time.Duration;
 
 /**
- * An event of the reference backend, which measures with {@link System#nanoTime}.
+ * An event of the reference backend. It measures time with {@link System#nanoTime}.
  *
- * <p>If work before the mark had failed and nobody had been told by {@code synchronize}, the event
- * reports that failure, and so does every stream that waits for it.
+ * <p>If work before the record has failed, and {@code synchronize} has not reported the failure,
+ * the event reports it, and so does every stream that waits for the event.
  */
 public final class ReferenceEvent implements EventDriver {
   private final int device;
@@ -21,14 +21,14 @@ public final class ReferenceEvent implements EventDriver {
     this.device = device;
   }
 
-  /** Replaces the last mark by one that is yet to be reached. */
+  /** Replaces the last record with a new one, which is not yet reached. */
   EventRecord newRecord() {
     EventRecord record = new EventRecord();
     last = record;
     return record;
   }
 
-  /** Returns the last recorded mark, or null. */
+  /** Returns the last record, or null. */
   EventRecord record() {
     return last;
   }
@@ -52,7 +52,7 @@ public final class ReferenceEvent implements EventDriver {
     }
     try {
       if (!record.await(timeout)) {
-        throw late.timedOut("synchronize", timeout, "the last mark of " + this);
+        throw late.timedOut("synchronize", timeout, "the last record of " + this);
       }
     } catch (InterruptedException e) {
       throw Interrupts.cancelled("synchronize");
@@ -60,12 +60,12 @@ public final class ReferenceEvent implements EventDriver {
     checked(record);
   }
 
-  private static EventRecord checked(EventRecord mark) {
-    Throwable failure = mark.failure();
+  private static EventRecord checked(EventRecord record) {
+    Throwable failure = record.failure();
     if (failure != null) {
       throw ReferenceStream.typed(failure);
     }
-    return mark;
+    return record;
   }
 
   @Override

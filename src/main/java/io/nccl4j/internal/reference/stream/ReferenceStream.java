@@ -27,40 +27,40 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * A stream of the reference backend: a queue with one daemon thread, which is started by the first
- * work and ends when the stream is closed, or forgotten and garbage.
+ * A stream of the reference backend: a queue with one daemon thread. The first task starts the
+ * thread; it ends when the stream is closed or garbage collected.
  *
- * <p>When work fails, the work behind it still runs, also after an {@link Error} such as an {@link
+ * <p>If a task fails, later tasks still run, even after an {@link Error} such as an {@link
  * OutOfMemoryError}. The first failure is kept: {@code isComplete} and {@code completion} report
- * it, and so do {@code synchronize} and {@code Buffer.copyTo}, which also clear it. After that the
- * stream still tells, as every stream does, what is wrong with the communicators that it carries,
- * until they are aborted or closed. A failure that nobody has been told when the stream is closed
- * is logged.
+ * it; {@code synchronize} and {@code Buffer.copyTo} report and clear it. After that, as on every
+ * stream, the failures of communicators that use the stream are still reported until those
+ * communicators are aborted or closed. A failure that is unreported when the stream is closed is
+ * logged.
  */
 public final class ReferenceStream implements StreamDriver {
-  private final StreamContext users;
+  private final StreamContext context;
   private final String name;
   private final TaskQueue queue = new TaskQueue();
-  // Held by whoever appends to the queue, and by an upload that bypasses it.
+  // Held while appending to the queue, and by an upload that bypasses it.
   private final Object producers = new Object();
-  // What records the tasks that are appended; under the producers' lock.
-  private TracedTasks recording;
-  // Where others wait for the worker; wakeAt is how much must be finished for any of them.
+  // The trace that appended tasks belong to, or null; guarded by producers.
+  private TracedTasks appendTrace;
+  // Threads wait on this for the worker; wakeAt is the least finished count that any waits for.
   private final Object progress = new Object();
   private volatile long wakeAt = Long.MAX_VALUE;
-  // As it was thrown: the worker may have no memory for another exception, who asks makes that.
+  // As thrown: the worker may lack memory to wrap it, so the reporting thread does.
   private volatile Throwable failure;
-  // What the worker's task has failed with, whether that is the first failure or not.
-  private Throwable failureOfTask;
-  // What records the worker's task, or null.
-  private TracedTasks recorded;
+  // The failure of the worker's current task, even if it is not the first failure.
+  private Throwable taskFailure;
+  // The trace of the worker's current task, or null.
+  private TracedTasks taskTrace;
   private volatile Thread worker;
   private final Runnable begins = this::begins;
   private final BooleanSupplier hasMore = queue::hasMore;
 
-  public ReferenceStream(int device, StreamContext users) {
-    this.users = users;
-    this.name = "nccl4j-stream-" + users.number() + "-device-" + device;
+  public ReferenceStream(int device, StreamContext context) {
+    this.context = context;
+    this.name = "nccl4j-stream-" + context.number() + "-device-" + device;
   }
 
   @Override
@@ -70,7 +70,7 @@ public final class ReferenceStream implements StreamDriver {
 
   /** Appends one operation of a communicator. */
   public void launch(
-      HostedRank member,
+      HostedRank hostedRank,
       Operation operation,
       BufferMemory send,
       BufferMemory recv,
@@ -80,10 +80,10 @@ public final class ReferenceStream implements StreamDriver {
     synchronized (producers) {
       StreamTask task = claim();
       task.call.set(operation, send, recv, count, operator, peer);
-      // That of an action which an Error has kept from being appended.
+      // An Error may have left the action of a task that was never appended.
       task.action = null;
-      task.hostedRank = member;
-      task.turnNumber = member.takeTurnNumber();
+      task.hostedRank = hostedRank;
+      task.turnNumber = hostedRank.takeTurnNumber();
       queue.publish();
     }
     queue.wake();
@@ -97,7 +97,7 @@ public final class ReferenceStream implements StreamDriver {
   /**
    * Appends an action.
    *
-   * @param accepted runs first, and only if the stream takes the action
+   * @param accepted runs first, and only if the stream accepts the action
    */
   public void append(Runnable accepted, StreamTask.Action action) {
     synchronized (producers) {
@@ -114,17 +114,16 @@ public final class ReferenceStream implements StreamDriver {
       throw new IllegalStateException("stream is closed: " + this);
     }
     if (worker == null) {
-      Worker made = new Worker(queue, name);
-      made.thread.start();
-      // Known only when it runs, or a stream would wait indefinitely for a thread that never
-      // started.
-      worker = made.thread;
+      Worker newWorker = new Worker(queue, name);
+      newWorker.thread.start();
+      // Set after the start: the stream must not wait for a thread that failed to start.
+      worker = newWorker.thread;
     }
     StreamTask task = queue.claim();
     task.stream = this;
-    task.recorded = recording;
-    if (recording != null) {
-      recording.add();
+    task.traced = appendTrace;
+    if (appendTrace != null) {
+      appendTrace.add();
     }
     return task;
   }
@@ -133,25 +132,25 @@ public final class ReferenceStream implements StreamDriver {
   public void trace(OperationTrace trace, Runnable launch) {
     TracedTasks tasks = new TracedTasks(trace);
     synchronized (producers) {
-      recording = tasks;
+      appendTrace = tasks;
       try {
         launch.run();
       } finally {
-        recording = null;
+        appendTrace = null;
       }
     }
-    tasks.allThere();
+    tasks.allEnqueued();
   }
 
   /**
-   * The stream's thread. Nothing that a task throws ends it, and between two tasks it allocates
-   * nothing: those that wait for the stream would otherwise wait in vain. It knows the stream only
-   * by its pending tasks, so that a forgotten stream is garbage once its work is done.
+   * The stream's thread. No exception of a task ends it, and it allocates nothing between tasks:
+   * otherwise threads that wait for the stream could wait indefinitely. It references the stream
+   * only through pending tasks, so an unreachable stream can be collected once its work is done.
    */
   private static final class Worker implements Runnable {
     private final TaskQueue queue;
     private final Thread thread;
-    // Made before the thread starts, so that it can begin whether there is memory or not.
+    // Allocated before the thread starts, so that running the first task needs no memory.
     private final IdleStrategy idleStrategy;
     private final RankExecution[] single = new RankExecution[1];
 
@@ -169,41 +168,47 @@ public final class ReferenceStream implements StreamDriver {
     }
   }
 
-  private void work(StreamTask task, IdleStrategy patience, RankExecution[] single) {
-    recorded = task.recorded;
-    failureOfTask = null;
+  private void work(StreamTask task, IdleStrategy idleStrategy, RankExecution[] single) {
+    taskTrace = task.traced;
+    taskFailure = null;
     try {
       if (task.action != null) {
-        task.action.run(patience);
+        task.action.run(idleStrategy);
       } else {
         note(
             RankExecution.runOnly(
-                task.hostedRank, task.turnNumber, task.call, hasMore, begins, patience, single));
+                task.hostedRank,
+                task.turnNumber,
+                task.call,
+                hasMore,
+                begins,
+                idleStrategy,
+                single));
       }
     } catch (Throwable e) {
       note(e);
     }
-    endRecorded();
+    endTrace();
     task.clear();
     queue.finish();
     signalProgress();
   }
 
-  private void endRecorded() {
-    if (recorded != null) {
+  private void endTrace() {
+    if (taskTrace != null) {
       try {
         begins();
-        recorded.end(failureOfTask);
+        taskTrace.end(taskFailure);
       } catch (Throwable e) {
         note(e);
       }
     }
   }
 
-  /** Learns from the worker's task that it has waited for what is not its own work. */
+  /** Begins the trace of the current task, which has finished waiting for other work. */
   public void begins() {
-    if (recorded != null) {
-      recorded.begin();
+    if (taskTrace != null) {
+      taskTrace.begin();
     }
   }
 
@@ -216,17 +221,17 @@ public final class ReferenceStream implements StreamDriver {
     }
   }
 
-  /** Keeps what has failed, for those that ask; null is nothing. */
+  /** Records a failure of the current task; does nothing for null. */
   public void note(Throwable failed) {
     if (failed != null) {
-      failureOfTask = failed;
+      taskFailure = failed;
       if (failure == null) {
         failure = failed;
       }
     }
   }
 
-  /** Returns what a failure is reported as. */
+  /** Returns a failure as an {@link NcclException}. */
   static NcclException typed(Throwable cause) {
     if (cause instanceof NcclException known) {
       return known;
@@ -245,9 +250,9 @@ public final class ReferenceStream implements StreamDriver {
   }
 
   /**
-   * Returns a new exception of the same kind, or null for null: streams that wait for each other
-   * have one failure, and a caller that meets it twice could not suppress one in the other if they
-   * were the same object.
+   * Returns a new exception of the same type, or null for null. Streams that wait for each other
+   * share a failure; a caller that gets it twice can then add one as suppressed to the other, which
+   * is impossible for the same object.
    */
   private static NcclException copyOf(Throwable failure) {
     if (failure == null) {
@@ -257,17 +262,17 @@ public final class ReferenceStream implements StreamDriver {
     return NcclException.copyOf(first, first.details());
   }
 
-  /** Waits until so much is finished; returns whether it is. */
+  /** Waits until the finished count reaches a target; returns whether it has. */
   private boolean awaitFinished(long target, Deadline deadline) throws InterruptedException {
     if (queue.finished() >= target) {
       return true;
     }
-    // An Error may have kept the thread that appended the work from waking the worker.
+    // An Error may have prevented the appending thread from waking the worker.
     queue.wake();
     synchronized (progress) {
       while (queue.finished() < target && !deadline.passed()) {
         wakeAt = Math.min(wakeAt, target);
-        // The worker may have finished it before it could see wakeAt.
+        // The worker may have reached the target before it could see wakeAt.
         if (queue.finished() < target) {
           progress.wait(deadline.remainingMillis());
         }
@@ -276,7 +281,7 @@ public final class ReferenceStream implements StreamDriver {
     return queue.finished() >= target;
   }
 
-  /** Does what {@code awaitFinished} does; an interrupt is kept for later. */
+  /** Like {@code awaitFinished}, but defers interrupts. */
   private boolean awaitUninterrupted(long target, Deadline deadline) {
     return Interrupts.getUninterruptibly(() -> awaitFinished(target, deadline));
   }
@@ -302,17 +307,17 @@ public final class ReferenceStream implements StreamDriver {
       throw failed;
     }
     if (!finished) {
-      throw users.timedOut(
+      throw context.timedOut(
           "synchronize", timeout, target - queue.finished() + " pending on " + this);
     }
-    users.throwFailure("synchronize");
+    context.throwFailure("synchronize");
   }
 
   @Override
   public void drain(Duration timeout) {
     long target = queue.enqueued();
     if (!awaitUninterrupted(target, Deadline.after(timeout))) {
-      throw users.timedOut("close", timeout, target - queue.finished() + " pending on " + this);
+      throw context.timedOut("close", timeout, target - queue.finished() + " pending on " + this);
     }
   }
 
@@ -323,7 +328,7 @@ public final class ReferenceStream implements StreamDriver {
     if (failed != null) {
       throw failed;
     }
-    users.throwFailure("isComplete");
+    context.throwFailure("isComplete");
     return finished;
   }
 
@@ -338,25 +343,25 @@ public final class ReferenceStream implements StreamDriver {
     EventRecord record = new EventRecord();
     long target;
     synchronized (producers) {
-      append(patience -> record.reach(failure));
+      append(idleStrategy -> record.reach(failure));
       target = queue.enqueued();
     }
-    // Not in the worker: what depends on it may wait for this very stream. And now, since the
-    // worker may have no memory for a thread.
+    // Not completed by the worker: dependent actions may wait for this stream. Started here, since
+    // the worker may lack memory for a thread.
     Thread.ofVirtual().name("nccl4j-completion").start(() -> complete(future, target, record));
     return future.minimalCompletionStage();
   }
 
-  private void complete(CompletableFuture<Void> future, long target, EventRecord mark) {
+  private void complete(CompletableFuture<Void> future, long target, EventRecord record) {
     try {
-      mark.await();
-      // The worker is about to finish the task that has reached the mark.
+      record.await();
+      // The worker is about to finish the task that has reached the record.
       awaitUninterrupted(target, Deadline.after(DEFAULT_TIMEOUT));
-      NcclException failed = copyOf(mark.failure());
+      NcclException failed = copyOf(record.failure());
       if (failed != null) {
         throw failed;
       }
-      users.throwFailure("completion");
+      context.throwFailure("completion");
     } catch (Throwable failed) {
       MemoryShortage.fail(future, failed);
       return;
@@ -369,14 +374,14 @@ public final class ReferenceStream implements StreamDriver {
     EventRecord record;
     synchronized (producers) {
       record = ((ReferenceEvent) event).newRecord();
-      append(patience -> record.reach(failure));
+      append(idleStrategy -> record.reach(failure));
     }
   }
 
-  /** Appends a mark that belongs to no event. */
+  /** Appends a record that belongs to no event. */
   public EventRecord record() {
     EventRecord record = new EventRecord();
-    append(patience -> record.reach(failure));
+    append(idleStrategy -> record.reach(failure));
     return record;
   }
 
@@ -388,12 +393,12 @@ public final class ReferenceStream implements StreamDriver {
     }
   }
 
-  /** Makes later work wait for a mark; what had failed before it has failed here too. */
-  public void follow(EventRecord mark) {
+  /** Makes later work wait for a record, whose failure becomes a failure of this stream. */
+  public void follow(EventRecord record) {
     append(
-        patience -> {
-          mark.await();
-          note(mark.failure());
+        idleStrategy -> {
+          record.await();
+          note(record.failure());
         });
   }
 
@@ -406,14 +411,14 @@ public final class ReferenceStream implements StreamDriver {
         return;
       }
     }
-    // Shared, for the worker reads and frees what this thread writes.
+    // Shared: the worker reads and frees the memory that this thread writes.
     @SuppressWarnings("MustBeClosedChecker")
     Arena staging = Arena.ofShared();
     try {
       MemorySegment snapshot = staging.allocate(source.byteSize(), 64);
       snapshot.copyFrom(source);
       append(
-          patience -> {
+          idleStrategy -> {
             try (staging) {
               memory.copyFrom(snapshot);
             }
@@ -434,13 +439,13 @@ public final class ReferenceStream implements StreamDriver {
   public void copy(BufferMemory source, BufferMemory target) {
     MemorySegment from = source.pointer();
     MemorySegment to = target.pointer();
-    append(patience -> to.copyFrom(from));
+    append(idleStrategy -> to.copyFrom(from));
   }
 
   @Override
   public void fill(BufferMemory target, byte value) {
     MemorySegment memory = target.pointer();
-    append(patience -> memory.fill(value));
+    append(idleStrategy -> memory.fill(value));
   }
 
   @Override
@@ -453,19 +458,19 @@ public final class ReferenceStream implements StreamDriver {
       return;
     }
     try {
-      drain(users.longestTimeout());
-    } catch (NcclTimeoutException stuck) {
-      // The thread ends by itself when the work does.
-      users.markStranded();
-      throw stuck;
+      drain(context.longestTimeout());
+    } catch (NcclTimeoutException timeout) {
+      // The thread ends once the pending work does.
+      context.markStranded();
+      throw timeout;
     }
     Throwable failed = failure;
     if (failed != null) {
-      log().warn("{} was closed with a failure that nobody had asked for", this, failed);
+      log().warn("{} was closed with an unreported failure", this, failed);
     }
   }
 
-  /** Finds the logger only when there is something to say, since most programs never need it. */
+  /** Creates the logger on first use, since most programs never need it. */
   private static Logger log() {
     return LogManager.getLogger(ReferenceStream.class);
   }

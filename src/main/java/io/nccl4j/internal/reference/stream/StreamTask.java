@@ -5,30 +5,30 @@ import io.nccl4j.internal.reference.rank.HostedRank;
 import io.nccl4j.internal.reference.rank.IdleStrategy;
 
 /**
- * One entry of a stream's queue: an operation of a communicator, which is written into the reused
- * entry, or any other action.
+ * One entry of a stream's queue: an operation of a communicator, or any other action. Entries are
+ * reused.
  */
 public final class StreamTask {
-  /** What a stream does that is not one operation of one communicator. */
+  /** A task that is not a single operation of one communicator. */
   public interface Action {
-    /** Does it, in the stream's worker. */
-    void run(IdleStrategy patience);
+    /** Runs the task in the stream's worker thread. */
+    void run(IdleStrategy idleStrategy);
   }
 
-  // Whose it is: what is pending keeps its stream.
+  // A pending task keeps its stream reachable.
   ReferenceStream stream;
   final Call call = new Call();
   HostedRank hostedRank;
   long turnNumber;
   Action action;
-  // What records it, or null.
-  TracedTasks recorded;
+  // The trace that this task belongs to, or null.
+  TracedTasks traced;
 
   void clear() {
     stream = null;
     call.clear();
     hostedRank = null;
     action = null;
-    recorded = null;
+    traced = null;
   }
 }

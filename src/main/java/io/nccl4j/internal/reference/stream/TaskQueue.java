@@ -4,11 +4,11 @@ import io.nccl4j.internal.reference.reduce.MappedViews;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * The tasks of one stream, in reused entries. Producers take turns, by a lock of the owner; one
- * consumer takes tasks and says when each is finished.
+ * The task queue of one stream, with reused entries. Producers are serialized by a lock of the
+ * owner; one consumer takes tasks and finishes them in order.
  *
- * <p>The consumer waits here, and knows the stream only by its pending tasks: so a stream that was
- * forgotten without being closed is garbage once its work is done.
+ * <p>The consumer references the stream only through pending tasks, so a stream that becomes
+ * unreachable without being closed can be garbage collected once its work is done.
  *
  * <p>Invariant: {@code finished <= enqueued}; the tasks between them are pending, and the entry of
  * each stays the same object when the queue grows.
@@ -17,14 +17,14 @@ final class TaskQueue {
   private static final int FIRST_CAPACITY = 64;
   private static final long YIELDING_NANOS = 50_000;
 
-  /** How long an idle consumer still knows how to read the memory that it has worked on. */
-  private static final long REMEMBERING_NANOS = 1_000_000_000;
+  /** How long an idle consumer keeps its views of the memory that it has worked on. */
+  private static final long VIEW_RETENTION_NANOS = 1_000_000_000;
 
   private volatile StreamTask[] entries = new StreamTask[FIRST_CAPACITY];
   private volatile long enqueued;
   private volatile long finished;
   private volatile boolean closed;
-  // The consumer while it sleeps, or null.
+  // The consumer while it is parked, or null.
   private volatile Thread sleeper;
 
   /** Producer: returns the entry that {@link #publish} will append. */
@@ -61,7 +61,7 @@ final class TaskQueue {
     }
   }
 
-  /** Says that there will be no more tasks: the consumer ends after those that are pending. */
+  /** Closes the queue to new tasks; the consumer ends after the pending ones. */
   void close() {
     closed = true;
     wake();
@@ -71,30 +71,30 @@ final class TaskQueue {
     return closed;
   }
 
-  /** Consumer: waits for a task and returns it, or null when there will be none. */
+  /** Consumer: waits for a task and returns it, or null if the queue is closed and empty. */
   StreamTask await() {
-    long since = 0;
+    long idleSince = 0;
     StreamTask task = first();
     while (task == null && !closed) {
       long now = System.nanoTime();
-      since = since == 0 ? now : since;
-      if (now - since < YIELDING_NANOS) {
-        letOthersRun();
+      idleSince = idleSince == 0 ? now : idleSince;
+      if (now - idleSince < YIELDING_NANOS) {
+        yieldThread();
       } else {
-        sleep(now - since);
+        sleep(now - idleSince);
       }
       task = first();
     }
-    // What was published before the queue was closed may not have been seen before that.
+    // A task that was published before the queue was closed may not have been visible above.
     return task == null ? first() : task;
   }
 
-  /** Sleeps until there may be work, once without what reads the memory of the last. */
+  /** Sleeps until there may be work; after a while, drops the views of memory. */
   private void sleep(long idleNanos) {
     sleeper = Thread.currentThread();
     if (first() == null && !closed) {
-      if (idleNanos < REMEMBERING_NANOS) {
-        LockSupport.parkNanos(this, REMEMBERING_NANOS);
+      if (idleNanos < VIEW_RETENTION_NANOS) {
+        LockSupport.parkNanos(this, VIEW_RETENTION_NANOS);
       } else {
         MappedViews.forgetOfThread();
         LockSupport.park(this);
@@ -104,8 +104,8 @@ final class TaskQueue {
     Thread.interrupted();
   }
 
-  @SuppressWarnings("ThreadPriorityCheck") // The point: others may have work for this thread.
-  private static void letOthersRun() {
+  @SuppressWarnings("ThreadPriorityCheck") // Yields to threads that may have work for this one.
+  private static void yieldThread() {
     Thread.yield();
   }
 
@@ -115,16 +115,16 @@ final class TaskQueue {
     if (position == enqueued) {
       return null;
     }
-    StreamTask[] now = entries;
-    return now[(int) position & (now.length - 1)];
+    StreamTask[] current = entries;
+    return current[(int) position & (current.length - 1)];
   }
 
-  /** Consumer: returns whether there are tasks behind the first one. */
+  /** Consumer: returns whether there are pending tasks after the first one. */
   boolean hasMore() {
     return enqueued - finished > 1;
   }
 
-  /** Consumer: drops the first pending task. */
+  /** Consumer: finishes the first pending task. */
   @SuppressWarnings("NonAtomicVolatileUpdate") // There is one consumer.
   void finish() {
     finished++;

@@ -3,8 +3,8 @@ package io.nccl4j.internal.reference.stream;
 import io.nccl4j.spi.OperationTrace;
 
 /**
- * The tasks that a stream does for what a span records: the first one begins it and the last one
- * ends it. Who enqueues them counts as one more, until all are there.
+ * The tasks of a stream that belong to one traced operation. The first task begins the trace and
+ * the last one ends it. The enqueuing thread counts as one task until it has enqueued all.
  */
 final class TracedTasks {
   private final OperationTrace trace;
@@ -29,7 +29,7 @@ final class TracedTasks {
     complete();
   }
 
-  synchronized void allThere() {
+  synchronized void allEnqueued() {
     complete();
   }
 

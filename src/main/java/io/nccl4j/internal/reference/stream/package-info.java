@@ -1,5 +1,5 @@
 /**
  * The streams and events of the reference backend. A {@code ReferenceStream} is a queue with one
- * thread, which does the work of ranks, copies and marks.
+ * thread, which executes operations, copies and event records.
  */
 package io.nccl4j.internal.reference.stream;

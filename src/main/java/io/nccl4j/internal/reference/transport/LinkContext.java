@@ -5,21 +5,21 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
 
-/** What links need of the communicator that they belong to. */
+/** The communicator as its links see it. */
 public interface LinkContext {
   /** Returns the number of ranks. */
   int size();
 
-  /** Returns the number of processes that have ranks. */
+  /** Returns the number of processes that host ranks. */
   int processes();
 
-  /** Returns the size of the largest slice in bytes. */
+  /** Returns the maximum size of a slice in bytes. */
   int sliceBytes();
 
-  /** Returns whether a rank is of this process. */
+  /** Returns whether this process hosts a rank. */
   boolean hosts(int rank);
 
-  /** Returns whether a rank is of another process with which this one may share memory. */
+  /** Returns whether a rank is in another process with which this one may share memory. */
   boolean sharesMemoryWith(int rank);
 
   /** Returns whether all ranks may share memory. */
@@ -27,32 +27,32 @@ public interface LinkContext {
 
   Presence presence(int rank);
 
-  /** Ends the sleep of a rank of this process that waits for its links. */
+  /** Wakes a rank of this process that waits for its links. */
   void wake(int rank);
 
-  /** Names a rank, and its process if that is another one. */
+  /** Returns a description of a rank, including its process if that is another one. */
   String describe(int rank);
 
-  /** Fails all ranks, because the process of a rank of another process cannot be understood. */
+  /** Fails all ranks because of a failure of a rank in another process. */
   void fail(int rank, String text);
 
-  /** Returns where the process of a rank of another process listens. */
+  /** Returns the address at which the process of a remote rank listens. */
   InetSocketAddress address(int rank);
 
-  /** Returns the size of what the receiver of a link says first over its connection. */
+  /** Returns the size of the greeting, the receiver's first message over a link's connection. */
   int greetingBytes();
 
   /**
-   * Returns the first message over the connection of a link.
+   * Returns the claim, the sender's first message over a link's connection.
    *
    * @param greeting the receiver's greeting
-   * @throws IOException if it is not a greeting of this protocol
+   * @throws IOException if the greeting is invalid
    */
   ByteBuffer claim(LinkKey key, byte[] greeting) throws IOException;
 
-  /** Tells the receiver of a link which shared memory the link goes through. */
+  /** Announces the shared memory of a link to its receiver. */
   void announceMemory(LinkKey key, Path path);
 
-  /** Tells the other processes where the board of all ranks is. */
+  /** Announces the sync object of all ranks to the other processes. */
   void announceSync(Path path);
 }

@@ -8,95 +8,93 @@ import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Supplier;
 
-/**
- * The links of the ranks that one process has of a communicator. Each is made when it is first
- * used.
- */
+/** The links of a communicator's ranks in this process. Each is created on first use. */
 public final class LinkTable {
   private final LinkContext context;
-  private final SharedMemoryTransport hostMemory;
-  private final ConcurrentHashMap<LinkKey, MemoryLink> links = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<LinkKey, TcpSendLink> leaving = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<LinkKey, TcpReceiveLink> arriving = new ConcurrentHashMap<>();
+  private final SharedMemoryTransport sharedMemory;
+  private final ConcurrentHashMap<LinkKey, MemoryLink> memoryLinks = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<LinkKey, TcpSendLink> tcpSendLinks = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<LinkKey, TcpReceiveLink> tcpReceiveLinks =
+      new ConcurrentHashMap<>();
 
   public LinkTable(LinkContext context) {
     this.context = context;
-    this.hostMemory = new SharedMemoryTransport(context, this);
+    this.sharedMemory = new SharedMemoryTransport(context, this);
   }
 
-  /** Returns what the ranks share of their host's memory. */
+  /** Returns the memory that is shared with other processes of this host. */
   public SharedMemoryTransport hostMemory() {
-    return hostMemory;
+    return sharedMemory;
   }
 
-  /** Returns the end of a link that a rank of this process sends by. */
+  /** Returns the sending end of a link, for a rank of this process. */
   public SendLink sendLink(Route route, int channel, int from, int to) {
     LinkKey key = new LinkKey(route, channel, from, to);
     if (context.hosts(to)) {
       return memoryLink(key);
     }
-    return context.sharesMemoryWith(to) ? hostMemory.sendLink(key) : overTcp(key);
+    return context.sharesMemoryWith(to) ? sharedMemory.sendLink(key) : tcpSendLink(key);
   }
 
-  /** Returns the end of a link over TCP that a rank of this process sends by. */
-  TcpSendLink overTcp(LinkKey key) {
-    return leaving.computeIfAbsent(key, k -> new TcpSendLink(context, k));
+  /** Returns the sending end of a TCP link, for a rank of this process. */
+  TcpSendLink tcpSendLink(LinkKey key) {
+    return tcpSendLinks.computeIfAbsent(key, k -> new TcpSendLink(context, k));
   }
 
-  /** Returns the end of a link that a rank of this process receives by. */
+  /** Returns the receiving end of a link, for a rank of this process. */
   public ReceiveLink receiveLink(Route route, int channel, int from, int to) {
     LinkKey key = new LinkKey(route, channel, from, to);
     if (context.hosts(from)) {
       return memoryLink(key);
     }
-    return context.sharesMemoryWith(from) ? hostMemory.receiveLink(key) : arriving(key);
+    return context.sharesMemoryWith(from) ? sharedMemory.receiveLink(key) : arriving(key);
   }
 
   private MemoryLink memoryLink(LinkKey key) {
-    return links.computeIfAbsent(key, k -> new MemoryLink(context, k.from(), k.to()));
+    return memoryLinks.computeIfAbsent(key, k -> new MemoryLink(context, k.from(), k.to()));
   }
 
-  /** Returns the end of a link over TCP that a rank of this process receives by. */
+  /** Returns the receiving end of a TCP link, for a rank of this process. */
   public TcpReceiveLink arriving(LinkKey key) {
-    return arriving.computeIfAbsent(key, k -> new TcpReceiveLink(context, k));
+    return tcpReceiveLinks.computeIfAbsent(key, k -> new TcpReceiveLink(context, k));
   }
 
-  /** Returns the links over TCP that a rank of this process has sent by to some ranks. */
+  /** Returns the TCP links over which a rank of this process has sent to any of the ranks. */
   public List<TcpSendLink> sentBy(int rank, BitSet to) {
-    return leaving.values().stream()
+    return tcpSendLinks.values().stream()
         .filter(link -> link.key().from() == rank && to.get(link.key().to()))
         .toList();
   }
 
-  /** Notes how many slices have been sent over a link whose sender has closed. */
+  /** Records how many slices have been sent over a link whose sender has closed. */
   public void expect(LinkKey key, long slices) throws ProtocolException {
     checkKey(key);
     arriving(key).expect(slices);
   }
 
   /**
-   * Takes the connection of a link.
+   * Accepts the connection of a link.
    *
-   * @param channel returns the connection, once it is known to be that of a link
-   * @throws ProtocolException if it is not, or the link is connected already
+   * @param channel returns the connection; called after the key is validated
+   * @throws ProtocolException if the key is invalid, or the link is already connected
    */
   public void admit(LinkKey key, Supplier<SocketChannel> channel) throws IOException {
     checkKey(key);
     if (!arriving(key).offer()) {
-      throw new ProtocolException(key + " is connected already");
+      throw new ProtocolException(key + " is already connected");
     }
     arriving(key).connected(channel.get());
     context.wake(key.to());
   }
 
-  /** Takes the shared memory that another process has made for a link. */
+  /** Accepts the shared memory that another process has created for a link. */
   public void admitMemory(LinkKey key, String path) throws ProtocolException {
     checkKey(key);
-    hostMemory.receive(key, path);
+    sharedMemory.receive(key, path);
     context.wake(key.to());
   }
 
-  /** Throws if a link does not lead from another process to this one. */
+  /** Throws if a link is not from another process to this one. */
   private void checkKey(LinkKey key) throws ProtocolException {
     if (!isRank(key.from())
         || !isRank(key.to())
@@ -110,10 +108,10 @@ public final class LinkTable {
     return rank >= 0 && rank < context.size();
   }
 
-  /** Ends all connections and releases the shared memory. */
+  /** Closes all connections and releases the shared memory. */
   public void close() {
-    leaving.values().forEach(TcpSendLink::close);
-    arriving.values().forEach(TcpReceiveLink::close);
-    hostMemory.end();
+    tcpSendLinks.values().forEach(TcpSendLink::close);
+    tcpReceiveLinks.values().forEach(TcpReceiveLink::close);
+    sharedMemory.end();
   }
 }

@@ -5,20 +5,20 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * A link between two ranks of one process. It hands over where a slice lies, never its contents:
+ * A link between two ranks of one process. It transfers the location of a slice, not its contents:
  * the receiver reads the sender's memory.
  *
- * <p>Invariant: {@code released <= sent <= released + SLOTS}; {@code sent} is written by the sender
- * alone, {@code released} by the receiver alone, each on its own cache lines.
+ * <p>Invariant: {@code released <= sent <= released + SLOTS}; only the sender writes {@code sent},
+ * and only the receiver writes {@code released}, each on its own cache lines.
  */
 public final class MemoryLink implements SendLink, ReceiveLink {
   static final int SLOTS = 8;
 
   private static final VarHandle COUNT = MethodHandles.arrayElementVarHandle(long[].class);
   private static final int SENT = 16;
-  private static final int RELEASED_AS_SENDER_KNOWS = 17;
+  private static final int CACHED_RELEASED = 17;
   private static final int RELEASED = 48;
-  private static final int SENT_AS_RECEIVER_KNOWS = 49;
+  private static final int CACHED_SENT = 49;
 
   private final long[] counts = new long[80];
   private final MemorySegment[] memory = new MemorySegment[SLOTS];
@@ -53,11 +53,11 @@ public final class MemoryLink implements SendLink, ReceiveLink {
   @Override
   public boolean hasRoom() {
     long sent = counts[SENT];
-    if (sent - counts[RELEASED_AS_SENDER_KNOWS] < SLOTS) {
+    if (sent - counts[CACHED_RELEASED] < SLOTS) {
       return true;
     }
     long released = (long) COUNT.getAcquire(counts, RELEASED);
-    counts[RELEASED_AS_SENDER_KNOWS] = released;
+    counts[CACHED_RELEASED] = released;
     return sent - released < SLOTS;
   }
 
@@ -81,11 +81,11 @@ public final class MemoryLink implements SendLink, ReceiveLink {
   @Override
   public boolean ready() {
     long released = counts[RELEASED];
-    if (counts[SENT_AS_RECEIVER_KNOWS] != released) {
+    if (counts[CACHED_SENT] != released) {
       return true;
     }
     long sent = (long) COUNT.getAcquire(counts, SENT);
-    counts[SENT_AS_RECEIVER_KNOWS] = sent;
+    counts[CACHED_SENT] = sent;
     return sent != released;
   }
 
@@ -120,7 +120,7 @@ public final class MemoryLink implements SendLink, ReceiveLink {
 
   @Override
   public void release() {
-    // Nothing of the sender's may be kept reachable once it is done.
+    // Keeps no memory of the sender reachable after its operation.
     memory[first()] = null;
     COUNT.setRelease(counts, RELEASED, counts[RELEASED] + 1);
     context.wake(sender);

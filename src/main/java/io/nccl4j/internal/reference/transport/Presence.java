@@ -1,13 +1,13 @@
 package io.nccl4j.internal.reference.transport;
 
-/** Whether a rank is there. */
+/** Whether a rank still takes part in its communicator. */
 public enum Presence {
   HERE,
-  /** Its operations are ended, but it may still meet others to make a new communicator. */
+  /** Its operations have been cut off, but it may still join a bootstrap of a new communicator. */
   REVOKED,
   CLOSED,
   ABORTED,
-  /** Its process has died, or cannot be reached. */
+  /** Its process has died or is unreachable. */
   LOST;
 
   private static final Presence[] ALL = values();
@@ -17,17 +17,17 @@ public enum Presence {
     return ALL[ordinal];
   }
 
-  /** Returns whether operations were ended without being finished. */
+  /** Returns whether unfinished operations were cut off. */
   public boolean cut() {
     return this == REVOKED || this == ABORTED || this == LOST;
   }
 
-  /** Returns whether no operation of the rank can be waited for any more. */
+  /** Returns whether the rank will complete no further operations. */
   public boolean gone() {
     return this != HERE;
   }
 
-  /** Returns whether the rank takes part in nothing any more. */
+  /** Returns whether the rank takes no part in anything, including bootstraps. */
   public boolean left() {
     return this == CLOSED || this == ABORTED || this == LOST;
   }

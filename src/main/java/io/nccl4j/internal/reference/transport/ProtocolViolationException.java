@@ -1,25 +1,25 @@
 package io.nccl4j.internal.reference.transport;
 
-/** Thrown where a rank of another process has written into shared memory what cannot be. */
+/** Thrown if a rank of another process has written invalid values to shared memory. */
 public final class ProtocolViolationException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
   private final int rank;
-  private final String what;
+  private final String detail;
 
-  public ProtocolViolationException(int rank, String what) {
-    super("rank " + rank + " spoke nonsense: " + what);
+  public ProtocolViolationException(int rank, String detail) {
+    super("rank " + rank + " violated the protocol: " + detail);
     this.rank = rank;
-    this.what = what;
+    this.detail = detail;
   }
 
-  /** Returns who wrote it. */
+  /** Returns the rank that violated the protocol. */
   public int rank() {
     return rank;
   }
 
-  /** Returns what is wrong with it. */
+  /** Returns the message without the rank. */
   public String what() {
-    return what;
+    return detail;
   }
 }

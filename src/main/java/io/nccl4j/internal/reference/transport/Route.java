@@ -10,7 +10,7 @@ public enum Route {
 
   private static final Route[] ALL = values();
 
-  /** Returns the route with this ordinal number, or null if there is none. */
+  /** Returns the route with this ordinal, or null if there is none. */
   static Route of(int ordinal) {
     return ordinal < ALL.length ? ALL[ordinal] : null;
   }

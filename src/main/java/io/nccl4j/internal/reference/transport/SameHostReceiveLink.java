@@ -4,43 +4,43 @@ import java.lang.foreign.MemorySegment;
 import java.net.ProtocolException;
 
 /**
- * The receiving end of a link from another process of this host: through shared memory, once the
- * sender has told of it, or else over TCP.
+ * The receiving end of a link from another process of this host. It uses shared memory once the
+ * sender has announced it, and TCP otherwise.
  */
 public final class SameHostReceiveLink implements ReceiveLink {
-  private final TcpReceiveLink overTcp;
+  private final TcpReceiveLink tcp;
   private volatile ReceiveLink link;
   private volatile RuntimeException failure;
 
-  SameHostReceiveLink(TcpReceiveLink overTcp) {
-    this.overTcp = overTcp;
-    this.link = overTcp;
+  SameHostReceiveLink(TcpReceiveLink tcp) {
+    this.tcp = tcp;
+    this.link = tcp;
   }
 
-  /** Returns what it goes by. */
+  /** Returns the link in use: shared memory or TCP. */
   public ReceiveLink link() {
     return link;
   }
 
   /**
-   * Event loop: lets the sender in, as it may be once, by whichever way.
+   * Event loop: accepts the sender, once, over either transport.
    *
-   * @throws ProtocolException if it has come before
+   * @throws ProtocolException if the sender is already connected
    */
   void offer() throws ProtocolException {
-    if (!overTcp.offer()) {
-      throw new ProtocolException("its link is connected already");
+    if (!tcp.offer()) {
+      throw new ProtocolException("its link is already connected");
     }
   }
 
-  /** Event loop: takes the memory that the sender has made. */
+  /** Event loop: switches to the memory that the sender has created. */
   void open(SharedMemoryLink memory) {
     link = memory;
   }
 
-  /** Event loop: says why the sender's memory cannot be had, which the receiver is told. */
-  void fail(RuntimeException why) {
-    failure = why;
+  /** Event loop: sets the failure to open the sender's memory, which the receiver throws. */
+  void fail(RuntimeException cause) {
+    failure = cause;
   }
 
   @Override

@@ -4,25 +4,25 @@ import java.lang.foreign.MemorySegment;
 import java.util.function.Supplier;
 
 /**
- * The sending end of a link to another process of this host. Whether it goes through shared memory,
- * or over TCP where there is no room for that, is found when the first slice is to be sent.
+ * The sending end of a link to another process of this host. The first slice decides the transport:
+ * shared memory, or TCP if the memory cannot be allocated.
  */
 public final class SameHostSendLink implements SendLink {
   private final Supplier<SendLink> choice;
-  private final int mostBytes;
+  private final int maxBytes;
   private SendLink link;
 
   /**
-   * Makes the sending end of a link.
+   * Creates the sending end of a link.
    *
-   * @param choice returns what it goes by, when the first slice is to be sent
+   * @param choice returns the link to use; called for the first slice
    */
-  SameHostSendLink(Supplier<SendLink> choice, int mostBytes) {
+  SameHostSendLink(Supplier<SendLink> choice, int maxBytes) {
     this.choice = choice;
-    this.mostBytes = mostBytes;
+    this.maxBytes = maxBytes;
   }
 
-  /** Returns what it goes by; null while nothing has been sent. */
+  /** Returns the link in use: shared memory or TCP; null before the first slice. */
   public SendLink link() {
     return link;
   }
@@ -33,8 +33,8 @@ public final class SameHostSendLink implements SendLink {
   }
 
   @Override
-  public long mostBytes() {
-    return mostBytes;
+  public long maxBytes() {
+    return maxBytes;
   }
 
   @Override

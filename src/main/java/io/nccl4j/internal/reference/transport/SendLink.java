@@ -4,45 +4,47 @@ import java.lang.foreign.MemorySegment;
 
 /**
  * The sending end of a link: a queue of slices from one rank to another, with a fixed number of
- * slots. Nothing here waits; one thread at a time uses an end.
+ * slots. No method blocks; an end is used by one thread at a time.
  */
 public interface SendLink {
   /** Returns the number of slots. */
   int slots();
 
-  /** Returns the size of the largest slice that may be sent, in bytes. */
-  default long mostBytes() {
+  /** Returns the maximum size of a slice in bytes. */
+  default long maxBytes() {
     return Long.MAX_VALUE;
   }
 
-  /** Returns whether {@link #send} may be called: a slot is free. */
+  /** Returns whether a slot is free, so that {@link #send} may be called. */
   boolean hasRoom();
 
-  /** Returns how many slices have been sent since the link was made. */
+  /** Returns the number of slices sent since the link was created. */
   long sent();
 
   /**
-   * Returns the link's own memory, where the next slice may be written to be sent from there
-   * without another copy, once there is room; or null, where a link has no memory of its own.
+   * Returns the link's own memory, or null if it has none. While a slot is free, the next slice may
+   * be written to this memory and sent without another copy.
    */
   default MemorySegment claim() {
     return null;
   }
 
-  /** Returns where in {@link #claim} the next slice must start, in bytes. */
+  /** Returns the offset of the next slice in {@link #claim}, in bytes. */
   default long claimed() {
     return 0;
   }
 
   /**
-   * Hands over a slice. Its memory stays as it is until the receiver has released the slice, unless
-   * {@link #drained} says that it is free before.
+   * Sends a slice. The memory must not change until the receiver has released the slice or {@link
+   * #drained} returns true.
    *
-   * @param memory where the slice lies; with {@link #claim}'s memory, at {@link #claimed}
-   * @param signature what the receiver checks before it takes the slice
+   * @param memory the memory that contains the slice
+   * @param offset the offset of the slice in bytes; {@link #claimed} if the memory is {@link
+   *     #claim}
+   * @param signature the signature of the operation, which the receiver checks
    */
   void send(MemorySegment memory, long offset, long bytes, long signature);
 
-  /** Returns whether the memory of all that was sent is the sender's own again. */
+  /** Returns whether the memory of all sent slices may be reused. */
   boolean drained();
 }

@@ -20,20 +20,21 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Set;
 
 /**
- * Memory that processes of one host share: a file that one makes and the others open, mapped.
+ * Memory that processes of one host share: a mapped file that one process creates and the others
+ * open.
  *
- * <p>A mapping belongs to an arena, whose owner closes it. A thread that still reads or writes then
- * gets an {@link IllegalStateException}, never a fault; the other processes keep the memory until
- * they unmap it too.
+ * <p>A mapping belongs to an arena, which its owner closes. A thread that then accesses the mapping
+ * gets an {@link IllegalStateException}, never a segmentation fault; the other processes keep the
+ * memory until they unmap it.
  */
 final class SharedMemory {
-  /** Between what different processes write, so that no cache line or pair of lines has both. */
-  static final long APART = 128;
+  /** The distance between data of different writers, so that no pair of cache lines has both. */
+  static final long LINE_PAIR_BYTES = 128;
 
-  /** A number that another process reads or writes meanwhile. */
+  /** Accesses a counter that another process reads or writes concurrently. */
   static final VarHandle COUNT = ValueLayout.JAVA_LONG.varHandle().withInvokeExactBehavior();
 
-  /** Where Linux has a file system in memory. */
+  /** The in-memory file system of Linux. */
   static final Path MEMORY = Path.of("/dev/shm");
 
   private static final FileAttribute<Set<PosixFilePermission>> OWNER_ONLY =
@@ -42,8 +43,8 @@ final class SharedMemory {
   private SharedMemory() {}
 
   /**
-   * Returns where files of so many bytes in all are made: in memory if there is room, else in the
-   * temporary directory, which is as fast while the pages are not written back.
+   * Returns the directory for files of the given total size: {@link #MEMORY} if it has the space,
+   * else the temporary directory, which is as fast while the pages are not written back.
    */
   static Path directory(long bytes) {
     try {
@@ -51,7 +52,7 @@ final class SharedMemory {
         return MEMORY;
       }
     } catch (IOException e) {
-      throw new UncheckedIOException("cannot ask " + MEMORY + " for its room: " + e, e);
+      throw new UncheckedIOException("cannot query the free space of " + MEMORY + ": " + e, e);
     }
     return temporary();
   }
@@ -61,9 +62,9 @@ final class SharedMemory {
   }
 
   /**
-   * Makes a file for this user alone and maps it; all its bytes are 0.
+   * Creates a file that only this user can access, and maps it; all its bytes are 0.
    *
-   * @throws NcclSystemException if it cannot be made, such as where there is no room
+   * @throws NcclSystemException if it cannot be created, for example for lack of space
    */
   static MemorySegment create(Path path, long bytes, Arena arena) {
     SharedMemoryFiles.sweepOnce();
@@ -73,26 +74,27 @@ final class SharedMemory {
             Set.of(
                 StandardOpenOption.CREATE_NEW, StandardOpenOption.READ, StandardOpenOption.WRITE),
             OWNER_ONLY)) {
-      boolean made = false;
+      boolean complete = false;
       try {
         fill(file, bytes);
         MemorySegment mapped = file.map(FileChannel.MapMode.READ_WRITE, 0, bytes, arena);
-        made = true;
+        complete = true;
         return mapped;
       } finally {
-        if (!made) {
+        if (!complete) {
           delete(path);
         }
       }
     } catch (IOException e) {
       throw failed(
-          "%d bytes of shared memory cannot be had in %s: %s; make room there, or set java.io.tmpdir"
+          ("%d bytes of shared memory cannot be allocated in %s: %s; free space there, or set"
+                  + " java.io.tmpdir")
               .formatted(bytes, path.getParent(), e.getMessage()),
           e);
     }
   }
 
-  /** Takes the memory now: a page that cannot be had later would end the process by a signal. */
+  /** Allocates all pages now: a page that is unavailable later would kill the process (SIGBUS). */
   private static void fill(FileChannel file, long bytes) throws IOException {
     ByteBuffer zeros = ByteBuffer.allocate((int) Math.min(bytes, 1 << 16));
     for (long written = 0; written < bytes; ) {
@@ -102,9 +104,9 @@ final class SharedMemory {
   }
 
   /**
-   * Maps a file that another process has made, all of it.
+   * Maps all of a file that another process has created.
    *
-   * @throws NcclSystemException if it cannot be opened, as from another host or by another user
+   * @throws NcclSystemException if it cannot be opened, for example by another user
    */
   static MemorySegment open(Path path, Arena arena) {
     try (FileChannel file =
@@ -116,7 +118,7 @@ final class SharedMemory {
     }
   }
 
-  /** Takes the name away, if it is still there; what is mapped stays. */
+  /** Unlinks the file if it still exists; mappings stay valid. */
   static void delete(Path path) {
     try {
       Files.deleteIfExists(path);
@@ -132,7 +134,7 @@ final class SharedMemory {
     return failure;
   }
 
-  /** Returns the number rounded up to whole cache lines. */
+  /** Returns the size rounded up to whole cache lines. */
   static long lines(long bytes) {
     return (bytes + 63) & -64;
   }

@@ -17,23 +17,22 @@ import java.util.regex.Pattern;
 import org.apache.logging.log4j.LogManager;
 
 /**
- * The names of shared-memory files, and the deletion of those that a killed process has left.
+ * Names shared-memory files, and deletes those that killed processes have left.
  *
- * <p>A name lasts for milliseconds, from the making of the file until the other process has mapped
- * it. If the maker and that process are killed in between, the file stays. So a process deletes
- * such files before it makes its first one, and again when a communicator ends that has lost a
- * process.
+ * <p>A file name exists for milliseconds, from the creation of the file until the other process has
+ * mapped it. If both processes are killed in between, the file stays. So a process deletes such
+ * files before it creates its first one, and when a communicator ends that has lost a process.
  *
- * <p>A name says who made the file: {@code nccl4j-SYSTEM-PROCESS-START-RANDOM}. A file is deleted
- * only if all of this holds:
+ * <p>The name identifies the process that created the file: {@code
+ * nccl4j-SYSTEM-PROCESS-START-RANDOM}. A file is deleted only if all of these hold:
  *
  * <ul>
- *   <li>SYSTEM is the same as here: a fingerprint of the kernel's boot, the process-number
- *       namespace and the time namespace. Only there do PROCESS and START mean the same. So files
- *       of another container, or of another machine that shares the directory, stay.
+ *   <li>SYSTEM, a fingerprint of the kernel's boot, the PID namespace and the time namespace, is
+ *       that of this process. PROCESS and START are comparable only within one system, so files of
+ *       another container, or of another machine that shares the directory, stay.
  *   <li>The file belongs to the user of this process.
- *   <li>No process has that number, or it started at another time, or it is a zombie. If the kernel
- *       does not answer that question, or hides processes from this one, the file stays.
+ *   <li>No process has the PID, or the process with the PID has another start time or is a zombie.
+ *       If the kernel does not answer, or hides processes from this one, the file stays.
  * </ul>
  */
 public final class SharedMemoryFiles {
@@ -47,25 +46,25 @@ public final class SharedMemoryFiles {
   private SharedMemoryFiles() {}
 
   /**
-   * The process that made a file.
+   * The process that created a file.
    *
-   * @param system what the other two are valid in
-   * @param process the number of the process
-   * @param start when it started, in the kernel's ticks since the boot
+   * @param system the fingerprint of the system in which the other two are valid
+   * @param process the PID
+   * @param start the start time in the kernel's ticks since boot
    */
   record Maker(String system, String process, String start) {}
 
-  /** What the kernel says of a process. */
+  /** The status of a process in {@code /proc}. */
   private record Status(char state, int threads, String start) {
     static Status of(String process) throws IOException {
-      // The second field, in parentheses, is a file name of any bytes.
+      // The second field, in parentheses, is a file name, which may contain any bytes.
       String line =
           Files.readString(PROCESSES.resolve(process).resolve("stat"), StandardCharsets.ISO_8859_1);
       String[] fields = line.substring(line.lastIndexOf(')') + 2).split(" ", -1);
       return new Status(fields[0].charAt(0), Integer.parseInt(fields[17]), fields[19]);
     }
 
-    /** Returns whether only the exit status is left. Other threads may outlive the first one. */
+    /** Returns whether only the exit status is left; other threads may outlive the main thread. */
     boolean zombie() {
       return (state == 'Z' || state == 'X') && threads <= 1;
     }
@@ -74,15 +73,15 @@ public final class SharedMemoryFiles {
   private static Maker thisProcess() {
     String process = Long.toString(ProcessHandle.current().pid());
     try {
-      // Where /proc is that of another namespace, its numbers are not ours.
+      // If /proc belongs to another PID namespace, its PIDs are not valid here.
       if (Files.readSymbolicLink(PROCESSES.resolve("self")).toString().equals(process)) {
         return new Maker(system(), process, Status.of(process).start());
       }
     } catch (IOException | RuntimeException e) {
       LogManager.getLogger(SharedMemoryFiles.class)
-          .debug("shared memory of this process cannot be told from that of others", e);
+          .debug("cannot identify this process; its abandoned shared memory stays", e);
     }
-    // Equal to nobody else's, so that nobody judges by the other two.
+    // A unique fingerprint, so that no process compares the other two.
     return new Maker(fingerprint(UUID.randomUUID().toString()), process, "0");
   }
 
@@ -92,7 +91,7 @@ public final class SharedMemoryFiles {
     return fingerprint(
         Files.readString(PROCESSES.resolve("sys/kernel/random/boot_id"))
             + Files.readSymbolicLink(namespaces.resolve("pid"))
-            // Before Linux 5.6 there is none.
+            // Absent before Linux 5.6.
             + (Files.exists(time) ? Files.readSymbolicLink(time) : ""));
   }
 
@@ -101,7 +100,7 @@ public final class SharedMemoryFiles {
     return HexFormat.of().toHexDigits(hash.getMostSignificantBits());
   }
 
-  /** Returns a path that nobody can guess. */
+  /** Returns a path that cannot be guessed. */
   public static Path newPath(Path directory) {
     byte[] random = new byte[16];
     RANDOM.nextBytes(random);
@@ -117,27 +116,27 @@ public final class SharedMemoryFiles {
     return THIS_PROCESS;
   }
 
-  /** Returns whether a file is one of ours by its name. */
+  /** Returns whether a file has a name of the form that this class creates. */
   public static boolean hasName(Path file) {
     Path name = file.getFileName();
     return name != null && NAME.matcher(name.toString()).matches();
   }
 
-  /** Deletes, once in a process, what others have left in the directories that are used here. */
+  /** Calls {@link #sweep()} once per process. */
   static void sweepOnce() {
     if (SWEPT.compareAndSet(false, true)) {
       sweep();
     }
   }
 
-  /** Deletes what others have left in the directories that are used here. */
+  /** Deletes abandoned files in the directories used for shared memory. */
   public static void sweep() {
     sweep(SharedMemory.MEMORY);
     sweep(SharedMemory.temporary());
   }
 
   private static void sweep(Path directory) {
-    // Without process 1, the kernel hides processes of others, and perhaps also of this user.
+    // If process 1 is hidden, the kernel may hide other processes too, even of this user.
     if (!Files.isDirectory(directory) || !Files.exists(PROCESSES.resolve("1"))) {
       return;
     }
@@ -148,13 +147,13 @@ public final class SharedMemoryFiles {
         }
       }
     } catch (IOException | RuntimeException e) {
-      // Left files take memory, but stop nobody.
+      // Abandoned files cost memory, but cause no failure.
       LogManager.getLogger(SharedMemoryFiles.class)
-          .warn("{}: shared memory of killed processes may be left there", directory, e);
+          .warn("{}: cannot delete shared memory of killed processes", directory, e);
     }
   }
 
-  /** Returns whether a file was left by a process that is known to have ended. */
+  /** Returns whether a file was created by a process that is known to have ended. */
   static boolean isAbandoned(Path file) throws IOException {
     Matcher name = NAME.matcher(file.getFileName().toString());
     return name.matches()
@@ -170,7 +169,7 @@ public final class SharedMemoryFiles {
       Object user = Files.getAttribute(PROCESSES.resolve("self"), "unix:uid");
       return found.get("isRegularFile").equals(true) && found.get("uid").equals(user);
     } catch (NoSuchFileException e) {
-      // The name has gone meanwhile, as it should.
+      // The file has been unlinked in the meantime.
       return false;
     }
   }
@@ -182,7 +181,7 @@ public final class SharedMemoryFiles {
     } catch (NoSuchFileException e) {
       return true;
     } catch (IOException e) {
-      // It may be ending this moment. Unless that is certain, the file stays.
+      // The process may be ending. The file stays unless that is certain.
       return false;
     }
   }

@@ -7,24 +7,24 @@ import java.nio.file.Path;
 
 /**
  * One end of a link between two processes of one host: a ring of slots in memory that both have
- * mapped. The sender copies its slice into a slot, where the receiver reads it.
+ * mapped. The sender copies a slice into a slot, where the receiver reads it.
  *
- * <p>The file has a header, the receiver's count of released slices on cache lines of its own, and
- * the slots. A slot starts with a line that holds its slice's number, size and signature; the
- * number is written last, with release, so that a small slice costs the receiver one line more than
- * its bytes. Slices are numbered from 1 on, and number {@code n} lies in slot {@code (n - 1) %
+ * <p>The file has a header, the receiver's count of released slices on separate cache lines, and
+ * the slots. A slot starts with a cache line that contains the slice's number, size and signature.
+ * The number is written last, with release semantics, so a small slice costs the receiver one cache
+ * line more than its bytes. Slices are numbered from 1; slice {@code n} is in slot {@code (n - 1) %
  * slots}.
  *
- * <p>Nothing that the other process writes is trusted: a number, a count or a size that cannot be
- * is an exception that names the peer.
+ * <p>Nothing that the other process writes is trusted: an invalid number, count or size causes an
+ * exception that names the peer.
  */
 public final class SharedMemoryLink implements SendLink, ReceiveLink {
   private static final long MAGIC = 0x4C34_6C63_636E_0001L;
-  private static final long TAKEN = 32;
-  private static final long RELEASED = SharedMemory.APART;
-  private static final long FIRST_SLOT = 2 * SharedMemory.APART;
+  private static final long OPENED = 32;
+  private static final long RELEASED = SharedMemory.LINE_PAIR_BYTES;
+  private static final long FIRST_SLOT = 2 * SharedMemory.LINE_PAIR_BYTES;
 
-  // Of a slot.
+  // Offsets in a slot.
   private static final long NUMBER = 0;
   private static final long BYTES = 8;
   private static final long SIGNATURE = 16;
@@ -38,11 +38,11 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   private final int from;
   private final int to;
 
-  // The slot of the next slice that is sent or received here; a link end does one of both.
+  // The offset of the slot of the next slice that this end sends or receives.
   private long slot = FIRST_SLOT;
   private long sent;
   private long released;
-  private boolean here;
+  private boolean available;
   private long bytes;
   private long signature;
 
@@ -58,13 +58,13 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   /**
-   * Makes a link's file and one of its ends; the process of the other rank opens {@link #path}.
+   * Creates a link's file and one of its ends; the process of the other rank opens {@link #path}.
    *
-   * @param arena what the mapping belongs to; shared, since whoever closes it is another thread
-   *     than the one that sends or receives
-   * @param slots how many slices can be under way; 1 or more
-   * @param slotBytes the size of the largest slice; 1 or more
-   * @throws io.nccl4j.NcclSystemException if there is no room, or no file can be made
+   * @param arena the owner of the mapping; shared, since the thread that closes it is not the one
+   *     that sends or receives
+   * @param slots the number of slices that can be in flight; 1 or more
+   * @param slotBytes the maximum size of a slice; 1 or more
+   * @throws io.nccl4j.NcclSystemException if the file cannot be created
    */
   public static SharedMemoryLink create(
       Path directory, Arena arena, int slots, int slotBytes, int from, int to) {
@@ -80,12 +80,12 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   /**
-   * Opens a link that another process has made, and takes its file's name away: from now on the
-   * memory goes when both processes have gone, however they end.
+   * Opens a link that another process has created, and unlinks its file. From then on the memory is
+   * freed when both processes have exited, even if they are killed.
    *
-   * @param local which of the two ranks is in this process; messages name the other one
+   * @param local the rank of the two that is in this process; messages name the other one
    * @throws io.nccl4j.NcclSystemException if the file cannot be opened
-   * @throws ProtocolViolationException if it is no such link
+   * @throws ProtocolViolationException if the file is not such a link
    */
   static SharedMemoryLink open(Path path, Arena arena, int from, int to, int local) {
     MemorySegment shared = SharedMemory.open(path, arena);
@@ -93,30 +93,30 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     int slots = checkHeader(shared, from, to, peer, path);
     int slotBytes = shared.get(ValueLayout.JAVA_INT, 20);
     SharedMemory.delete(path);
-    SharedMemory.COUNT.setRelease(shared, TAKEN, 1L);
+    SharedMemory.COUNT.setRelease(shared, OPENED, 1L);
     return new SharedMemoryLink(path, shared, slots, slotBytes, from, to);
   }
 
   private static int checkHeader(MemorySegment shared, int from, int to, int peer, Path path) {
     if (shared.byteSize() < FIRST_SLOT || shared.get(ValueLayout.JAVA_LONG, 0) != MAGIC) {
-      throw new ProtocolViolationException(peer, path + " is no link of this release of nccl4j");
+      throw new ProtocolViolationException(peer, path + " is not a link of this release of nccl4j");
     }
     int slots = shared.get(ValueLayout.JAVA_INT, 16);
     int slotBytes = shared.get(ValueLayout.JAVA_INT, 20);
-    long told = shared.get(ValueLayout.JAVA_LONG, 8);
-    if (slots < 1 || slotBytes < 1 || told != shared.byteSize() || told != size(slots, slotBytes)) {
+    long size = shared.get(ValueLayout.JAVA_LONG, 8);
+    if (slots < 1 || slotBytes < 1 || size != shared.byteSize() || size != size(slots, slotBytes)) {
       throw new ProtocolViolationException(
           peer,
-          "%s has %d bytes and says %d, in %d slots of %d"
-              .formatted(path, shared.byteSize(), told, slots, slotBytes));
+          "%s has %d bytes; its header says %d, in %d slots of %d"
+              .formatted(path, shared.byteSize(), size, slots, slotBytes));
     }
-    int fromTold = shared.get(ValueLayout.JAVA_INT, 24);
-    int toTold = shared.get(ValueLayout.JAVA_INT, 28);
-    if (fromTold != from || toTold != to) {
+    int actualFrom = shared.get(ValueLayout.JAVA_INT, 24);
+    int actualTo = shared.get(ValueLayout.JAVA_INT, 28);
+    if (actualFrom != from || actualTo != to) {
       throw new ProtocolViolationException(
           peer,
           "%s leads from rank %d to rank %d, not from %d to %d"
-              .formatted(path, fromTold, toTold, from, to));
+              .formatted(path, actualFrom, actualTo, from, to));
     }
     return slots;
   }
@@ -125,12 +125,12 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     return DATA + SharedMemory.lines(slotBytes);
   }
 
-  /** Returns how many bytes a link takes. */
+  /** Returns the size of a link's file in bytes. */
   static long size(int slots, int slotBytes) {
     return FIRST_SLOT + slots * stride(slotBytes);
   }
 
-  /** Returns where the file is, or was before both ends had it. */
+  /** Returns the path of the file, which is unlinked once both ends have opened it. */
   public Path path() {
     return path;
   }
@@ -140,12 +140,12 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     return to;
   }
 
-  /** Returns whether the other end has come to open it. */
-  boolean taken() {
-    return (long) SharedMemory.COUNT.getAcquire(shared, TAKEN) != 0;
+  /** Returns whether the other end has opened the file. */
+  boolean opened() {
+    return (long) SharedMemory.COUNT.getAcquire(shared, OPENED) != 0;
   }
 
-  /** Takes the file's name away where the other end has not come to open it; idempotent. */
+  /** Unlinks the file if the other end has not opened it; idempotent. */
   public void discard() {
     SharedMemory.delete(path);
   }
@@ -156,7 +156,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   }
 
   @Override
-  public long mostBytes() {
+  public long maxBytes() {
     return slotBytes;
   }
 
@@ -193,7 +193,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
   public void send(MemorySegment memory, long offset, long size, long sign) {
     if (size > slotBytes) {
       throw new IllegalArgumentException(
-          "a slice has " + size + " bytes; this link takes " + slotBytes + " at most");
+          "a slice has " + size + " bytes; the maximum of this link is " + slotBytes);
     }
     if (memory != shared) {
       MemorySegment.copy(memory, offset, shared, slot + DATA, size);
@@ -210,7 +210,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     return next == FIRST_SLOT + slots * stride ? FIRST_SLOT : next;
   }
 
-  /** Nothing of the sender's is read any more once it is in a slot. */
+  /** Returns true: the receiver reads the slot, never the sender's memory. */
   @Override
   public boolean drained() {
     return true;
@@ -223,7 +223,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
 
   @Override
   public boolean ready() {
-    return here || arrived();
+    return available || arrived();
   }
 
   private boolean arrived() {
@@ -232,7 +232,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
     if (number != due) {
       if (number != Math.max(0, due - slots)) {
         throw new ProtocolViolationException(
-            from, "it sent slice " + number + " where " + due + " is due");
+            from, "it sent slice " + number + " instead of " + due);
       }
       return false;
     }
@@ -242,7 +242,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
       throw new ProtocolViolationException(
           from, "its slice " + due + " has " + bytes + " bytes, in a slot of " + slotBytes);
     }
-    here = true;
+    available = true;
     return true;
   }
 
@@ -273,7 +273,7 @@ public final class SharedMemoryLink implements SendLink, ReceiveLink {
 
   @Override
   public void release() {
-    here = false;
+    available = false;
     released++;
     SharedMemory.COUNT.setRelease(shared, RELEASED, released);
     slot = after(slot);

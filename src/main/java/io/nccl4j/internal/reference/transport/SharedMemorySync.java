@@ -6,30 +6,32 @@ import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 
 /**
- * Memory that all ranks of a world on one host share, for {@link SharedMemoryAllReduce}: each rank
- * has a row that it alone writes and all others read. A row tells how many rounds the rank has done
- * of each of three steps since the board was made, holds what it puts in, and what it has folded.
+ * Memory that all ranks of a communicator on one host share, for {@code SharedMemoryAllReduce}.
+ * Each rank has a row, which it alone writes and all others read. A row contains the number of
+ * rounds that the rank has completed of each of three steps since the creation of this object, the
+ * rank's inputs and its results.
  *
- * <p>The process of rank 0 makes it and tells the others; the last one to come takes the name away.
+ * <p>The process of rank 0 creates the file and announces it; the last process to open it unlinks
+ * it.
  */
 public final class SharedMemorySync {
-  /** How many rounds of one rank are kept at a time. */
+  /** The number of rounds of a rank that are kept at a time. */
   public static final int DEPTH = 2;
 
   private static final long MAGIC = 0x4234_6C63_636E_0001L;
-  private static final int MOST_PART_BYTES = 32 << 10;
-  private static final int LEAST_PART_BYTES = 4 << 10;
-  private static final int MOST_INPUT_BYTES = 256 << 10;
+  private static final int MAX_PART_BYTES = 32 << 10;
+  private static final int MIN_PART_BYTES = 4 << 10;
+  private static final int MAX_INPUT_BYTES = 256 << 10;
 
-  private static final long COME = 32;
-  private static final long FIRST_ROW = 2 * SharedMemory.APART;
+  private static final long ARRIVED = 32;
+  private static final long FIRST_ROW = 2 * SharedMemory.LINE_PAIR_BYTES;
 
-  // Of a row.
+  // Offsets in a row.
   private static final long PUT = 0;
   private static final long FOLDED = 8;
   private static final long TAKEN = 16;
   private static final long SIGNATURES = 32;
-  private static final long DATA = SharedMemory.APART;
+  private static final long DATA = SharedMemory.LINE_PAIR_BYTES;
 
   private final Path path;
   private final MemorySegment shared;
@@ -45,10 +47,10 @@ public final class SharedMemorySync {
     this.stride = stride(ranks);
   }
 
-  /** Returns how much of one rank's part a round has. */
+  /** Returns the size of one rank's part of a round in bytes. */
   public static int partBytes(int ranks) {
     return Math.clamp(
-        Integer.highestOneBit(MOST_INPUT_BYTES / ranks), LEAST_PART_BYTES, MOST_PART_BYTES);
+        Integer.highestOneBit(MAX_INPUT_BYTES / ranks), MIN_PART_BYTES, MAX_PART_BYTES);
   }
 
   private static long stride(int ranks) {
@@ -60,9 +62,9 @@ public final class SharedMemorySync {
   }
 
   /**
-   * Makes a board; the other processes open its {@link #path}.
+   * Creates a sync object; the other processes open its {@link #path}.
    *
-   * @throws io.nccl4j.NcclSystemException if there is no room
+   * @throws io.nccl4j.NcclSystemException if the file cannot be created
    */
   public static SharedMemorySync create(int ranks, int processes, Arena arena) {
     Path path = SharedMemoryFiles.newPath(SharedMemory.directory(size(ranks)));
@@ -76,11 +78,11 @@ public final class SharedMemorySync {
   }
 
   /**
-   * Opens the board that another process has made.
+   * Opens the sync object that another process has created.
    *
    * @param peer a rank of that process
    * @throws io.nccl4j.NcclSystemException if the file cannot be opened
-   * @throws ProtocolViolationException if it is no such board
+   * @throws ProtocolViolationException if the file is not such a sync object
    */
   public static SharedMemorySync open(Path path, int ranks, int processes, int peer, Arena arena) {
     MemorySegment shared = SharedMemory.open(path, arena);
@@ -89,7 +91,8 @@ public final class SharedMemorySync {
         || shared.get(ValueLayout.JAVA_INT, 8) != ranks
         || shared.get(ValueLayout.JAVA_INT, 12) != processes) {
       throw new ProtocolViolationException(
-          peer, path + " is no board of " + ranks + " ranks in " + processes + " processes");
+          peer,
+          path + " is not a sync object of " + ranks + " ranks in " + processes + " processes");
     }
     SharedMemorySync sync = new SharedMemorySync(path, shared, ranks);
     sync.arrive(processes);
@@ -97,17 +100,17 @@ public final class SharedMemorySync {
   }
 
   private void arrive(int processes) {
-    if ((long) SharedMemory.COUNT.getAndAdd(shared, COME, 1L) + 1 == processes) {
+    if ((long) SharedMemory.COUNT.getAndAdd(shared, ARRIVED, 1L) + 1 == processes) {
       discard();
     }
   }
 
-  /** Takes the name away where not all processes have come; idempotent. */
+  /** Unlinks the file if not all processes have opened it; idempotent. */
   public void discard() {
     SharedMemory.delete(path);
   }
 
-  /** Returns where the file is, or was before all processes had it. */
+  /** Returns the path of the file, which is unlinked once all processes have opened it. */
   public Path path() {
     return path;
   }
@@ -116,17 +119,17 @@ public final class SharedMemorySync {
     return FIRST_ROW + rank * stride;
   }
 
-  /** Returns what {@link #input} and {@link #result} lie in. */
+  /** Returns the memory that {@link #input} and {@link #result} are offsets in. */
   public MemorySegment memory() {
     return shared;
   }
 
-  /** Returns where a rank puts, in a round, its data of the part that some rank owns. */
+  /** Returns the offset of a rank's input, in a round, to the part that a rank owns. */
   public long input(int rank, long round, int owner) {
     return row(rank) + DATA + (slot(round) * (ranks + 1) + owner) * partBytes;
   }
 
-  /** Returns where a rank puts what it has folded in a round. */
+  /** Returns the offset of a rank's result of a round. */
   public long result(int rank, long round) {
     return input(rank, round, ranks);
   }
@@ -143,17 +146,17 @@ public final class SharedMemorySync {
     return shared.get(ValueLayout.JAVA_LONG, row(rank) + SIGNATURES + slot(round) * Long.BYTES);
   }
 
-  /** Says how many rounds a rank has put its data in for. */
+  /** Sets the number of rounds whose input a rank has written. */
   public void put(int rank, long rounds) {
     SharedMemory.COUNT.setRelease(shared, row(rank) + PUT, rounds);
   }
 
-  /** Says how many rounds a rank has folded, and so needs no input of any more. */
+  /** Sets the number of rounds that a rank has folded, whose input it no longer needs. */
   public void folded(int rank, long rounds) {
     SharedMemory.COUNT.setRelease(shared, row(rank) + FOLDED, rounds);
   }
 
-  /** Says how many rounds a rank has taken all results of. */
+  /** Sets the number of rounds of which a rank has read all results. */
   public void taken(int rank, long rounds) {
     SharedMemory.COUNT.setRelease(shared, row(rank) + TAKEN, rounds);
   }

@@ -16,29 +16,30 @@ import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
 
 /**
- * What a world shares of its host's memory with other processes: links, and the board where all
- * ranks are on one host. Each is had when it is first used, and given back when the world ends.
+ * The memory that a communicator shares with other processes of this host: links, and the sync
+ * object if all ranks are on one host. Each is allocated when it is first used, and released when
+ * the communicator ends.
  *
- * <p>One process makes a file and tells the other by name, over their control connection; the
- * thread of the other's site maps it at once and deletes the name. So a name is there for a moment
- * only; {@link SharedMemoryFiles} deletes what processes leave that are killed in that moment.
+ * <p>One process creates a file and announces its path to the other over their control connection;
+ * the event loop of the other maps the file immediately and unlinks it. So a file name exists only
+ * briefly; {@link SharedMemoryFiles} deletes the files of processes that are killed in that time.
  */
 public final class SharedMemoryTransport {
-  /** How long a world's end waits for the other processes to take what it has last made. */
-  private static final Duration LONGEST_TAKING = Duration.ofSeconds(2);
+  /** How long the end of a communicator waits for other processes to open the newest links. */
+  private static final Duration OPEN_TIMEOUT = Duration.ofSeconds(2);
 
-  /** How many slices of a link are under way at a time. */
+  /** The maximum number of slices of a link that are in flight. */
   static final int SLOTS = 4;
 
   private final LinkContext context;
   private final LinkTable links;
-  private final ConcurrentHashMap<LinkKey, SameHostSendLink> leaving = new ConcurrentHashMap<>();
-  private final ConcurrentHashMap<LinkKey, SameHostReceiveLink> arriving =
+  private final ConcurrentHashMap<LinkKey, SameHostSendLink> sendLinks = new ConcurrentHashMap<>();
+  private final ConcurrentHashMap<LinkKey, SameHostReceiveLink> receiveLinks =
       new ConcurrentHashMap<>();
-  private final List<SharedMemoryLink> made = new ArrayList<>();
+  private final List<SharedMemoryLink> created = new ArrayList<>();
   private Arena arena;
   private SharedMemorySync sync;
-  private RuntimeException boardFailure;
+  private RuntimeException syncFailure;
   private boolean lost;
   private boolean ended;
 
@@ -47,24 +48,24 @@ public final class SharedMemoryTransport {
     this.links = links;
   }
 
-  /** Returns the end of a link that a rank of this process sends by. */
+  /** Returns the sending end of a link, for a rank of this process. */
   SameHostSendLink sendLink(LinkKey key) {
-    return leaving.computeIfAbsent(
+    return sendLinks.computeIfAbsent(
         key, k -> new SameHostSendLink(() -> choose(k), context.sliceBytes()));
   }
 
-  /** Returns the end of a link that a rank of this process receives by. */
+  /** Returns the receiving end of a link, for a rank of this process. */
   SameHostReceiveLink receiveLink(LinkKey key) {
-    return arriving.computeIfAbsent(key, k -> new SameHostReceiveLink(links.arriving(k)));
+    return receiveLinks.computeIfAbsent(key, k -> new SameHostReceiveLink(links.arriving(k)));
   }
 
   private SendLink choose(LinkKey key) {
-    SharedMemoryLink memory = make(key);
-    return memory == null ? links.overTcp(key) : memory;
+    SharedMemoryLink memory = create(key);
+    return memory == null ? links.tcpSendLink(key) : memory;
   }
 
-  /** Makes the memory of a link and tells the receiver; returns null where none can be had. */
-  private synchronized SharedMemoryLink make(LinkKey key) {
+  /** Creates a link and announces it to the receiver; returns null if the memory is unavailable. */
+  private synchronized SharedMemoryLink create(LinkKey key) {
     Arena mappings = arena();
     int slotBytes = context.sliceBytes();
     Path directory = SharedMemory.directory(SharedMemoryLink.size(SLOTS, slotBytes));
@@ -72,23 +73,24 @@ public final class SharedMemoryTransport {
     try {
       link = SharedMemoryLink.create(directory, mappings, SLOTS, slotBytes, key.from(), key.to());
     } catch (NcclSystemException e) {
-      LogManager.getLogger(SharedMemoryTransport.class).warn("{} goes over TCP: {}", key, e.text());
+      LogManager.getLogger(SharedMemoryTransport.class)
+          .warn("{} uses TCP instead of shared memory: {}", key, e.text());
       return null;
     }
-    made.add(link);
+    created.add(link);
     context.announceMemory(key, link.path());
     return link;
   }
 
   /**
-   * Event loop: takes the memory that another process has made for a link.
+   * Event loop: opens the shared memory that another process has created for a link.
    *
-   * @throws ProtocolException if it is no such memory
+   * @throws ProtocolException if the link, the path or the content of the file is invalid
    */
   void receive(LinkKey key, String path) throws ProtocolException {
     Path file = file(path);
     if (!context.sharesMemoryWith(key.from())) {
-      throw new ProtocolException(key + " is between processes that share no memory");
+      throw new ProtocolException(key + " connects processes that do not share memory");
     }
     SameHostReceiveLink link = receiveLink(key);
     link.offer();
@@ -101,7 +103,7 @@ public final class SharedMemoryTransport {
     }
   }
 
-  /** Returns a file that is one of ours by its name, since it is going to be deleted. */
+  /** Returns the path after checking that it is a name of ours, since the file will be deleted. */
   private static Path file(String path) throws ProtocolException {
     try {
       Path file = Path.of(path);
@@ -109,15 +111,15 @@ public final class SharedMemoryTransport {
         return file;
       }
     } catch (InvalidPathException e) {
-      throw new ProtocolException("it says that it shares " + e.getMessage());
+      throw new ProtocolException("it announced an invalid shared-memory file: " + e.getMessage());
     }
-    throw new ProtocolException("it says that it shares " + path);
+    throw new ProtocolException("it announced an invalid shared-memory file: " + path);
   }
 
-  /** Returns the board of all ranks; null while the process of rank 0 has not made it. */
+  /** Returns the sync object of all ranks; null until the process of rank 0 has created it. */
   public synchronized SharedMemorySync sync() {
-    if (boardFailure != null) {
-      throw boardFailure;
+    if (syncFailure != null) {
+      throw syncFailure;
     }
     if (sync == null && !ended && context.hosts(0)) {
       sync = SharedMemorySync.create(context.size(), context.processes(), arena());
@@ -127,21 +129,21 @@ public final class SharedMemoryTransport {
   }
 
   /**
-   * Event loop: takes the board that the process of rank 0 has made.
+   * Event loop: opens the sync object that the process of rank 0 has created.
    *
-   * @throws ProtocolException if it is none
+   * @throws ProtocolException if the file is not a sync object, or none is expected
    */
   public synchronized void receiveSync(String path) throws ProtocolException {
     Path file = file(path);
     if (!context.allShareMemory() || sync != null) {
-      throw new ProtocolException("it has made a board that nobody needs");
+      throw new ProtocolException("it announced a sync object that is not expected");
     }
     try {
       sync = SharedMemorySync.open(file, context.size(), context.processes(), 0, arena());
     } catch (ProtocolViolationException e) {
       throw new ProtocolException(e.what());
     } catch (NcclSystemException e) {
-      boardFailure = e;
+      syncFailure = e;
     }
   }
 
@@ -151,29 +153,29 @@ public final class SharedMemoryTransport {
       throw new IllegalStateException("the communicator has ended");
     }
     if (arena == null) {
-      // Streams' threads use it, and whichever thread closes the last rank gives it back.
+      // Shared: stream threads use it, and the thread that closes the last rank closes it.
       arena = Arena.ofShared();
     }
     return arena;
   }
 
-  /** Takes away the names of links to a process that has gone, which will not do so itself. */
+  /** Unlinks the files of links to a lost process, which will not do so itself. */
   public synchronized void lost(BitSet ranks) {
     lost = true;
-    made.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
+    created.stream().filter(link -> ranks.get(link.to())).forEach(SharedMemoryLink::discard);
   }
 
   /**
-   * Waits until the receivers have the memory of all links, since what was sent before the end is
-   * to arrive; not for those who have gone, and not for long.
+   * Waits until the receivers have opened all links, so that slices sent before the end arrive.
+   * Skips receivers that have left, and waits at most {@link #OPEN_TIMEOUT}.
    */
   public void settle() {
-    Deadline deadline = Deadline.after(LONGEST_TAKING);
-    made().forEach(link -> Interrupts.awaitUninterruptibly(() -> awaitTaken(link, deadline)));
+    Deadline deadline = Deadline.after(OPEN_TIMEOUT);
+    made().forEach(link -> Interrupts.awaitUninterruptibly(() -> awaitOpened(link, deadline)));
   }
 
-  private void awaitTaken(SharedMemoryLink link, Deadline deadline) throws InterruptedException {
-    while (!link.taken()
+  private void awaitOpened(SharedMemoryLink link, Deadline deadline) throws InterruptedException {
+    while (!link.opened()
         && !context.presence(link.to()).left()
         && !context.presence(link.source()).cut()
         && !deadline.passed()) {
@@ -181,25 +183,25 @@ public final class SharedMemoryTransport {
     }
   }
 
-  /** Returns the links that this process has made the memory of. */
+  /** Returns the links that this process has created. */
   public synchronized List<SharedMemoryLink> made() {
-    return List.copyOf(made);
+    return List.copyOf(created);
   }
 
-  /** Gives the memory back; a thread that still uses it gets an exception. Idempotent. */
+  /** Releases the memory; a thread that still uses it gets an exception. Idempotent. */
   void end() {
     if (release()) {
       SharedMemoryFiles.sweep();
     }
   }
 
-  /** Returns whether a process was lost, which may have made files that nobody knows. */
+  /** Returns whether a process was lost, which may have left files that it never announced. */
   private synchronized boolean release() {
     if (ended) {
       return false;
     }
     ended = true;
-    made.forEach(SharedMemoryLink::discard);
+    created.forEach(SharedMemoryLink::discard);
     if (sync != null && context.hosts(0)) {
       sync.discard();
     }

@@ -6,11 +6,11 @@ import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
 
 /**
- * What has gone wrong with the connection of a link. Where it only broke, its process most likely
- * tells why, or ends; so that is waited for a moment before anybody is told of the connection.
+ * The failure of a link's connection. When a connection breaks, the process at its other end most
+ * likely reports the cause or exits; so a broken connection is reported only after a grace period.
  */
 public final class TcpFailure {
-  /** Thrown where all ranks have been told what is wrong, by the fault of the world. */
+  /** Thrown after the failure has been reported to all ranks through the communicator. */
   public static final class LinkException extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -23,7 +23,7 @@ public final class TcpFailure {
 
   private final LinkContext context;
   private final int peer;
-  private String why;
+  private String reason;
   private long since;
 
   TcpFailure(LinkContext context, int peer) {
@@ -31,25 +31,25 @@ public final class TcpFailure {
     this.peer = peer;
   }
 
-  void begin(String reason) {
-    why = String.valueOf(reason);
+  void begin(String cause) {
+    reason = String.valueOf(cause);
     since = System.nanoTime();
   }
 
-  /** Returns whether the connection has broken; throws if that explains itself by nothing else. */
+  /** Returns whether the connection has broken; throws once the grace period has passed. */
   boolean broken() {
-    if (why == null) {
+    if (reason == null) {
       return false;
     }
     if (System.nanoTime() - since > GRACE_NANOS) {
-      throw fail("the connection to " + context.describe(peer) + " broke: " + why);
+      throw fail("the connection to " + context.describe(peer) + " broke: " + reason);
     }
     return true;
   }
 
-  /** Tells all ranks that the peer's process cannot be understood; returns what to throw. */
+  /** Fails all ranks because the peer has violated the protocol; returns the exception to throw. */
   LinkException protocolViolation(String what) {
-    return fail(context.describe(peer) + " spoke nonsense: " + what);
+    return fail(context.describe(peer) + " violated the protocol: " + what);
   }
 
   private LinkException fail(String text) {

@@ -3,9 +3,9 @@ package io.nccl4j.internal.reference.transport;
 import java.nio.ByteBuffer;
 
 /**
- * How a slice travels over a connection: a header of 32 bytes (magic number, size, number of the
- * slice, signature, and 8 bytes of nothing), then the data, filled up to a multiple of 32. All of
- * it is in the byte order of the hosts; one with another order fails at the magic number.
+ * The wire format of a slice: a header of 32 bytes (magic number, size, slice number, signature, 8
+ * unused bytes), then the data, padded to a multiple of 32 bytes. All fields are in native byte
+ * order; a host with another byte order fails the check of the magic number.
  */
 public final class TcpFrame {
   static final int HEADER_BYTES = 32;
@@ -17,7 +17,7 @@ public final class TcpFrame {
 
   private TcpFrame() {}
 
-  /** Returns how many bytes a slice takes on the way. */
+  /** Returns the size of the frame of a slice in bytes. */
   public static int size(int bytes) {
     return HEADER_BYTES + (bytes + 31 & -32);
   }
@@ -37,18 +37,18 @@ public final class TcpFrame {
     return from.getLong(at + SIGNATURE);
   }
 
-  /** Says what is wrong with a header; null is nothing. */
-  static String check(ByteBuffer from, int at, long number, int mostBytes) {
+  /** Returns what is wrong with a header, or null if it is valid. */
+  static String check(ByteBuffer from, int at, long number, int maxBytes) {
     if (from.getInt(at) != MAGIC) {
       return "slice %d has magic 0x%08x; it must be 0x%08x"
           .formatted(number, from.getInt(at), MAGIC);
     }
     if (from.getLong(at + NUMBER) != number) {
-      return "it sent slice " + from.getLong(at + NUMBER) + " where " + number + " is due";
+      return "it sent slice " + from.getLong(at + NUMBER) + " instead of " + number;
     }
     int bytes = bytes(from, at);
-    return bytes < 0 || bytes > mostBytes
-        ? "slice " + number + " has " + bytes + " bytes; the most is " + mostBytes
+    return bytes < 0 || bytes > maxBytes
+        ? "slice " + number + " has " + bytes + " bytes; the maximum is " + maxBytes
         : null;
   }
 }

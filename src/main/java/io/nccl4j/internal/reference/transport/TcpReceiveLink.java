@@ -8,42 +8,42 @@ import java.nio.channels.SocketChannel;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * The receiving end of a link from another process. Slices lie in memory of the link until they are
- * released. Nothing that comes is trusted: a header that cannot be fails every rank, and names the
- * sender.
+ * The receiving end of a TCP link from another process. Slices stay in the link's memory until they
+ * are released. Received data is not trusted: an invalid header fails every rank with an exception
+ * that names the sender.
  *
- * <p>Nothing here waits. The receiver's thread alone uses it, but for what the thread of the site
- * says: that the sender has connected, or how much it had sent when it closed.
+ * <p>No method blocks. Only the receiver's thread uses this object, except that the event loop
+ * reports that the sender has connected, and how many slices it had sent when it closed.
  */
 public final class TcpReceiveLink implements ReceiveLink {
-  /** How many slices of the largest size may lie here. */
+  /** The capacity of the buffer in slices of the maximum size. */
   private static final int SLOTS = 4;
 
   private final LinkContext context;
   private final LinkKey key;
-  private final TcpFailure trouble;
+  private final TcpFailure failure;
   private final AtomicBoolean offered = new AtomicBoolean();
-  private final int mostBytes;
-  // Made when the first slice comes, since many links are never used.
+  private final int maxBytes;
+  // Allocated by the first read, since many links are never used.
   private ByteBuffer arrived;
   private MemorySegment memory;
   private volatile SocketChannel channel;
   private volatile boolean closed;
   private volatile long expected = Long.MAX_VALUE;
-  // What has come and is not released lies from begin to end.
+  // Data that has arrived and is not released is from begin to end.
   private int begin;
   private int end;
   private long received;
-  private boolean here;
+  private boolean available;
 
   TcpReceiveLink(LinkContext context, LinkKey key) {
     this.context = context;
     this.key = key;
-    this.trouble = new TcpFailure(context, key.from());
-    this.mostBytes = context.sliceBytes();
+    this.failure = new TcpFailure(context, key.from());
+    this.maxBytes = context.sliceBytes();
   }
 
-  /** Returns whether the sender may connect; it may once. */
+  /** Returns whether the sender may connect: true for the first call only. */
   public boolean offer() {
     return offered.compareAndSet(false, true);
   }
@@ -55,7 +55,7 @@ public final class TcpReceiveLink implements ReceiveLink {
     }
   }
 
-  /** Says how many slices the sender had sent when it closed. */
+  /** Sets the number of slices that the sender had sent when it closed. */
   void expect(long slices) {
     expected = slices;
   }
@@ -67,7 +67,7 @@ public final class TcpReceiveLink implements ReceiveLink {
 
   @Override
   public boolean ready() {
-    return here || parse() || (fill() && parse());
+    return available || parse() || (fill() && parse());
   }
 
   @Override
@@ -79,42 +79,42 @@ public final class TcpReceiveLink implements ReceiveLink {
     if (presence != Presence.CLOSED) {
       return presence.gone();
     }
-    // What the sender said as it closed may have overtaken what it sent before.
+    // The sender's report of its close may arrive before its last slices.
     return expected == Long.MAX_VALUE ? !offered.get() : received >= expected;
   }
 
   private boolean fill() {
     SocketChannel from = channel;
-    if (from == null || trouble.broken()) {
+    if (from == null || failure.broken()) {
       return false;
     }
     if (arrived == null) {
-      arrived = ByteBuffer.allocateDirect(SLOTS * TcpFrame.size(mostBytes));
+      arrived = ByteBuffer.allocateDirect(SLOTS * TcpFrame.size(maxBytes));
       arrived.order(ByteOrder.nativeOrder());
       memory = MemorySegment.ofBuffer(arrived);
     }
-    makeRoom();
+    compact();
     try {
       arrived.limit(arrived.capacity()).position(end);
       int count = from.read(arrived);
       arrived.clear();
       if (count < 0) {
-        trouble.begin("it was closed");
+        failure.begin("it was closed");
         return false;
       }
       end += count;
       return count > 0;
     } catch (IOException e) {
-      trouble.begin(e.getMessage());
+      failure.begin(e.getMessage());
       return false;
     }
   }
 
-  private void makeRoom() {
+  private void compact() {
     if (begin == end) {
       begin = 0;
       end = 0;
-    } else if (arrived.capacity() - begin < TcpFrame.size(mostBytes)) {
+    } else if (arrived.capacity() - begin < TcpFrame.size(maxBytes)) {
       arrived.limit(end).position(begin);
       arrived.compact();
       end -= begin;
@@ -126,12 +126,12 @@ public final class TcpReceiveLink implements ReceiveLink {
     if (end - begin < TcpFrame.HEADER_BYTES) {
       return false;
     }
-    String nonsense = TcpFrame.check(arrived, begin, received, mostBytes);
-    if (nonsense != null) {
-      throw trouble.protocolViolation(nonsense);
+    String error = TcpFrame.check(arrived, begin, received, maxBytes);
+    if (error != null) {
+      throw failure.protocolViolation(error);
     }
-    here = end - begin >= TcpFrame.size(TcpFrame.bytes(arrived, begin));
-    return here;
+    available = end - begin >= TcpFrame.size(TcpFrame.bytes(arrived, begin));
+    return available;
   }
 
   @Override
@@ -158,10 +158,10 @@ public final class TcpReceiveLink implements ReceiveLink {
   public void release() {
     begin += TcpFrame.size(TcpFrame.bytes(arrived, begin));
     received++;
-    here = false;
+    available = false;
   }
 
-  /** Ends the connection, from any thread. */
+  /** Closes the connection; may be called by any thread. */
   public void close() {
     closed = true;
     TcpFailure.close(channel);

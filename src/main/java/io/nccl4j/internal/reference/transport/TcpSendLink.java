@@ -8,29 +8,28 @@ import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 
 /**
- * The sending end of a link to another process, over a connection of its own, which is opened when
- * the first slice is to be sent, and begins with a handshake. A slice is copied behind its header
- * into memory of the link; what the socket does not take at once follows when the sender looks
- * again.
+ * The sending end of a TCP link to another process. Each link has its own connection, which is
+ * opened for the first slice and begins with a handshake. A slice is copied behind its header into
+ * the link's memory; bytes that the socket does not accept are written by later calls.
  *
- * <p>Nothing here waits. The sender's thread alone uses it, but for {@link #close} and {@link
- * #sent}.
+ * <p>No method blocks. Only the sender's thread uses this object, except for {@link #close} and
+ * {@link #sent}.
  */
 public final class TcpSendLink implements SendLink {
-  /** How many slices of the largest size may wait for the socket. */
+  /** The capacity of the buffer in slices of the maximum size. */
   private static final int SLOTS = 4;
 
   private final LinkContext context;
   private final LinkKey key;
-  private final TcpFailure trouble;
-  private final int mostBytes;
+  private final TcpFailure failure;
+  private final int maxBytes;
   private final ByteBuffer waiting;
   private final MemorySegment memory;
   private volatile SocketChannel channel;
   private final ByteBuffer greeting;
   private boolean connected;
   private volatile boolean closed;
-  // What waits lies from flushed to end.
+  // Data that waits for the socket is from flushed to end.
   private int flushed;
   private int end;
   private volatile long sent;
@@ -38,10 +37,10 @@ public final class TcpSendLink implements SendLink {
   TcpSendLink(LinkContext context, LinkKey key) {
     this.context = context;
     this.key = key;
-    this.trouble = new TcpFailure(context, key.to());
-    this.mostBytes = context.sliceBytes();
-    // Not only slices: first of all the link says which one it is.
-    this.waiting = ByteBuffer.allocateDirect(512 + SLOTS * TcpFrame.size(mostBytes));
+    this.failure = new TcpFailure(context, key.to());
+    this.maxBytes = context.sliceBytes();
+    // The 512 bytes are for the claim, the first message, which identifies the link.
+    this.waiting = ByteBuffer.allocateDirect(512 + SLOTS * TcpFrame.size(maxBytes));
     this.waiting.order(ByteOrder.nativeOrder());
     this.memory = MemorySegment.ofBuffer(waiting);
     this.greeting = ByteBuffer.allocate(context.greetingBytes());
@@ -66,7 +65,7 @@ public final class TcpSendLink implements SendLink {
     if (end != 0 || !connected) {
       flush();
     }
-    int frame = TcpFrame.size(mostBytes);
+    int frame = TcpFrame.size(maxBytes);
     if (waiting.capacity() - end < frame && flushed > 0) {
       waiting.limit(end).position(flushed);
       waiting.compact();
@@ -77,7 +76,7 @@ public final class TcpSendLink implements SendLink {
   }
 
   @Override
-  @SuppressWarnings("NonAtomicVolatileUpdate") // The sender alone writes it.
+  @SuppressWarnings("NonAtomicVolatileUpdate") // Only the sender writes it.
   public void send(MemorySegment slice, long offset, long size, long signature) {
     int bytes = (int) size;
     TcpFrame.write(waiting, end, bytes, sent, signature);
@@ -96,7 +95,7 @@ public final class TcpSendLink implements SendLink {
   }
 
   private void flush() {
-    if (trouble.broken()) {
+    if (failure.broken()) {
       return;
     }
     try {
@@ -111,9 +110,9 @@ public final class TcpSendLink implements SendLink {
         end = 0;
       }
     } catch (IOException e) {
-      trouble.begin(e.getMessage());
+      failure.begin(e.getMessage());
     } finally {
-      // Also after a failure: till that is known, the rank puts slices behind the end.
+      // Also after a failure: until it is reported, the rank appends slices at the end.
       waiting.clear();
     }
   }
@@ -133,7 +132,7 @@ public final class TcpSendLink implements SendLink {
       return false;
     }
     if (greeting.hasRemaining() && channel.read(greeting) < 0) {
-      throw new IOException("it was closed before it was greeted");
+      throw new IOException("it was closed before the greeting arrived");
     }
     if (greeting.hasRemaining()) {
       return false;
@@ -145,12 +144,12 @@ public final class TcpSendLink implements SendLink {
     return true;
   }
 
-  /** Returns the connection, or null while there is none; for tests. */
+  /** Returns the connection, or null before the first slice; for tests. */
   public SocketChannel channel() {
     return channel;
   }
 
-  /** Ends the connection, from any thread. */
+  /** Closes the connection; may be called by any thread. */
   void close() {
     closed = true;
     TcpFailure.close(channel);

@@ -1,8 +1,8 @@
 /**
- * How data gets from one rank of the reference backend to another: {@code SendLink} and {@code
- * ReceiveLink}, the ends of a queue of slices with a fixed number of slots. It lies in the memory
- * of the process, in memory that processes of a host share, or goes over TCP.
+ * Links between ranks of the reference backend. {@code SendLink} and {@code ReceiveLink} are the
+ * two ends of a queue of slices with a fixed number of slots. A link uses the memory of the
+ * process, memory that processes of one host share, or TCP.
  *
- * <p>Links know their communicator as a {@code LinkContext}.
+ * <p>Links access their communicator through {@code LinkContext}.
  */
 package io.nccl4j.internal.reference.transport;

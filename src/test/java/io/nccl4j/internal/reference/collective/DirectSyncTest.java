@@ -9,24 +9,24 @@ import java.time.Duration;
 import org.junit.jupiter.api.RepeatedTest;
 import org.junit.jupiter.api.Test;
 
-/** What the ranks of a direct all-reduce agree on, without the all-reduce. */
+/** Tests the synchronization of a direct all-reduce without the all-reduce. */
 class DirectSyncTest {
   private static final int PIECES = Integer.MAX_VALUE;
   private static final long NUMBER = 1;
 
-  private static DirectSync boardOfOneRank() {
+  private static DirectSync syncOfOneRank() {
     DirectSync sync = new DirectSync(1);
     sync.arrive(0, NUMBER, 0, MemorySegment.NULL, MemorySegment.NULL, 0);
     return sync;
   }
 
   /**
-   * Pieces that are claimed and given up meanwhile are no sign that the one before is finished:
-   * counts that are read one before the other would show one of those in its place.
+   * Pieces that are claimed and given up in the meantime do not prove that an earlier piece is
+   * finished, although counts that are read in the wrong order would suggest it.
    */
   @RepeatedTest(20)
-  void closingWaitsForAPieceBegunBeforeWhateverIsClaimedAfterIt() throws InterruptedException {
-    DirectSync sync = boardOfOneRank();
+  void closeWaitsForEarlierPieceDespiteLaterClaims() throws InterruptedException {
+    DirectSync sync = syncOfOneRank();
     assertEquals(0, sync.claim(0, 0, PIECES));
     Thread closing = new Thread(sync::close);
     closing.start();
@@ -39,12 +39,12 @@ class DirectSyncTest {
       assertTrue(closing.isAlive(), "closed while piece 0 was worked on, after " + piece);
     }
     sync.finish(0, 1);
-    assertTrue(closing.join(Duration.ofSeconds(30)), "not closed with all pieces finished");
+    assertTrue(closing.join(Duration.ofSeconds(30)), "not closed although all pieces are finished");
   }
 
   @Test
-  void aClaimForATransferThatItsOwnerHasLeftIsNone() {
-    DirectSync sync = boardOfOneRank();
+  void claimForPastTransferFails() {
+    DirectSync sync = syncOfOneRank();
     assertEquals(0, sync.claim(0, 0, 2));
     assertFalse(sync.finished(0, 0, 1));
     sync.finish(0, 1);

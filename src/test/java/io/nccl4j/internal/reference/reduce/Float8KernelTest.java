@@ -14,40 +14,39 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The results of all pairs of 8-bit numbers, against exact arithmetic of one after the other. */
+/** Compares the results of all pairs of 8-bit numbers with exact scalar arithmetic. */
 class Float8KernelTest {
   private static final int VALUES = 256;
   private static final int PAIRS = VALUES * VALUES;
 
   static Stream<Arguments> reductions() {
     return Stream.of(DataType.FLOAT8E4M3, DataType.FLOAT8E5M2)
-        .flatMap(type -> Stream.of(SoftArithmetic.Op.values()).map(how -> Arguments.of(type, how)));
+        .flatMap(type -> Stream.of(SoftArithmetic.Op.values()).map(op -> Arguments.of(type, op)));
   }
 
   @ParameterizedTest
   @MethodSource("reductions")
-  void everyPairIsRoundedToBinary16AndThenToTheType(DataType type, SoftArithmetic.Op how) {
+  void everyPairIsRoundedThroughBinary16(DataType type, SoftArithmetic.Op op) {
     byte[] lefts = new byte[PAIRS];
     byte[] rights = new byte[PAIRS];
     for (int pair = 0; pair < PAIRS; pair++) {
       lefts[pair] = (byte) (pair / VALUES);
       rights[pair] = (byte) pair;
     }
-    byte[] results = combined(type, how, lefts, rights);
-    SoftArithmetic soft = new SoftArithmetic(type);
+    byte[] results = combined(type, op, lefts, rights);
+    SoftArithmetic exact = new SoftArithmetic(type);
     for (int pair = 0; pair < PAIRS; pair++) {
       double left = value(type, lefts[pair]);
       double right = value(type, rights[pair]);
-      double expected = soft.combine(how, left, right);
-      assertSame(type, expected, results[pair], left + " " + how + " " + right);
+      double expected = exact.combine(op, left, right);
+      assertSame(type, expected, results[pair], left + " " + op + " " + right);
     }
   }
 
-  private static byte[] combined(
-      DataType type, SoftArithmetic.Op how, byte[] lefts, byte[] rights) {
-    ReductionOp.Kind kind = ReductionOp.Kind.valueOf(how.name());
-    boolean extreme = how == SoftArithmetic.Op.MAX || how == SoftArithmetic.Op.MIN;
-    Kernel kernel = extreme ? Kernels.ofExtremes(type) : Kernels.of(type);
+  private static byte[] combined(DataType type, SoftArithmetic.Op op, byte[] lefts, byte[] rights) {
+    ReductionOp.Kind kind = ReductionOp.Kind.valueOf(op.name());
+    boolean minMax = op == SoftArithmetic.Op.MAX || op == SoftArithmetic.Op.MIN;
+    Kernel kernel = minMax ? Kernels.ofMinMax(type) : Kernels.of(type);
     MemorySegment left = copy(lefts);
     MemorySegment right = copy(rights);
     kernel.combine(kind, left, 0, false, 0, right, 0, left, 0, lefts.length, 1);
@@ -56,9 +55,9 @@ class Float8KernelTest {
 
   @ParameterizedTest
   @EnumSource(names = {"FLOAT8E4M3", "FLOAT8E5M2"})
-  void everyMultipleIsRoundedToBinary16AndThenToTheType(DataType type) {
+  void everyProductIsRoundedThroughBinary16(DataType type) {
     Kernel kernel = Kernels.of(type);
-    SoftArithmetic soft = new SoftArithmetic(type);
+    SoftArithmetic exact = new SoftArithmetic(type);
     byte[] values = new byte[VALUES];
     for (int value = 0; value < VALUES; value++) {
       values[value] = (byte) value;
@@ -68,7 +67,7 @@ class Float8KernelTest {
     for (int factor = 0; factor < VALUES; factor++) {
       kernel.scale(factor, from, 0, to, 0, VALUES);
       for (int value = 0; value < VALUES; value++) {
-        double expected = soft.multiply(value(type, (byte) value), value(type, (byte) factor));
+        double expected = exact.multiply(value(type, (byte) value), value(type, (byte) factor));
         byte found = to.get(ValueLayout.JAVA_BYTE, value);
         assertSame(type, expected, found, value + " * " + factor);
       }

@@ -8,13 +8,13 @@ import java.util.stream.IntStream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The division of averages, which multiplies and shifts, against the processor's own. */
+/** Compares averages, which multiply and shift, with scalar division. */
 class Int32KernelTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
 
   @ParameterizedTest
   @ValueSource(ints = {2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 63, 64, 100, 1000, 32768})
-  void averagesTruncateWhateverTheNumberOfRanks(int ranks) {
+  void averagesTruncate(int ranks) {
     int[] sums = sums(ranks);
     int[] signed = sums.clone();
     new Int32Kernel(false).divide(signed, ranks, signed.length);
@@ -25,7 +25,7 @@ class Int32KernelTest {
         Arrays.stream(sums).map(sum -> Integer.divideUnsigned(sum, ranks)).toArray(), unsigned);
   }
 
-  /** Whole multiples and their neighbours, the ends of the range, and anything. */
+  /** Returns multiples and their neighbours, the ends of the range, and random numbers. */
   private static int[] sums(int ranks) {
     IntStream around =
         IntStream.rangeClosed(-200, 200)

@@ -8,13 +8,13 @@ import java.util.stream.LongStream;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The division of averages, which shifts where it can, against the processor's own. */
+/** Compares averages, which shift where possible, with scalar division. */
 class Int64KernelTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
 
   @ParameterizedTest
   @ValueSource(ints = {2, 3, 4, 7, 8, 64, 100, 1024})
-  void averagesTruncateWhateverTheNumberOfRanks(int ranks) {
+  void averagesTruncate(int ranks) {
     System.out.println("seed " + SEED);
     LongStream around = LongStream.rangeClosed(-300, 300);
     LongStream ends =

@@ -28,14 +28,14 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Memory as the loops of a kernel read it, 1 GiB at a time. */
+/** The views of 1 GiB through which kernels read memory. */
 class MappedViewsTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
   private static final long GIB = 1L << 30;
 
   @TempDir private Path folder;
 
-  /** A file with nothing in it takes no room until it is written to. */
+  /** Maps a sparse file, whose pages are allocated when they are written. */
   private MemorySegment sparse(Arena arena, String name, long bytes) throws IOException {
     try (FileChannel file =
         FileChannel.open(
@@ -51,10 +51,10 @@ class MappedViewsTest {
 
   @ParameterizedTest
   @EnumSource
-  void aReductionAcrossTheEndOfAWindowGivesTheSameBits(DataType type) throws IOException {
+  void reductionAcrossViewsGivesTheSameBits(DataType type) throws IOException {
     System.out.println("seed " + SEED);
     int ranks = 3;
-    // Begins on no whole block before the end of the window, and ends behind it.
+    // Begins unaligned before the end of the first view, and ends in the second.
     long offset = GIB - 1_500_000L / type.bytes() * type.bytes();
     long count = 3_000_000L / type.bytes();
     try (Arena arena = Arena.ofShared()) {
@@ -69,7 +69,7 @@ class MappedViewsTest {
         nearOut[rank] = arena.allocate(3_000_000, 64);
         Random random = new Random(SEED + rank);
         for (long i = 0; i < count; i++) {
-          // No NaN: which of two is kept is open.
+          // No NaN: the bits of a NaN result are unspecified.
           type.set(near[rank], i, random.nextInt(100) / 8.0);
         }
         MemorySegment.copy(near[rank], 0, far[rank], offset, count * type.bytes());
@@ -91,32 +91,32 @@ class MappedViewsTest {
   }
 
   @Test
-  void aWindowIsMadeOnceForEachMemory() {
-    MappedViews windows = MappedViews.ofThread();
+  void viewIsCreatedOncePerSegment() {
+    MappedViews views = MappedViews.ofThread();
     Function<ByteBuffer, FloatBuffer> floats = ByteBuffer::asFloatBuffer;
     try (Arena arena = Arena.ofConfined()) {
       MemorySegment one = arena.allocate(64, 64);
       MemorySegment two = arena.allocate(64, 64);
-      FloatBuffer window = windows.window(one, 0, floats);
-      assertSame(window, windows.window(one, 32, floats));
-      assertNotSame(window, windows.window(two, 0, floats));
+      FloatBuffer view = views.view(one, 0, floats);
+      assertSame(view, views.view(one, 32, floats));
+      assertNotSame(view, views.view(two, 0, floats));
       MappedViews.forgetOfThread();
-      assertNotSame(window, MappedViews.ofThread().window(one, 0, floats));
+      assertNotSame(view, MappedViews.ofThread().view(one, 0, floats));
     }
   }
 
   @Test
-  void closedMemoryIsNotReadThroughAWindow() {
+  void closedMemoryIsNotReadThroughAView() {
     Function<ByteBuffer, FloatBuffer> floats = ByteBuffer::asFloatBuffer;
-    FloatBuffer window;
+    FloatBuffer view;
     try (Arena arena = Arena.ofShared()) {
-      window = MappedViews.ofThread().window(arena.allocate(64, 64), 0, floats);
+      view = MappedViews.ofThread().view(arena.allocate(64, 64), 0, floats);
     }
-    assertThrows(IllegalStateException.class, () -> window.get(0));
+    assertThrows(IllegalStateException.class, () -> view.get(0));
   }
 
   @Test
-  void anIdleStreamKeepsNobodysMemory() throws Exception {
+  void idleStreamReleasesMemory() throws Exception {
     Ranks.run(
         2,
         ReferenceOptions.defaults(),
@@ -126,7 +126,7 @@ class MappedViewsTest {
             System.gc();
             Thread.sleep(100);
           }
-          assertNull(memory.get(), "the worker still holds what it has summed");
+          assertNull(memory.get(), "the worker still references the memory");
         });
   }
 
@@ -138,7 +138,7 @@ class MappedViewsTest {
       comm.allReduce(data, data, ReduceOp.SUM, stream);
       stream.synchronize();
     }
-    // Slices have the same scope, and it alone keeps the memory.
+    // All slices share the scope, which alone keeps the memory reachable.
     return new WeakReference<>(memory.scope());
   }
 }

@@ -11,15 +11,15 @@ import java.util.List;
 import org.apache.logging.log4j.LogManager;
 
 /**
- * A process of its own for {@link SharedMemoryLinkTest}: rank 1, which opens two links to rank 0
- * and sends back each slice with 1 added to every byte, until an empty one comes.
+ * A child process of {@link SharedMemoryLinkTest}: rank 1, which opens two links to rank 0 and
+ * sends back each slice with 1 added to every byte, until an empty slice arrives.
  */
 public final class LinkPeer {
   private static final long LIMIT_NANOS = 60_000_000_000L;
 
   private LinkPeer() {}
 
-  /** Answers slices; the arguments are the paths of the links from rank 0 and to it. */
+  /** Answers slices; the arguments are the paths of the link from rank 0 and the link to it. */
   public static void main(String[] arguments) {
     Arena arena = Arena.global();
     SharedMemoryLink in = SharedMemoryLink.open(Path.of(arguments[0]), arena, 0, 1, 1);
@@ -45,18 +45,18 @@ public final class LinkPeer {
     boolean holds();
   }
 
-  @SuppressWarnings("ThreadPriorityCheck") // The other process may need this processor.
+  @SuppressWarnings("ThreadPriorityCheck") // Yields to the other process.
   static void await(Condition condition) {
     long start = System.nanoTime();
     while (!condition.holds()) {
       if (System.nanoTime() - start > LIMIT_NANOS) {
-        throw new AssertionError("nothing has come for a minute");
+        throw new AssertionError("the condition was not met within a minute");
       }
       Thread.yield();
     }
   }
 
-  /** Starts a class of the tests as a process, after a shell command such as {@code ulimit}. */
+  /** Starts a test class as a process, after a shell command such as {@code ulimit}. */
   static Process start(String before, Class<?> main, String... arguments) throws IOException {
     List<String> command = new ArrayList<>(List.of("sh", "-c", before + " exec \"$0\" \"$@\""));
     command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());

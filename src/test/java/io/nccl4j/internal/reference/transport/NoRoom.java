@@ -4,11 +4,11 @@ import io.nccl4j.NcclSystemException;
 import java.lang.foreign.Arena;
 import java.nio.file.Path;
 
-/** A process of its own for {@link SharedMemoryLinkTest}, which may write no large files. */
+/** A child process of {@link SharedMemoryLinkTest} that may not write large files. */
 public final class NoRoom {
   private NoRoom() {}
 
-  /** Asks for more than there is; the argument is a directory. */
+  /** Creates a link that exceeds the limit; the argument is a directory. */
   public static void main(String[] arguments) {
     try {
       SharedMemoryLink.create(Path.of(arguments[0]), Arena.global(), 8, 1 << 20, 0, 1);

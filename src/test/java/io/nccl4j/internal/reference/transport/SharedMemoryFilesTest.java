@@ -16,7 +16,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Files of shared memory whose maker was killed before another process took the name away. */
+/** Tests shared-memory files whose creator was killed before another process unlinked them. */
 class SharedMemoryFilesTest {
   @TempDir private Path folder;
 
@@ -26,7 +26,7 @@ class SharedMemoryFilesTest {
     }
   }
 
-  /** Starts a process that makes a link's file in the folder, and waits until the file is there. */
+  /** Starts a process that creates a link's file in the folder. */
   private Process startMaker() throws IOException {
     return LinkPeer.start("", LinkMaker.class, folder.toString());
   }
@@ -71,7 +71,7 @@ class SharedMemoryFilesTest {
     return SharedMemoryFiles.ofThisProcess();
   }
 
-  /** Returns a process of this user that has ended, as a file of it would name it. */
+  /** Returns the identity of a process of this user that has ended. */
   private static SharedMemoryFiles.Maker ended() throws Exception {
     Process process = new ProcessBuilder("true").start();
     assertEquals(0, process.waitFor());
@@ -108,18 +108,18 @@ class SharedMemoryFilesTest {
   void fileOfAnotherUserStays() throws Exception {
     Path file = file(ended());
     int user = (int) Files.getAttribute(file, "unix:uid");
-    assumeTrue(user == 0, "only root can make files of other users");
+    assumeTrue(user == 0, "only root can create files of other users");
     Files.setAttribute(file, "unix:uid", 12345);
     assertFalse(SharedMemoryFiles.isAbandoned(file));
   }
 
   @Test
-  void whatIsNoSuchFileStays() throws Exception {
+  void otherFilesStay() throws Exception {
     String name = SharedMemoryFiles.name(ended(), new byte[16]);
     Path directory = Files.createDirectory(folder.resolve(name));
     assertFalse(SharedMemoryFiles.isAbandoned(directory));
     Files.delete(directory);
-    assertFalse(SharedMemoryFiles.isAbandoned(directory), "it has gone");
+    assertFalse(SharedMemoryFiles.isAbandoned(directory), "missing file");
     Path link = Files.createSymbolicLink(directory, Path.of("elsewhere"));
     assertFalse(SharedMemoryFiles.isAbandoned(link));
     for (String other : new String[] {name + "0", "nccl4j-0", "other"}) {
@@ -129,7 +129,7 @@ class SharedMemoryFilesTest {
 
   @Test
   void zombiesFileIsAbandoned() throws Exception {
-    // The child ends once another program has replaced the shell, which never asks for its status.
+    // The child ends after exec has replaced its parent shell; sleep never reaps the child.
     Process parent =
         new ProcessBuilder(
                 "sh",

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 
-/** The file of a link through shared memory, as its other end has left it. */
+/** Fuzzes the file of a shared-memory link, as written by the other end. */
 public final class SharedMemoryLinkFuzz implements FuzzTarget {
   private static final int SLOTS = 2;
   private static final int SLOT_BYTES = 64;
@@ -37,7 +37,7 @@ public final class SharedMemoryLinkFuzz implements FuzzTarget {
     }
   }
 
-  /** Magic number, size, slots, slot size, from, to, taken; released; number, size, signature. */
+  /** Magic number, size, slots, slot size, from, to, opened; released; number, size, signature. */
   private static Sample sample(SharedMemoryLink link) throws IOException {
     int[] widths = {8, 8, 4, 4, 4, 4, 8, 88, 8, 120, 8, 8, 8, 40, 64, 8, 8, 8, 40};
     return Sample.of(Files.readAllBytes(link.path()), widths);
@@ -64,10 +64,10 @@ public final class SharedMemoryLinkFuzz implements FuzzTarget {
     }
   }
 
-  /** The other end may also be the one that receives, and says what it has released. */
+  /** Sends over the file: its writer may also be the receiver, which counts released slices. */
   private static void send(SharedMemoryLink out, Arena arena) {
     for (int left = 2 * SLOTS; left > 0 && out.hasRoom(); left--) {
-      long bytes = Math.min(SLOT_BYTES, out.mostBytes());
+      long bytes = Math.min(SLOT_BYTES, out.maxBytes());
       out.send(arena.allocate(SLOT_BYTES), 0, bytes, left);
     }
   }

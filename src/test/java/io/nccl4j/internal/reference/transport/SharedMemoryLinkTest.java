@@ -30,7 +30,7 @@ class SharedMemoryLinkTest {
   private static final int SLOTS = 4;
   private static final int SLOT_BYTES = 1000;
 
-  /** Where a slot's parts lie, in the first of a file's slots. */
+  /** The offset of the first slot in the file. */
   private static final long FIRST_SLOT = 256;
 
   private final Arena arena = Arena.ofShared();
@@ -60,13 +60,13 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void aSliceArrivesAsItWasSentThoughTheSenderWritesOn() {
+  void sliceArrivesUnchangedThoughSenderReusesMemory() {
     SharedMemoryLink out = create();
     SharedMemoryLink in = open(out);
     assertFalse(in.ready());
     data.fill((byte) 7);
     out.send(data, 100, 900, 42);
-    assertTrue(out.drained(), "the sender's memory is its own again");
+    assertTrue(out.drained(), "the sender's memory may be reused");
     data.fill((byte) 8);
     assertTrue(in.ready());
     assertEquals(3, in.source());
@@ -80,7 +80,7 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void asManySlicesAsThereAreSlotsAreUnderWayAndNotOneMore() {
+  void slotsLimitTheSlicesInFlight() {
     SharedMemoryLink out = create();
     SharedMemoryLink in = open(out);
     for (int sent = 0; sent < SLOTS; sent++) {
@@ -100,7 +100,7 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void theNameIsThisUsersAloneAndGoneOnceBothEndsHaveTheMemory() throws IOException {
+  void fileIsPrivateAndUnlinkedOnceOpened() throws IOException {
     SharedMemoryLink out = create();
     assertEquals(
         "rw-------", PosixFilePermissions.toString(Files.getPosixFilePermissions(out.path())));
@@ -168,7 +168,7 @@ class SharedMemoryLinkTest {
         }
         in.release();
       }
-      assertTrue(peer.waitFor(60, TimeUnit.SECONDS), "it ends after the empty slice");
+      assertTrue(peer.waitFor(60, TimeUnit.SECONDS), "the peer does not end after the empty slice");
       assertEquals(0, peer.exitValue());
     } finally {
       peer.destroyForcibly();
@@ -176,7 +176,7 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void aProcessThatIsKilledLeavesNeitherANameNorAFault() throws Exception {
+  void killedPeerLeavesNoFileAndNoFault() throws Exception {
     SharedMemoryLink out = SharedMemoryLink.create(folder, arena, 2, SLOT_BYTES, 0, 1);
     SharedMemoryLink in = SharedMemoryLink.create(folder, arena, 2, SLOT_BYTES, 1, 0);
     String[] paths = {out.path().toString(), in.path().toString()};
@@ -196,16 +196,16 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void aDirectoryWithoutRoomIsNamedAndNothingIsLeftThere() throws Exception {
+  void fullDirectoryIsNamedAndLeftEmpty() throws Exception {
     Process process = LinkPeer.start("ulimit -f 1024;", NoRoom.class, folder.toString());
-    String told = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
+    String output = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
     assertEquals(0, process.waitFor());
-    assertTrue(told.contains(" bytes of shared memory cannot be had in " + folder), told);
+    assertTrue(output.contains(" bytes of shared memory cannot be allocated in " + folder), output);
     assertEquals(List.of(), files());
   }
 
   @Test
-  void aFileThatIsNotThereIsNamed() {
+  void missingFileIsNamed() {
     Path missing = folder.resolve("missing");
     NcclSystemException failure =
         assertThrows(
@@ -214,42 +214,42 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void aFileThatIsNoLinkIsRefusedByThePeersName() throws IOException {
+  void otherFileIsRefusedAndNamesThePeer() throws IOException {
     Path text = Files.write(folder.resolve("text"), new byte[4096]);
-    assertNonsense("is no link", () -> SharedMemoryLink.open(text, arena, 3, 5, 5));
+    assertViolation("is not a link", () -> SharedMemoryLink.open(text, arena, 3, 5, 5));
     Path empty = Files.write(folder.resolve("short"), new byte[8]);
-    assertNonsense("is no link", () -> SharedMemoryLink.open(empty, arena, 3, 5, 5));
+    assertViolation("is not a link", () -> SharedMemoryLink.open(empty, arena, 3, 5, 5));
   }
 
   @Test
-  void aLinkOfOtherRanksOrOtherSizesIsRefused() throws IOException {
+  void linkOfOtherRanksOrSizesIsRefused() throws IOException {
     SharedMemoryLink out = create();
-    assertNonsense(
+    assertViolation(
         "leads from rank 3 to rank 5, not from 3 to 4",
         () -> SharedMemoryLink.open(out.path(), arena, 3, 4, 4));
     out.memory().set(ValueLayout.JAVA_INT, 16, SLOTS + 1);
-    assertNonsense("in 5 slots of 1000", () -> open(out));
+    assertViolation("in 5 slots of 1000", () -> open(out));
     out.memory().set(ValueLayout.JAVA_INT, 16, -1);
-    assertNonsense("in -1 slots of 1000", () -> open(out));
+    assertViolation("in -1 slots of 1000", () -> open(out));
   }
 
   @Test
-  void nonsenseInASlotNamesTheSender() {
+  void invalidSlotNamesTheSender() {
     SharedMemoryLink out = create();
     SharedMemoryLink in = open(out);
     MemorySegment memory = in.memory();
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT, 17);
-    assertNonsense("it sent slice 17 where 1 is due", in::ready);
+    assertViolation("it sent slice 17 instead of 1", in::ready);
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT, 0);
     out.send(data, 0, 10, 1);
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT + 8, SLOT_BYTES + 1);
-    assertNonsense("its slice 1 has 1001 bytes, in a slot of 1000", in::ready);
+    assertViolation("its slice 1 has 1001 bytes, in a slot of 1000", in::ready);
     memory.set(ValueLayout.JAVA_LONG, FIRST_SLOT + 8, -1);
-    assertNonsense("its slice 1 has -1 bytes", in::ready);
+    assertViolation("its slice 1 has -1 bytes", in::ready);
   }
 
   @Test
-  void aReceiverThatReleasesWhatWasNotSentIsNamed() {
+  void receiverThatReleasesUnsentSlicesIsNamed() {
     SharedMemoryLink out = create();
     for (int i = 0; i < SLOTS; i++) {
       out.send(data, 0, 1, 1);
@@ -258,12 +258,12 @@ class SharedMemoryLinkTest {
     ProtocolViolationException failure =
         assertThrows(ProtocolViolationException.class, out::hasRoom);
     assertTrue(
-        failure.getMessage().contains("rank 5 spoke nonsense: it released slice 5 of 4"),
+        failure.getMessage().contains("rank 5 violated the protocol: it released slice 5 of 4"),
         failure::toString);
   }
 
   @Test
-  void aSliceThatIsTooLargeIsRefusedBeforeItsNeighbourIsOverwritten() {
+  void tooLargeSliceIsRefusedBeforeItIsWritten() {
     SharedMemoryLink out = create();
     MemorySegment large = arena.allocate(SLOT_BYTES + 1);
     assertThrows(IllegalArgumentException.class, () -> out.send(large, 0, SLOT_BYTES + 1, 1));
@@ -271,7 +271,7 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void whoReadsOnAfterTheMemoryWasGivenBackGetsAnException() {
+  void accessAfterReleaseThrows() {
     SharedMemoryLink out = create();
     SharedMemoryLink in = open(out);
     arena.close();
@@ -280,15 +280,15 @@ class SharedMemoryLinkTest {
   }
 
   @Test
-  void theDirectoryIsInMemoryWhereThereIsRoom() {
+  void directoryIsInMemoryIfThereIsSpace() {
     assertEquals(
         Path.of(System.getProperty("java.io.tmpdir")), SharedMemory.directory(Long.MAX_VALUE));
     assertTrue(Files.isWritable(SharedMemory.directory(1)));
   }
 
-  private static void assertNonsense(String what, Executable call) {
+  private static void assertViolation(String message, Executable call) {
     ProtocolViolationException failure = assertThrows(ProtocolViolationException.class, call);
-    assertTrue(failure.getMessage().contains("rank 3 spoke nonsense"), failure::toString);
-    assertTrue(failure.getMessage().contains(what), failure::toString);
+    assertTrue(failure.getMessage().contains("rank 3 violated the protocol"), failure::toString);
+    assertTrue(failure.getMessage().contains(message), failure::toString);
   }
 }

@@ -7,12 +7,12 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import org.junit.jupiter.api.Test;
 
-/** What a receiver finds wrong with the header of a slice. */
+/** Tests the header of a slice, and the checks of the receiver. */
 class TcpFrameTest {
   private final ByteBuffer frame = ByteBuffer.allocate(64).order(ByteOrder.LITTLE_ENDIAN);
 
   @Test
-  void whatWasWrittenIsRead() {
+  void writtenHeaderIsRead() {
     TcpFrame.write(frame, 32, 100, 7, -5);
     assertNull(TcpFrame.check(frame, 32, 7, 100));
     assertEquals(100, TcpFrame.bytes(frame, 32));
@@ -20,7 +20,7 @@ class TcpFrameTest {
   }
 
   @Test
-  void aSliceIsFilledUpToWholeHeaders() {
+  void sliceIsPaddedToWholeHeaders() {
     assertEquals(32, TcpFrame.size(0));
     assertEquals(64, TcpFrame.size(1));
     assertEquals(64, TcpFrame.size(32));
@@ -28,7 +28,7 @@ class TcpFrameTest {
   }
 
   @Test
-  void aHostOfAnotherByteOrderFailsAtTheMagicNumber() {
+  void otherByteOrderFailsAtTheMagicNumber() {
     TcpFrame.write(frame, 0, 100, 0, 0);
     frame.order(ByteOrder.BIG_ENDIAN);
     assertEquals(
@@ -36,16 +36,16 @@ class TcpFrameTest {
   }
 
   @Test
-  void aSliceOutOfItsTurnIsFound() {
+  void sliceOutOfOrderIsRefused() {
     TcpFrame.write(frame, 0, 100, 9, 0);
-    assertEquals("it sent slice 9 where 8 is due", TcpFrame.check(frame, 0, 8, 100));
+    assertEquals("it sent slice 9 instead of 8", TcpFrame.check(frame, 0, 8, 100));
   }
 
   @Test
-  void aSizeThatCannotBeIsFound() {
+  void invalidSizeIsRefused() {
     TcpFrame.write(frame, 0, 101, 1, 0);
-    assertEquals("slice 1 has 101 bytes; the most is 100", TcpFrame.check(frame, 0, 1, 100));
+    assertEquals("slice 1 has 101 bytes; the maximum is 100", TcpFrame.check(frame, 0, 1, 100));
     TcpFrame.write(frame, 0, -1, 1, 0);
-    assertEquals("slice 1 has -1 bytes; the most is 100", TcpFrame.check(frame, 0, 1, 100));
+    assertEquals("slice 1 has -1 bytes; the maximum is 100", TcpFrame.check(frame, 0, 1, 100));
   }
 }
