@@ -19,6 +19,21 @@ import java.util.function.Supplier;
  * <p>Any thread may use a backend.
  */
 public final class Backend implements AutoCloseable {
+  /**
+   * What one rank does with its communicator, as {@link #runRanks} runs it.
+   *
+   * @param <X> the checked exception that it may throw; {@link RuntimeException} if there is none
+   */
+  @FunctionalInterface
+  public interface RankBody<X extends Exception> {
+    /**
+     * Runs one rank, in a thread of its own.
+     *
+     * @param communicator this rank's communicator, which is closed when this method returns
+     * @throws X if the rank fails, which ends the other ranks too
+     */
+    void run(Communicator communicator) throws X;
+  }
 
   static {
     ContractAccess.register();
@@ -391,17 +406,35 @@ public final class Backend implements AutoCloseable {
       throw new IllegalStateException("runRanks cannot be called in a group");
     }
     List<UniqueId> id = List.of(newUniqueId());
-    new RankRunner<>(
+    new RankRunner<X>(
             rank ->
-                unconnected(
-                    id,
-                    ranks,
-                    rank,
-                    config.withDevice(rank % devices().size()),
-                    made -> driver.newCommunicator(id.getFirst(), made)),
-            body,
-            config)
+                rank(
+                    unconnected(
+                        id,
+                        ranks,
+                        rank,
+                        config.withDevice(rank % devices().size()),
+                        made -> driver.newCommunicator(id.getFirst(), made)),
+                    body),
+            config.timeout())
         .run(ranks);
+  }
+
+  private static <X extends Exception> RankRunner.Rank<X> rank(
+      Communicator communicator, RankBody<X> body) {
+    return new RankRunner.Rank<>() {
+      @Override
+      public void run() throws X {
+        communicator.connectedNowOrWithGroup(null);
+        body.run(communicator);
+        communicator.close();
+      }
+
+      @Override
+      public void abort() {
+        communicator.abort();
+      }
+    };
   }
 
   /**

@@ -3,6 +3,7 @@ package io.nccl4j;
 import io.nccl4j.internal.util.CloseAll;
 import io.nccl4j.internal.util.Deadline;
 import io.nccl4j.internal.util.Interrupts;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.BitSet;
 import java.util.List;
@@ -13,25 +14,32 @@ import java.util.function.IntFunction;
  * fails ends the others: their communicators are aborted and their threads interrupted.
  */
 final class RankRunner<X extends Exception> {
-  private final IntFunction<Communicator> unconnected;
-  private final RankBody<X> body;
-  private final CommunicatorConfig config;
+  /** One rank. */
+  interface Rank<X extends Exception> {
+    /** Connects the rank, runs it, and closes its communicator. */
+    void run() throws X;
+
+    /** Aborts its communicator, from any thread. */
+    void abort();
+  }
+
+  private final IntFunction<Rank<X>> maker;
+  private final Duration timeout;
   private final List<Thread> threads = new ArrayList<>();
   // All guarded by this.
-  private final List<Communicator> communicators = new ArrayList<>();
+  private final List<Rank<X>> made = new ArrayList<>();
   private final BitSet running = new BitSet();
   private Throwable first;
 
   /**
    * Prepares a run.
    *
-   * @param unconnected makes a rank's communicator, which is not connected yet
+   * @param maker makes a rank; called in the thread of that rank
+   * @param timeout how long the other threads may take to end after a failure
    */
-  RankRunner(
-      IntFunction<Communicator> unconnected, RankBody<X> body, CommunicatorConfig config) {
-    this.unconnected = unconnected;
-    this.body = body;
-    this.config = config;
+  RankRunner(IntFunction<Rank<X>> maker, Duration timeout) {
+    this.maker = maker;
+    this.timeout = timeout;
   }
 
   /** Runs all ranks and waits for them; throws the first failure, the later ones suppressed. */
@@ -57,19 +65,18 @@ final class RankRunner<X extends Exception> {
       fail(Interrupts.cancelled("the ranks of runRanks"));
     }
     // After a failure: the ranks that remain have as long as an operation has.
-    Deadline deadline = Deadline.after(config.timeout());
+    Deadline deadline = Deadline.after(timeout);
     Interrupts.awaitUninterruptibly(() -> awaitEnd(deadline));
     throwFailure();
   }
 
   private void runRank(int rank) {
-    Communicator communicator = null;
     try {
-      communicator = add(unconnected.apply(rank));
-      if (communicator != null) {
-        communicator.connectedNowOrWithGroup(null);
-        body.run(communicator);
-        communicator.close();
+      Rank<X> mine = maker.apply(rank);
+      if (added(mine)) {
+        mine.run();
+      } else {
+        mine.abort();
       }
     } catch (Throwable failure) {
       fail(failure);
@@ -78,16 +85,10 @@ final class RankRunner<X extends Exception> {
     }
   }
 
-  /** Notes a communicator; aborts it, and returns null, if another rank has failed already. */
-  private Communicator add(Communicator communicator) {
-    synchronized (this) {
-      communicators.add(communicator);
-      if (first == null) {
-        return communicator;
-      }
-    }
-    communicator.abort();
-    return null;
+  /** Notes a rank; returns false if another one has failed already. */
+  private synchronized boolean added(Rank<X> rank) {
+    made.add(rank);
+    return first == null;
   }
 
   private synchronized void ended(int from, int to) {
@@ -96,17 +97,17 @@ final class RankRunner<X extends Exception> {
   }
 
   private void fail(Throwable failure) {
-    List<Communicator> open;
+    List<Rank<X>> others;
     synchronized (this) {
       if (first != null) {
         CloseAll.suppress(first, failure);
         return;
       }
       first = failure;
-      open = List.copyOf(communicators);
+      others = List.copyOf(made);
       notifyAll();
     }
-    open.forEach(communicator -> CloseAll.after(failure, communicator::abort));
+    others.forEach(rank -> CloseAll.after(failure, rank::abort));
     // For what an abort does not end: a rendezvous, a child communicator, the program's own waits.
     threads.stream().filter(thread -> thread != Thread.currentThread()).forEach(Thread::interrupt);
   }
@@ -125,7 +126,7 @@ final class RankRunner<X extends Exception> {
       CloseAll.suppress(
           first,
           new NcclTimeoutException(
-              "runRanks", config.timeout(), "the threads of ranks " + running + " still run"));
+              "runRanks", timeout, "the threads of ranks " + running + " still run"));
     }
   }
 

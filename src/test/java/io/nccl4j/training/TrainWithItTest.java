@@ -26,10 +26,10 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** The training loop that README.md shows, as it runs. */
+/** The training loop that docs/guides/training.md shows, as it runs. */
 class TrainWithItTest {
-  private static final String BEGIN = "// README: begin";
-  private static final String END = "// README: end";
+  private static final String BEGIN = "// guide: begin";
+  private static final String END = "// guide: end";
 
   /** Samples x of y = 2x + 1, which the model w * x + b learns. */
   private static final float[] SAMPLES = {1, -1, 0.5f, 2, -2, 1.5f, -0.5f, 1};
@@ -78,7 +78,7 @@ class TrainWithItTest {
     Buffer weight = model.weight;
     Buffer bias = model.bias;
     Buffer weightGradient = model.weightGradient;
-    // README: begin
+    // guide: begin
     Parameter w = Parameter.of("weight", weight, weightGradient); // copied into a bucket and back
     Parameter b = Parameter.of("bias", bias); // its gradient lives in a bucket
     try (GradientReducer reducer =
@@ -93,7 +93,7 @@ class TrainWithItTest {
       }
       stream.synchronize();
     }
-    // README: end
+    // guide: end
   }
 
   @Test
@@ -167,9 +167,9 @@ class TrainWithItTest {
   }
 
   @Test
-  void theReadmeShowsThisLoop() throws IOException {
+  void guideShowsThisLoop() throws IOException {
     Path base = Path.of(System.getProperty("basedir", "."));
-    String readme = Files.readString(base.resolve("README.md"));
+    String guide = Files.readString(base.resolve("docs/guides/training.md"));
     Path source =
         base.resolve("src/test/java/io/nccl4j/training")
             .resolve(getClass().getSimpleName() + ".java");
@@ -180,7 +180,7 @@ class TrainWithItTest {
             .takeWhile(line -> !line.strip().equals(END))
             .collect(Collectors.joining());
     assertTrue(loop.contains("reducer.finish"), "the loop was not found in " + source);
-    assertTrue(withoutSpace(readme).contains(withoutSpace(loop)), loop);
+    assertTrue(withoutSpace(guide).contains(withoutSpace(loop)), loop);
   }
 
   private static String withoutSpace(String text) {

@@ -14,7 +14,6 @@ import io.nccl4j.Communicator;
 import io.nccl4j.CommunicatorConfig;
 import io.nccl4j.DataType;
 import io.nccl4j.Group;
-import io.nccl4j.RankBody;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
@@ -125,7 +124,7 @@ abstract class RunRanksContract {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     IOException thrown = new IOException("rank 0 fails");
     CountDownLatch about = new CountDownLatch(1);
-    RankBody<Exception> body =
+    Backend.RankBody<Exception> body =
         comm -> {
           if (comm.rank() == 0) {
             about.await();
