@@ -39,15 +39,15 @@ class ArgumentsTest {
       delimiter = '|',
       textBlock =
           """
-          all_reduce -d float128         | 'float128' is no data type; there are int8, uint8,
-          all_reduce -o xor              | 'xor' is no operator; there are sum, prod, max, min, avg, mulsum and all
+          all_reduce -d float128         | 'float128' is not a data type; use one of int8, uint8,
+          all_reduce -o xor              | 'xor' is not an operator; use one of sum, prod, max, min, avg, mulsum or all
           all_reduce -b 0                | -b is 0; it must be 1 byte or more
           all_reduce -b 2M -e 1M         | -b must not be above -e
           all_reduce -b 64M              | -b is 67108864 and -e is 33554432
-          all_reduce -b 8 -e 1M -f 1     | it takes -f of 2 or more, or -i of 1 or more
-          all_reduce -b 8 -e 1M -f 0     | it takes -f of 2 or more, or -i of 1 or more
-          all_reduce -b 8 -e 1M -f 1 -i 0 | it takes -f of 2 or more, or -i of 1 or more
-          all_reduce -b 8 -e 1M -i 0     | it takes -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -f 1     | give -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -f 0     | give -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -f 1 -i 0 | give -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -i 0     | give -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -f -2    | -f is -2; it must be 2 or more
           all_reduce --minbytes 12Q      | for option '-b': '12Q' is no size; a size is a number of bytes, or one with K, M or G
           all_reduce -b -8               | '-8' is no size
@@ -77,26 +77,26 @@ class ArgumentsTest {
           all_reduce --procs 0           | --procs is 0; it must be from 1 to
           all_reduce --procs 4097        | --procs is 4097; it must be from 1 to
           all_reduce --procs two         | 'two' is no whole number
-          all_reduce --limit 5           | --limit is for --procs
+          all_reduce --limit 5           | --limit needs --procs
           all_reduce --procs 2 --limit 0 | --limit is 0; it must be 1 or more
           reduce --ranks 2 -r 2          | -r is 2; it must be from 0 to 1
           reduce --ranks 2 -r -2         | -r is -2; it must be -1 or more
           all_reduce --algo star         | 'star' is none of auto, ring, tree
-          broadcast --algo ring          | --algo is for all_reduce
+          broadcast --algo ring          | --algo applies to all_reduce only, not to broadcast
           all_reduce --backend=mpi       | 'mpi' is none of auto, nccl, reference
-          all_reduce -J result.txt       | only JSON is written, to a name that ends in .json
+          all_reduce -J result.txt       | -J is result.txt; the name must end in .json
           all_reduce -G -1               | -G is -1; it must be 0 or more
-          all_reduce --cudagraph 1 -z 1  | -G is 1; what is captured cannot wait
-          all_reduce -G 2 -I 1           | -G is 2; what is captured cannot wait
+          all_reduce --cudagraph 1 -z 1  | -G is 1; captured operations cannot wait
+          all_reduce -G 2 -I 1           | -G is 2; captured operations cannot wait
           all_reduce -y 1                | -y is not supported
           all_reduce -R 2                | -R is not supported
           all_reduce -x 1                | -x is not supported
           all_reduce -D 1                | -D is not supported
           all_reduce -M 1                | -M is not supported
-          all_reduce --bogus             | Unknown option: '--bogus'; scripts/perf --help says what is allowed
+          all_reduce --bogus             | Unknown option: '--bogus'; see scripts/perf --help
           all_reduce all_gather          | Unmatched argument
           all_reduce -n                  | Missing required parameter for option '-n'
-          allreduce                      | 'allreduce' is no collective; there are all_reduce, all_gather,
+          allreduce                      | 'allreduce' is not a collective; use one of all_reduce, all_gather,
           """)
   void badArgumentsAreOneLineAndStatusTwo(String line, String expected) {
     Command command = Command.run(("--backend reference " + line).split(" "));
@@ -113,7 +113,7 @@ class ArgumentsTest {
         Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (most + 1));
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
     assertEquals(
-        "all_reduce_perf: %d ranks are asked for; on the reference backend each is a thread, and %d processors do for %d at most"
+        "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at most %d"
             .formatted(most + 1, most / 128, most),
         command.err().strip());
   }
@@ -122,7 +122,7 @@ class ArgumentsTest {
   void noCollectiveIsABadArgumentToo() {
     Command command = Command.run();
     assertTrue(
-        command.err().contains("no collective is named; there are all_reduce"), command.err());
+        command.err().contains("no collective given; use one of all_reduce"), command.err());
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
   }
 

@@ -192,7 +192,7 @@ class ProcessTest {
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
     FinishedProgram ended = perf(StandIn.build(), "all_reduce", "--backend", "nccl", "-g", "9");
     assertEquals(
-        "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own,"
+        "all_reduce_perf: 9 ranks requested but there are 8 GPUs; each rank needs its own,"
             + " unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set\n",
         ended.err());
     assertEquals(2, ended.status());
@@ -299,7 +299,7 @@ class ProcessTest {
       FinishedProgram ended =
           FinishedProgram.run(new ProcessBuilder(command(args)).redirectOutput(full.toFile()));
       assertEquals(1, ended.status(), args + ended.err());
-      assertTrue(ended.err().contains("nobody reads the output any more"), ended.err());
+      assertTrue(ended.err().contains("cannot write to stdout"), ended.err());
     }
   }
 

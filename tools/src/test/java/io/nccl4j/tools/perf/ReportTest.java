@@ -193,9 +193,9 @@ class ReportTest {
           --plot a.gif            | --plot: 'a.gif' does not end in .svg or .png
           --html none/a.html      | --html: 'none/a.html' cannot be written: there is no folder
           --html a.txt            | --html: 'a.txt' does not end in .html or .htm
-          --compare a.json        | --compare is for --plot and --html
-          --percentiles           | --percentiles is shown by -J, --plot and --html
-          --html a.html -N 0      | -N is 0, for ever
+          --compare a.json        | --compare needs --plot or --html
+          --percentiles           | --percentiles needs -J, --plot or --html
+          --html a.html -N 0      | -N is 0, so the run never ends
           --percentiles -G 1 -J a.json | -G must be 0
           --html a.html --compare none.json | --compare: none.json: there is no such file
           --html a.html --compare pom.xml | --compare: pom.xml is no result that -J has written

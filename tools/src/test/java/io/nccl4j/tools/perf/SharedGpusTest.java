@@ -32,7 +32,7 @@ class SharedGpusTest {
   @Test
   void anOlderReleaseDoesNotWhateverTheVariableSays() {
     assertEquals(
-        "each rank needs its own (to share one takes NCCL 2.30, this is 2.28.9)",
+        "each rank needs its own (sharing needs NCCL 2.30, this is 2.28.9)",
         refusal("2.28.9", "1"));
   }
 }

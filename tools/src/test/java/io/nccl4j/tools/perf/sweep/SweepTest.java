@@ -294,7 +294,7 @@ class SweepTest {
       delimiter = '|',
       textBlock =
           """
-          nothing                               | sweep: 'nothing' is no collective
+          nothing                               | sweep: 'nothing' is not a collective
           --algo star                           | 'star' is none of ring, tree, direct, nvls
           --proto fast                          | 'fast' is none of simple, ll128, ll
           --limit 0                             | '0' is no whole number from 1 to 86400
@@ -307,8 +307,8 @@ class SweepTest {
           all_gather --backend reference        | all_reduce alone leaves a choice; all_gather does not
           -J a.json                             | -J is not for a sweep
           --percentiles                         | --percentiles is not for a sweep
-          -d all                                | take one type, one operator, one root and one cycle
-          -N 2                                  | take one type, one operator, one root and one cycle
+          -d all                                | use one type, one operator, one root and one cycle
+          -N 2                                  | use one type, one operator, one root and one cycle
           -b 8 -e 4                             | -b must not be above -e
           --colour                              | '--colour'
           """)
