@@ -41,11 +41,11 @@ class Nccl4jTest {
     FinishedProgram ended = run("pref", "--help");
     assertEquals(2, ended.status());
     assertTrue(
-        ended.output().startsWith("nccl4j: there is no tool 'pref'\nusage: "), ended.output());
+        ended.output().startsWith("nccl4j: unknown tool 'pref'\nusage: "), ended.output());
   }
 
   @Test
-  void sweepStartsPerfThroughTheSameCommand() throws Exception {
+  void sweepStartsPerfThroughNccl4j() throws Exception {
     FinishedProgram ended =
         run("sweep", "--backend", "reference", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1");
     assertEquals(0, ended.status(), ended.output());

@@ -23,7 +23,7 @@ class ArgumentsTest {
           WORLD_SIZE=4                           | WORLD_SIZE is 4, but RANK is not set
           RANK=4 WORLD_SIZE=4                    | RANK is 4
           """)
-  void whatALauncherSaysIsNotContradicted(String environment, String expected) {
+  void procsUnderLauncherIsRefused(String environment, String expected) {
     Map<String, String> variables = new HashMap<>();
     for (String variable : environment.split(" ", -1)) {
       variables.put(variable.split("=", 2)[0], variable.split("=", 2)[1]);
@@ -49,14 +49,14 @@ class ArgumentsTest {
           all_reduce -b 8 -e 1M -f 1 -i 0 | give -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -i 0     | give -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -f -2    | -f is -2; it must be 2 or more
-          all_reduce --minbytes 12Q      | for option '-b': '12Q' is no size; a size is a number of bytes, or one with K, M or G
-          all_reduce -b -8               | '-8' is no size
-          all_reduce -e eight            | 'eight' is no size
+          all_reduce --minbytes 12Q      | for option '-b': '12Q' is not a size: a number of bytes, optionally with K, M or G
+          all_reduce -b -8               | '-8' is not a size
+          all_reduce -e eight            | 'eight' is not a size
           all_reduce -b 99999999999G     | is too large
-          all_reduce -f 1.5              | '1.5' is no whole number
+          all_reduce -f 1.5              | '1.5' is not a whole number
           all_reduce -n 0                | -n is 0; it must be 1 or more
           all_reduce -n -3               | -n is -3; it must be 1 or more
-          all_reduce -n twenty           | 'twenty' is no whole number
+          all_reduce -n twenty           | 'twenty' is not a whole number
           all_reduce -m 0                | -m is 0; it must be 1 or more
           all_reduce -w -1               | -w is -1; it must be 0 or more
           all_reduce -N -1               | -N is -1; it must be 0 or more
@@ -76,14 +76,14 @@ class ArgumentsTest {
           all_reduce --ranks 3 -g 2      | --ranks is 3 and -t times -g is 2
           all_reduce --procs 0           | --procs is 0; it must be from 1 to
           all_reduce --procs 4097        | --procs is 4097; it must be from 1 to
-          all_reduce --procs two         | 'two' is no whole number
+          all_reduce --procs two         | 'two' is not a whole number
           all_reduce --limit 5           | --limit needs --procs
           all_reduce --procs 2 --limit 0 | --limit is 0; it must be 1 or more
           reduce --ranks 2 -r 2          | -r is 2; it must be from 0 to 1
           reduce --ranks 2 -r -2         | -r is -2; it must be -1 or more
-          all_reduce --algo star         | 'star' is none of auto, ring, tree
+          all_reduce --algo star         | 'star' is not one of auto, ring, tree
           broadcast --algo ring          | --algo applies to all_reduce only, not to broadcast
-          all_reduce --backend=mpi       | 'mpi' is none of auto, nccl, reference
+          all_reduce --backend=mpi       | 'mpi' is not one of auto, nccl, reference
           all_reduce -J result.txt       | -J is result.txt; the name must end in .json
           all_reduce -G -1               | -G is -1; it must be 0 or more
           all_reduce --cudagraph 1 -z 1  | -G is 1; captured operations cannot wait
@@ -98,7 +98,7 @@ class ArgumentsTest {
           all_reduce -n                  | Missing required parameter for option '-n'
           allreduce                      | 'allreduce' is not a collective; use one of all_reduce, all_gather,
           """)
-  void badArgumentsAreOneLineAndStatusTwo(String line, String expected) {
+  void badArgumentsPrintOneLineAndExitTwo(String line, String expected) {
     Command command = Command.run(("--backend reference " + line).split(" "));
     assertEquals(List.of(command.err().strip()), command.errors(), "one line");
     assertTrue(command.err().contains(expected), command.err());
@@ -107,7 +107,7 @@ class ArgumentsTest {
   }
 
   @Test
-  void moreRanksThanThreadsThatCanRunAreRefused() {
+  void tooManyReferenceRanksAreRefused() {
     int most = 128 * Runtime.getRuntime().availableProcessors();
     Command command =
         Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (most + 1));
@@ -119,7 +119,7 @@ class ArgumentsTest {
   }
 
   @Test
-  void noCollectiveIsABadArgumentToo() {
+  void missingCollectiveIsRefused() {
     Command command = Command.run();
     assertTrue(
         command.err().contains("no collective given; use one of all_reduce"), command.err());
@@ -127,7 +127,7 @@ class ArgumentsTest {
   }
 
   @Test
-  void helpNamesAllCollectivesAndEndsWithZero() {
+  void helpNamesAllCollectivesAndExitsZero() {
     Command command = Command.run("--help");
     assertEquals(ExitStatus.OK, command.status());
     for (Collective collective : Collective.values()) {
@@ -137,7 +137,7 @@ class ArgumentsTest {
   }
 
   @Test
-  void flagsOfNcclTestsAreTakenInEveryForm() {
+  void ncclTestsFlagsAreAcceptedInEveryForm() {
     Command command =
         Command.run(
             "all_reduce",

@@ -24,7 +24,7 @@ class CollectiveTest {
     "ALL_GATHER, 100, 8, 3, 32, 96, 32, 32, 0",
     "ALL_GATHER, 2, 4, 2, 0, 0, 0, 0, 0",
   })
-  void countsAreThoseOfNcclTests(
+  void countsMatchNcclTests(
       Collective collective,
       long count,
       int bytes,
@@ -59,7 +59,7 @@ class CollectiveTest {
 
   @ParameterizedTest
   @CsvSource({"ALL_REDUCE, 0", "ALL_GATHER, 0", "BROADCAST, 1"})
-  void oneRankHasNoBus(Collective collective, double factor) {
+  void busFactorOfOneRank(Collective collective, double factor) {
     assertEquals(factor, collective.busFactor(1));
   }
 }

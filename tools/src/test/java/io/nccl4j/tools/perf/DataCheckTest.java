@@ -61,14 +61,14 @@ class DataCheckTest {
   }
 
   @Test
-  void averagesThatAreNotExactAreCheckedToo() {
+  void inexactAveragesAreChecked() {
     Damage first = (recv, stream) -> recv.slice(0, 2).fill((byte) 0x55, stream);
     assertWrong(run(onRank(1, first), "all_reduce", "-t", "3", "-o", "avg"), "2", "2");
   }
 
   @ParameterizedTest
   @EnumSource(Collective.class)
-  void aCollectiveThatDoesNothingIsWrong(Collective collective) {
+  void collectiveThatDoesNothingIsWrong(Collective collective) {
     Command command = run(launch -> (comm, send, recv, op, root, stream) -> {}, collective.label());
     assertEquals(ExitStatus.WRONG_DATA, command.status(), command.out() + command.err());
   }
@@ -94,7 +94,7 @@ class DataCheckTest {
   }
 
   @Test
-  void aRootThatWritesToOtherRanksIsWrong() {
+  void writeToOtherRankIsWrong() {
     Damage scribble = (recv, stream) -> recv.slice(7, 3).fill((byte) 0, stream);
     assertWrong(run(onRank(1, scribble), "reduce", "-t", "3", "-d", "int32"), "3", "3");
   }
@@ -108,7 +108,7 @@ class DataCheckTest {
   }
 
   @Test
-  void aRankThatNeverComesIsATimeOut() {
+  void missingRankTimesOut() {
     UnaryOperator<RankEnqueue> missing =
         launch ->
             (comm, send, recv, op, root, stream) -> {

@@ -170,7 +170,7 @@ class ProcessTest {
   }
 
   @Test
-  void silentRankThatIsConnectedTimesOut() throws IOException, InterruptedException {
+  void silentConnectedRankTimesOut() throws IOException, InterruptedException {
     assertSilentRankTimesOut(
         "0", "time-out: cudaStreamQuery: not finished after 4.0 s: the work on CudaStream");
   }
@@ -199,7 +199,7 @@ class ProcessTest {
   }
 
   @Test
-  void ranksShareAGpuWhereNcclIsToldTo() throws IOException, InterruptedException {
+  void ranksShareGpuIfVariableIsSet() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
@@ -214,7 +214,7 @@ class ProcessTest {
   }
 
   @Test
-  void anAlgorithmForNcclHasToBeInTheEnvironment() throws IOException, InterruptedException {
+  void algorithmForNcclMustBeInEnvironment() throws IOException, InterruptedException {
     FinishedProgram ended =
         perf(StandIn.build(), "all_reduce", "--backend", "nccl", "--algo", "tree");
     assertEquals(2, ended.status());
@@ -223,7 +223,7 @@ class ProcessTest {
   }
 
   @Test
-  void aFailureOfTheLibraryIsStatusOneAndOneLine() throws IOException, InterruptedException {
+  void libraryFailureExitsOneWithOneLine() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     FinishedProgram ended =
@@ -235,7 +235,7 @@ class ProcessTest {
   }
 
   @Test
-  void withoutAGpuTheMessageSaysWhatToDo() throws IOException, InterruptedException {
+  void missingGpuMessageNamesReferenceBackend() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     FinishedProgram ended = perf(environment, "all_reduce", "--backend", "nccl");
@@ -268,7 +268,7 @@ class ProcessTest {
   }
 
   @Test
-  void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
+  void allocationFailureSuggestsSmallerSize() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
     FinishedProgram ended =
@@ -279,7 +279,7 @@ class ProcessTest {
   }
 
   @Test
-  void olderNcclWithTooLittleMemorySaysSo() throws IOException, InterruptedException {
+  void cudaAllocationFailureSuggestsSmallerSize() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build("2.18");
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
     FinishedProgram ended =
@@ -292,7 +292,7 @@ class ProcessTest {
   }
 
   @Test
-  void outputThatCannotBeWrittenIsAFailure() throws IOException, InterruptedException {
+  void unwritableOutputIsFailure() throws IOException, InterruptedException {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
     for (List<String> args : List.of(List.of("--help"), List.of("all_reduce", "-b", "8"))) {
@@ -313,7 +313,7 @@ class ProcessTest {
   }
 
   @Test
-  void anInterruptedRunLeavesNoEmptyFile() throws IOException, InterruptedException {
+  void interruptedRunLeavesNoEmptyFile() throws IOException, InterruptedException {
     Path json = folder.resolve("result.json");
     List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
     args.addAll(List.of("-b", "8M", "-e", "8M", "-N", "0", "-J", json.toString()));
@@ -330,7 +330,7 @@ class ProcessTest {
   }
 
   @Test
-  void aSignalThatEndsItWithItsProcessesIsItsStatus() throws IOException, InterruptedException {
+  void signalIsExitStatusWithProcs() throws IOException, InterruptedException {
     List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
     args.addAll(List.of("--procs", "2", "-b", "8M", "-e", "8M", "-N", "0"));
     Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
@@ -346,7 +346,7 @@ class ProcessTest {
   }
 
   @Test
-  void librariesThatAreMissingAreOneMessage() throws IOException, InterruptedException {
+  void missingLibrariesAreReported() throws IOException, InterruptedException {
     FinishedProgram ended =
         perf(
             Map.of(
@@ -363,7 +363,7 @@ class ProcessTest {
   }
 
   @Test
-  void aPipeGetsTheTableAndNothingElse() throws IOException, InterruptedException {
+  void pipeReceivesOnlyTheTable() throws IOException, InterruptedException {
     FinishedProgram ended =
         perf(Map.of(), "all_reduce", "--backend", "reference", "-b", "8", "-e", "1K", "-f", "2");
     assertEquals(0, ended.status());

@@ -61,7 +61,7 @@ class ReportTest {
 
   @ParameterizedTest
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
-  void aPageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
+  void pageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
     run("--html", file("a.html"));
     Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, SHOWN);
     String expected =
@@ -80,7 +80,7 @@ class ReportTest {
   }
 
   @Test
-  void ringAndTreeStandBesideEachOther() throws IOException, InterruptedException {
+  void ringAndTreeAreCompared() throws IOException, InterruptedException {
     run("--algo", "ring", "-J", file("ring.json"));
     run("--algo", "tree", "--compare", file("ring.json"), "--html", file("both.html"));
     Visit visit =
@@ -109,7 +109,7 @@ class ReportTest {
   }
 
   @Test
-  void thePageHasTheNumbersOfTheTable() throws IOException {
+  void jsonOfPageMatchesTable() throws IOException {
     Command command = run("--html", file("a.html"), "-J", file("a.json"));
     PerfRun run = PerfRun.read(folder.resolve("a.json"));
     assertEquals("a", run.label());
@@ -125,13 +125,13 @@ class ReportTest {
     }
     assertEquals("auto", run.facts().get("algorithm"));
     assertEquals("3 in one process", run.facts().get("ranks"));
-    assertEquals("checked, all right", run.facts().get("data"));
+    assertEquals("checked, OK", run.facts().get("data"));
     assertEquals("5, after 1 to warm up", run.facts().get("iterations"));
     assertFalse(run.standIn());
   }
 
   @Test
-  void percentilesAreTakenWhenAskedForAlone() throws IOException {
+  void percentilesAreMeasuredOnlyOnRequest() throws IOException {
     run("-J", file("without.json"));
     assertFalse(Files.readString(folder.resolve("without.json")).contains("_latency"));
     run("-J", file("with.json"), "--percentiles");
@@ -172,13 +172,13 @@ class ReportTest {
   }
 
   @Test
-  void threadsAndProcessesTakeTheirPercentilesTogether() throws IOException {
+  void percentilesWorkWithThreadsAndGroups() throws IOException {
     run("-J", file("t.json"), "--percentiles", "-t", "3", "-m", "2");
     assertEquals(4, PerfRun.read(folder.resolve("t.json")).rows().size());
   }
 
   @Test
-  void aPictureIsAPng() throws IOException {
+  void pictureIsPng() throws IOException {
     run("--plot", file("a.png"));
     String begin =
         new String(Files.readAllBytes(folder.resolve("a.png")), 1, 3, StandardCharsets.ISO_8859_1);
@@ -198,9 +198,9 @@ class ReportTest {
           --html a.html -N 0      | -N is 0, so the run never ends
           --percentiles -G 1 -J a.json | -G must be 0
           --html a.html --compare none.json | --compare: none.json: there is no such file
-          --html a.html --compare pom.xml | --compare: pom.xml is no result that -J has written
+          --html a.html --compare pom.xml | --compare: pom.xml is not a result written by -J
           """)
-  void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
+  void invalidArgumentsAreRefusedBeforeAnyRun(String arguments, String rule) {
     List<String> args =
         new ArrayList<>(List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8"));
     args.addAll(List.of(arguments.split(" ")));

@@ -15,14 +15,14 @@ class SharedGpusTest {
   }
 
   @Test
-  void aNumberThatIsNotZeroAllowsIt() {
+  void nonZeroNumberAllowsSharing() {
     assertEquals("", refusal("2.30.7", "1"));
     assertEquals("", refusal("2.30.0", " 0x2"));
     assertEquals("", refusal("3.0.1", "-1"));
   }
 
   @Test
-  void whatNcclReadsAsZeroOrNotAtAllDoesNot() {
+  void zeroAndOtherTextDoNotAllowSharing() {
     for (String value : new String[] {"0", "", "yes"}) {
       assertEquals(UNSET, refusal("2.30.7", value), value);
     }
@@ -30,7 +30,7 @@ class SharedGpusTest {
   }
 
   @Test
-  void anOlderReleaseDoesNotWhateverTheVariableSays() {
+  void olderReleaseNeverAllowsSharing() {
     assertEquals(
         "each rank needs its own (sharing needs NCCL 2.30, this is 2.28.9)",
         refusal("2.28.9", "1"));

@@ -55,7 +55,7 @@ class TestDataTest {
 
   @ParameterizedTest
   @MethodSource("exactCases")
-  void everyOrderOfRoundingGivesTheExpectedBits(ElementType element, Operator op, int ranks) {
+  void resultIsExactInEveryOrder(ElementType element, Operator op, int ranks) {
     DataType type = element.type();
     TestData data = new TestData(Collective.ALL_REDUCE, element, op, ranks, -1);
     Shape shape = new Shape(COUNT, COUNT, COUNT, 0, 0);
@@ -95,7 +95,7 @@ class TestDataTest {
   }
 
   @Test
-  void inputsDifferByPlaceRankAndRepetition() {
+  void inputsDifferByPositionRankAndRepetition() {
     Shape shape = new Shape(COUNT, COUNT, COUNT, 0, 0);
     for (ElementType element : ElementType.values()) {
       TestData data = new TestData(Collective.ALL_REDUCE, element, Operator.SUM, 2, -1);
@@ -114,7 +114,7 @@ class TestDataTest {
   }
 
   @Test
-  void anAverageHasRoomForRoundingAndNoMore() {
+  void averageToleratesOnlyRounding() {
     Shape shape = new Shape(COUNT, COUNT, COUNT, 0, 0);
     TestData data = new TestData(Collective.ALL_REDUCE, ElementType.FLOAT, Operator.AVG, 3, -1);
     MemorySegment result = Arena.ofAuto().allocate(COUNT * 4L, 8);

@@ -63,7 +63,7 @@ class WarmUpTest {
   }
 
   @Test
-  void zeroWarmupIterationsLeaveAllWarmUpOut() {
+  void zeroWarmupIterationsSkipAllWarmUp() {
     Command command = run("-w", "0");
     assertEquals(1 + ITERATIONS + 1, outOfPlace.get());
     assertEquals(1 + ITERATIONS + 1, inPlace.get());

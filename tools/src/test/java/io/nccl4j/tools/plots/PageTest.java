@@ -69,7 +69,7 @@ class PageTest {
 
   @ParameterizedTest
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
-  void everyCurveIsDrawnWithinAnyWidth(int width) throws IOException, InterruptedException {
+  void everyCurveFitsAnyWidth(int width) throws IOException, InterruptedException {
     String curves = "curve 0:11:12,curve 1:0:12,curve 2:0:12";
     Visit visit = open(page("a title"), width, SHOWN);
     assertEquals(
@@ -97,7 +97,7 @@ class PageTest {
   }
 
   @Test
-  void aCurveIsHiddenAndShownAgainByItsName() throws IOException, InterruptedException {
+  void legendButtonTogglesCurve() throws IOException, InterruptedException {
     String question =
         """
         const button = document.querySelector(".legend button");
@@ -115,7 +115,7 @@ class PageTest {
   }
 
   @Test
-  void thePointUnderAFingerIsToldInNumbers() throws IOException, InterruptedException {
+  void pointUnderPointerIsShownInNumbers() throws IOException, InterruptedException {
     String question =
         """
         const svg = document.querySelector("svg.plot"), box = svg.getBoundingClientRect();
@@ -128,14 +128,14 @@ class PageTest {
   }
 
   @Test
-  void nothingIsLoadedFromElsewhere() throws IOException {
+  void pageIsSelfContained() throws IOException {
     String html = page("a title").html().replace("http://www.w3.org/2000/svg", "");
     assertFalse(html.contains("http"), "a reference to somewhere else");
     assertFalse(html.contains("src="), "a reference to another file");
   }
 
   @Test
-  void aRowHasACellForEachColumn() {
+  void rowOfWrongLengthIsRefused() {
     assertThrows(
         IllegalArgumentException.class,
         () -> new Table("t", "", List.of("a", "b"), List.of(List.of(Cell.of("1")))));

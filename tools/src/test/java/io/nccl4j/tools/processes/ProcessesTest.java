@@ -44,21 +44,21 @@ class ProcessesTest {
   }
 
   @Test
-  void eachProcessIsToldItsNumberAndWhatItSaysComesWithItsRank() throws IOException {
+  void outputIsPrefixedWithRank() throws IOException {
     Ended ended =
         run(3, 1, AMPLE, null, "echo $NCCL4J_RANK $NCCL4J_WORLD_SIZE $NCCL4J_LOCAL_RANK >&2");
     assertEquals(new Ended(0, Set.of("rank 0: 0 3 0", "rank 1: 1 3 1", "rank 2: 2 3 2")), ended);
   }
 
   @Test
-  void severalRanksOfAProcessAreAllNamed() throws IOException {
+  void outputIsPrefixedWithAllRanksOfProcess() throws IOException {
     assertEquals(
         Set.of("ranks 0-2: said", "ranks 3-5: said"),
         run(2, 3, AMPLE, null, "echo said >&2").said());
   }
 
   @Test
-  void allMeetInOneDirectoryThatIsGoneAfterwards() throws IOException {
+  void rendezvousDirectoryIsSharedAndDeleted() throws IOException {
     Ended ended =
         run(
             2,
@@ -74,54 +74,54 @@ class ProcessesTest {
   }
 
   @Test
-  void theWorstStatusIsTheResultAndEachFailureIsSaid() throws IOException {
+  void highestStatusIsReturnedAndFailuresReported() throws IOException {
     assertEquals(
         new Ended(
             3,
-            Set.of("program: rank 1 ended with status 1", "program: rank 3 ended with status 3")),
+            Set.of("program: rank 1 exited with status 1", "program: rank 3 exited with status 3")),
         run(4, 1, AMPLE, null, "exit $((NCCL4J_RANK % 2 * NCCL4J_RANK))"));
   }
 
   @Test
-  void aProcessThatASignalEndsIsSaidToBe() throws IOException {
+  void signalIsReported() throws IOException {
     Ended ended = run(2, 1, AMPLE, null, "[ $NCCL4J_RANK = 0 ] || kill -9 $$");
-    assertEquals(new Ended(137, Set.of("program: rank 1 ended with status 137 (signal 9)")), ended);
+    assertEquals(new Ended(137, Set.of("program: rank 1 exited with status 137 (signal 9)")), ended);
   }
 
   @Test
-  void whatDoesNotEndAfterAFailureIsEnded() throws IOException {
+  void processesAreTerminatedAfterFailure() throws IOException {
     long start = System.nanoTime();
     Ended ended =
         run(3, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] && exit 2; exec sleep 1000");
     assertEquals(2, ended.status());
     assertEquals(
         Set.of(
-            "program: rank 1 ended with status 2",
-            "program: rank 0 had not ended 1 s after another process; it is ended",
-            "program: rank 2 had not ended 1 s after another process; it is ended"),
+            "program: rank 1 exited with status 2",
+            "program: rank 0 is still running 1 s after another process exited; terminating it",
+            "program: rank 2 is still running 1 s after another process exited; terminating it"),
         ended.said());
     assertTrue(System.nanoTime() - start < 60e9, "it waits for nobody");
   }
 
   @Test
-  void whatDoesNotEndAfterTheOthersIsATimeOut() throws IOException {
+  void processThatOutlivesOthersTimesOut() throws IOException {
     Ended ended = run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
     assertEquals(Processes.TIMED_OUT, ended.status());
   }
 
   @Test
-  void theLimitEndsAll() throws IOException {
+  void limitTerminatesAll() throws IOException {
     assertEquals(
         new Ended(
             Processes.TIMED_OUT,
             Set.of(
-                "program: time-out: rank 0 has not ended after 1 s",
-                "program: time-out: rank 1 has not ended after 1 s")),
+                "program: time-out: rank 0 is still running after 1 s",
+                "program: time-out: rank 1 is still running after 1 s")),
         run(2, 1, AMPLE, Duration.ofSeconds(1), "exec sleep 1000"));
   }
 
   @Test
-  void whatIgnoresTheRequestIsEndedByForce() throws IOException {
+  void processThatIgnoresSigtermIsKilled() throws IOException {
     Ended ended =
         run(1, 1, AMPLE, Duration.ofSeconds(1), "trap '' TERM; echo $$ >&2; exec sleep 1000");
     assertEquals(Processes.TIMED_OUT, ended.status());
@@ -131,7 +131,7 @@ class ProcessesTest {
   }
 
   @Test
-  void aSignalWhileProcessesAreStartedLeavesNothing() throws Exception {
+  void signalDuringStartLeavesNothingBehind() throws Exception {
     Process starting =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),

@@ -42,7 +42,7 @@ class OutcomeTest {
   }
 
   @Test
-  void theQuickestIsTheBestAndAutoCostsTheRest() {
+  void bestIsQuickestAndAutoCostsTheDifference() {
     Outcome outcome =
         outcome(trial(SweepChoice.AUTO, 12, 9), trial(RING, 10, 30), trial(TREE, 20, 10));
     assertEquals(List.of(8L, 16L), outcome.sizes());
@@ -64,7 +64,7 @@ class OutcomeTest {
   }
 
   @Test
-  void theQuickestRoundCounts() {
+  void quickestRoundCounts() {
     SweepResult both = trial(RING, 10, 30).and(trial(RING, 20, 5));
     assertEquals(10, both.micros(8));
     assertEquals(5, both.micros(16));
@@ -72,7 +72,7 @@ class OutcomeTest {
   }
 
   @Test
-  void aWorseRoundIsToldOf() {
+  void worseRoundDeterminesState() {
     SweepResult late = new SweepResult(RING, State.FAILED, "late", List.of());
     for (SweepResult both : List.of(trial(RING, 10).and(late), late.and(trial(RING, 10)))) {
       assertEquals(State.FAILED, both.state());
@@ -82,7 +82,7 @@ class OutcomeTest {
   }
 
   @Test
-  void whatNclRefusesAtSomeSizesKeepsTheOthers() {
+  void choiceRefusedAtSomeSizesKeepsTheOthers() {
     SweepResult half =
         new SweepResult(TREE, State.REFUSED, "none", List.of(run("nccl 2.30.7", 0, 7)));
     Outcome outcome = outcome(trial(SweepChoice.AUTO, 7, 7), trial(RING, 9, 9), half);
@@ -94,7 +94,7 @@ class OutcomeTest {
   }
 
   @Test
-  void withoutAnythingThereIsNoBest() {
+  void emptyOutcomeHasNoBest() {
     Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.FAILED, "late", List.of()));
     assertFalse(outcome.measuredAnything());
     assertTrue(outcome.best(8).isEmpty());
@@ -103,10 +103,10 @@ class OutcomeTest {
 
   @ParameterizedTest
   @CsvSource({"2.18.3, true", "2.23.4, true", "2.24.3, false", "2.30.7, false", "3.0.0, false"})
-  void anOlderReleaseMayReplaceAChoiceSilently(String release, boolean may) {
+  void olderReleaseAddsCaution(String release, boolean may) {
     PerfRun run = run("java 25, nccl " + release + ", nccl headers 2.30.7", 0, 1);
     Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.MEASURED, "", List.of(run)));
-    assertEquals(may, outcome.caution().contains("NCCL " + release + " may take another choice"));
+    assertEquals(may, outcome.caution().contains("NCCL " + release + " may silently replace"));
     assertEquals(may, !outcome.caution().isEmpty());
   }
 }

@@ -81,7 +81,7 @@ class SweepTest {
       """;
 
   @Test
-  void theReferenceIsSweptForReal() throws IOException, InterruptedException {
+  void referenceIsSwept() throws IOException, InterruptedException {
     String arguments =
         "--backend reference --ranks 3 -b 1K -e 16K -f 4 -n 5 --rounds 2 --html @a.html --plot @a.png --csv @a.csv --json @a.json";
     assertEquals(Commands.OK, run(Map.of(), arguments), err::toString);
@@ -122,7 +122,7 @@ class SweepTest {
   }
 
   @Test
-  void onTheStandInWhatItHasNotIsNaAndItIsNamed() throws IOException, InterruptedException {
+  void choicesMissingOnStandInAreNa() throws IOException, InterruptedException {
     Map<String, String> standIn = StandIn.build();
     String arguments =
         "-g 2 -b 1K -e 4K -f 4 -n 2 --rounds 1 --algo ring,nvls --proto simple,ll --html @a.html --csv @a.csv --json @a.json";
@@ -166,7 +166,7 @@ class SweepTest {
   }
 
   @Test
-  void whatFailsIsToldAndTheRestGoesOn() throws IOException, InterruptedException {
+  void failedChoiceIsReportedAndOthersRun() throws IOException, InterruptedException {
     Map<String, String> standIn = StandIn.build();
     standIn.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     String arguments =
@@ -187,13 +187,13 @@ class SweepTest {
   }
 
   @Test
-  void aChoiceThatTakesTooLongIsEnded() throws IOException {
+  void choiceThatTimesOutIsTerminated() throws IOException {
     String arguments =
         "--backend reference --ranks 2 -b 64M -e 64M -n 1000000 --algo ring --rounds 2 --limit 2 --json @a.json";
     assertEquals(Commands.FAILED, run(Map.of(), arguments), err::toString);
     Json json = Json.read(Files.readString(folder.resolve("a.json")));
     for (Json choice : json.get("choices").elements()) {
-      assertEquals("it had not ended after 2 s", choice.get("reason").text().orElseThrow());
+      assertEquals("timed out after 2 s", choice.get("reason").text().orElseThrow());
     }
     // What has failed is not tried again.
     assertEquals(
@@ -211,11 +211,11 @@ class SweepTest {
       textBlock =
           """
           {"config":  | exit 1        | \uFFFD is what a library said
-          {"config":  | exit 0        | is no result that -J has written: line 1, column 11: Unexpected end
-          \\377       | exit 0        | is no result that -J has written: it is not in UTF-8
-          {"config":  | exec sleep 60 | it had not ended after 2 s, and its result is not whole
+          {"config":  | exit 0        | is not a result written by -J: line 1, column 11: Unexpected end
+          \\377       | exit 0        | is not a result written by -J: it is not in UTF-8
+          {"config":  | exec sleep 60 | timed out after 2 s with an incomplete result
           """)
-  void aResultThatIsNotWholeIsAFailureOfItsChoiceAlone(String json, String end, String reason)
+  void incompleteResultFailsOnlyItsChoice(String json, String end, String reason)
       throws IOException {
     String script =
         "while [ \"$1\" != -J ]; do shift; done; printf '"
@@ -236,7 +236,7 @@ class SweepTest {
   }
 
   @Test
-  void whyNothingCouldBeMeasuredIsToldWhateverHasBeenLeftBehind() {
+  void reasonIsReportedIfNothingWasMeasured() {
     String script =
         "while [ \"$1\" != -J ]; do shift; done; mkdir \"$2.d\"; echo kept >\"$2.d/kept\";"
             + " echo 'no ranks today' >&2; exit 1";
@@ -244,13 +244,13 @@ class SweepTest {
     assertEquals(Commands.FAILED, run(Map.of(), perf, "--rounds 1"));
     List<String> told = err.toString(StandardCharsets.UTF_8).lines().toList();
     assertEquals(
-        "sweep: nothing could be measured, and no --backend says what else to try: no ranks today",
+        "sweep: nothing could be measured; give --backend to try other choices: no ranks today",
         told.getLast());
   }
 
   @Test
   @Timeout(value = 3, unit = TimeUnit.MINUTES)
-  void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
+  void terminatedSweepLeavesNothingBehind() throws IOException, InterruptedException {
     List<String> command = PerfProgram.command();
     command.set(command.size() - 1, Sweep.class.getName());
     command.add(1, "-Djava.io.tmpdir=" + folder);
@@ -295,16 +295,16 @@ class SweepTest {
       textBlock =
           """
           nothing                               | sweep: 'nothing' is not a collective
-          --algo star                           | 'star' is none of ring, tree, direct, nvls
-          --proto fast                          | 'fast' is none of simple, ll128, ll
-          --limit 0                             | '0' is no whole number from 1 to 86400
-          --rounds none                         | 'none' is no whole number from 1 to 1000
+          --algo star                           | 'star' is not one of ring, tree, direct, nvls
+          --proto fast                          | 'fast' is not one of simple, ll128, ll
+          --limit 0                             | '0' is not a whole number from 1 to 86400
+          --rounds none                         | 'none' is not a whole number from 1 to 1000
           --html none/a.html                    | 'none/a.html' cannot be written: there is no folder
           --plot a.gif                          | 'a.gif' does not end in .svg or .png
           --backend reference --proto ll        | the reference backend has no protocols to choose
           --backend reference --algo nvls       | --algo has nvls, which the reference backend does not have
           --backend nccl --algo direct          | --algo has direct, which the nccl backend does not have
-          all_gather --backend reference        | all_reduce alone leaves a choice; all_gather does not
+          all_gather --backend reference        | a choice of algorithms for all_reduce only, not for all_gather
           -J a.json                             | -J is not for a sweep
           --percentiles                         | --percentiles is not for a sweep
           -d all                                | use one type, one operator, one root and one cycle
@@ -312,7 +312,7 @@ class SweepTest {
           -b 8 -e 4                             | -b must not be above -e
           --colour                              | '--colour'
           """)
-  void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
+  void invalidArgumentsAreRefusedBeforeAnyRun(String arguments, String rule) {
     assertEquals(Commands.BAD_ARGUMENTS, run(Map.of(), arguments));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals(1, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
