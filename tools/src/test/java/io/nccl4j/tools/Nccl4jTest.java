@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The one command of all tools. */
+/** The command that starts all tools. */
 class Nccl4jTest {
   private static FinishedProgram run(String... args) throws Exception {
     List<String> command =

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** A command ends as the shell and its user expect. */
+/** Help, messages and exit statuses of commands. */
 class CommandsTest {
   @Command(
       name = "count",

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A file is written anew, or named. */
+/** Files are replaced, and failures name the file. */
 class OutputFileTest {
   @TempDir Path folder;
 

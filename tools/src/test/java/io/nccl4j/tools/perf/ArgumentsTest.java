@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Bad arguments end with status 2 and one line that says what is allowed. */
+/** Bad arguments exit with status 2 and one line that gives the rule. */
 class ArgumentsTest {
   @ParameterizedTest
   @CsvSource(

@@ -6,11 +6,11 @@ import io.nccl4j.tools.perf.Collective.Shape;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Sizes become counts, and times become bandwidths, as in nccl-tests. */
+/** Counts and bandwidths are computed as in nccl-tests. */
 class CollectiveTest {
   @ParameterizedTest
   @CsvSource({
-    // 1000 floats and 3 ranks: a slice is 333, cut down to whole 16 bytes: 332
+    // 1000 floats and 3 ranks: a slice of 333, rounded down to whole 16 bytes: 332
     "ALL_REDUCE, 1000, 4, 3, 1000, 1000, 1000, 0, 0",
     "BROADCAST, 1000, 4, 3, 1000, 1000, 1000, 0, 0",
     "REDUCE, 1000, 4, 3, 1000, 1000, 1000, 0, 0",

@@ -15,7 +15,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The JSON file has the run, what took part in it, and nothing else. */
+/** The JSON file has the run, versions and host, but not the environment. */
 class JsonReportTest {
   @TempDir Path folder;
 

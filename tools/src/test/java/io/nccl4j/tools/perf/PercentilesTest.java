@@ -6,13 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Percentiles are values that occurred. */
+/** Percentiles use the nearest-rank method. */
 class PercentilesTest {
   @Test
   void percentilesOfThousandTimes() {
     double[] times = IntStream.rangeClosed(1, 1000).map(i -> 1001 - i).asDoubleStream().toArray();
     assertEquals(new Percentiles(1000, 1, 500, 900, 990, 1000), Percentiles.of(times));
-    assertEquals(1000, times[0], "the times stay in their order");
+    assertEquals(1000, times[0], "the argument is not sorted");
   }
 
   @Test

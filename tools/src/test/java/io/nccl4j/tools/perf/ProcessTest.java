@@ -18,7 +18,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
+/** The command in a separate process, with and without the stand-in for NVIDIA's libraries. */
 class ProcessTest {
   @TempDir Path folder;
 
@@ -58,7 +58,7 @@ class ProcessTest {
     for (List<String> row : rows(ended)) {
       assertEquals(List.of("0", "0"), List.of(row.get(8), row.get(12)), row.toString());
     }
-    assertTrue(ended.out().contains("stand-in"), "what runs says what it is");
+    assertTrue(ended.out().contains("stand-in"), "the output names the stand-in");
     assertEquals("", ended.err());
   }
 
@@ -91,7 +91,7 @@ class ProcessTest {
     }
   }
 
-  /** Runs the command on a stand-in; returns the functions of CUDA and NCCL that it called. */
+  /** Runs the command on the stand-in; returns the CUDA and NCCL functions that it called. */
   private List<String> called(Map<String, String> standIn, String... more)
       throws IOException, InterruptedException {
     Path record = folder.resolve("called");
@@ -157,7 +157,7 @@ class ProcessTest {
     String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
     FinishedProgram ended = perf(environment, arguments);
     assertEquals(ExitStatus.WRONG_DATA, ended.status(), ended.err());
-    // Nothing was received: all of 5242880 elements are wrong.
+    // Nothing was received: all 5242880 elements are wrong.
     assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
   }
 
@@ -320,13 +320,13 @@ class ProcessTest {
     Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
     try (var lines = process.inputReader().lines()) {
       assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
-      assertTrue(Files.exists(json), "the name is taken while it runs");
+      assertTrue(Files.exists(json), "the file exists while it runs");
       process.destroy();
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it exits");
     } finally {
       process.destroyForcibly();
     }
-    assertFalse(Files.exists(json), "the name is free again");
+    assertFalse(Files.exists(json), "the file is deleted");
   }
 
   @Test
@@ -336,9 +336,9 @@ class ProcessTest {
     Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
     try (var lines = process.inputReader().lines()) {
       assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
-      // Process.destroy would close the pipe, too.
+      // Process.destroy would also close the pipe.
       assertTrue(process.toHandle().destroy());
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it exits");
     } finally {
       process.destroyForcibly();
     }

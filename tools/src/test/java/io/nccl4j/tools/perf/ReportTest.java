@@ -20,10 +20,10 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What a run has measured is shown as a picture and as a page, beside earlier runs. */
+/** A run and earlier runs are shown as a picture and as a page. */
 class ReportTest {
-  /** Says how wide the page is, what each chart shows, and the first row of each table. */
-  static final String SHOWN =
+  /** Returns whether the page fits, its warning, the curves of each chart, and the table sizes. */
+  static final String PAGE_SUMMARY =
       """
       return [
         document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
@@ -63,7 +63,7 @@ class ReportTest {
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
   void pageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
     run("--html", file("a.html"));
-    Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, SHOWN);
+    Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, PAGE_SUMMARY);
     String expected =
         String.join(
             "\n",
@@ -85,7 +85,7 @@ class ReportTest {
     run("--algo", "tree", "--compare", file("ring.json"), "--html", file("both.html"));
     Visit visit =
         HeadlessBrowser.in(folder)
-            .open(folder.resolve("both.html"), "", HeadlessBrowser.PHONE, SHOWN);
+            .open(folder.resolve("both.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String[] curves = {
       "ring, out of place", "ring, in place", "this run, out of place", "this run, in place"
     };
@@ -154,7 +154,7 @@ class ReportTest {
   void severalTypesAreSeveralCurves() throws IOException, InterruptedException {
     run("-d", "all", "--html", file("a.html"), "--plot", file("a.svg"), "-N", "2");
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String[] types =
         Stream.of("int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2")
             .flatMap(names -> Stream.of(names.split(" ", -1)))

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-/** When NCCL takes several ranks on one GPU. */
+/** Ranks share a GPU only if NCCL allows it. */
 class SharedGpusTest {
   private static final String UNSET =
       "each rank needs its own, unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set";

@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The data is exact in every order, and differs by place, rank and repetition. */
+/** Results are exact in every order, and data differs by position, rank and repetition. */
 class TestDataTest {
   private static final int COUNT = 3 * Pattern.PERIOD + 5;
 
@@ -33,13 +33,13 @@ class TestDataTest {
                                 .mapToObj(n -> new Object[] {element, op, n})));
   }
 
-  private static MemorySegment filled(DataType type, Range span) {
-    MemorySegment segment = Arena.ofAuto().allocate(span.count() * type.bytes(), 8);
-    span.pattern().write(segment, span.start());
+  private static MemorySegment filled(DataType type, Range range) {
+    MemorySegment segment = Arena.ofAuto().allocate(range.count() * type.bytes(), 8);
+    range.pattern().write(segment, range.start());
     return segment;
   }
 
-  /** Combines two elements and rounds to the type, as the weakest backend would at each step. */
+  /** Combines two elements and rounds to the type, as the least exact backend does at each step. */
   private static double combine(
       DataType type, Operator op, double a, double b, MemorySegment cell) {
     double value =

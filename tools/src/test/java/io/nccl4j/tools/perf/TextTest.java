@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Numbers are written as printf writes them, and sizes are read as nccl-tests reads them. */
+/** Numbers are formatted as by printf. */
 class TextTest {
   @ParameterizedTest
   @CsvSource({

@@ -25,14 +25,14 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Charts become pictures that show all of their curves. */
+/** Pictures show all curves of their charts. */
 class PictureTest {
   private static final List<Integer> COLOURS = List.of(0x0072b2, 0xd55e00, 0x009e73);
   private static final List<Line> LINES = List.of(Line.SOLID, Line.DASHED, Line.DOTTED);
 
   @TempDir Path folder;
 
-  /** Returns a chart with a curve of each of the first colours and each kind of line. */
+  /** Returns a chart whose curves have the first colours and different line styles. */
   static Chart chart(String title, Scale y) {
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < COLOURS.size(); i++) {
@@ -98,7 +98,7 @@ class PictureTest {
         List.of("curve 0", "curve 1", "curve 2", "first", "second", "size", "time (us)"),
         words.stream().distinct().sorted().toList());
     assertEquals(5 * 2, words.stream().filter(text -> !text.matches("first|second")).count());
-    // In each chart three curves, three samples of them in the legend, and the marks of one.
+    // In each chart three curves, three legend samples, and the markers of one curve.
     assertEquals(2 * (3 + 3 + 11 + 1), svg.split("<path").length - 1);
   }
 

@@ -18,7 +18,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Earlier runs are shown beside each other, from their files alone. */
+/** Earlier runs are compared, from their files alone. */
 class PerfReportTest {
   @TempDir Path folder;
 
@@ -36,7 +36,7 @@ class PerfReportTest {
     return folder.resolve(name).toString();
   }
 
-  /** Writes a result with one row for each of some sizes. */
+  /** Writes a result with one row per size. */
   private Path result(String name, String device, double micros, long wrong, long... sizes)
       throws IOException {
     StringBuilder rows = new StringBuilder();
@@ -63,7 +63,7 @@ class PerfReportTest {
             .formatted(device, device, rows, wrong));
   }
 
-  private static final String SHOWN =
+  private static final String PAGE_SUMMARY =
       """
       return [
         document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
@@ -83,7 +83,7 @@ class PerfReportTest {
         List.of(file("a.svg"), file("a.html")),
         out.toString(StandardCharsets.UTF_8).lines().toList());
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String expected =
         """
         fits
@@ -108,7 +108,7 @@ class PerfReportTest {
     Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
     assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     List<String> lines = visit.answer().lines().toList();
     assertEquals(
         "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's."
@@ -165,10 +165,10 @@ class PerfReportTest {
   void tooDeeplyNestedJsonIsRefused() throws IOException {
     Path deep = Files.writeString(folder.resolve("deep.json"), "[".repeat(2000));
     assertEquals(Commands.BAD_ARGUMENTS, run(deep.toString(), "--html", file("a.html")));
-    String told = err.toString(StandardCharsets.UTF_8);
+    String message = err.toString(StandardCharsets.UTF_8);
     assertTrue(
-        told.contains(deep + " is not a result written by -J: Document nesting depth"), told);
-    assertEquals(1, told.lines().count(), told);
+        message.contains(deep + " is not a result written by -J: Document nesting depth"), message);
+    assertEquals(1, message.lines().count(), message);
   }
 
   @Test

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Sweeps with real processes: on the reference, and on the stand-in for NCCL, named as such. */
+/** Sweeps with real processes, on the reference backend and on the stand-in for NCCL. */
 class SweepTest {
   @TempDir Path folder;
 
@@ -67,7 +67,7 @@ class SweepTest {
         .toList();
   }
 
-  private static final String SHOWN =
+  private static final String PAGE_SUMMARY =
       """
       return [
         document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
@@ -110,7 +110,7 @@ class SweepTest {
     assertTrue(csv.get(2).startsWith("1024,ring,ring,,ok,"), csv.get(2));
     assertTrue(Files.size(folder.resolve("a.png")) > 1000);
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String curves = "auto 3 | ring 3 | tree 3 | direct 3";
     assertEquals(
         new Visit(
@@ -153,7 +153,7 @@ class SweepTest {
             + " "
             + nvls.get("environment").get("NCCL_PROTO").text().orElseThrow());
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String curves = "auto 2 | Ring Simple 2 | Ring LL 2";
     String warning =
         "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.";
@@ -195,7 +195,7 @@ class SweepTest {
     for (Json choice : json.get("choices").elements()) {
       assertEquals("timed out after 2 s", choice.get("reason").text().orElseThrow());
     }
-    // What has failed is not tried again.
+    // A failed choice is not tried again.
     assertEquals(
         List.of("sweep: auto ...", "sweep: ring, round 1 of 2 ..."),
         err.toString(StandardCharsets.UTF_8).lines().toList().subList(0, 2));
@@ -230,8 +230,8 @@ class SweepTest {
     assertEquals(2, choices.size());
     for (Json choice : choices) {
       assertEquals("failed", choice.get("state").text().orElseThrow());
-      String told = choice.get("reason").text().orElseThrow();
-      assertTrue(told.contains(reason), told);
+      String actual = choice.get("reason").text().orElseThrow();
+      assertTrue(actual.contains(reason), actual);
     }
   }
 
@@ -242,10 +242,10 @@ class SweepTest {
             + " echo 'no ranks today' >&2; exit 1";
     List<String> perf = List.of("sh", "-c", script, "perf");
     assertEquals(Commands.FAILED, run(Map.of(), perf, "--rounds 1"));
-    List<String> told = err.toString(StandardCharsets.UTF_8).lines().toList();
+    List<String> lines = err.toString(StandardCharsets.UTF_8).lines().toList();
     assertEquals(
         "sweep: nothing could be measured; give --backend to try other choices: no ranks today",
-        told.getLast());
+        lines.getLast());
   }
 
   @Test
@@ -262,15 +262,15 @@ class SweepTest {
             .start();
     try {
       while (files("auto.err").isEmpty()) {
-        assertFalse(process.waitFor(50, TimeUnit.MILLISECONDS), "it ended by itself");
+        assertFalse(process.waitFor(50, TimeUnit.MILLISECONDS), "it exited by itself");
       }
       process.destroy();
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it goes on");
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it is still running");
     } finally {
       process.destroyForcibly();
     }
     assertEquals(List.of(), files("nccl4j-sweep-"));
-    // What it starts has its options.
+    // Its child processes have the same options.
     assertEquals(
         List.of(),
         ProcessHandle.allProcesses()
