@@ -49,16 +49,17 @@ final class Bench implements AutoCloseable {
    * @param own the locations of the ranks of this process
    * @param launch enqueues one operation: the collective itself, or a test's replacement
    */
-  Bench(Settings wanted, List<RankLocation> own, RankEnqueue launch) {
+  Bench(Settings requested, List<RankLocation> own, RankEnqueue launch) {
     this.launch = launch;
-    this.ranks = new Ranks(wanted);
-    this.enqueueThreads = new EnqueueThreads(wanted.threads(), ranks::abort);
-    ranks.connect(wanted, enqueueThreads);
-    this.stats = new CrossRankStats(ranks, wanted);
+    this.ranks = new Ranks(requested);
+    this.enqueueThreads = new EnqueueThreads(requested.threads(), ranks::abort);
+    ranks.connect(requested, enqueueThreads);
+    this.stats = new CrossRankStats(ranks, requested);
     this.locations = stats.locations(own);
     checkAgreement();
     // Hosts may differ in memory: the smallest limit applies to all.
-    this.settings = wanted.withMaxBytes((long) -stats.max(new double[] {-wanted.sizes().max()})[0]);
+    double[] negated = {-requested.sizes().max()};
+    this.settings = requested.withMaxBytes((long) -stats.max(negated)[0]);
   }
 
   private void checkAgreement() {

@@ -29,8 +29,9 @@ import picocli.CommandLine.Parameters;
     customSynopsis = "scripts/perf COLLECTIVE [flags]",
     header = "Measures the bandwidth of a collective and checks its data.",
     description = {
-      "COLLECTIVE is one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv.",
-      "Flags, lines and columns are those of nccl-tests 2.19. A SIZE is in bytes, or has the suffix K, M or G (1024-based)."
+      "COLLECTIVE is one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather,",
+      "scatter, sendrecv. Flags, lines and columns are those of nccl-tests 2.19. A SIZE is in bytes, or",
+      "has the suffix K, M or G (1024-based)."
     },
     footer = {
       "",

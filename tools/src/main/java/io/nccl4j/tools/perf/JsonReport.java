@@ -36,8 +36,8 @@ final class JsonReport {
    *
    * @throws IOException if no file can be created
    */
-  static JsonReport to(Path wanted) throws IOException {
-    Path file = wanted;
+  static JsonReport to(Path requested) throws IOException {
+    Path file = requested;
     for (int next = 0; ; next++) {
       try {
         Files.createFile(file);
@@ -45,7 +45,7 @@ final class JsonReport {
         Runtime.getRuntime().addShutdownHook(new Thread(report::deleteUnlessWritten, "perf-json"));
         return report;
       } catch (FileAlreadyExistsException e) {
-        file = wanted.resolveSibling(wanted.getFileName() + "." + next);
+        file = requested.resolveSibling(requested.getFileName() + "." + next);
       }
     }
   }

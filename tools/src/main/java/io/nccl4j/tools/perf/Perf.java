@@ -201,7 +201,7 @@ public final class Perf {
         .run(flags.ranks.procs, command, limit);
   }
 
-  /** Returns a prefix that names this process, or "" where the parent process adds one. */
+  /** Returns a prefix that names this process, or "" if the parent process adds one. */
   private String processPrefix(Flags flags) {
     if (flags.ranks.child) {
       return "";
@@ -279,19 +279,19 @@ public final class Perf {
 
   /** NCCL reads its algorithm from the environment, which a Java process cannot change. */
   private void checkAlgorithm(Flags flags, Backend backend) {
-    String wanted = flags.algorithm.name();
+    String algorithm = flags.algorithm.name();
     if (backend.name().equals("nccl") && flags.algorithm == Flags.AlgorithmChoice.DIRECT) {
       throw new BadArguments("--algo is direct, which only the reference backend has");
     }
     String set = environment.getOrDefault("NCCL_ALGO", "");
     if (backend.name().equals("nccl")
         && flags.algorithm != Flags.AlgorithmChoice.AUTO
-        && !set.equalsIgnoreCase(wanted)) {
+        && !set.equalsIgnoreCase(algorithm)) {
       throw new BadArguments(
           "--algo %s needs NCCL_ALGO=%s in the environment, but %s; scripts/perf sets it"
               .formatted(
-                  wanted.toLowerCase(Locale.ROOT),
-                  wanted,
+                  algorithm.toLowerCase(Locale.ROOT),
+                  algorithm,
                   set.isEmpty() ? "it is not set" : "it is " + set));
     }
   }

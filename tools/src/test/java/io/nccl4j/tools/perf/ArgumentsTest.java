@@ -108,13 +108,13 @@ class ArgumentsTest {
 
   @Test
   void tooManyReferenceRanksAreRefused() {
-    int most = 128 * Runtime.getRuntime().availableProcessors();
+    int max = 128 * Runtime.getRuntime().availableProcessors();
     Command command =
-        Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (most + 1));
+        Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (max + 1));
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
     assertEquals(
-        "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at most %d"
-            .formatted(most + 1, most / 128, most),
+        "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at max %d"
+            .formatted(max + 1, max / 128, max),
         command.err().strip());
   }
 

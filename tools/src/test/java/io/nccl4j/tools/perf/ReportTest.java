@@ -72,7 +72,7 @@ class ReportTest {
             points("Time of one operation", "out of place", "in place"),
             points("Bus bandwidth", "out of place", "in place"),
             points("Latency of single operations, out of place", "p50", "p90", "p99", "max"),
-            "What was measured | 10",
+            "Configuration | 10",
             "Numbers, out of place | 4",
             "Numbers, in place | 4",
             "Latency of single operations, in us | 8");

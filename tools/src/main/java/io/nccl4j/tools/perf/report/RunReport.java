@@ -248,7 +248,7 @@ public final class RunReport {
       runs.forEach(run -> row.add(Cell.text(run.facts().getOrDefault(name, ""))));
       rows.add(row);
     }
-    return new Table("What was measured", "", columns, rows);
+    return new Table("Configuration", "", columns, rows);
   }
 
   private Table numbers(Placement placement) {

@@ -143,7 +143,7 @@ final class SweepReport {
                         Cell.of(result.state().label()),
                         Cell.text(result.reason())))
             .toList();
-    return new Table("What could not be measured", "", List.of("choice", "state", "reason"), rows);
+    return new Table("Missing results", "", List.of("choice", "state", "reason"), rows);
   }
 
   /** Returns the charts: time, bus bandwidth, and time relative to the best choice. */
@@ -212,7 +212,7 @@ final class SweepReport {
                     .forEach(name -> facts.put(name, measured.facts().getOrDefault(name, ""))));
     facts.values().removeIf(String::isEmpty);
     return new Table(
-        "What was measured",
+        "Configuration",
         "",
         List.of("", "all choices"),
         facts.entrySet().stream()

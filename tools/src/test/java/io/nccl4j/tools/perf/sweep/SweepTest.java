@@ -95,15 +95,15 @@ class SweepTest {
     for (int i = 0; i < 3; i++) {
       Json size = json.get("sizes").elements().get(i);
       Map<String, Json> times = size.get("times_us").fields();
-      double least =
+      double quickest =
           List.of("ring", "tree", "direct").stream()
               .mapToDouble(choice -> times.get(choice).number())
               .min()
               .orElseThrow();
       String best = size.get("best").text().orElseThrow();
-      assertEquals(least, times.get(best).number());
+      assertEquals(quickest, times.get(best).number());
       assertEquals(best, table.get(i + 1).get(1));
-      assertEquals(times.get("auto").number() / least - 1, size.get("auto_cost").number(), 1e-9);
+      assertEquals(times.get("auto").number() / quickest - 1, size.get("auto_cost").number(), 1e-9);
     }
     List<String> csv = Files.readAllLines(folder.resolve("a.csv"));
     assertEquals(1 + 3 * 4, csv.size());
