@@ -28,8 +28,8 @@ enum Collective implements RankEnqueue {
    * @param send the most that a rank sends
    * @param recv the most that a rank receives
    * @param param the count that the C function takes
-   * @param sendInPlace in place, the offset of the data to send in the receive buffer, per rank
-   * @param recvInPlace in place, the offset of the received data in the receive buffer, per rank
+   * @param sendInPlace in place, rank r's data to send starts at r times this in the receive buffer
+   * @param recvInPlace in place, rank r's received data starts at r times this in that buffer
    */
   record Shape(long send, long recv, long param, long sendInPlace, long recvInPlace) {
     /** Returns the elements that one operation occupies in each of the two buffers. */

@@ -10,7 +10,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.IntFunction;
 
-/** The threads that enqueue operations: the caller's thread if one suffices, else a pool. */
+/** The threads that enqueue operations: a single one is the caller's, several are a pool. */
 final class EnqueueThreads implements AutoCloseable {
   private final int threads;
   private final Runnable onFailure;

@@ -25,7 +25,7 @@ final class FileOptions {
       names = "--html",
       paramLabel = "FILE",
       description =
-          "write charts, numbers and the configuration as one self-contained page; implies --percentiles without -G")
+          "write charts, numbers and the configuration as one self-contained page; implies --percentiles, except with -G")
   Path html;
 
   @Option(

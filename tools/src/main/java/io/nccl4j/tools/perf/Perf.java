@@ -38,7 +38,7 @@ import picocli.CommandLine.ParameterException;
 
 /** The bandwidth command: parses the command line, runs it and returns an exit status. */
 public final class Perf {
-  /** With more ranks than this on the reference backend, one row takes minutes. */
+  /** With more ranks per processor on the reference backend, a row takes minutes. */
   private static final int RANKS_PER_PROCESSOR = 128;
 
   /** The error of a CUDA allocation that fails for lack of memory. */

@@ -96,7 +96,7 @@ final class RankBuffers implements AutoCloseable {
     return wrong;
   }
 
-  /** Copies the piece that starts at element {@code from} to the free half of the staging. */
+  /** Copies the piece from element {@code from} on to the free half of the staging buffer. */
   private Buffer fetch(Buffer data, long from) {
     long count = Math.clamp(data.count() - from, 0, piece);
     Buffer host = staging.slice(from / piece % 2 * piece, count);

@@ -91,7 +91,7 @@ final class TestData {
     return new Range(0, shape.send(), inputs.get(rank), phase(repetition));
   }
 
-  /** Returns the fill of elements that are not yet, or must not be, written by the operation. */
+  /** Returns the poison of elements that the operation must overwrite, or must leave unchanged. */
   Range untouched(long offset, long count) {
     return new Range(offset, count, poison, 0);
   }

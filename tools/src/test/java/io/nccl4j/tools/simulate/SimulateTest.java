@@ -159,7 +159,7 @@ class SimulateTest {
           --ranks 1                        | '1' is not a whole number from 2 to 1000000
           --ranks 8 --nodes 0              | '0' is not a whole number from 1 to 1000000
           --ranks 4 --nodes 8              | --nodes 8 does not divide --ranks 4
-          --inter 0GB/s                    | '0GB/s' is 0; a bandwidth is above 0
+          --inter 0GB/s                    | '0GB/s' is 0; a bandwidth must be positive
           --intra -1GB/s                   | '-1GB/s' is not a bandwidth
           --intra 450                      | '450' is not a bandwidth
           --inter 50parsecs/s              | '50parsecs/s' is not a bandwidth
