@@ -20,20 +20,20 @@ public final class Nccl4j {
 
         perf      measures the bandwidth of a collective, with the flags and lines of nccl-tests
         sweep     measures every algorithm with every protocol, and what the automatic choice costs
-        report    shows earlier runs of perf beside each other
-        doctor    says whether a collective can run here, and if not, why
-        trace     makes one timeline of the flight recordings of several ranks
-        explain   says who sends what to whom, step by step
-        simulate  computes how long an all-reduce takes on a cluster
-        evidence  shows what nccl4j does on the GPUs of this machine
+        report    compares earlier runs of perf
+        doctor    checks whether collectives can run here, and if not, why
+        trace     merges the flight recordings of several ranks into one timeline
+        explain   shows which rank sends what to which, step by step
+        simulate  predicts the time of an all-reduce on a cluster
+        evidence  tests and measures nccl4j on the GPUs of this machine
       """;
 
   private Nccl4j() {}
 
   /**
-   * Runs a tool, which ends this process with its exit status.
+   * Runs a tool, which exits with its status.
    *
-   * @param args the name of the tool, then its arguments
+   * @param args the name of the tool, followed by its arguments
    * @throws IOException if the tool cannot read this process's own command line
    */
   public static void main(String[] args) throws IOException {
@@ -50,7 +50,7 @@ public final class Nccl4j {
       case "evidence" -> EvidenceCommand.main(rest);
       case "-h", "--help" -> System.out.print(USAGE);
       default -> {
-        System.err.print(tool.isEmpty() ? "" : "nccl4j: there is no tool '" + tool + "'\n");
+        System.err.print(tool.isEmpty() ? "" : "nccl4j: unknown tool '" + tool + "'\n");
         System.err.print(USAGE);
         System.exit(Commands.BAD_ARGUMENTS);
       }

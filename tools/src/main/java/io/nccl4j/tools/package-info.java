@@ -1,2 +1,2 @@
-/** The commands, each in a package of its own, and the one command that names them all. */
+/** The command-line tools, one package each, and the command that starts them by name. */
 package io.nccl4j.tools;

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The one command of all tools. */
+/** The command that starts all tools. */
 class Nccl4jTest {
   private static FinishedProgram run(String... args) throws Exception {
     List<String> command =
@@ -41,11 +41,11 @@ class Nccl4jTest {
     FinishedProgram ended = run("pref", "--help");
     assertEquals(2, ended.status());
     assertTrue(
-        ended.output().startsWith("nccl4j: there is no tool 'pref'\nusage: "), ended.output());
+        ended.output().startsWith("nccl4j: unknown tool 'pref'\nusage: "), ended.output());
   }
 
   @Test
-  void sweepStartsPerfThroughTheSameCommand() throws Exception {
+  void sweepStartsPerfThroughNccl4j() throws Exception {
     FinishedProgram ended =
         run("sweep", "--backend", "reference", "--ranks", "2", "-b", "8", "-e", "8", "-n", "1");
     assertEquals(0, ended.status(), ended.output());

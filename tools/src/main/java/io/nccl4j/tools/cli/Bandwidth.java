@@ -5,10 +5,10 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A bandwidth as the command line gives it: a number, K, M, G or T for powers of 1000, and B/s for
- * bytes or b/s for bits per second, as in {@code 450GB/s} and {@code 400Gb/s}.
+ * A bandwidth on the command line: a number, optionally K, M, G or T for powers of 1000, and B/s
+ * for bytes or b/s for bits per second, as in {@code 450GB/s} and {@code 400Gb/s}.
  *
- * @param bytesPerSecond how many bytes in a second; above 0
+ * @param bytesPerSecond the bytes per second; positive and finite
  */
 public record Bandwidth(double bytesPerSecond) {
   private static final Pattern FORM =
@@ -19,31 +19,31 @@ public record Bandwidth(double bytesPerSecond) {
   /**
    * Checks the value.
    *
-   * @throws IllegalArgumentException if it is not above 0, or not finite
+   * @throws IllegalArgumentException if it is not positive and finite
    */
   public Bandwidth {
     if (!(bytesPerSecond > 0) || Double.isInfinite(bytesPerSecond)) {
       throw new IllegalArgumentException(
-          "a bandwidth of " + bytesPerSecond + " bytes per second is not above 0 and finite");
+          "bandwidth is " + bytesPerSecond + " bytes per second; it must be positive and finite");
     }
   }
 
   /**
-   * {@return the bandwidth that a text stands for}
+   * {@return the bandwidth parsed from a text}
    *
    * @param text such as {@code 450GB/s}
-   * @throws IllegalArgumentException if it is no bandwidth, or 0
+   * @throws IllegalArgumentException if it is not a bandwidth, or 0
    */
   public static Bandwidth parse(String text) {
     Matcher matcher = FORM.matcher(text);
     if (!matcher.matches()) {
       throw new IllegalArgumentException(
-          "'%s' is no bandwidth; a bandwidth is a number with B/s, KB/s, MB/s, GB/s or TB/s (1000-based), or b/s and so on for bits"
+          "'%s' is not a bandwidth: a number with B/s, KB/s, MB/s, GB/s or TB/s (1000-based), or b/s, Kb/s and so on for bits"
               .formatted(text));
     }
     double value = Double.parseDouble(matcher.group(1)) * unit(matcher.group(2));
     if (value == 0) {
-      throw new IllegalArgumentException("'" + text + "' is 0; a bandwidth is above 0");
+      throw new IllegalArgumentException("'" + text + "' is 0; a bandwidth must be positive");
     }
     return new Bandwidth(matcher.group(3).equals("B") ? value : value / BITS_PER_BYTE);
   }

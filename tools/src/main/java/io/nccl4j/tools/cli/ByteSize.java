@@ -5,8 +5,8 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * Sizes as the command line gives them, a number, and K, M or G for powers of 1024, and as people
- * read them.
+ * Parses and formats sizes in bytes. On the command line a size is a number, optionally with K, M
+ * or G for powers of 1024.
  */
 public final class ByteSize {
   private static final Pattern FORM =
@@ -17,9 +17,9 @@ public final class ByteSize {
   private ByteSize() {}
 
   /**
-   * {@return a size with its unit, with at most one digit after the point}
+   * {@return a size in the largest suitable unit, with at most one decimal}
    *
-   * @param bytes the size
+   * @param bytes the size in bytes
    */
   public static String text(long bytes) {
     int unit = 0;
@@ -36,9 +36,9 @@ public final class ByteSize {
   }
 
   /**
-   * Returns the bytes that a text stands for; fractions of a byte are cut off.
+   * Returns the size in bytes parsed from a text; fractions of a byte are truncated.
    *
-   * @throws IllegalArgumentException if it is no size
+   * @throws IllegalArgumentException if it is not a size
    */
   public static long parse(String text) {
     Matcher matcher = FORM.matcher(text);
@@ -46,11 +46,12 @@ public final class ByteSize {
       throw new IllegalArgumentException(
           "'"
               + text
-              + "' is no size; a size is a number of bytes, or one with K, M or G (1024-based)");
+              + "' is not a size: a number of bytes, optionally with K, M or G (1024-based)");
     }
     double bytes = Double.parseDouble(matcher.group(1)) * unit(matcher.group(2));
     if (bytes >= 0x1p62) {
-      throw new IllegalArgumentException("'" + text + "' is too large; a size is below 2^62 bytes");
+      throw new IllegalArgumentException(
+          "'" + text + "' is too large; a size must be below 2^62 bytes");
     }
     return (long) bytes;
   }

@@ -13,33 +13,32 @@ import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.RunLast;
 
 /**
- * What the examples' commands do alike: {@code --help} goes to the output, what a user can mend is
- * told in one line, and the exit status says whose turn it is.
+ * The common behaviour of the commands: {@code --help} goes to stdout, an error that a user can fix
+ * is one line on stderr, and the exit status distinguishes bad arguments from other failures.
  */
 public final class Commands {
-  /** Done. */
+  /** The exit status of success. */
   public static final int OK = ExitCode.OK;
 
-  /** A file, or something else outside of the command line, was not as it should be. */
+  /** The exit status of a failure other than bad arguments, such as a file that cannot be read. */
   public static final int FAILED = ExitCode.SOFTWARE;
 
-  /** The command line asks for what cannot be. */
+  /** The exit status for invalid arguments. */
   public static final int BAD_ARGUMENTS = ExitCode.USAGE;
 
   private Commands() {}
 
   /**
-   * {@return a command line, which is yet to be executed}
+   * {@return a command line, ready to be executed}
    *
-   * @param flags an object with picocli's annotations, whose name is that of the script; without
-   *     the option {@code --help}, which is added
-   * @param action what to do once the flags are filled in; it returns the exit status. An {@link
-   *     IllegalArgumentException} of it is about the arguments; an {@link IOException} or {@link
-   *     IllegalStateException} is a failure that its message explains; all else is printed with its
-   *     stack, as a failure
-   * @param out where help goes, and what the action prints; a failure where not all of it could be
-   *     written
-   * @param err where messages go
+   * @param flags an object with picocli's annotations, named like the script; {@code --help} is
+   *     added to its options
+   * @param action runs once the flags are parsed and returns the exit status. An {@link
+   *     IllegalArgumentException} means that the arguments are invalid; of an {@link IOException}
+   *     or {@link IllegalStateException}, the message is printed; of other exceptions, the stack
+   *     trace
+   * @param out receives the help and the action's output; a write error is a failure
+   * @param err receives messages
    */
   public static CommandLine of(
       Object flags, Callable<Integer> action, PrintStream out, PrintStream err) {
@@ -47,7 +46,7 @@ public final class Commands {
     line.getCommandSpec()
         .addMixin("flags", OptionValue.spec(flags))
         .addOption(
-            OptionSpec.builder("-h", "--help").usageHelp(true).description("print this").build());
+            OptionSpec.builder("-h", "--help").usageHelp(true).description("print this help").build());
     return line.setOut(new PrintWriter(out, true, StandardCharsets.UTF_8))
         .setErr(new PrintWriter(err, true, StandardCharsets.UTF_8))
         .setExecutionStrategy(parsed -> written(line, out, new RunLast().execute(parsed)))
@@ -56,31 +55,31 @@ public final class Commands {
   }
 
   /**
-   * Returns the exit status, which is a failure, that the command tells of, where not all of its
-   * output could be written: half a result would be taken for the result.
+   * Returns the exit status, or reports a failure if not all output could be written, so that a
+   * truncated result is not taken for the whole.
    *
    * @param line the command
-   * @param out what it has printed to
-   * @param status what it has ended with
+   * @param out the stream that it has printed to
+   * @param status its exit status so far
    */
   public static int written(CommandLine line, PrintStream out, int status) {
     if (out.checkError() && status == OK) {
       return explained(
-          line, new IOException("the output cannot be written, or nobody reads it any more"));
+          line,
+          new IOException("cannot write to stdout; its device is full or its reader has exited"));
     }
     return status;
   }
 
   /**
-   * Tells what is wrong with the arguments in one line, and returns the exit status.
+   * Reports invalid arguments in one line, and returns the exit status.
    *
-   * @param line the command, whose name is that of its script
-   * @param e what says which argument is wrong, and why
+   * @param line the command, named like its script
+   * @param e the exception, whose message names the argument and the rule
    */
   public static int refused(CommandLine line, Exception e) {
     String name = line.getCommandName();
-    line.getErr()
-        .printf("%s: %s; scripts/%s --help says what is allowed%n", name, e.getMessage(), name);
+    line.getErr().printf("%s: %s; see scripts/%s --help%n", name, e.getMessage(), name);
     return BAD_ARGUMENTS;
   }
 
@@ -99,9 +98,9 @@ public final class Commands {
   }
 
   /**
-   * Runs a command on the streams of this process and ends it with the exit status.
+   * Runs a command on the streams of this process and exits with its status.
    *
-   * @param command what to run with output and messages; it returns the exit status
+   * @param command the command, given stdout and stderr; it returns the exit status
    */
   public static void exit(ToIntBiFunction<PrintStream, PrintStream> command) {
     PrintStream out = new PrintStream(System.out, false, StandardCharsets.UTF_8);

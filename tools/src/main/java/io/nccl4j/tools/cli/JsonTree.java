@@ -15,7 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** JSON as a tree of maps, lists, texts, numbers, booleans and null. */
+/** Reads and writes JSON as a tree of maps, lists, strings, numbers, booleans and null. */
 public final class JsonTree {
   private static final JsonFactory FACTORY = new JsonFactory();
 
@@ -24,7 +24,7 @@ public final class JsonTree {
   /**
    * {@return an object}
    *
-   * @param fields the name of each field, and its value after it
+   * @param fields the name of each field, followed by its value
    */
   public static Map<String, Object> object(Object... fields) {
     Map<String, Object> object = new LinkedHashMap<>();
@@ -35,7 +35,7 @@ public final class JsonTree {
   }
 
   /**
-   * {@return a tree as JSON of many lines}
+   * {@return a tree as indented JSON}
    *
    * @param tree the tree
    */
@@ -44,7 +44,7 @@ public final class JsonTree {
   }
 
   /**
-   * {@return a tree as JSON of one line that may stand in a page's script element: no data ends it}
+   * {@return a tree as JSON in one line, escaped for a script element of an HTML page}
    *
    * @param tree the tree
    */
@@ -57,7 +57,7 @@ public final class JsonTree {
     try (JsonGenerator json = FACTORY.createGenerator(text).setPrettyPrinter(printer)) {
       write(json, tree);
     } catch (IOException e) {
-      throw new UncheckedIOException("no file is written here", e);
+      throw new UncheckedIOException("writing to memory cannot fail", e);
     }
     return text.toString();
   }
@@ -85,16 +85,16 @@ public final class JsonTree {
       case Integer number -> json.writeNumber(number);
       case Long number -> json.writeNumber(number);
       case Double number -> json.writeNumber(number);
-      default -> throw new IllegalArgumentException("no JSON for a " + tree.getClass());
+      default -> throw new IllegalArgumentException("no JSON for " + tree.getClass());
     }
   }
 
   /**
-   * {@return the tree of one document} Whole numbers are {@link Long}, others and larger ones
-   * {@link Double}.
+   * {@return the tree of a document} Integers are {@link Long}; larger and other numbers are {@link
+   * Double}.
    *
    * @param text the document
-   * @throws IOException if it is not one whole document
+   * @throws IOException if the text is not exactly one document
    */
   public static Object parse(String text) throws IOException {
     try (JsonParser json = FACTORY.createParser(text)) {
@@ -107,13 +107,13 @@ public final class JsonTree {
       }
       return document;
     } catch (JacksonException e) {
-      // Its whole message has the parser's settings too.
-      throw new IOException(place(e.getLocation()) + e.getOriginalMessage(), e);
+      // The full message also has the parser's settings.
+      throw new IOException(position(e.getLocation()) + e.getOriginalMessage(), e);
     }
   }
 
-  /** Says where, but for what is too large or too deep to be read: that has no place. */
-  private static String place(JsonLocation at) {
+  /** Formats a location. Documents that are too large or too deep have none. */
+  private static String position(JsonLocation at) {
     return at == null ? "" : "line %d, column %d: ".formatted(at.getLineNr(), at.getColumnNr());
   }
 

@@ -4,9 +4,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A short time as the command line gives it: a number with ns, us, ms or s, as in {@code 5us}.
+ * A latency on the command line: a number with ns, us, ms or s, as in {@code 5us}.
  *
- * @param seconds the time in seconds; 0 or more
+ * @param seconds the time in seconds; finite, and 0 or more
  */
 public record Latency(double seconds) {
   private static final Pattern FORM =
@@ -20,21 +20,21 @@ public record Latency(double seconds) {
   public Latency {
     if (!(seconds >= 0) || Double.isInfinite(seconds)) {
       throw new IllegalArgumentException(
-          "a latency of " + seconds + " seconds is not 0 or more and finite");
+          "latency is " + seconds + " seconds; it must be finite, and 0 or more");
     }
   }
 
   /**
-   * {@return the latency that a text stands for}
+   * {@return the latency parsed from a text}
    *
    * @param text such as {@code 5us}
-   * @throws IllegalArgumentException if it is no latency
+   * @throws IllegalArgumentException if it is not a latency
    */
   public static Latency parse(String text) {
     Matcher matcher = FORM.matcher(text);
     if (!matcher.matches()) {
       throw new IllegalArgumentException(
-          "'" + text + "' is no latency; a latency is a number with ns, us, ms or s");
+          "'" + text + "' is not a latency: a number with ns, us, ms or s");
     }
     return new Latency(Double.parseDouble(matcher.group(1)) * unit(matcher.group(2)));
   }

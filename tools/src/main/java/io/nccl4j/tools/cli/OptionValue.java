@@ -15,22 +15,22 @@ import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.TypeConversionException;
 
 /**
- * What the values of the commands' options may be. A value that is refused is quoted, and the rule
- * said; picocli puts the option's name in front.
+ * Converts option values for all commands. The message for an invalid value quotes it and gives the
+ * rule; picocli puts the option's name in front.
  */
 public final class OptionValue {
   private OptionValue() {}
 
   /**
-   * {@return the options of an object with picocli's annotations, which read their values alike in
-   * every command} Numbers are whole, and within the bounds of {@link Within}; enums are named in
-   * upper or lower case. An option with a converter of its own keeps it.
+   * {@return the options of an object with picocli's annotations, converted by this class} Numbers
+   * are integers within the bounds of {@link Within}; enum names may be in upper or lower case. An
+   * option that declares a converter keeps it.
    *
    * @param flags the object
    */
   public static CommandSpec spec(Object flags) {
     CommandSpec spec = CommandSpec.forAnnotatedObject(flags);
-    // All are added anew, in their order, which is that of the help.
+    // Every option is removed and added again, to keep the order of the help.
     for (OptionSpec option : List.copyOf(spec.options())) {
       OptionSpec.Builder builder = OptionSpec.builder(option);
       if (option.converters().length == 0) {
@@ -57,7 +57,7 @@ public final class OptionValue {
     try {
       return Integer.parseInt(text);
     } catch (NumberFormatException e) {
-      throw new TypeConversionException("'" + text + "' is no whole number");
+      throw new TypeConversionException("'" + text + "' is not a whole number");
     }
   }
 
@@ -65,27 +65,27 @@ public final class OptionValue {
    * {@return a whole number within bounds}
    *
    * @param text the value
-   * @param least the least that is allowed
-   * @param most the most that is allowed
-   * @throws TypeConversionException if it is something else
+   * @param min the minimum
+   * @param max the maximum
+   * @throws TypeConversionException if the value is not such a number
    */
-  public static int whole(String text, int least, int most) {
+  public static int whole(String text, int min, int max) {
     if (text.matches("-?[0-9]{1,10}")) {
       long number = Long.parseLong(text);
-      if (number >= least && number <= most) {
+      if (number >= min && number <= max) {
         return (int) number;
       }
     }
     throw new TypeConversionException(
-        "'%s' is no whole number from %d to %d".formatted(text, least, most));
+        "'%s' is not a whole number from %d to %d".formatted(text, min, max));
   }
 
   /**
-   * {@return the constant of a name, in upper or lower case}
+   * {@return the enum constant with a name in upper or lower case}
    *
    * @param type the enum
    * @param text the value
-   * @throws TypeConversionException if there is none
+   * @throws TypeConversionException if there is no such constant
    */
   static Enum<?> named(Class<?> type, String text) {
     List<Enum<?>> constants = List.of((Enum<?>[]) type.getEnumConstants());
@@ -95,7 +95,7 @@ public final class OptionValue {
         .orElseThrow(
             () ->
                 new TypeConversionException(
-                    "'%s' is none of %s"
+                    "'%s' is not one of %s"
                         .formatted(
                             text,
                             constants.stream()
@@ -104,13 +104,13 @@ public final class OptionValue {
   }
 
   /**
-   * {@return what a parser makes of a value}
+   * {@return a parsed value}
    *
-   * @param <T> what that is
+   * @param <T> the type of the result
    * @param text the value
-   * @param parser throws an {@link IllegalArgumentException} that quotes the value and says the
+   * @param parser the parser; its {@link IllegalArgumentException} quotes the value and gives the
    *     rule
-   * @throws TypeConversionException if the parser refuses it
+   * @throws TypeConversionException if the parser rejects the value
    */
   public static <T> T parsed(String text, Function<String, T> parser) {
     try {
@@ -121,25 +121,25 @@ public final class OptionValue {
   }
 
   /**
-   * {@return a size in bytes that float32s fill, at least one}
+   * {@return a size in bytes that is a positive multiple of the size of a float32}
    *
    * @param text the value
-   * @throws TypeConversionException if it is something else
+   * @throws TypeConversionException if the value is not such a size
    */
   public static long float32Bytes(String text) {
     long bytes = parsed(text, ByteSize::parse);
     if (bytes < Float.BYTES || bytes % Float.BYTES != 0) {
       throw new TypeConversionException(
-          "'" + text + "' is no positive multiple of 4 bytes, the size of a float32");
+          "'" + text + "' is not a positive multiple of 4 bytes, the size of a float32");
     }
     return bytes;
   }
 
   /**
-   * {@return a file to be written, which may exist}
+   * {@return a file to write, which may exist}
    *
    * @param text the value
-   * @param endings what its name may end in; none for any
+   * @param endings the allowed endings of its name; none for any
    * @throws TypeConversionException if its name ends otherwise, or it cannot be written
    */
   public static Path output(String text, String... endings) {
@@ -158,17 +158,17 @@ public final class OptionValue {
           "'%s' cannot be written: there is no folder '%s'".formatted(text, folder));
     }
     if (!Files.isWritable(Files.exists(file) ? file : folder)) {
-      throw new TypeConversionException("'" + text + "' cannot be written: permission is missing");
+      throw new TypeConversionException("'" + text + "' cannot be written: permission denied");
     }
     return file;
   }
 
   /**
-   * {@return a picture to be written: a file that may exist and ends in .svg or .png}
+   * {@return a picture to write: a file that may exist and ends in .svg or .png}
    *
    * @param text the value
    * @throws TypeConversionException if its name ends otherwise, it cannot be written, or this Java
-   *     cannot draw; a trimmed one may lack the part of it that does
+   *     runtime lacks the module java.desktop
    */
   public static Path picture(String text) {
     Path file = output(text, ".svg", ".png");
@@ -180,7 +180,7 @@ public final class OptionValue {
   }
 
   /**
-   * {@return a page to be written: a file that may exist and ends in .html or .htm}
+   * {@return a page to write: a file that may exist and ends in .html or .htm}
    *
    * @param text the value
    * @throws TypeConversionException if its name ends otherwise, or it cannot be written
@@ -189,7 +189,7 @@ public final class OptionValue {
     return output(text, ".html", ".htm");
   }
 
-  /** Takes a size in bytes; see {@link ByteSize}. */
+  /** Converts a size in bytes; see {@link ByteSize}. */
   public static final class Size implements ITypeConverter<Long> {
     /** For picocli. */
     public Size() {}
@@ -200,7 +200,7 @@ public final class OptionValue {
     }
   }
 
-  /** Takes any file to be written; see {@link #output}. */
+  /** Converts the name of a file to write; see {@link #output}. */
   public static final class Output implements ITypeConverter<Path> {
     /** For picocli. */
     public Output() {}
@@ -211,7 +211,7 @@ public final class OptionValue {
     }
   }
 
-  /** Takes a picture to be written; see {@link #picture}. */
+  /** Converts the name of a picture to write; see {@link #picture}. */
   public static final class Picture implements ITypeConverter<Path> {
     /** For picocli. */
     public Picture() {}
@@ -222,7 +222,7 @@ public final class OptionValue {
     }
   }
 
-  /** Takes a page to be written; see {@link #page}. */
+  /** Converts the name of a page to write; see {@link #page}. */
   public static final class Page implements ITypeConverter<Path> {
     /** For picocli. */
     public Page() {}

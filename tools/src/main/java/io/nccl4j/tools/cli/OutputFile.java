@@ -9,27 +9,24 @@ import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.stream.Stream;
 
-/**
- * Files that a command writes, in place of those that exist, and folders that it has made. What
- * fails names the file.
- */
+/** Writes files, replacing existing ones, and deletes folders. Exceptions name the file. */
 public final class OutputFile {
   private OutputFile() {}
 
-  /** What writes a file bit by bit. */
+  /** Writes the contents of a file piece by piece. */
   @FunctionalInterface
   public interface Source {
     /**
-     * Writes all of it.
+     * Writes the whole contents.
      *
-     * @param writer where to
-     * @throws IOException if that fails
+     * @param writer the file's writer
+     * @throws IOException if writing fails
      */
     void to(Writer writer) throws IOException;
   }
 
   /**
-   * Writes a text.
+   * Writes a text in UTF-8.
    *
    * @param file the file
    * @param text the text
@@ -55,10 +52,10 @@ public final class OutputFile {
   }
 
   /**
-   * Writes a text of any length.
+   * Writes a text of any length in UTF-8.
    *
    * @param file the file
-   * @param source what writes it
+   * @param source writes the text
    * @throws IOException if it cannot be written
    */
   public static void write(Path file, Source source) throws IOException {
@@ -70,7 +67,7 @@ public final class OutputFile {
   }
 
   /**
-   * Deletes a folder with all that is in it, where it is there.
+   * Deletes a folder with its contents, if it exists.
    *
    * @param folder the folder
    * @throws IOException if something cannot be deleted

@@ -5,13 +5,13 @@ import java.lang.annotation.Retention;
 import java.lang.annotation.RetentionPolicy;
 import java.lang.annotation.Target;
 
-/** The bounds of an option that is a whole number; {@link OptionValue#spec} applies them. */
+/** The bounds of an integer option; {@link OptionValue#spec} applies them. */
 @Retention(RetentionPolicy.RUNTIME)
 @Target(ElementType.FIELD)
 public @interface Within {
-  /** {@return the least that is allowed} */
+  /** {@return the minimum} */
   int least();
 
-  /** {@return the most that is allowed} */
+  /** {@return the maximum} */
   int most();
 }

@@ -1,6 +1,6 @@
 package io.nccl4j.tools.perf;
 
-/** Says what arguments cannot be, in one line. */
+/** Thrown for invalid arguments, with a message of one line. */
 final class BadArguments extends RuntimeException {
   private static final long serialVersionUID = 1;
 
@@ -8,17 +8,17 @@ final class BadArguments extends RuntimeException {
     super(message);
   }
 
-  /** Checks a number that has a least value. */
-  static void checkAtLeast(int least, int value, String flag) {
-    if (value < least) {
-      throw new BadArguments(flag + " is " + value + "; it must be " + least + " or more");
+  /** Checks that a value is at least {@code min}. */
+  static void checkAtLeast(int min, int value, String flag) {
+    if (value < min) {
+      throw new BadArguments(flag + " is " + value + "; it must be " + min + " or more");
     }
   }
 
-  /** Checks a number that is at least 0 and at most another. */
-  static void checkAtMost(int most, int value, String flag) {
-    if (value < 0 || value > most) {
-      throw new BadArguments(flag + " is " + value + "; it must be from 0 to " + most);
+  /** Checks that a value is from 0 to {@code max}. */
+  static void checkAtMost(int max, int value, String flag) {
+    if (value < 0 || value > max) {
+      throw new BadArguments(flag + " is " + value + "; it must be from 0 to " + max);
     }
   }
 }

@@ -16,24 +16,22 @@ import java.util.Set;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 
-/** Runs all rows of a table and measures and checks each. */
+/** Measures and checks all rows of a table. */
 final class Bench implements AutoCloseable {
-  /**
-   * How long the first operations run for the JVM to compile them, and the most of any where times
-   * still fall.
-   */
-  private static final double LEAST_COMPILING_SECONDS = 1.0;
+  /** The shortest JIT warm-up before the first table. */
+  private static final double MIN_JIT_SECONDS = 1.0;
 
-  private static final double MOST_COMPILING_SECONDS = 1.2;
+  /** The longest JIT warm-up, even if times still fall. */
+  private static final double MAX_JIT_SECONDS = 1.2;
 
-  /** What the JVM compiles next may take so long. */
-  private static final double CALM_SECONDS = 0.15;
+  /** The JIT warm-up ends when times have not fallen for this long. */
+  private static final double STABLE_SECONDS = 0.15;
 
-  /** How long the single operations of a row that are timed may take together. */
+  /** The total time for the individually timed operations of a row. */
   private static final double LATENCY_SECONDS = 1;
 
-  private static final int LEAST_LATENCIES = 20;
-  private static final int MOST_LATENCIES = 1000;
+  private static final int MIN_LATENCIES = 20;
+  private static final int MAX_LATENCIES = 1000;
 
   private final Settings settings;
   private final RankEnqueue launch;
@@ -46,64 +44,65 @@ final class Bench implements AutoCloseable {
   private int failedChecks;
 
   /**
-   * Makes the threads, the communicators and the streams.
+   * Creates the threads, the communicators and the streams.
    *
-   * @param own where the ranks of this process are
-   * @param launch enqueues one operation: the collective itself, or what a test puts in its place
+   * @param own the locations of the ranks of this process
+   * @param launch enqueues one operation: the collective itself, or a test's replacement
    */
-  Bench(Settings wanted, List<RankLocation> own, RankEnqueue launch) {
+  Bench(Settings requested, List<RankLocation> own, RankEnqueue launch) {
     this.launch = launch;
-    this.ranks = new Ranks(wanted);
-    this.enqueueThreads = new EnqueueThreads(wanted.threads(), ranks::abort);
-    ranks.connect(wanted, enqueueThreads);
-    this.stats = new CrossRankStats(ranks, wanted);
+    this.ranks = new Ranks(requested);
+    this.enqueueThreads = new EnqueueThreads(requested.threads(), ranks::abort);
+    ranks.connect(requested, enqueueThreads);
+    this.stats = new CrossRankStats(ranks, requested);
     this.locations = stats.locations(own);
     checkAgreement();
-    // Hosts may have room for more than others.
-    this.settings = wanted.withMost((long) -stats.most(new double[] {-wanted.sizes().max()})[0]);
+    // Hosts may differ in memory: the smallest limit applies to all.
+    double[] negated = {-requested.sizes().max()};
+    this.settings = requested.withMaxBytes((long) -stats.max(negated)[0]);
   }
 
   private void checkAgreement() {
     for (int rank = 0; rank < locations.size(); rank++) {
       if (locations.get(rank).arguments() != locations.getFirst().arguments()) {
         throw new BadArguments(
-            "rank %d was started with another command line than rank 0".formatted(rank));
+            "rank %d was started with other arguments than rank 0".formatted(rank));
       }
     }
   }
 
-  /** Returns what is measured, which all processes agree on. */
+  /** Returns the settings that all processes agreed on. */
   Settings settings() {
     return settings;
   }
 
-  /** Returns where all ranks are. */
+  /** Returns the location of each rank of all processes. */
   List<RankLocation> locations() {
     return locations;
   }
 
-  /** Waits until all threads of all processes have come here. */
-  private void meet(int thread) {
-    enqueueThreads.meet();
+  /** Waits until all threads of all processes have called this. */
+  private void barrier(int thread) {
+    enqueueThreads.barrier();
     if (!settings.job().alone()) {
       if (thread == 0) {
-        stats.meet();
+        stats.barrier();
       }
-      enqueueThreads.meet();
+      enqueueThreads.barrier();
     }
   }
 
-  /** Returns how many checks have found wrong data. */
+  /** Returns the number of checks that found wrong data. */
   int failedChecks() {
     return failedChecks;
   }
 
-  /** Runs the whole table; each row is handed over when it is measured. */
+  /** Runs the whole table and passes on each row as soon as it is measured. */
   void run(Consumer<Row> rows) {
     for (ElementType type : settings.types()) {
       for (Operator op : settings.ops()) {
         for (int root : settings.roots()) {
-          // Not closed when it fails: work that is stuck may still be using the memory.
+          // Not closed on failure: stuck work may still be using the memory.
           Series series = new Series(type, op, root);
           series.run(rows);
           series.close();
@@ -112,7 +111,7 @@ final class Bench implements AutoCloseable {
     }
   }
 
-  /** Releases whoever waits for a rank; nothing can be measured any more. */
+  /** Aborts the communicators, which releases all waiting threads; nothing can be measured now. */
   void abort() {
     ranks.abort();
   }
@@ -130,7 +129,7 @@ final class Bench implements AutoCloseable {
     private final int root;
     private final DataType type;
     private final TestData data;
-    private final RankBuffers[] memories;
+    private final RankBuffers[] buffers;
     private final List<ReduceOp> operators = new ArrayList<>();
 
     Series(ElementType element, Operator op, int root) {
@@ -139,19 +138,19 @@ final class Bench implements AutoCloseable {
       this.root = root;
       this.type = element.type();
       this.data = new TestData(settings.collective(), element, op, ranks.world(), root);
-      this.memories = new RankBuffers[ranks.count()];
+      this.buffers = new RankBuffers[ranks.count()];
       long count = capacity() * settings.aggregated() + settings.unalign();
-      // In as many threads as will use it. What is received into needs no data yet: whoever
-      // allocates memory has it mapped, and the first operations are out of place.
+      // By as many threads as will use the memory. The receive buffers need no data yet: allocation
+      // maps the memory, and the first operations are out of place.
       ranks.each(
           count * type.bytes(),
           rank -> {
             int device = ranks.comm(rank).device();
-            RankBuffers memory =
+            RankBuffers created =
                 new RankBuffers(settings.backend(), device, ranks.stream(rank), type, count);
             Range all = data.sent(ranks.number(rank), new Shape(count, count, count, 0, 0), 0);
-            memory.write(memory.send(), all);
-            memories[rank] = memory;
+            created.write(created.send(), all);
+            buffers[rank] = created;
           });
       for (int rank = 0; rank < ranks.count(); rank++) {
         operators.add(operator(rank));
@@ -192,7 +191,7 @@ final class Bench implements AutoCloseable {
       boolean first = compiled.isEmpty();
       String kind = settings.collective().reduces() ? element.label() + op : element.label();
       if (settings.jitWarmup() && compiled.add(kind)) {
-        compile(first ? LEAST_COMPILING_SECONDS : 0);
+        compile(first ? MIN_JIT_SECONDS : 0);
       }
       Settings.Sizes sizes = settings.sizes();
       for (long size = sizes.min(); size <= sizes.max(); size *= 2) {
@@ -201,11 +200,11 @@ final class Bench implements AutoCloseable {
     }
 
     /**
-     * Times small and medium operations of both forms in turn until that takes no less time than
-     * before: else the first rows would show what the JVM has not compiled yet. All processes see
-     * the same times, so they agree on how many operations there are.
+     * Runs small and medium operations, out of place and in place, until their times no longer
+     * fall, so that the JIT has compiled the code before the first row. All processes see the same
+     * times and so run the same number of operations.
      */
-    private void compile(double least) {
+    private void compile(double minSeconds) {
       long small = settings.sizes().min();
       long medium = Math.clamp(64 << 10, small, settings.sizes().max());
       List<Burst> bursts = new ArrayList<>();
@@ -216,26 +215,26 @@ final class Bench implements AutoCloseable {
         }
       }
       long start = System.nanoTime();
-      double passed = 0;
-      double lastFall = 0;
-      while (passed < least
-          || (passed < lastFall + CALM_SECONDS && passed < MOST_COMPILING_SECONDS)) {
-        boolean fell = false;
+      double elapsed = 0;
+      double lastImproved = 0;
+      while (elapsed < minSeconds
+          || (elapsed < lastImproved + STABLE_SECONDS && elapsed < MAX_JIT_SECONDS)) {
+        boolean improved = false;
         for (Burst burst : bursts) {
-          fell |= burst.run();
+          improved |= burst.run();
         }
-        passed = stats.most(new double[] {(System.nanoTime() - start) / 1e9})[0];
-        lastFall = fell ? passed : lastFall;
+        elapsed = stats.max(new double[] {(System.nanoTime() - start) / 1e9})[0];
+        lastImproved = improved ? elapsed : lastImproved;
       }
     }
 
-    /** An operation as it will be timed, but as often as takes some milliseconds. */
+    /** Some milliseconds of an operation, run as it will be timed. */
     private final class Burst {
       private static final double SECONDS = 0.005;
-      private static final int MOST_ITERATIONS = 1000;
+      private static final int MAX_ITERATIONS = 1000;
 
-      /** What takes no less than this share of the time before counts as equal. */
-      private static final double EQUAL = 0.9;
+      /** A time counts as an improvement if it is below this fraction of the best one so far. */
+      private static final double IMPROVEMENT = 0.9;
 
       private final IterationBody work;
       private double best = Double.POSITIVE_INFINITY;
@@ -245,14 +244,14 @@ final class Bench implements AutoCloseable {
             new IterationBody(shape(size), inPlace, settings.iterations() * settings.aggregated());
       }
 
-      /** Runs the operation; returns whether that was faster than ever before. */
+      /** Runs the operation; returns whether its time improved. */
       boolean run() {
         boolean costly = settings.graphLaunches() > 0 || settings.perIteration();
-        int most = costly ? settings.iterations() : MOST_ITERATIONS;
+        int max = costly ? settings.iterations() : MAX_ITERATIONS;
         double one = best * settings.aggregated() * Math.max(1, settings.graphLaunches());
         double before = best;
-        best = Math.min(best, work.time((int) Math.clamp(SECONDS / one, 1, most)).seconds());
-        return best < EQUAL * before;
+        best = Math.min(best, work.time((int) Math.clamp(SECONDS / one, 1, max)).seconds());
+        return best < IMPROVEMENT * before;
       }
     }
 
@@ -308,35 +307,35 @@ final class Bench implements AutoCloseable {
     }
 
     private void prepare(int rank, Shape shape, boolean inPlace) {
-      RankBuffers memory = memories[rank];
+      RankBuffers own = buffers[rank];
       Range sent = data.sent(ranks.number(rank), shape, repetition);
       if (!inPlace) {
-        memory.write(memory.send(), moved(sent, settings.unalign()));
+        own.write(own.send(), shifted(sent, settings.unalign()));
       }
       if (!inPlace || sent.count() < shape.total()) {
         Range poison = data.untouched(0, shape.total());
-        memory.write(memory.recv(), moved(poison, settings.unalign()));
+        own.write(own.recv(), shifted(poison, settings.unalign()));
       }
       if (inPlace) {
-        memory.write(
-            memory.recv(),
-            moved(sent, settings.unalign() + shape.sendInPlace() * ranks.number(rank)));
+        own.write(
+            own.recv(),
+            shifted(sent, settings.unalign() + shape.sendInPlace() * ranks.number(rank)));
       }
     }
 
     private long wrong(int rank, Shape shape, boolean inPlace) {
-      RankBuffers memory = memories[rank];
+      RankBuffers own = buffers[rank];
       int number = ranks.number(rank);
       long offset = settings.unalign() + (inPlace ? shape.recvInPlace() * number : 0);
       long wrong = 0;
       for (Range range : data.received(number, shape, repetition, inPlace)) {
-        wrong += memory.wrong(memory.recv(), moved(range, offset));
+        wrong += own.wrong(own.recv(), shifted(range, offset));
       }
       return wrong;
     }
 
-    private Range moved(Range span, long by) {
-      return new Range(span.offset() + by, span.count(), span.pattern(), span.start());
+    private Range shifted(Range range, long by) {
+      return new Range(range.offset() + by, range.count(), range.pattern(), range.start());
     }
 
     @Override
@@ -346,14 +345,13 @@ final class Bench implements AutoCloseable {
           created.close();
         }
       }
-      Arrays.stream(memories).forEach(RankBuffers::close);
+      Arrays.stream(buffers).forEach(RankBuffers::close);
     }
 
     /**
-     * One operation at one size, ready to be enqueued again and again: each time further on in the
-     * buffers, as nccl-tests does, so that no cache holds what it needs. The operations of one
-     * group have places of their own, since they have no order; nccl-tests lets large ones share
-     * theirs.
+     * One operation at one size, ready to be enqueued repeatedly. As in nccl-tests, each repetition
+     * uses the next part of the buffers, so that its data is not in a cache. The operations of one
+     * group never share memory, since they have no order; in nccl-tests large ones do.
      */
     private final class IterationBody {
       private final Buffer[][] sends;
@@ -361,19 +359,19 @@ final class Bench implements AutoCloseable {
 
       IterationBody(Shape shape, boolean inPlace, int operations) {
         long steps = shape.total() == 0 ? 1 : capacity() / shape.total();
-        int together = settings.aggregated();
-        int places = Math.clamp(steps, together, Math.max(together, operations));
-        this.sends = new Buffer[ranks.count()][places];
-        this.recvs = new Buffer[ranks.count()][places];
+        int grouped = settings.aggregated();
+        int slots = Math.clamp(steps, grouped, Math.max(grouped, operations));
+        this.sends = new Buffer[ranks.count()][slots];
+        this.recvs = new Buffer[ranks.count()][slots];
         for (int rank = 0; rank < ranks.count(); rank++) {
-          RankBuffers memory = memories[rank];
-          Buffer from = inPlace ? memory.recv() : memory.send();
+          RankBuffers own = buffers[rank];
+          Buffer from = inPlace ? own.recv() : own.send();
           long sendOffset = inPlace ? shape.sendInPlace() * ranks.number(rank) : 0;
           long recvOffset = inPlace ? shape.recvInPlace() * ranks.number(rank) : 0;
-          for (int place = 0; place < places; place++) {
-            long at = settings.unalign() + shape.total() * place;
-            sends[rank][place] = from.slice(at + sendOffset, shape.send());
-            recvs[rank][place] = memory.recv().slice(at + recvOffset, shape.recv());
+          for (int slot = 0; slot < slots; slot++) {
+            long at = settings.unalign() + shape.total() * slot;
+            sends[rank][slot] = from.slice(at + sendOffset, shape.send());
+            recvs[rank][slot] = own.recv().slice(at + recvOffset, shape.recv());
           }
         }
       }
@@ -395,11 +393,11 @@ final class Bench implements AutoCloseable {
       }
 
       private void enqueueRank(int rank, int operation) {
-        int place = operation % sends[rank].length;
+        int slot = operation % sends[rank].length;
         launch.enqueue(
             ranks.comm(rank),
-            sends[rank][place],
-            recvs[rank][place],
+            sends[rank][slot],
+            recvs[rank][slot],
             operators.get(rank),
             root,
             ranks.stream(rank));
@@ -412,7 +410,7 @@ final class Bench implements AutoCloseable {
         }
       }
 
-      /** Runs the operation some times, from the beginning of the buffers on, and waits. */
+      /** Runs the operation {@code operations} times, from the start of the buffers, and waits. */
       void run(int operations) {
         enqueueThreads.all(
             thread -> {
@@ -424,10 +422,7 @@ final class Bench implements AutoCloseable {
             });
       }
 
-      /**
-       * Runs the operation once, for its data to be checked: through a graph where graphs are
-       * timed.
-       */
+      /** Runs the operation once for the data check, as a graph if graphs are timed. */
       void runChecked() {
         if (settings.graphLaunches() == 0) {
           run(1);
@@ -443,7 +438,7 @@ final class Bench implements AutoCloseable {
             });
       }
 
-      /** Runs some iterations and says how long one operation took. */
+      /** Runs iterations and returns the time of one operation. */
       Timing time(int iterations) {
         run(1);
         try (Stopwatch stopwatch = new Stopwatch(settings, ranks, iterations)) {
@@ -451,31 +446,31 @@ final class Bench implements AutoCloseable {
           double[] each = stopwatch.iterations(settings.aggregated());
           return Timing.of(timings, settings.average())
               .ofAll(stats, settings.average())
-              .withIterations(each == null ? null : stats.most(each));
+              .withIterations(each == null ? null : stats.max(each));
         }
       }
 
       /**
-       * Times iterations one by one, each from its enqueuing until all ranks have finished it,
-       * after all have met. A loop of its own leaves the others as nccl-tests has them.
+       * Times iterations one by one. Each starts after a barrier and ends when all ranks have
+       * finished it. This is a separate loop, so that the main loop stays that of nccl-tests.
        *
-       * @param seconds about how long one takes, on which all processes agree
-       * @return the time of one operation of each, in seconds, of the slowest thread
+       * @param seconds the approximate time of one operation, the same in all processes
+       * @return for each iteration, the time of one operation in seconds, of the slowest thread
        */
       double[] latencies(double seconds) {
         double one = Math.max(seconds, 1e-9) * settings.aggregated();
-        int count = (int) Math.clamp(LATENCY_SECONDS / one, LEAST_LATENCIES, MOST_LATENCIES);
+        int count = (int) Math.clamp(LATENCY_SECONDS / one, MIN_LATENCIES, MAX_LATENCIES);
         double[] slowest = new double[count];
         for (double[] ofThread : enqueueThreads.all(thread -> latencies(thread, count))) {
           Arrays.setAll(slowest, i -> Math.max(slowest[i], ofThread[i]));
         }
-        return stats.most(slowest);
+        return stats.max(slowest);
       }
 
       private double[] latencies(int thread, int count) {
         double[] seconds = new double[count];
         for (int i = 0; i < count; i++) {
-          meet(thread);
+          barrier(thread);
           long start = System.nanoTime();
           enqueueIteration(thread, i);
           complete(thread);
@@ -500,7 +495,7 @@ final class Bench implements AutoCloseable {
                     iterate(thread, i);
                   }
                 });
-        meet(thread);
+        barrier(thread);
         long start = System.nanoTime();
         for (int launches = 0; launches < settings.graphLaunches(); launches++) {
           launch(thread, graphs);
@@ -529,18 +524,18 @@ final class Bench implements AutoCloseable {
       }
 
       private Timing timeIterations(int thread, int iterations, Stopwatch stopwatch) {
-        meet(thread);
+        barrier(thread);
         long untimed = 0;
         long start = System.nanoTime();
         for (int i = 0; i < iterations; i++) {
           stopwatch.start(ranks, thread, i);
           iterate(thread, i);
-          if (settings.blocking() == Settings.Blocking.WAIT_AND_MEET_UNTIMED) {
+          if (settings.blocking() == Settings.Blocking.WAIT_AND_UNTIMED_BARRIER) {
             complete(thread);
             stopwatch.stop(ranks, thread, i);
-            long waiting = System.nanoTime();
-            meet(thread);
-            untimed += System.nanoTime() - waiting;
+            long waitStart = System.nanoTime();
+            barrier(thread);
+            untimed += System.nanoTime() - waitStart;
           }
         }
         stopwatch.finish(ranks, thread);
@@ -569,12 +564,12 @@ final class Bench implements AutoCloseable {
       private void iterate(int thread, int iteration) {
         enqueueIteration(thread, iteration);
         switch (settings.blocking()) {
-          case WAIT_AND_MEET -> {
+          case WAIT_AND_BARRIER -> {
             complete(thread);
-            meet(thread);
+            barrier(thread);
           }
           case WAIT -> complete(thread);
-          case NONE, WAIT_AND_MEET_UNTIMED -> {}
+          case NONE, WAIT_AND_UNTIMED_BARRIER -> {}
         }
       }
     }

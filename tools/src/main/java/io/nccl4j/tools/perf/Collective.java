@@ -10,7 +10,7 @@ import java.util.Arrays;
 import java.util.Optional;
 import java.util.stream.Collectors;
 
-/** What can be measured: its name, how a size becomes counts, and what its bandwidths mean. */
+/** The collectives that can be measured, with the counts and bandwidths of nccl-tests. */
 enum Collective implements RankEnqueue {
   ALL_REDUCE("all_reduce", Operation.ALL_REDUCE),
   ALL_GATHER("all_gather", Operation.ALL_GATHER),
@@ -25,21 +25,21 @@ enum Collective implements RankEnqueue {
   /**
    * The counts of one operation, in elements.
    *
-   * @param send what a rank may send at most
-   * @param recv what a rank may receive at most
+   * @param send the most that a rank sends
+   * @param recv the most that a rank receives
    * @param param the count that the C function takes
-   * @param sendInPlace where, in units of the rank, the data to send lies in the receive buffer
-   * @param recvInPlace where, in units of the rank, the received data lies in the receive buffer
+   * @param sendInPlace in place, rank r's data to send starts at r times this in the receive buffer
+   * @param recvInPlace in place, rank r's received data starts at r times this in that buffer
    */
   record Shape(long send, long recv, long param, long sendInPlace, long recvInPlace) {
-    /** Returns the elements that one operation takes up in each of the two buffers. */
+    /** Returns the elements that one operation occupies in each of the two buffers. */
     long total() {
       return Math.max(send, recv);
     }
   }
 
   private final String label;
-  // Of a send and its receive, one.
+  // For sendrecv, the send.
   private final Operation operation;
 
   Collective(String label, Operation operation) {
@@ -57,25 +57,25 @@ enum Collective implements RankEnqueue {
     return label + "_perf";
   }
 
-  /** Returns whether the data is combined by an operator. */
+  /** Returns whether an operator combines the data. */
   boolean reduces() {
     return operation.reduces();
   }
 
-  /** Returns whether one rank is the root. */
+  /** Returns whether there is a root. */
   boolean rooted() {
     return operation.rooted();
   }
 
   /**
    * Returns whether it can be run in place. A send and a receive of one group have no order, so
-   * what they leave in one buffer is undefined; nccl-tests measures it nevertheless.
+   * their result in one buffer is undefined; nccl-tests measures it anyway.
    */
   boolean hasInPlace() {
     return this != ALLTOALL && this != SENDRECV;
   }
 
-  /** Returns whether a size is that of all ranks' data together, cut into a slice for each rank. */
+  /** Returns whether a size covers the data of all ranks, one slice for each. */
   private boolean sliced() {
     return switch (this) {
       case ALL_GATHER, REDUCE_SCATTER, ALLTOALL, GATHER, SCATTER -> true;
@@ -84,11 +84,11 @@ enum Collective implements RankEnqueue {
   }
 
   /**
-   * Returns the counts for a size, as nccl-tests has them: slices are cut down to whole 16 bytes.
+   * Returns the counts for a size. As in nccl-tests, slices are rounded down to whole 16 bytes.
    *
-   * @param count the elements that the size holds
-   * @param elementBytes the size of one
-   * @param ranks how many ranks there are
+   * @param count the number of elements that the size holds
+   * @param elementBytes the size of one element
+   * @param ranks the number of ranks
    */
   Shape shape(long count, int elementBytes, int ranks) {
     long slice = sliced() ? count / ranks & -(16L / elementBytes) : count;
@@ -101,14 +101,14 @@ enum Collective implements RankEnqueue {
     };
   }
 
-  /** Returns the bytes that the algorithm bandwidth counts, of one operation. */
+  /** Returns the bytes of one operation that count for the algorithm bandwidth. */
   double algorithmBytes(Shape shape, int elementBytes, int ranks) {
     return (double) shape.param * elementBytes * (sliced() ? ranks : 1);
   }
 
   /**
-   * Returns what the bus bandwidth is, as a multiple of the algorithm bandwidth. It makes
-   * comparable what different operations and numbers of ranks ask of the links.
+   * Returns the bus bandwidth as a multiple of the algorithm bandwidth. Bus bandwidths are
+   * comparable across operations and numbers of ranks.
    *
    * @see <a href="https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md">Performance
    *     reported by NCCL tests</a>
@@ -141,12 +141,12 @@ enum Collective implements RankEnqueue {
     }
   }
 
-  /** Returns the collective of a name. */
+  /** Returns the collective with a name. */
   static Optional<Collective> named(String name) {
     return Arrays.stream(values()).filter(collective -> collective.label.equals(name)).findAny();
   }
 
-  /** Returns all names, for messages. */
+  /** Returns all names, separated by commas. */
   static String names() {
     return Arrays.stream(values()).map(Collective::label).collect(Collectors.joining(", "));
   }

@@ -15,8 +15,8 @@ import java.util.List;
 import java.util.function.IntFunction;
 
 /**
- * What the processes of a run tell each other, by small collectives of the ranks' own. One thread
- * at a time, while no other uses the ranks. Where there is one process, nothing is sent.
+ * Exchanges results between the processes of a run, by small collectives on the ranks themselves. A
+ * single process sends nothing. Used by one thread at a time, while no other thread uses the ranks.
  */
 final class CrossRankStats {
   private final Ranks ranks;
@@ -31,12 +31,12 @@ final class CrossRankStats {
     return settings.job().alone();
   }
 
-  /** Waits until all processes have come here. */
-  void meet() {
+  /** Waits until all processes have called this. */
+  void barrier() {
     any(false);
   }
 
-  /** Returns whether any process says yes. */
+  /** Returns whether {@code own} is true in any process. */
   boolean any(boolean own) {
     return sum(own ? 1 : 0) > 0;
   }
@@ -46,12 +46,12 @@ final class CrossRankStats {
     return alone() ? own : combine(new double[] {own}, 0, ReduceOp.SUM)[0];
   }
 
-  /** Returns the largest of each number over all processes. */
-  double[] most(double[] own) {
+  /** Returns the element-wise maximum over all processes. */
+  double[] max(double[] own) {
     return alone() ? own : combine(own, Double.NEGATIVE_INFINITY, ReduceOp.MAX);
   }
 
-  /** Returns the one number that stands for those of all processes. */
+  /** Returns the average of a number over all processes, of the given kind. */
   double average(double own, Settings.Average which) {
     if (alone()) {
       return own;
@@ -59,26 +59,26 @@ final class CrossRankStats {
     return switch (which) {
       case RANK0 -> sum(settings.job().process() == 0 ? own : 0);
       case AVG -> sum(own) / settings.job().processes();
-      case MIN -> -most(new double[] {-own})[0];
-      case MAX -> most(new double[] {own})[0];
+      case MIN -> -max(new double[] {-own})[0];
+      case MAX -> max(new double[] {own})[0];
     };
   }
 
-  /** Combines numbers of each process; all its ranks but the first have only neutral ones. */
+  /** Reduces numbers over processes. All ranks but a process's first contribute {@code neutral}. */
   private double[] combine(double[] own, double neutral, ReduceOp op) {
-    double[] none = new double[own.length];
-    Arrays.fill(none, neutral);
+    double[] neutrals = new double[own.length];
+    Arrays.fill(neutrals, neutral);
     MemorySegment result =
         exchange(
             DataType.FLOAT64,
             own.length,
             own.length,
-            rank -> MemorySegment.ofArray(rank == 0 ? own : none),
+            rank -> MemorySegment.ofArray(rank == 0 ? own : neutrals),
             (comm, send, recv, stream) -> comm.allReduce(send, recv, op, stream));
     return result.toArray(ValueLayout.JAVA_DOUBLE_UNALIGNED);
   }
 
-  /** Returns the places of all ranks, given those of this process's. */
+  /** Returns the locations of all ranks, given those of this process's ranks. */
   List<RankLocation> locations(List<RankLocation> own) {
     if (alone()) {
       return own;
@@ -92,7 +92,7 @@ final class CrossRankStats {
             Communicator::allGather);
     return result
         .elements(MemoryLayout.sequenceLayout(RankLocation.BYTES, ValueLayout.JAVA_BYTE))
-        .map(place -> RankLocation.ofBytes(place.toArray(ValueLayout.JAVA_BYTE)))
+        .map(bytes -> RankLocation.ofBytes(bytes.toArray(ValueLayout.JAVA_BYTE)))
         .toList();
   }
 
@@ -101,7 +101,7 @@ final class CrossRankStats {
     void enqueue(Communicator comm, Buffer send, Buffer recv, Stream stream);
   }
 
-  /** Runs a collective of all ranks; returns what the first of this process received. */
+  /** Runs a collective on all ranks; returns the data received by this process's first rank. */
   private MemorySegment exchange(
       DataType type,
       long sendCount,

@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** The element types under the names that nccl-tests gives them. */
+/** The element types, with their names in nccl-tests. */
 enum ElementType {
   INT8("int8", DataType.INT8, 8),
   UINT8("uint8", DataType.UINT8, 8),
@@ -35,17 +35,17 @@ enum ElementType {
     return label;
   }
 
-  /** Returns the library's name for it. */
+  /** Returns nccl4j's data type. */
   DataType type() {
     return type;
   }
 
-  /** Returns the bits of the significand, the implicit one included; for integers all bits. */
+  /** Returns the bits of the significand including the implicit one; for integers, all bits. */
   int precision() {
     return precision;
   }
 
-  /** Returns the types that a name stands for. */
+  /** Returns the type with a name, or all types for {@code all}. */
   static List<ElementType> named(String name) {
     if (name.equals("all")) {
       return List.of(values());
@@ -57,7 +57,7 @@ enum ElementType {
         .orElseThrow(
             () ->
                 new IllegalArgumentException(
-                    "'" + name + "' is no data type; there are " + names() + " and all"));
+                    "'" + name + "' is not a data type; use one of " + names() + " or all"));
   }
 
   private static String names() {

@@ -10,14 +10,14 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.IntFunction;
 
-/** The threads that enqueue: the caller's own where there is one, else as many as asked for. */
+/** The threads that enqueue operations: a single one is the caller's, several are a pool. */
 final class EnqueueThreads implements AutoCloseable {
   private final int threads;
   private final Runnable onFailure;
   private final CyclicBarrier barrier;
   private final ExecutorService pool;
 
-  /** Stands for the failure of another thread, which is the one to report. */
+  /** Thrown when another thread has failed; that thread's failure is the one to report. */
   private static final class OtherThreadFailed extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -27,7 +27,7 @@ final class EnqueueThreads implements AutoCloseable {
   }
 
   /**
-   * Makes the threads.
+   * Creates the threads.
    *
    * @param onFailure releases the other threads when one has failed
    */
@@ -42,7 +42,7 @@ final class EnqueueThreads implements AutoCloseable {
                 threads, Thread.ofPlatform().daemon().name("perf-driver-", 0).factory());
   }
 
-  /** Runs the same work in every thread, with the thread's number, and returns all results. */
+  /** Runs the same work in every thread, given the thread's number, and returns all results. */
   <T> List<T> all(IntFunction<T> work) {
     if (pool == null) {
       return List.of(guarded(work, 0));
@@ -56,13 +56,13 @@ final class EnqueueThreads implements AutoCloseable {
   }
 
   private <T> T guarded(IntFunction<T> work, int thread) {
-    boolean done = false;
+    boolean completed = false;
     try {
       T result = work.apply(thread);
-      done = true;
+      completed = true;
       return result;
     } finally {
-      if (!done) {
+      if (!completed) {
         onFailure.run();
         barrier.reset();
       }
@@ -93,8 +93,8 @@ final class EnqueueThreads implements AutoCloseable {
     return results;
   }
 
-  /** Waits until all threads have come here. */
-  void meet() {
+  /** Waits until all threads have called this. */
+  void barrier() {
     if (threads == 1) {
       return;
     }

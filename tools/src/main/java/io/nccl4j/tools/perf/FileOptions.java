@@ -7,67 +7,66 @@ import java.util.function.Consumer;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.TypeConversionException;
 
-/** The options that name files: what a run writes, and the earlier runs that it shows. */
+/** The options that name files: the output of a run, and earlier runs to compare with. */
 final class FileOptions {
   @Option(
       names = {"-J", "--output_file"},
       paramLabel = "FILE",
-      description = "write everything to a file too; it ends in .json, and one that exists is kept")
+      description = "also write everything as JSON; the name ends in .json, an existing file is kept")
   Path outputFile;
 
   @Option(
       names = "--plot",
       paramLabel = "FILE",
-      description = "draw time and bus bandwidth against size, as .svg or .png")
+      description = "draw time and bus bandwidth by size, as .svg or .png")
   Path plot;
 
   @Option(
       names = "--html",
       paramLabel = "FILE",
       description =
-          "write charts, numbers and what was measured as one self-contained page, with --percentiles unless -G is given")
+          "write charts, numbers and the configuration as one self-contained page; implies --percentiles, except with -G")
   Path html;
 
   @Option(
       names = "--compare",
       paramLabel = "FILE",
-      description =
-          "show an earlier run, a file of -J, in the picture and the page too; repeatable")
+      description = "also show an earlier run, written by -J, in the picture and page; repeatable")
   List<Path> compare = List.of();
 
   @Option(
       names = "--percentiles",
       description =
-          "after the timed iterations also time single operations, 20 to 1000 of them in about a second, for their percentiles in JSON, picture and page")
+          "also time single operations after each row's iterations, 20 to 1000 in about a second, and show their percentiles in JSON, picture and page")
   boolean percentiles;
 
   /**
-   * Checks what needs no file to be checked.
+   * Checks the options without looking at the files.
    *
-   * @param cycles how often the table is run; {@code -N}
-   * @param graphs how often a graph is launched; {@code -G}
+   * @param cycles the number of runs of the table; {@code -N}
+   * @param graphs the number of graph launches; {@code -G}
    */
   void check(int cycles, int graphs) {
     if (outputFile != null && !outputFile.toString().endsWith(".json")) {
-      throw new BadArguments(
-          "-J is " + outputFile + "; only JSON is written, to a name that ends in .json");
+      throw new BadArguments("-J is " + outputFile + "; the name must end in .json");
     }
     if (!compare.isEmpty() && plot == null && html == null) {
-      throw new BadArguments("--compare is for --plot and --html, and neither is given");
+      throw new BadArguments("--compare needs --plot or --html");
     }
     if (cycles == 0 && (plot != null || html != null)) {
-      throw new BadArguments("-N is 0, for ever; --plot and --html are written at the end");
+      throw new BadArguments(
+          "-N is 0, so the run never ends; --plot and --html are written at the end");
     }
     if (percentiles && graphs > 0) {
       throw new BadArguments(
-          "--percentiles times single operations; what a graph has captured cannot be: -G must be 0");
+          "--percentiles times single operations, which is impossible in a graph; -G must be 0");
     }
     if (percentiles && outputFile == null && plot == null && html == null) {
-      throw new BadArguments("--percentiles is shown by -J, --plot and --html, and none is given");
+      throw new BadArguments("--percentiles needs -J, --plot or --html");
     }
   }
 
-  /** Checks the files of the process that writes them; others may not even have the folders. */
+  /** Checks the files. Only for the process that writes them: others may lack the folders. */
   void checkWritable() {
     checkWritable("--plot", plot, OptionValue::picture);
     checkWritable("--html", html, OptionValue::page);

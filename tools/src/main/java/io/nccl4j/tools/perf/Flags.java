@@ -21,35 +21,36 @@ import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** The command line: nccl-tests' flags, and a few of our own. */
+/** The command line: the flags of nccl-tests, and a few of our own. */
 @Command(
     name = "perf",
     sortOptions = false,
     usageHelpWidth = 100,
     customSynopsis = "scripts/perf COLLECTIVE [flags]",
-    header = "Measures the bandwidth of a collective, and checks its data.",
+    header = "Measures the bandwidth of a collective and checks its data.",
     description = {
-      "COLLECTIVE is one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv.",
-      "Flags, lines and columns are those of nccl-tests 2.19. A SIZE is in bytes, or has K, M or G (1024-based)."
+      "COLLECTIVE is one of all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather,",
+      "scatter, sendrecv. Flags, lines and columns are those of nccl-tests 2.19. A SIZE is in bytes, or",
+      "has the suffix K, M or G (1024-based)."
     },
     footer = {
       "",
-      "Ranks: with neither -t, -g nor --ranks, one for each GPU, or on the reference backend one for each",
-      "processor and at least two; there at most 128 for each processor.",
-      "Processes: with --procs, or where mpirun, torchrun --no-python, srun, or RANK and WORLD_SIZE say",
-      "that this is one of several, -t, -g and --ranks count for each process, which else has one rank.",
+      "Ranks: without -t, -g and --ranks, one per GPU; on the reference backend one per processor, at",
+      "least two. The reference backend runs at most 128 per processor.",
+      "Processes: with --procs, or when started by mpirun, torchrun --no-python, srun, or with RANK and",
+      "WORLD_SIZE set, -t, -g and --ranks apply to each process; the default is then one rank per process.",
       "Process 0 prints.",
-      "Exit status: 0 fine, 1 a library or a device failed, 2 bad arguments, 3 wrong data, 4 time-out."
+      "Exit status: 0 success, 1 a library or device failed, 2 bad arguments, 3 wrong data, 4 time-out."
     })
 final class Flags {
-  /** What carries out the collectives. */
+  /** The values of {@code --backend}. */
   enum BackendChoice {
     AUTO,
     NCCL,
     REFERENCE
   }
 
-  /** How an all-reduce is carried out. */
+  /** The values of {@code --algo}. */
   enum AlgorithmChoice {
     AUTO,
     RING,
@@ -69,7 +70,7 @@ final class Flags {
       names = "--backend",
       paramLabel = "NAME",
       defaultValue = "auto",
-      description = "auto (NCCL where a GPU is usable), nccl or reference; default auto")
+      description = "auto (NCCL if a GPU is usable), nccl or reference; default auto")
   BackendChoice backend;
 
   @Option(
@@ -77,7 +78,7 @@ final class Flags {
       paramLabel = "NAME",
       defaultValue = "auto",
       description =
-          "ring, tree, direct (on the reference backend) or auto; for NCCL, scripts/perf sets NCCL_ALGO; default auto")
+          "for all_reduce: ring, tree, direct (reference backend only) or auto; for NCCL, scripts/perf sets NCCL_ALGO; default auto")
   AlgorithmChoice algorithm;
 
   @Mixin final RankOptions ranks = new RankOptions();
@@ -96,41 +97,41 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "1",
       description =
-          "operations of one iteration, launched as one group, each in memory of its own; default 1")
+          "operations per iteration, launched as one group, each with its own memory; default 1")
   int aggregated;
 
   @Option(
       names = {"-w", "--warmup_iters"},
       paramLabel = "N",
       defaultValue = "1",
-      description = "iterations before, for each size; default 1")
+      description = "warm-up iterations for each size; default 1")
   int warmup;
 
   @Option(
       names = "--no-jit-warmup",
       description =
-          "leave out the operations that run before a table until the JVM has compiled what they take; -w 0 leaves them out too")
+          "skip the operations that run before a table until the JVM has compiled the code; -w 0 skips them too")
   boolean noJitWarmup;
 
   @Option(
       names = {"-N", "--run_cycles"},
       paramLabel = "N",
       defaultValue = "1",
-      description = "how often the whole table is run, 0 for ever; default 1")
+      description = "number of runs of the whole table, 0 for unlimited; default 1")
   int cycles;
 
   @Option(
       names = {"-p", "--parallel_init"},
       paramLabel = "0|1",
       defaultValue = "0",
-      description = "each thread makes its own communicators; default 0")
+      description = "each thread creates its own communicators; default 0")
   int parallelInit;
 
   @Option(
       names = {"-c", "--check"},
       paramLabel = "N",
       defaultValue = "1",
-      description = "how often the data of each row is checked, 0 for not; default 1")
+      description = "data checks per row, 0 for none; default 1")
   int checks;
 
   @Option(
@@ -154,7 +155,7 @@ final class Flags {
       names = {"-r", "--root"},
       paramLabel = "N",
       defaultValue = "0",
-      description = "the root rank, -1 for all of them in turn; default 0")
+      description = "the root rank, -1 for each rank in turn; default 0")
   int root;
 
   @Option(
@@ -162,7 +163,7 @@ final class Flags {
       paramLabel = "0|1|2|3",
       defaultValue = "0",
       description =
-          "1: wait and meet after each operation, 2: wait only, 3: wait and meet after each iteration, the meeting not timed; default 0")
+          "1: wait and barrier after each operation, 2: wait only, 3: wait and untimed barrier after each iteration; default 0")
   int blocking;
 
   @Option(
@@ -170,14 +171,14 @@ final class Flags {
       paramLabel = "SECONDS",
       defaultValue = "0",
       description =
-          "the longest wait; the reference backend may take as long again to say which rank is silent. Default 0: the library's, on the reference 10 minutes for a silent rank")
+          "time-out of a wait; the reference backend may take twice as long, to name the missing rank. Default 0: the library's default, on the reference backend 10 minutes for a missing rank")
   int timeout;
 
   @Option(
       names = {"-C", "--report_cputime"},
       paramLabel = "0|1",
       defaultValue = "0",
-      description = "show the time of enqueuing instead of the whole; default 0")
+      description = "show the enqueue time instead of the total time; default 0")
   int cpuTime;
 
   @Option(
@@ -193,28 +194,28 @@ final class Flags {
       names = {"-a", "--average"},
       paramLabel = "0|1|2|3",
       defaultValue = "1",
-      description = "whose time counts: 0 rank 0's, 1 the mean, 2 the least, 3 the most; default 1")
+      description = "reported time: 0 rank 0's, 1 the mean, 2 the minimum, 3 the maximum; default 1")
   int average;
 
   @Option(
       names = {"-u", "--unalign"},
       paramLabel = "N",
       defaultValue = "0",
-      description = "how many elements the buffers begin behind their allocation; default 0")
+      description = "offset of the buffers in their allocations, in elements; default 0")
   int unalign;
 
   @Option(
       names = {"-I", "--per_iter_timing"},
       paramLabel = "0|1",
       defaultValue = "0",
-      description = "time each iteration by itself too; default 0")
+      description = "also time each iteration separately; default 0")
   int perIteration;
 
   @Option(
       names = {"-K", "--per_iter_skip"},
       paramLabel = "N",
       defaultValue = "0",
-      description = "how many of those do not count; default 0")
+      description = "iterations to skip in -I's statistics; default 0")
   int skipped;
 
   @Option(
@@ -223,18 +224,18 @@ final class Flags {
       defaultValue = "0",
       description =
           "capture the iterations as a graph and launch it N times; default 0: no graph. On the"
-              + " reference backend a launch enqueues them anew")
+              + " reference backend each launch enqueues the operations again")
   int graphs;
 
   @Mixin final UnsupportedOptions unsupported = new UnsupportedOptions();
 
-  @Option(names = "--debug", description = "show the stack trace of what failed")
+  @Option(names = "--debug", description = "print the stack trace of a failure")
   boolean debug;
 
   @Option(
       names = {"-h", "--help"},
       usageHelp = true,
-      description = "show this")
+      description = "print this help")
   boolean help;
 
   /** The operators of {@code -o}. */
@@ -243,13 +244,17 @@ final class Flags {
   /** The types of {@code -d}. */
   record Types(List<ElementType> list) {}
 
-  /** Checks what needs no backend to be checked. */
+  /**
+   * Checks the flags without a backend.
+   *
+   * @throws BadArguments if they are invalid
+   */
   void check() {
     if (collective == null) {
-      throw new BadArguments("no collective is named; there are " + Collective.names());
+      throw new BadArguments("no collective given; use one of " + Collective.names());
     }
     unsupported.check();
-    sizes.wanted();
+    sizes.requested();
     checkAtLeast(1, iterations, "-n");
     checkAtLeast(1, aggregated, "-m");
     checkAtLeast(0, warmup, "-w");
@@ -269,8 +274,7 @@ final class Flags {
           "-K is " + skipped + "; it needs -I 1 and must be from 0 to " + (iterations - 1));
     }
     if (algorithm != AlgorithmChoice.AUTO && collective != Collective.ALL_REDUCE) {
-      throw new BadArguments(
-          "--algo is for all_reduce; " + collective.label() + " leaves no choice");
+      throw new BadArguments("--algo applies to all_reduce only, not to " + collective.label());
     }
     ranks.check();
     files.check(cycles, graphs);
@@ -279,14 +283,14 @@ final class Flags {
       throw new BadArguments(
           "-G is "
               + graphs
-              + "; what is captured cannot wait or be timed one by one: -z and -I must be 0");
+              + "; captured operations cannot wait or be timed one by one: -z and -I must be 0");
     }
   }
 
   /**
    * Returns the settings for a backend, after the checks that need one.
    *
-   * @param environment where NCCL reads its variables
+   * @param environment the environment, from which NCCL reads its variables
    */
   Settings settings(Backend opened, Job job, Map<String, String> environment) {
     List<Device> devices = opened.devices();
@@ -306,8 +310,8 @@ final class Flags {
         choices(opened, environment),
         job,
         firstDevice,
-        ranks.driverThreads(),
-        count / ranks.driverThreads(),
+        ranks.enqueueThreads(),
+        count / ranks.enqueueThreads(),
         types.list(),
         collective.reduces() || collective == Collective.SENDRECV
             ? operators.list()
@@ -323,9 +327,9 @@ final class Flags {
         List.of(Average.RANK0, Average.AVG, Average.MIN, Average.MAX).get(average),
         List.of(
                 Blocking.NONE,
-                Blocking.WAIT_AND_MEET,
+                Blocking.WAIT_AND_BARRIER,
                 Blocking.WAIT,
-                Blocking.WAIT_AND_MEET_UNTIMED)
+                Blocking.WAIT_AND_UNTIMED_BARRIER)
             .get(blocking),
         Duration.ofSeconds(timeout),
         cpuTime == 1,
@@ -355,7 +359,7 @@ final class Flags {
     return root >= 0 ? List.of(root) : IntStream.range(0, count).boxed().toList();
   }
 
-  /** A collective's name. */
+  /** Converts the collective's name. */
   private static final class CollectiveName implements ITypeConverter<Collective> {
     @Override
     public Collective convert(String text) {
@@ -363,11 +367,11 @@ final class Flags {
           .orElseThrow(
               () ->
                   new BadArguments(
-                      "'" + text + "' is no collective; there are " + Collective.names()));
+                      "'" + text + "' is not a collective; use one of " + Collective.names()));
     }
   }
 
-  /** The operators of a name. */
+  /** Converts the value of {@code -o}. */
   private static final class OperatorName implements ITypeConverter<Operators> {
     @Override
     public Operators convert(String text) {
@@ -375,7 +379,7 @@ final class Flags {
     }
   }
 
-  /** The types of a name. */
+  /** Converts the value of {@code -d}. */
   private static final class TypeName implements ITypeConverter<Types> {
     @Override
     public Types convert(String text) {

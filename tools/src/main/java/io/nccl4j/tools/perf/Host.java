@@ -4,11 +4,11 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** The machine that this process runs on. */
+/** This process's host. */
 final class Host {
   private Host() {}
 
-  /** Returns the host's name up to the first dot, without asking the network. */
+  /** Returns the host's name up to the first dot, without a network lookup. */
   static String name() {
     String name;
     try {

@@ -6,12 +6,12 @@ import java.time.Duration;
 import java.util.Map;
 
 /**
- * Which of the processes of a run this one is. All of them have the same command line and the same
- * number of ranks: those of process 0 come first.
+ * This process's position among the processes of a run. All have the same command line and the same
+ * number of ranks; ranks are numbered process by process.
  */
 final class Job {
   /** How long the processes wait for each other at the start. */
-  private static final Duration MEETING = Duration.ofMinutes(2);
+  private static final Duration RENDEZVOUS_TIMEOUT = Duration.ofMinutes(2);
 
   private final LaunchEnvironment launch;
 
@@ -20,7 +20,7 @@ final class Job {
   }
 
   /**
-   * Returns what a launcher has left in the environment; without one, this is the only process.
+   * Reads the launcher's variables; without a launcher, this is the only process.
    *
    * @throws BadArguments if the environment contradicts itself
    */
@@ -32,17 +32,17 @@ final class Job {
     }
   }
 
-  /** Returns this process's number, from 0 on. */
+  /** Returns this process's number, from 0. */
   int process() {
     return launch.rank();
   }
 
-  /** Returns how many processes there are. */
+  /** Returns the number of processes. */
   int processes() {
     return launch.size();
   }
 
-  /** Returns whether there are no other processes. */
+  /** Returns whether this is the only process. */
   boolean alone() {
     return processes() == 1;
   }
@@ -52,22 +52,22 @@ final class Job {
     return process() == 0;
   }
 
-  /** Returns this process's number among those of its host; all are, where nothing else is told. */
+  /** Returns this process's number on its host; its global number if the launcher does not say. */
   int localProcess() {
     return launch.localRank().orElse(process());
   }
 
-  /** Returns how many processes are on this host, as far as is known. */
+  /** Returns the number of processes on this host; all of them if the launcher does not say. */
   int localProcesses() {
     return launch.localSize().orElse(processes());
   }
 
-  /** Returns where the processes meet, for the caller to close. */
+  /** Opens the rendezvous of the processes, which the caller closes. */
   Rendezvous rendezvous() {
-    return launch.rendezvous(MEETING);
+    return launch.rendezvous(RENDEZVOUS_TIMEOUT);
   }
 
-  /** Says who this process is, for a message. */
+  /** Describes this process, for a message. */
   String describe() {
     return "process %d of %d, started by %s".formatted(process(), processes(), launch.launcher());
   }

@@ -16,9 +16,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Writes a run as JSON, under the names that nccl-tests 2.19 gives things, and with what it took
- * part in it. The environment, which may hold secrets, is not written but for NCCL's choice of an
- * algorithm.
+ * A run as JSON, with the field names of nccl-tests 2.19, and with versions and host. Of the
+ * environment, which may hold secrets, only {@code NCCL_ALGO} and {@code NCCL_PROTO} are written.
  */
 final class JsonReport {
   private static final int FILE_VERSION = 3;
@@ -32,26 +31,26 @@ final class JsonReport {
   }
 
   /**
-   * Takes a file that does not exist yet: the one that is named, or with .0, .1 and so on behind
-   * it. It is given back where a signal ends the process before it is written.
+   * Creates a new file: the named one or, if that exists, the name with .0, .1 and so on appended.
+   * The file is deleted if the process exits before it is written.
    *
-   * @throws IOException if none can be written
+   * @throws IOException if no file can be created
    */
-  static JsonReport to(Path wanted) throws IOException {
-    Path file = wanted;
+  static JsonReport to(Path requested) throws IOException {
+    Path file = requested;
     for (int next = 0; ; next++) {
       try {
         Files.createFile(file);
         JsonReport report = new JsonReport(file);
-        Runtime.getRuntime().addShutdownHook(new Thread(report::giveBack, "perf-json"));
+        Runtime.getRuntime().addShutdownHook(new Thread(report::deleteUnlessWritten, "perf-json"));
         return report;
       } catch (FileAlreadyExistsException e) {
-        file = wanted.resolveSibling(wanted.getFileName() + "." + next);
+        file = requested.resolveSibling(requested.getFileName() + "." + next);
       }
     }
   }
 
-  private void giveBack() {
+  private void deleteUnlessWritten() {
     if (!written) {
       try {
         Files.deleteIfExists(file);
@@ -61,17 +60,17 @@ final class JsonReport {
     }
   }
 
-  /** Returns a report that is asked for its text alone. */
+  /** Returns a report that writes no file, for its text. */
   static JsonReport withoutFile() {
     return new JsonReport(null);
   }
 
-  /** Returns the file that is written, or null. */
+  /** Returns the file, or null. */
   Path file() {
     return file;
   }
 
-  /** Writes the whole file, where there is one. */
+  /** Writes the file, if there is one. */
   void write(String text) throws IOException {
     if (file != null) {
       Files.writeString(file, text);
@@ -83,13 +82,13 @@ final class JsonReport {
    * Returns a run as JSON.
    *
    * @param arguments the command line
-   * @param places where each rank is
-   * @param errors what went wrong, or nothing
+   * @param locations the location of each rank
+   * @param errors the errors; empty if there were none
    */
   String text(
       Settings settings,
       List<String> arguments,
-      List<RankLocation> places,
+      List<RankLocation> locations,
       List<Row> rows,
       int failedChecks,
       double averageBusBw,
@@ -101,7 +100,7 @@ final class JsonReport {
             "args", arguments,
             "versions", Versions.of(settings.backend()),
             "host", host(),
-            "config", config(settings, places),
+            "config", config(settings, locations),
             "results", rows.stream().map(row -> row(settings, row)).toList(),
             "out_of_bounds", object("count", failedChecks, "okay", "" + (failedChecks == 0)),
             "average_bus_bandwidth", object("bandwidth", averageBusBw, "okay", "unchecked"),
@@ -117,7 +116,7 @@ final class JsonReport {
         "arch", System.getProperty("os.arch"));
   }
 
-  private static Object config(Settings settings, List<RankLocation> places) {
+  private static Object config(Settings settings, List<RankLocation> locations) {
     Map<String, Object> config =
         object(
             "collective", settings.collective().label(),
@@ -126,7 +125,7 @@ final class JsonReport {
     Settings.Sizes sizes = settings.sizes();
     boolean factor = sizes.factor() > 1;
     List<Object> devices = new ArrayList<>();
-    places.forEach(place -> devices.add(location(devices.size(), place)));
+    locations.forEach(location -> devices.add(device(devices.size(), location)));
     config.putAll(
         object(
             "nthreads", settings.threads(),
@@ -150,16 +149,16 @@ final class JsonReport {
     return config;
   }
 
-  private static Object location(int rank, RankLocation place) {
+  private static Object device(int rank, RankLocation location) {
     return object(
         "rank", rank,
         "group", 0,
-        "pid", place.pid(),
-        "hostname", place.host(),
-        "device", place.device(),
-        "device_hex", place.busId(),
-        "device_info", place.name(),
-        "device_memory", place.memoryBytes());
+        "pid", location.pid(),
+        "hostname", location.host(),
+        "device", location.device(),
+        "device_hex", location.busId(),
+        "device_info", location.name(),
+        "device_memory", location.memoryBytes());
   }
 
   private static Object row(Settings settings, Row row) {

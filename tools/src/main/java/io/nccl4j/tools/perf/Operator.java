@@ -5,14 +5,14 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;
 
-/** The reduction operators under the names that nccl-tests gives them. */
+/** The reduction operators, with their names in nccl-tests. */
 enum Operator {
   SUM("sum"),
   PROD("prod"),
   MAX("max"),
   MIN("min"),
   AVG("avg"),
-  /** The sum of each rank's data times a factor of its own. */
+  /** The sum of all ranks' data, each multiplied by that rank's factor. */
   MULSUM("mulsum");
 
   private final String label;
@@ -26,7 +26,7 @@ enum Operator {
     return label;
   }
 
-  /** Returns the library's operator, or null for the one that each communicator has to create. */
+  /** Returns nccl4j's operator, or null for the one that each communicator creates. */
   ReduceOp standard() {
     return switch (this) {
       case SUM -> ReduceOp.SUM;
@@ -38,7 +38,7 @@ enum Operator {
     };
   }
 
-  /** Returns the operators that a name stands for. */
+  /** Returns the operator with a name, or all operators for {@code all}. */
   static List<Operator> named(String name) {
     if (name.equals("all")) {
       return List.of(values());
@@ -50,7 +50,7 @@ enum Operator {
         .orElseThrow(
             () ->
                 new IllegalArgumentException(
-                    "'" + name + "' is no operator; there are " + names() + " and all"));
+                    "'" + name + "' is not an operator; use one of " + names() + " or all"));
   }
 
   private static String names() {

@@ -5,11 +5,11 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
 /**
- * A run of elements that repeats for ever: what buffers are filled with and compared to.
+ * An endlessly repeated sequence of elements, with which buffers are filled and compared.
  *
- * <p>The period is a prime, so that no chunk, slice or tile of a collective is a multiple of it:
- * data in the wrong place is different data. It is short enough for a processor's cache, so that
- * filling and comparing run at the speed of the buffer's own memory.
+ * <p>The period is prime, so that no chunk, slice or tile of a collective is a multiple of it, and
+ * misplaced data differs. It fits a processor's cache, so that filling and comparing run at the
+ * speed of the buffer's memory.
  */
 final class Pattern {
   static final int PERIOD = 16381;
@@ -17,7 +17,7 @@ final class Pattern {
   private final DataType type;
   private final MemorySegment elements;
 
-  /** The bounds of each element, or null where every bit counts. */
+  /** The bounds of each element, or null for a bitwise comparison. */
   private final double[] low;
 
   private final double[] high;
@@ -29,21 +29,17 @@ final class Pattern {
     this.high = high;
   }
 
-  /**
-   * Returns a pattern of zeros whose elements the caller sets, and which data must equal bitwise.
-   */
+  /** Returns a pattern of zeros, whose elements the caller sets; data must equal it bitwise. */
   static Pattern exact(DataType type) {
     return new Pattern(type, null, null);
   }
 
-  /** Returns a pattern that data equals when each element lies within its bounds. */
+  /** Returns a pattern that data matches if each element lies within its bounds. */
   static Pattern within(DataType type, double[] low, double[] high) {
     return new Pattern(type, low, high);
   }
 
-  /**
-   * Returns a pattern of all ones: NaN in every floating-point type, -1 or the maximum in others.
-   */
+  /** Returns a pattern with all bits set: NaN for floating-point types, else -1 or the maximum. */
   static Pattern poison(DataType type) {
     Pattern pattern = exact(type);
     pattern.elements.fill((byte) 0xFF);
@@ -55,7 +51,7 @@ final class Pattern {
     return elements;
   }
 
-  /** Fills all of a segment, whose first element is the one at {@code start} of the pattern. */
+  /** Fills a segment with the pattern, from its element {@code start} on. */
   void write(MemorySegment target, long start) {
     long period = elements.byteSize();
     long from = start % PERIOD * type.bytes();
@@ -66,10 +62,7 @@ final class Pattern {
     }
   }
 
-  /**
-   * Returns how many elements of a segment are not what they must be, if its first element is the
-   * one at {@code start} of the pattern.
-   */
+  /** Counts the elements of a segment that differ from the pattern, from its {@code start} on. */
   long wrong(MemorySegment data, long start) {
     long period = elements.byteSize();
     long from = start % PERIOD * type.bytes();
@@ -106,7 +99,7 @@ final class Pattern {
     long wrong = 0;
     for (int i = 0; i < count; i++) {
       double value = type.get(data, first + i);
-      // Written so that NaN is outside.
+      // This form counts NaN as outside.
       if (!(value >= low[from + i] && value <= high[from + i])) {
         wrong++;
       }

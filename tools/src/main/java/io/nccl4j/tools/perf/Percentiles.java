@@ -3,18 +3,17 @@ package io.nccl4j.tools.perf;
 import java.util.Arrays;
 
 /**
- * How long single operations took, in seconds. Each value is one that occurred: the least that so
- * many in 100 do not exceed.
+ * The times of single operations, in seconds. Percentiles use the nearest-rank method.
  *
- * @param count how many operations there were
- * @param min the shortest
- * @param p50 the value in the middle
- * @param p90 at least 90 in 100 took no longer
- * @param p99 at least 99 in 100 took no longer; of fewer than 100, the longest
- * @param max the longest
+ * @param count the number of operations
+ * @param min the shortest time
+ * @param p50 the 50th percentile
+ * @param p90 the 90th percentile
+ * @param p99 the 99th percentile; the longest time if there are fewer than 100
+ * @param max the longest time
  */
 record Percentiles(int count, double min, double p50, double p90, double p99, double max) {
-  /** Returns the percentiles of some times. */
+  /** Returns the percentiles of at least one time. */
   static Percentiles of(double[] times) {
     double[] sorted = times.clone();
     Arrays.sort(sorted);

@@ -36,58 +36,58 @@ import picocli.CommandLine;
 import picocli.CommandLine.Model.OptionSpec;
 import picocli.CommandLine.ParameterException;
 
-/** The command: from a command line to an exit status. */
+/** The bandwidth command: parses the command line, runs it and returns an exit status. */
 public final class Perf {
-  /** Beyond this, ranks of the reference mostly wait for a processor: minutes for a row. */
+  /** With more ranks per processor on the reference backend, a row takes minutes. */
   private static final int RANKS_PER_PROCESSOR = 128;
 
-  /** What the driver says to an allocation that it has no memory for. */
+  /** The error of a CUDA allocation that fails for lack of memory. */
   private static final String NO_MEMORY = "cudaErrorMemoryAllocation";
 
-  private static final String HELP = "; scripts/perf --help says what is allowed";
+  private static final String HELP = "; see scripts/perf --help";
 
   private static final String LESS_MEMORY = "; a smaller -e needs less memory";
 
-  /** How long other processes may take to end by themselves, and to say why, once one has. */
+  /** How long the other processes may take to report and exit once one has exited. */
   private static final Duration GRACE = Duration.ofSeconds(15);
 
   private final PrintStream out;
   private final PrintStream err;
   private final boolean terminal;
   private final Map<String, String> environment;
-  private final UnaryOperator<RankEnqueue> launching;
-  private boolean hasStarted;
+  private final UnaryOperator<RankEnqueue> interceptor;
+  private boolean startedProcesses;
 
   /**
-   * Makes a command.
+   * Creates a command.
    *
-   * @param out where the table goes
-   * @param err where messages go
-   * @param terminal whether a person is watching, who wants to see progress
-   * @param environment where NCCL reads its variables
-   * @param launching what stands between the command and the collective: nothing, but in a test
+   * @param out receives the table
+   * @param err receives messages
+   * @param terminal whether stderr is a terminal, on which to show progress
+   * @param environment the environment, from which NCCL reads its variables
+   * @param interceptor wraps the collective; the identity except in tests
    */
   Perf(
       PrintStream out,
       PrintStream err,
       boolean terminal,
       Map<String, String> environment,
-      UnaryOperator<RankEnqueue> launching) {
+      UnaryOperator<RankEnqueue> interceptor) {
     this.out = out;
     this.err = err;
     this.terminal = terminal;
     this.environment = environment;
-    this.launching = launching;
+    this.interceptor = interceptor;
   }
 
-  /** Runs the command and ends the process with its status. */
+  /** Runs the command and exits with its status. */
   public static void main(String[] args) {
     PrintStream out =
         new PrintStream(
             new BufferedOutputStream(new FileOutputStream(FileDescriptor.out)),
             false,
             StandardCharsets.UTF_8);
-    // Reading the logger's configuration and reading the command line take as long as each other.
+    // In parallel with parsing the command line, which takes as long.
     Thread.ofPlatform()
         .daemon()
         .name("perf-log4j")
@@ -97,12 +97,12 @@ public final class Perf {
             out, System.err, ProgressLine.onTerminal(), System.getenv(), UnaryOperator.identity());
     int status = perf.run(args);
     out.flush();
-    if (FlightRecorder.isInitialized() || perf.hasStarted) {
-      // What is recorded is written on the orderly way out. A signal to a process that has started
-      // others ends it on that way too, and keeps its status.
+    if (FlightRecorder.isInitialized() || perf.startedProcesses) {
+      // Shutdown hooks write the flight recording. With child processes, a signal may already have
+      // begun the shutdown, whose status then stays.
       System.exit(status);
     }
-    // Ends at once what a failed run has left behind.
+    // Does not wait for threads that a failed run has left behind.
     Runtime.getRuntime().halt(status);
   }
 
@@ -114,7 +114,7 @@ public final class Perf {
       commandLine.parseArgs(args);
       if (flags.help) {
         commandLine.usage(out);
-        checkRead();
+        checkOutput();
         return ExitStatus.OK;
       }
       flags.check();
@@ -154,10 +154,10 @@ public final class Perf {
 
   private static String remedy() {
     return System.lineSeparator()
-        + "scripts/doctor says what is missing. Without a GPU, '--backend reference' runs the same in pure Java.";
+        + "Run scripts/doctor to see what is missing. Without a GPU, use '--backend reference', which is pure Java.";
   }
 
-  /** Names options as all our own messages do; picocli takes the longest name. */
+  /** Replaces the long option names in picocli's messages by short ones, as in our own messages. */
   private static String withShortNames(CommandLine commandLine, String message) {
     String text = message;
     for (OptionSpec option : commandLine.getCommandSpec().options()) {
@@ -166,16 +166,17 @@ public final class Perf {
     return text;
   }
 
-  private void checkRead() {
+  private void checkOutput() {
     if (out.checkError()) {
-      throw new IllegalStateException("nobody reads the output any more");
+      throw new IllegalStateException(
+          "cannot write to stdout; its device is full or its reader has exited");
     }
   }
 
   private int fail(Flags flags, Throwable failure, String message, int status) {
     String name = flags.collective == null ? "perf" : flags.collective.program();
     out.flush();
-    err.println(name + ": " + who(flags) + message);
+    err.println(name + ": " + processPrefix(flags) + message);
     if (flags.debug) {
       failure.printStackTrace(err);
     }
@@ -183,25 +184,25 @@ public final class Perf {
     return status;
   }
 
-  /** Starts the processes that measure. */
+  /** Starts the measuring processes and waits for them. */
   private int start(Flags flags, Job job, List<String> args) throws IOException {
     if (!job.alone()) {
       throw new BadArguments(
-          "--procs is %d, but this is %s; leave it out, or start the command without a launcher"
+          "--procs is %d, but this is %s; omit it, or start the command without a launcher"
               .formatted(flags.ranks.procs, job.describe()));
     }
     List<String> command = Processes.ownCommand(args.size());
     command.addAll(args);
     command.add("--child");
-    hasStarted = true;
-    int ranksEach = Math.max(1, flags.ranks.askedFor());
+    startedProcesses = true;
+    int ranksPerProcess = Math.max(1, flags.ranks.requested());
     Duration limit = flags.ranks.limit == null ? null : Duration.ofSeconds(flags.ranks.limit);
-    return new Processes(flags.collective.program(), ranksEach, GRACE, err)
+    return new Processes(flags.collective.program(), ranksPerProcess, GRACE, err)
         .run(flags.ranks.procs, command, limit);
   }
 
-  /** Says which process a message is from, unless whoever started it says so anyway. */
-  private String who(Flags flags) {
+  /** Returns a prefix that names this process, or "" if the parent process adds one. */
+  private String processPrefix(Flags flags) {
     if (flags.ranks.child) {
       return "";
     }
@@ -209,7 +210,7 @@ public final class Perf {
       Job job = Job.in(environment);
       return job.alone() ? "" : "process " + job.process() + ": ";
     } catch (BadArguments e) {
-      // That is the message then.
+      // The failure being reported.
       return "";
     }
   }
@@ -225,7 +226,7 @@ public final class Perf {
     }
   }
 
-  /** NCCL cannot be used at all here. */
+  /** NCCL or CUDA is missing or unusable on this host. */
   private static final class NoBackend extends RuntimeException {
     private static final long serialVersionUID = 1;
 
@@ -259,42 +260,43 @@ public final class Perf {
   }
 
   private static Backend reference(Flags flags, Job job) {
-    int asked = flags.ranks.askedFor() * job.localProcesses();
+    int requested = flags.ranks.requested() * job.localProcesses();
     int processors = Runtime.getRuntime().availableProcessors();
-    if (asked > RANKS_PER_PROCESSOR * processors) {
+    if (requested > RANKS_PER_PROCESSOR * processors) {
       throw new BadArguments(
-          "%d ranks are asked for; on the reference backend each is a thread, and %s for %d at most"
+          "%d ranks requested; on the reference backend each rank is a thread, and %s at most %d"
               .formatted(
-                  asked,
-                  processors == 1 ? "1 processor does" : processors + " processors do",
+                  requested,
+                  processors == 1 ? "1 processor runs" : processors + " processors run",
                   RANKS_PER_PROCESSOR * processors));
     }
-    int devices = asked > 0 ? flags.ranks.askedFor() : job.alone() ? Math.max(2, processors) : 1;
+    int devices =
+        requested > 0 ? flags.ranks.requested() : job.alone() ? Math.max(2, processors) : 1;
     return ReferenceBackend.open(
         devices,
         ReferenceOptions.defaults().withAlgorithm(Algorithm.valueOf(flags.algorithm.name())));
   }
 
-  /** NCCL reads its choice from the environment, which a Java process cannot change for itself. */
+  /** NCCL reads its algorithm from the environment, which a Java process cannot change. */
   private void checkAlgorithm(Flags flags, Backend backend) {
-    String wanted = flags.algorithm.name();
+    String algorithm = flags.algorithm.name();
     if (backend.name().equals("nccl") && flags.algorithm == Flags.AlgorithmChoice.DIRECT) {
-      throw new BadArguments("--algo is direct, which the reference backend alone has");
+      throw new BadArguments("--algo is direct, which only the reference backend has");
     }
     String set = environment.getOrDefault("NCCL_ALGO", "");
     if (backend.name().equals("nccl")
         && flags.algorithm != Flags.AlgorithmChoice.AUTO
-        && !set.equalsIgnoreCase(wanted)) {
+        && !set.equalsIgnoreCase(algorithm)) {
       throw new BadArguments(
-          "--algo %s needs NCCL_ALGO=%s in the environment, where NCCL reads it and where %s; scripts/perf sets it"
+          "--algo %s needs NCCL_ALGO=%s in the environment, but %s; scripts/perf sets it"
               .formatted(
-                  wanted.toLowerCase(Locale.ROOT),
-                  wanted,
+                  algorithm.toLowerCase(Locale.ROOT),
+                  algorithm,
                   set.isEmpty() ? "it is not set" : "it is " + set));
     }
   }
 
-  /** One run with settings that have been checked. */
+  /** One run of the command with validated settings. */
   private final class Run {
     private final List<String> args;
     private final Table table;
@@ -311,7 +313,7 @@ public final class Perf {
       this.earlier = settings.job().writes() ? earlier(flags) : List.of();
       this.settings = settings;
       this.args = args;
-      this.locations = ownPlaces();
+      this.locations = ownLocations();
       this.progress = new ProgressLine(terminal ? err : null, settings.rows() * settings.cycles());
       boolean writes = settings.job().writes();
       this.json =
@@ -330,7 +332,7 @@ public final class Perf {
       }
     }
 
-    private List<RankLocation> ownPlaces() {
+    private List<RankLocation> ownLocations() {
       List<Device> devices = settings.backend().devices();
       return IntStream.range(0, settings.ranks())
           .mapToObj(rank -> RankLocation.of(devices.get(settings.deviceOf(rank)), args.hashCode()))
@@ -350,7 +352,7 @@ public final class Perf {
         return JsonReport.to(file);
       } catch (IOException e) {
         String reason = e instanceof NoSuchFileException ? "no such folder" : e.getMessage();
-        throw new BadArguments("-J is " + file + "; it cannot be written: " + reason);
+        throw new BadArguments("-J is " + file + ", which cannot be written: " + reason);
       }
     }
 
@@ -374,22 +376,22 @@ public final class Perf {
     }
 
     int run() throws IOException {
-      // Not closed when it fails: closing would wait for ranks that may be stuck.
+      // Not closed on failure: closing would wait for ranks that may be stuck.
       Bench bench = connected();
-      boolean done = false;
+      boolean completed = false;
       try {
         bench.run(this::row);
-        done = true;
+        completed = true;
       } finally {
         progress.erase();
-        if (!done) {
+        if (!completed) {
           bench.abort();
           writeJson(bench.failedChecks(), List.of("the run failed after " + rows.size() + " rows"));
         }
       }
       table.footer(bench.failedChecks(), averageBusBw());
-      checkRead();
-      show(writeJson(bench.failedChecks(), List.of()));
+      checkOutput();
+      writeCharts(writeJson(bench.failedChecks(), List.of()));
       bench.close();
       return bench.failedChecks() > 0 ? ExitStatus.WRONG_DATA : ExitStatus.OK;
     }
@@ -397,7 +399,7 @@ public final class Perf {
     private Bench connected() throws IOException {
       boolean connected = false;
       try {
-        Bench bench = new Bench(settings, locations, launching.apply(settings.collective()));
+        Bench bench = new Bench(settings, locations, interceptor.apply(settings.collective()));
         if (!settings.job().alone()) {
           settings = bench.settings();
           locations = bench.locations();
@@ -416,7 +418,7 @@ public final class Perf {
       rows.add(row);
       progress.erase();
       table.row(row);
-      checkRead();
+      checkOutput();
       progress.rowDone();
     }
 
@@ -436,8 +438,8 @@ public final class Perf {
       return text;
     }
 
-    /** Shows what was measured beside earlier runs, all as their JSON tells it. */
-    private void show(String text) throws IOException {
+    /** Writes the picture and the page: this run and the earlier ones, all read from their JSON. */
+    private void writeCharts(String text) throws IOException {
       if (!settings.job().writes()) {
         return;
       }

@@ -9,32 +9,32 @@ import java.util.Map;
 import picocli.CommandLine;
 import picocli.CommandLine.ParameterException;
 
-/** The bandwidth command as another program runs it: in a process of its own, for its JSON. */
+/** The bandwidth command for callers that run it in a separate process and read its JSON. */
 public final class PerfCommand {
   private PerfCommand() {}
 
   /**
-   * {@return what starts the command in a Java like this process's, but for its arguments}
+   * {@return the command line, without arguments, that starts the command in this process's Java}
    *
-   * @param arguments how many arguments this process's own command got
+   * @param arguments the number of arguments of this process's own command
    * @throws IOException if this process's command line cannot be read
    */
   public static List<String> inThisJava(int arguments) throws IOException {
     List<String> command = new ArrayList<>(Processes.ownCommand(arguments));
-    // The last word is the main class, or the name of a tool after the main class of all tools.
+    // The last word is a main class, or a tool's name after the main class of all tools.
     boolean named = command.getLast().indexOf('.') < 0;
     command.set(command.size() - 1, named ? "perf" : Perf.class.getName());
     return command;
   }
 
   /**
-   * Checks arguments that are to give one table of one type, operator and root, without running
-   * them.
+   * Checks arguments without running them. They must ask for one table of one type, operator and
+   * root.
    *
    * @param arguments the arguments
-   * @param environment what a launcher may have left variables in
-   * @return what was asked for
-   * @throws IllegalArgumentException if they are not allowed, in the command's own words
+   * @param environment the environment, which may hold a launcher's variables
+   * @return the parsed arguments
+   * @throws IllegalArgumentException if they are invalid, with the command's message
    */
   public static Asked check(List<String> arguments, Map<String, String> environment) {
     Flags flags = new Flags();
@@ -46,7 +46,7 @@ public final class PerfCommand {
             "this is " + Job.in(environment).describe() + "; start it without a launcher");
       }
     } catch (ParameterException | BadArguments e) {
-      // Picocli puts the type's name around what an argument's converter says.
+      // Picocli puts the type's name around a converter's message.
       Throwable cause = e.getCause() instanceof BadArguments bad ? bad : e;
       throw new IllegalArgumentException(cause.getMessage(), e);
     }
@@ -57,7 +57,7 @@ public final class PerfCommand {
             || flags.cycles != 1;
     if (several) {
       throw new IllegalArgumentException(
-          "-d, -o, -r and -N ask for several tables; take one type, one operator, one root and one cycle");
+          "-d, -o, -r and -N select several tables; use one type, one operator, one root and one cycle");
     }
     return new Asked(
         flags.collective.label(),
@@ -72,13 +72,13 @@ public final class PerfCommand {
   }
 
   /**
-   * What arguments ask for.
+   * The parsed arguments.
    *
    * @param collective the collective
-   * @param program what the command's messages begin with
-   * @param backend the backend by its name, or an empty text where that is left open
-   * @param processes whether the command is to start processes of its own
-   * @param help whether only the help is asked for
+   * @param program the prefix of the command's messages
+   * @param backend the backend's name, or an empty string if it is chosen automatically
+   * @param processes whether the command starts processes itself
+   * @param help whether only the help is requested
    */
   public record Asked(
       String collective, String program, String backend, boolean processes, boolean help) {}

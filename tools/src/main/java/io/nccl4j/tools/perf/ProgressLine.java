@@ -4,9 +4,9 @@ import java.io.Console;
 import java.io.PrintStream;
 import java.util.Locale;
 
-/** Says on a terminal how far a run has come, once it takes longer than a moment. */
+/** Shows the progress of a run on a terminal, after its first two seconds. */
 final class ProgressLine {
-  private static final long MOMENT_NANOS = 2_000_000_000L;
+  private static final long DELAY_NANOS = 2_000_000_000L;
   private static final String ERASE_LINE = "\r\u001b[K";
 
   private final PrintStream terminal;
@@ -16,25 +16,25 @@ final class ProgressLine {
   private boolean shown;
 
   /**
-   * Makes a line.
+   * Creates a progress line.
    *
-   * @param terminal where it is shown, or null for nowhere
-   * @param rows how many rows there will be, or 0 where there is no end
+   * @param terminal the terminal, or null to show nothing
+   * @param rows the number of rows, or 0 if it is unlimited
    */
   ProgressLine(PrintStream terminal, long rows) {
     this.terminal = terminal;
     this.rows = rows;
   }
 
-  /** Returns whether a person is watching. */
-  // Since JDK 25 it is null again where there is no terminal, as it was before JDK 22.
+  /** Returns whether this process runs on a terminal. */
+  // System.console() is null again without a terminal since JDK 25, as it was before JDK 22.
   @SuppressWarnings("SystemConsoleNull")
   static boolean onTerminal() {
     Console console = System.console();
     return console != null && console.isTerminal();
   }
 
-  /** Takes the line away, for a row to be printed in its place. */
+  /** Erases the line, so that a row can be printed in its place. */
   void erase() {
     if (shown) {
       terminal.print(ERASE_LINE);
@@ -43,11 +43,11 @@ final class ProgressLine {
     }
   }
 
-  /** Shows that one more row is done. */
+  /** Counts one more row and updates the line. */
   void rowDone() {
     done++;
     long nanos = System.nanoTime() - start;
-    if (terminal == null || nanos < MOMENT_NANOS || done == rows) {
+    if (terminal == null || nanos < DELAY_NANOS || done == rows) {
       return;
     }
     String all = rows == 0 ? "" : " of " + rows;

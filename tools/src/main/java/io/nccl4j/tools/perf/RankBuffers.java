@@ -9,11 +9,11 @@ import io.nccl4j.nccl.NcclBackend;
 import io.nccl4j.tools.perf.TestData.Range;
 
 /**
- * One rank's two buffers, and how the host writes and checks them: directly where it can address
- * them, else through pinned memory.
+ * One rank's two buffers. The host writes and checks them directly if it can address them, else
+ * through pinned staging memory.
  *
- * <p>What is written repeats, so the host copies a piece to the device and the device copies the
- * rest to itself, which is much faster. What is checked has to come to the host.
+ * <p>Written data repeats, so the host copies one piece to the device and the device replicates it,
+ * which is much faster. Checked data is copied to the host.
  */
 final class RankBuffers implements AutoCloseable {
   private static final long PIECE_BYTES = 8L << 20;
@@ -22,12 +22,12 @@ final class RankBuffers implements AutoCloseable {
   private final Buffer send;
   private final Buffer recv;
 
-  /** Two pieces, one of which is compared while the other is copied; or null. */
+  /** Two pieces of pinned memory: one is compared while the other is copied. Or null. */
   private final Buffer staging;
 
   private final long piece;
 
-  /** Allocates the buffers of one rank, in elements. */
+  /** Allocates two buffers of {@code count} elements each. */
   RankBuffers(Backend backend, int device, Stream stream, DataType type, long count) {
     this.stream = stream;
     this.send = allocate(backend, device, type, count);
@@ -39,64 +39,64 @@ final class RankBuffers implements AutoCloseable {
             : null;
   }
 
-  /** Takes the memory that nccl-tests takes: some transports of NCCL register no other. */
+  /** Allocates as nccl-tests does: some transports of NCCL register only ncclMemAlloc's memory. */
   private static Buffer allocate(Backend backend, int device, DataType type, long count) {
-    // Older releases have no such memory, and nccl-tests takes CUDA's then.
+    // Older NCCL releases lack ncclMemAlloc; nccl-tests then uses cudaMalloc.
     if (backend.supports(Feature.REGISTRATION)) {
       return NcclBackend.of(backend).newRegistrableBuffer(device, type, count);
     }
     return backend.newBuffer(device, type, count);
   }
 
-  /** Returns the buffer that out-of-place operations send from. */
+  /** Returns the send buffer of out-of-place operations. */
   Buffer send() {
     return send;
   }
 
-  /** Returns the buffer that all operations receive into, and that in-place ones send from. */
+  /** Returns the receive buffer, which in-place operations also send from. */
   Buffer recv() {
     return recv;
   }
 
-  /** Writes a span into a buffer; nothing that uses the buffer may be running. */
-  void write(Buffer buffer, Range span) {
-    Buffer target = buffer.slice(span.offset(), span.count());
+  /** Writes a range into a buffer that no running operation uses. */
+  void write(Buffer buffer, Range range) {
+    Buffer target = buffer.slice(range.offset(), range.count());
     if (staging == null) {
-      span.pattern().write(target.segment(), span.start());
+      range.pattern().write(target.segment(), range.start());
       return;
     }
-    // Whole periods, so that what follows them is what they begin with.
+    // Whole periods, so that copies of them continue the pattern.
     long periods = PIECE_BYTES / buffer.type().bytes() / Pattern.PERIOD;
-    long written = Math.min(span.count(), periods * Pattern.PERIOD);
+    long written = Math.min(range.count(), periods * Pattern.PERIOD);
     Buffer host = staging.slice(0, written);
-    span.pattern().write(host.segment(), span.start());
+    range.pattern().write(host.segment(), range.start());
     target.slice(0, written).copyFromAsync(host, stream);
-    while (written < span.count()) {
-      long more = Math.min(written, span.count() - written);
+    while (written < range.count()) {
+      long more = Math.min(written, range.count() - written);
       target.slice(written, more).copyFromAsync(target.slice(0, more), stream);
       written += more;
     }
     stream.synchronize();
   }
 
-  /** Returns how many elements of a buffer are not those of a span; nothing may be running. */
-  long wrong(Buffer buffer, Range span) {
-    Buffer data = buffer.slice(span.offset(), span.count());
+  /** Counts the elements of a buffer that differ from a range; no running operation may use it. */
+  long wrong(Buffer buffer, Range range) {
+    Buffer data = buffer.slice(range.offset(), range.count());
     if (staging == null) {
-      return span.pattern().wrong(data.segment(), span.start());
+      return range.pattern().wrong(data.segment(), range.start());
     }
     long wrong = 0;
     Buffer next = fetch(data, 0);
-    for (long done = 0; done < span.count(); done += piece) {
+    for (long done = 0; done < range.count(); done += piece) {
       Buffer fetched = next;
       stream.synchronize();
       next = fetch(data, done + piece);
-      wrong += span.pattern().wrong(fetched.segment(), span.start() + done);
+      wrong += range.pattern().wrong(fetched.segment(), range.start() + done);
     }
     return wrong;
   }
 
-  /** Copies the piece that begins at an element to the half of the staging memory that is free. */
+  /** Copies the piece from element {@code from} on to the free half of the staging buffer. */
   private Buffer fetch(Buffer data, long from) {
     long count = Math.clamp(data.count() - from, 0, piece);
     Buffer host = staging.slice(from / piece % 2 * piece, count);

@@ -5,9 +5,9 @@ import io.nccl4j.Communicator;
 import io.nccl4j.ReduceOp;
 import io.nccl4j.Stream;
 
-/** Enqueues one operation of one rank. */
+/** Enqueues one operation on one rank. */
 @FunctionalInterface
 interface RankEnqueue {
-  /** Enqueues it; an operator or a root that the operation does not take is not looked at. */
+  /** Enqueues the operation, which ignores {@code op} and {@code root} if it takes none. */
   void enqueue(Communicator comm, Buffer send, Buffer recv, ReduceOp op, int root, Stream stream);
 }

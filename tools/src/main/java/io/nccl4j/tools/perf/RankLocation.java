@@ -11,37 +11,37 @@ import java.util.Arrays;
 import java.util.Locale;
 
 /**
- * Where a rank is.
+ * The process, host and device of a rank.
  *
- * @param pid its process
- * @param host its host's name
- * @param device its device's number in the process
- * @param busId domain, bus and device, as nccl-tests prints them: without the function
- * @param name what its device is called
- * @param memoryBytes how much memory the device has
- * @param arguments stands for the command line of its process
+ * @param pid the process id
+ * @param host the host's name
+ * @param device the device's number in the process
+ * @param busId PCI domain, bus and device, without the function, as nccl-tests prints them
+ * @param name the device's name
+ * @param memoryBytes the device's memory in bytes
+ * @param arguments a hash of the process's arguments
  */
 record RankLocation(
     long pid, String host, int device, String busId, String name, long memoryBytes, int arguments) {
-  /** How many bytes any place takes as bytes: names are cut. */
+  /** The encoded size; names are truncated to fit. */
   static final int BYTES = 512;
 
-  private static final int LONGEST_NAME = 64;
+  private static final int MAX_NAME = 64;
 
-  /** Returns the place of a rank of this process. */
+  /** Returns the location of a rank of this process. */
   static RankLocation of(Device device, int arguments) {
     return new RankLocation(
         ProcessHandle.current().pid(),
-        cut(Host.name()),
+        truncated(Host.name()),
         device.index(),
-        cut(busId(device)),
-        cut(device.name()),
+        truncated(busId(device)),
+        truncated(device.name()),
         device.memoryBytes(),
         arguments);
   }
 
-  private static String cut(String name) {
-    return name.length() <= LONGEST_NAME ? name : name.substring(0, LONGEST_NAME);
+  private static String truncated(String name) {
+    return name.length() <= MAX_NAME ? name : name.substring(0, MAX_NAME);
   }
 
   private static String busId(Device device) {

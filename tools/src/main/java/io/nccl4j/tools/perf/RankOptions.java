@@ -7,46 +7,46 @@ import java.util.List;
 import java.util.Map;
 import picocli.CommandLine.Option;
 
-/** The options that say how many ranks there are, in which threads and processes. */
+/** The options for the number of ranks, and their threads and processes. */
 final class RankOptions {
   @Option(
       names = "--ranks",
       paramLabel = "N",
-      description = "how many ranks, in all threads of a process together")
+      description = "ranks in each process, over all its threads")
   Integer ranks;
 
   @Option(
       names = "--procs",
       paramLabel = "N",
       description =
-          "start N processes of this command on this host. Without -t, -g and --ranks each has one rank; 1 process has those of a run without --procs")
+          "start N processes of this command on this host. Without -t, -g and --ranks, each has one rank; a single process has as many as without --procs")
   Integer procs;
 
   @Option(
       names = "--limit",
       paramLabel = "SECONDS",
-      description = "with --procs, the longest that all may take; default: no limit")
+      description = "with --procs, the time limit for all of them; default: none")
   Integer limit;
 
   @Option(
       names = "--child",
       hidden = true,
-      description = "this process was started by --procs, and ends with the one that did")
+      description = "this process was started by --procs, and exits with its parent")
   boolean child;
 
   @Option(
       names = {"-t", "--nthreads"},
       paramLabel = "N",
-      description = "threads that enqueue; default 1")
+      description = "threads that enqueue operations; default 1")
   Integer threads;
 
   @Option(
       names = {"-g", "--ngpus"},
       paramLabel = "N",
-      description = "ranks of each thread: GPUs, or devices of the reference backend")
+      description = "ranks per thread: GPUs, or devices of the reference backend")
   Integer ngpus;
 
-  /** Checks what needs no backend to be checked. */
+  /** Checks the options without a backend. */
   void check() {
     for (Integer count : new Integer[] {ranks, threads, ngpus}) {
       if (count != null && (count < 1 || count > 4096)) {
@@ -54,63 +54,65 @@ final class RankOptions {
         throw new BadArguments(flag + " is " + count + "; it must be from 1 to 4096");
       }
     }
-    if (ranks != null && ngpus != null && ranks != driverThreads() * ngpus) {
+    if (ranks != null && ngpus != null && ranks != enqueueThreads() * ngpus) {
       throw new BadArguments(
-          "--ranks is %d and -t times -g is %d; give one of them, or the same number"
-              .formatted(ranks, driverThreads() * ngpus));
+          "--ranks is %d and -t times -g is %d; give only one of the two, or make them equal"
+              .formatted(ranks, enqueueThreads() * ngpus));
     }
-    if (ranks != null && ranks % driverThreads() != 0) {
+    if (ranks != null && ranks % enqueueThreads() != 0) {
       throw new BadArguments(
-          "--ranks is %d; it must be a multiple of -t, %d".formatted(ranks, driverThreads()));
+          "--ranks is %d; it must be a multiple of -t, %d".formatted(ranks, enqueueThreads()));
     }
     if (limit != null && procs == null) {
-      throw new BadArguments("--limit is for --procs; -T is the longest wait of a process");
+      throw new BadArguments("--limit needs --procs; -T limits the waits of a single process");
     }
     if (limit != null) {
       BadArguments.checkAtLeast(1, limit, "--limit");
     }
-    int most = Processes.most();
-    if (procs != null && (procs < 1 || procs > most)) {
+    int max = Processes.most();
+    if (procs != null && (procs < 1 || procs > max)) {
       throw new BadArguments(
-          "--procs is %d; it must be from 1 to %d, %d for each processor"
-              .formatted(procs, most, Processes.PER_PROCESSOR));
+          "--procs is %d; it must be from 1 to %d, %d per processor"
+              .formatted(procs, max, Processes.PER_PROCESSOR));
     }
   }
 
-  /** Returns how many threads of a process enqueue. */
-  int driverThreads() {
+  /** Returns the number of threads of a process that enqueue operations. */
+  int enqueueThreads() {
     return threads == null ? 1 : threads;
   }
 
-  /**
-   * Returns how many ranks the command line asks for in a process, or 0 where it leaves that open.
-   */
-  int askedFor() {
+  /** Returns the number of ranks per process that the command line gives, or 0 if it gives none. */
+  int requested() {
     if (ranks != null) {
       return ranks;
     }
-    return threads == null && ngpus == null ? 0 : driverThreads() * (ngpus == null ? 1 : ngpus);
+    return threads == null && ngpus == null ? 0 : enqueueThreads() * (ngpus == null ? 1 : ngpus);
   }
 
-  /** Returns how many ranks a process has, given the devices of a backend. */
+  /** Returns the number of ranks of a process, given the devices of a backend. */
   int ofProcess(Job job, List<Device> devices) {
-    int wanted = askedFor();
-    return wanted > 0 ? wanted : job.alone() ? devices.size() : 1;
+    int requested = requested();
+    return requested > 0 ? requested : job.alone() ? devices.size() : 1;
   }
 
-  /** Returns the GPU of a process's first rank: mostly each rank of a host needs its own. */
+  /**
+   * Returns the GPU of a process's first rank.
+   *
+   * @throws BadArguments if ranks would have to share a GPU and NCCL does not allow it
+   */
   static int firstGpu(Backend opened, Job job, int count, Map<String, String> environment) {
     int gpus = opened.devices().size();
     int onHost = count * job.localProcesses();
-    // Launchers may show each process only its own.
+    // Launchers may restrict each process to its own GPUs.
     boolean ownOnly = !job.alone() && count == gpus;
     if (onHost > gpus && !ownOnly) {
       String refusal = SharedGpus.refusal(Versions.of(opened).get("nccl"), environment);
       if (!refusal.isEmpty()) {
         throw new BadArguments(
-            "%s asked for%s; there %s, and %s"
+            "%s requested%s but there %s; %s"
                 .formatted(
-                    onHost == 1 ? "1 rank is" : onHost + " ranks are",
+                    onHost == 1 ? "1 rank" : onHost + " ranks",
                     job.alone() ? "" : " on this host",
                     gpus == 1 ? "is 1 GPU" : "are " + gpus + " GPUs",
                     refusal));

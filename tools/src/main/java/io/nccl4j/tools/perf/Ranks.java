@@ -18,12 +18,12 @@ import java.util.function.IntConsumer;
 import java.util.stream.IntStream;
 
 /**
- * The ranks of this process: a communicator and a stream each. They are counted from 0 on here,
- * also where they are not the first ones of the world.
+ * The ranks of this process, each with a communicator and a stream. They are indexed from 0, also
+ * if they are not the first ranks of the communicator.
  */
 final class Ranks implements AutoCloseable {
-  /** Below this, waking a second thread takes longer than it helps. */
-  private static final long WORTH_A_THREAD = 1 << 18;
+  /** Below this many bytes, a second thread does not pay off. */
+  private static final long PARALLEL_BYTES = 1 << 18;
 
   private static final Duration DEFAULT_TIMEOUT = Duration.ofMinutes(10);
 
@@ -33,7 +33,7 @@ final class Ranks implements AutoCloseable {
   private final int first;
   private final int world;
 
-  /** Makes the arrays; {@link #connect} fills them. */
+  /** Creates unconnected ranks; call {@link #connect} next. */
   Ranks(Settings settings) {
     this.comms = new Communicator[settings.ranks()];
     this.streams = new Stream[settings.ranks()];
@@ -42,14 +42,14 @@ final class Ranks implements AutoCloseable {
     this.world = settings.worldRanks();
   }
 
-  /** Makes communicators and streams, in one group or in one for each thread. */
-  void connect(Settings settings, EnqueueThreads drivers) {
+  /** Creates communicators and streams, in one group or in one group per thread. */
+  void connect(Settings settings, EnqueueThreads enqueueThreads) {
     CommunicatorConfig config =
         CommunicatorConfig.defaults()
             .withTimeout(settings.timeout().isZero() ? DEFAULT_TIMEOUT : settings.timeout());
     UniqueId id = id(settings);
     if (settings.parallelInit()) {
-      drivers.all(
+      enqueueThreads.all(
           thread -> {
             connect(settings, config, id, first(thread), first(thread + 1));
             return thread;
@@ -86,17 +86,17 @@ final class Ranks implements AutoCloseable {
         });
   }
 
-  /** Returns how many ranks are in this process. */
+  /** Returns the number of ranks in this process. */
   int count() {
     return comms.length;
   }
 
-  /** Returns how many ranks are in all processes together. */
+  /** Returns the number of ranks in all processes. */
   int world() {
     return world;
   }
 
-  /** Returns the rank in the world of one of this process's. */
+  /** Returns the global number of one of this process's ranks. */
   int number(int rank) {
     return first + rank;
   }
@@ -109,52 +109,52 @@ final class Ranks implements AutoCloseable {
     return streams[rank];
   }
 
-  /** Returns the first rank that a thread drives. */
+  /** Returns the index of the first rank of a thread. */
   int first(int thread) {
     return thread * perThread;
   }
 
-  /** Waits for a rank's stream, for so long at most, or as long as it takes where that is zero. */
+  /** Waits for a rank's stream; a time-out of zero means the library's default. */
   void complete(int rank, Duration timeout) {
-    Duration longest = timeout.isZero() ? Stream.DEFAULT_TIMEOUT : timeout;
+    Duration limit = timeout.isZero() ? Stream.DEFAULT_TIMEOUT : timeout;
     if (comms[rank].backend().deviceType() == DeviceType.CUDA) {
-      poll(streams[rank], longest);
+      poll(streams[rank], limit);
       return;
     }
     try {
-      streams[rank].synchronize(longest);
-    } catch (NcclTimeoutException late) {
+      streams[rank].synchronize(limit);
+    } catch (NcclTimeoutException e) {
       if (timeout.isZero()) {
-        throw late;
+        throw e;
       }
-      // The operation that hangs has begun to wait later than this has, and will say for whom.
+      // The stuck operation started its wait later than this one. Its exception names the rank.
       streams[rank].synchronize(timeout);
-      throw late;
+      throw e;
     }
   }
 
   /**
-   * Waits as nccl-tests does, without a sleep: a wait that sleeps notices the end late, and that
-   * would be timed. The reference backend needs the processor for the ranks themselves.
+   * Waits without sleeping, as nccl-tests does: a sleeping wait would notice the end late, which
+   * would be timed. Not for the reference backend, whose ranks need the processors.
    */
   @SuppressWarnings("ThreadPriorityCheck") // As nccl-tests: NCCL's own threads may need it.
-  private static void poll(Stream stream, Duration longest) {
+  private static void poll(Stream stream, Duration limit) {
     long start = System.nanoTime();
     while (!stream.isComplete()) {
-      if (System.nanoTime() - start > longest.toNanos()) {
-        throw new NcclTimeoutException("cudaStreamQuery", longest, "the work on " + stream);
+      if (System.nanoTime() - start > limit.toNanos()) {
+        throw new NcclTimeoutException("cudaStreamQuery", limit, "the work on " + stream);
       }
       Thread.yield();
     }
   }
 
-  /** Does something for each rank, on several processors if it moves enough bytes. */
+  /** Runs work for each rank, in parallel if it moves enough bytes. */
   void each(long bytes, IntConsumer work) {
     IntStream ranks = IntStream.range(0, comms.length);
-    (bytes < WORTH_A_THREAD ? ranks : ranks.parallel()).forEach(work);
+    (bytes < PARALLEL_BYTES ? ranks : ranks.parallel()).forEach(work);
   }
 
-  /** Releases whoever waits for a rank, for good. */
+  /** Aborts all communicators, which releases all waiting threads. */
   void abort() {
     for (Communicator comm : comms) {
       if (comm != null) {
@@ -170,7 +170,7 @@ final class Ranks implements AutoCloseable {
         stream.close();
       }
     }
-    // Closing a rank waits for the others, so all are closed at the same time.
+    // Closing a rank waits for the others, so all are closed concurrently.
     List<FutureTask<Void>> closing = new ArrayList<>();
     for (Communicator comm : comms) {
       if (comm != null) {

@@ -6,37 +6,36 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * One checked run: what to measure and how.
+ * The validated settings of a run.
  *
- * @param collective what to measure
- * @param backend what carries it out
- * @param choices which algorithm was asked for, and by which variables; by name
- * @param job which of the processes this one is
- * @param firstDevice the device of this process's first rank; the others have those after it
- * @param threads how many threads enqueue; {@code -t}
- * @param ranksPerThread how many ranks each of them drives; {@code -g}
- * @param types the element types, one after the other; {@code -d}
+ * @param collective the collective to measure
+ * @param backend the backend that runs it
+ * @param choices the algorithm and protocol settings, by option or variable name
+ * @param job this process's position among the processes
+ * @param firstDevice the device of this process's first rank; the other ranks use the next ones
+ * @param threads the number of threads that enqueue; {@code -t}
+ * @param ranksPerThread the number of ranks per thread; {@code -g}
+ * @param types the element types; {@code -d}
  * @param ops the operators; {@code -o}
- * @param roots the roots, or -1 alone where there is none; {@code -r}
+ * @param roots the roots, or only -1 if there is none; {@code -r}
  * @param sizes the sizes; {@code -b -e -i -f}
  * @param iterations the timed iterations; {@code -n}
- * @param warmup the iterations before, for each size; {@code -w}
- * @param jitWarmup whether operations run before, until the JVM has compiled what they take; {@code
- *     --no-jit-warmup}
+ * @param warmup the warm-up iterations of each size; {@code -w}
+ * @param jitWarmup whether operations run until the JIT has compiled them; {@code --no-jit-warmup}
  * @param aggregated the operations of one iteration, launched as one group; {@code -m}
- * @param cycles how often the whole table is run, 0 for ever; {@code -N}
- * @param checks how often the data of each row is checked; {@code -c}
+ * @param cycles the number of runs of the whole table, 0 for unlimited; {@code -N}
+ * @param checks the number of data checks per row; {@code -c}
  * @param average which thread's time counts; {@code -a}
  * @param blocking when to wait; {@code -z}
  * @param timeout the longest wait for the ranks' streams; {@code -T}
- * @param cpuTime whether the table shows the time of enqueuing; {@code -C}
- * @param perIteration whether each iteration is timed by itself; {@code -I}
- * @param percentiles whether single operations are timed too; {@code --percentiles}
+ * @param cpuTime whether the table shows the enqueue time; {@code -C}
+ * @param perIteration whether each iteration is timed separately; {@code -I}
+ * @param percentiles whether single operations are also timed; {@code --percentiles}
  * @param graphLaunches how often the iterations, captured as a graph, are launched; 0 for no graph;
  *     {@code -G}
- * @param skipped how many of those do not count; {@code -K}
- * @param unalign how many elements the buffers begin behind their allocation; {@code -u}
- * @param parallelInit whether each thread makes its own communicators; {@code -p}
+ * @param skipped the number of iterations that {@code -I} leaves out; {@code -K}
+ * @param unalign the offset of the buffers in their allocations, in elements; {@code -u}
+ * @param parallelInit whether each thread creates its own communicators; {@code -p}
  */
 record Settings(
     Collective collective,
@@ -79,24 +78,24 @@ record Settings(
   enum Blocking {
     /** Once, at the end. */
     NONE,
-    /** After each operation, and for each other. */
-    WAIT_AND_MEET,
+    /** After each operation, with a barrier. */
+    WAIT_AND_BARRIER,
     /** After each operation. */
     WAIT,
-    /** After each iteration, and for each other, which is not timed. */
-    WAIT_AND_MEET_UNTIMED
+    /** After each iteration, with a barrier that is not timed. */
+    WAIT_AND_UNTIMED_BARRIER
   }
 
   /**
    * The sizes of a table.
    *
-   * @param min the first, in bytes
-   * @param max none is larger
-   * @param factor what each is of the one before, or 1
-   * @param step what each is above the one before, where the factor is 1
+   * @param min the first size, in bytes
+   * @param max the upper limit, in bytes
+   * @param factor the ratio of successive sizes, or 1
+   * @param step the difference of successive sizes if the factor is 1
    */
   record Sizes(long min, long max, long factor, long step) {
-    /** Returns the size after another, or one beyond {@code max}. */
+    /** Returns the next size, or one beyond {@code max}. */
     long after(long size) {
       if (factor > 1) {
         return size > max / factor ? Long.MAX_VALUE : size * factor;
@@ -104,12 +103,12 @@ record Settings(
       return step > 0 && size <= max - step ? size + step : Long.MAX_VALUE;
     }
 
-    /** Returns the same but for the largest size. */
-    Sizes withMost(long bytes) {
+    /** Returns these sizes with another upper limit. */
+    Sizes withMaxBytes(long bytes) {
       return new Sizes(Math.min(min, bytes), bytes, factor, step);
     }
 
-    /** Returns how many there are. */
+    /** Returns the number of sizes. */
     long count() {
       if (factor == 1) {
         return step == 0 ? 1 : (max - min) / step + 1;
@@ -122,28 +121,28 @@ record Settings(
     }
   }
 
-  /** Returns how many ranks are in this process. */
+  /** Returns the number of ranks in this process. */
   int ranks() {
     return threads * ranksPerThread;
   }
 
-  /** Returns how many ranks are in all processes together. */
+  /** Returns the number of ranks in all processes. */
   int worldRanks() {
     return ranks() * job.processes();
   }
 
-  /** Returns the rank that is the first of this process. */
+  /** Returns this process's first rank. */
   int firstRank() {
     return ranks() * job.process();
   }
 
-  /** Returns the device of one of this process's ranks; ranks may have to share one. */
+  /** Returns the device of one of this process's ranks; ranks may share devices. */
   int deviceOf(int local) {
     return (firstDevice + local) % backend.devices().size();
   }
 
-  /** Returns the same but for the largest size. */
-  Settings withMost(long bytes) {
+  /** Returns these settings with another upper limit of the sizes. */
+  Settings withMaxBytes(long bytes) {
     return new Settings(
         collective,
         backend,
@@ -155,7 +154,7 @@ record Settings(
         types,
         ops,
         roots,
-        sizes.withMost(bytes),
+        sizes.withMaxBytes(bytes),
         iterations,
         warmup,
         jitWarmup,
@@ -174,7 +173,7 @@ record Settings(
         parallelInit);
   }
 
-  /** Returns how many rows one cycle has. */
+  /** Returns the number of rows of one cycle. */
   long rows() {
     return sizes.count() * types.size() * ops.size() * roots.size();
   }

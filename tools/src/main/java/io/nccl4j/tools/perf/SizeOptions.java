@@ -5,7 +5,7 @@ import io.nccl4j.tools.cli.OptionValue;
 import java.util.List;
 import picocli.CommandLine.Option;
 
-/** The options that say which sizes a table has. */
+/** The options for the sizes of a table. */
 final class SizeOptions {
   @Option(
       names = {"-b", "--minbytes"},
@@ -27,18 +27,22 @@ final class SizeOptions {
       names = {"-i", "--stepbytes"},
       paramLabel = "SIZE",
       converter = OptionValue.Size.class,
-      description = "what is added to a size for the next; default 1M")
+      description = "added to a size to get the next; default 1M")
   Long stepBytes;
 
   @Option(
       names = {"-f", "--stepfactor"},
       paramLabel = "N",
       description =
-          "what a size is multiplied with for the next; 2 or more, and then -i does not count")
+          "multiplies a size to get the next; 2 or more, which overrides -i")
   Integer stepFactor;
 
-  /** Returns the sizes that are asked for. */
-  Settings.Sizes wanted() {
+  /**
+   * Returns the requested sizes.
+   *
+   * @throws BadArguments if the options contradict each other
+   */
+  Settings.Sizes requested() {
     if (minBytes < 1) {
       throw new BadArguments("-b is " + minBytes + "; it must be 1 byte or more");
     }
@@ -59,22 +63,22 @@ final class SizeOptions {
           (stepFactor == null
                   ? "-i is 0"
                   : "-f is " + stepFactor + " and -i is " + (stepBytes == null ? "not given" : "0"))
-              + "; from -b to -e it takes -f of 2 or more, or -i of 1 or more");
+              + "; give -f of 2 or more, or -i of 1 or more, to get from -b to -e");
     }
     return new Settings.Sizes(minBytes, maxBytes, 1, step);
   }
 
   /**
-   * Returns the same but for the largest size, which is cut down to what two buffers for each rank
-   * and operation of a group leave room for, as nccl-tests does: in 7/8 of each GPU's memory, or in
-   * half of this machine's, which others use as well.
+   * Returns the requested sizes, with the largest one limited by memory as in nccl-tests. Each rank
+   * needs two buffers for each operation of a group, within 7/8 of its GPU's memory, or within the
+   * rank's share of half of the host's memory.
    */
   Settings.Sizes withinMemory(List<Device> devices, int ranks, int aggregated) {
     long smallest = devices.stream().mapToLong(Device::memoryBytes).min().orElseThrow();
     boolean onHost = devices.getFirst().pciBusId().isEmpty();
-    long room = onHost ? smallest / 2 / ranks : smallest / 8 * 7;
-    long most = room / 2 / aggregated;
-    Settings.Sizes wanted = wanted();
-    return wanted.max() <= most ? wanted : wanted.withMost(most);
+    long usable = onHost ? smallest / 2 / ranks : smallest / 8 * 7;
+    long maxSize = usable / 2 / aggregated;
+    Settings.Sizes requested = requested();
+    return requested.max() <= maxSize ? requested : requested.withMaxBytes(maxSize);
   }
 }

@@ -3,19 +3,19 @@ package io.nccl4j.tools.perf;
 import java.util.Arrays;
 
 /**
- * What several times have in common, as nccl-tests counts it: percentiles are values that occurred.
+ * Statistics of several times, computed as in nccl-tests: percentiles are not interpolated.
  *
- * @param min the shortest
- * @param max the longest
+ * @param min the shortest time
+ * @param max the longest time
  * @param avg the mean
- * @param p50 the value in the middle
- * @param p95 at least 95 in 100 are no longer
- * @param p99 at least 99 in 100 are no longer
+ * @param p50 the median; of an even number of times, the upper one
+ * @param p95 the 95th percentile
+ * @param p99 the 99th percentile
  * @param stdev the standard deviation
  */
 record Statistics(
     double min, double max, double avg, double p50, double p95, double p99, double stdev) {
-  /** Returns the statistics of some times, without the first of them. */
+  /** Returns the statistics of times, without the first {@code skipped}. */
   static Statistics of(double[] times, int skipped) {
     double[] sorted = Arrays.copyOfRange(times, skipped, times.length);
     Arrays.sort(sorted);

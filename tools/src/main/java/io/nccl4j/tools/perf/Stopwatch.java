@@ -3,17 +3,15 @@ package io.nccl4j.tools.perf;
 import io.nccl4j.Event;
 import java.util.Arrays;
 
-/**
- * Times each iteration by events in the ranks' streams; does nothing where that is not asked for.
- */
+/** Times each iteration by events in the ranks' streams; does nothing without {@code -I}. */
 final class Stopwatch implements AutoCloseable {
   private final Event[][] events;
   private final boolean paired;
   private final int iterations;
 
-  /** Makes the events: one at each boundary, or two for each iteration where waiting is untimed. */
+  /** Creates the events: one per boundary, or two per iteration if an untimed barrier follows. */
   Stopwatch(Settings settings, Ranks ranks, int iterations) {
-    this.paired = settings.blocking() == Settings.Blocking.WAIT_AND_MEET_UNTIMED;
+    this.paired = settings.blocking() == Settings.Blocking.WAIT_AND_UNTIMED_BARRIER;
     this.iterations = iterations;
     this.events = settings.perIteration() ? new Event[ranks.count()][] : null;
     for (int rank = 0; events != null && rank < ranks.count(); rank++) {
@@ -24,24 +22,24 @@ final class Stopwatch implements AutoCloseable {
     }
   }
 
-  /** Marks the beginning of an iteration for all ranks of a thread. */
+  /** Records the start of an iteration on all ranks of a thread. */
   void start(Ranks ranks, int thread, int iteration) {
-    mark(ranks, thread, paired ? 2 * iteration : iteration);
+    record(ranks, thread, paired ? 2 * iteration : iteration);
   }
 
-  /** Marks the end of an iteration that is not the beginning of the next. */
+  /** Records the end of an iteration that is not the start of the next. */
   void stop(Ranks ranks, int thread, int iteration) {
-    mark(ranks, thread, 2 * iteration + 1);
+    record(ranks, thread, 2 * iteration + 1);
   }
 
-  /** Marks the end of the last iteration. */
+  /** Records the end of the last iteration. */
   void finish(Ranks ranks, int thread) {
     if (!paired) {
-      mark(ranks, thread, iterations);
+      record(ranks, thread, iterations);
     }
   }
 
-  private void mark(Ranks ranks, int thread, int event) {
+  private void record(Ranks ranks, int thread, int event) {
     if (events == null) {
       return;
     }
@@ -50,7 +48,7 @@ final class Stopwatch implements AutoCloseable {
     }
   }
 
-  /** Returns the time of each iteration's operations in seconds, of the slowest rank; or null. */
+  /** Returns each iteration's time per operation, of the slowest rank, in seconds; or null. */
   double[] iterations(int aggregated) {
     if (events == null) {
       return null;

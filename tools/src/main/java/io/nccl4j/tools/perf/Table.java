@@ -8,8 +8,8 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Writes the lines of nccl-tests 2.19, column for column: what parses those parses these. Lines
- * that are no rows start with {@code #}.
+ * Writes the lines of nccl-tests 2.19, column for column, so that its parsers work. Lines other
+ * than rows start with {@code #}.
  */
 final class Table {
   private static final DateTimeFormatter TIMESTAMP =
@@ -20,7 +20,7 @@ final class Table {
   private Settings settings;
 
   /**
-   * Makes a table.
+   * Creates a table.
    *
    * @param timestamps whether each row ends with the time of day; {@code -S}
    */
@@ -30,15 +30,19 @@ final class Table {
   }
 
   /**
-   * Writes what is going to be run, where, and the columns' names.
+   * Writes the settings, the devices and the column names.
    *
-   * @param measured what is going to be run
-   * @param minBytes the first size that was asked for
-   * @param maxBytes the last one; there may be memory for less
-   * @param places where each rank is
+   * @param measured the settings of the run
+   * @param minBytes the smallest requested size
+   * @param maxBytes the largest requested size, which may exceed the memory
+   * @param locations the location of each rank
    */
   void header(
-      Settings measured, String version, long minBytes, long maxBytes, List<RankLocation> places) {
+      Settings measured,
+      String version,
+      long minBytes,
+      long maxBytes,
+      List<RankLocation> locations) {
     settings = measured;
     Settings.Sizes sizes = settings.sizes();
     print("# %s%n", version);
@@ -63,8 +67,8 @@ final class Table {
         settings.unalign());
     modes();
     print("#%n# Using devices%n");
-    for (int rank = 0; rank < places.size(); rank++) {
-      RankLocation location = places.get(rank);
+    for (int rank = 0; rank < locations.size(); rank++) {
+      RankLocation location = locations.get(rank);
       print(
           "#  Rank %2d Group %2d Pid %6d on %10s device %2d [%s] %s%n",
           rank,
@@ -84,10 +88,10 @@ final class Table {
   private void modes() {
     switch (settings.blocking()) {
       case NONE -> {}
-      case WAIT_AND_MEET ->
+      case WAIT_AND_BARRIER ->
           print("# Blocking Enabled: wait and barrier after each inner iteration (-m) %n");
       case WAIT -> print("# Blocking Enabled: wait after each inner iteration (-m), no barrier %n");
-      case WAIT_AND_MEET_UNTIMED ->
+      case WAIT_AND_UNTIMED_BARRIER ->
           print(
               "# Blocking Enabled: wait and barrier after each outer iteration (-n); time excludes barrier %n");
     }
@@ -163,9 +167,9 @@ final class Table {
   }
 
   /**
-   * Writes what all rows come to.
+   * Writes the summary of all rows.
    *
-   * @param failedChecks how many checks found wrong data
+   * @param failedChecks the number of checks that found wrong data
    * @param averageBusBw the mean of all bus bandwidths, in GB/s
    */
   void footer(int failedChecks, double averageBusBw) {
@@ -177,7 +181,7 @@ final class Table {
     out.flush();
   }
 
-  /** Writes a line of its own. */
+  /** Writes a comment line. */
   void note(String line) {
     print("# %s%n", line);
   }

@@ -9,39 +9,39 @@ import java.util.List;
 import java.util.function.IntFunction;
 
 /**
- * What every rank puts in and what it must get out, worked out here and not by a backend.
+ * The input and the expected output of every rank, computed independently of any backend.
  *
- * <p>Every element differs by place, rank and repetition. Where data is reduced, it is chosen so
- * that the result is the same in whatever order it is combined, each step rounded to the type or
- * not, and the tolerance is 0:
+ * <p>Every element depends on its position, rank and repetition. Data to be reduced is chosen so
+ * that the result does not depend on the order of the operations, nor on whether each step is
+ * rounded to the type; the tolerance is 0:
  *
  * <ul>
- *   <li>integers are arbitrary, as their arithmetic wraps around; for products odd, so that they do
- *       not all end at 0; for averages small enough not to wrap;
- *   <li>floating-point sums, averages and pre-multiplied sums are of small whole numbers, times a
- *       power of two that all ranks share, so small that no partial sum needs more bits than the
- *       type has. Where there are more ranks than that leaves room for, some of them have 0;
- *   <li>floating-point products are of powers of two and one factor of 1.5, none of which leaves
- *       the type's range;
- *   <li>minima and maxima are of whole numbers times powers of two.
+ *   <li>Integers are arbitrary, as their arithmetic wraps around. For products they are odd, so
+ *       that not all results become 0; for averages they are too small to wrap.
+ *   <li>Floating-point sums, averages and pre-multiplied sums are of small integers times a power
+ *       of two that all ranks share, such that no partial sum needs more bits than the type has. If
+ *       there are too many ranks for that, some have 0.
+ *   <li>Floating-point products are of powers of two and one factor of 1.5, within the type's
+ *       range.
+ *   <li>Minima and maxima are of integers times powers of two.
  * </ul>
  *
  * <p>A floating-point average over n ranks is exact if n is a power of two up to 64. Otherwise each
- * input is multiplied by a rounded 1/n and rounded, then n-1 sums are rounded: at most {@code (n +
- * 2) * u * mean(|x|)} off, where u is half the distance from 1 to the next number. Twice that is
- * allowed, since formats of 8 bits may be rounded twice at each step, and n times the smallest
- * number.
+ * input is multiplied by a rounded 1/n and rounded, then n-1 sums are rounded: the error is at most
+ * {@code (n + 2) * u * mean(|x|)}, where u is half the distance from 1 to the next number. The
+ * tolerance is twice that, since 8-bit formats may be rounded twice at each step, plus n times the
+ * smallest number.
  */
 final class TestData {
-  private static final int LARGEST_EXACT_AVERAGE = 64;
+  private static final int MAX_EXACT_AVERAGE = 64;
 
   /**
-   * Some elements of a buffer and what they are.
+   * A range of a buffer and its contents.
    *
-   * @param offset the first one, in elements
-   * @param count how many there are
-   * @param pattern what they repeat
-   * @param start which element of the pattern is the first
+   * @param offset the first element
+   * @param count the number of elements
+   * @param pattern the repeated contents
+   * @param start the index in the pattern of the first element
    */
   record Range(long offset, long count, Pattern pattern, long start) {}
 
@@ -56,10 +56,10 @@ final class TestData {
   private final Pattern result;
 
   /**
-   * Makes the data of one collective.
+   * Creates the data of one collective.
    *
-   * @param op the operator; not looked at where nothing is reduced
-   * @param root the root; not looked at where there is none
+   * @param op the operator; ignored if nothing is reduced
+   * @param root the root; ignored if there is none
    */
   TestData(Collective collective, ElementType element, Operator op, int ranks, int root) {
     this.collective = collective;
@@ -81,22 +81,22 @@ final class TestData {
     }
   }
 
-  /** Returns the factor that a rank of a pre-multiplied sum has. */
+  /** Returns a rank's factor in a pre-multiplied sum. */
   static double factor(DataType type, int rank) {
     return type.floating() ? 1 << (rank & 1) : 1 + rank % 3;
   }
 
-  /** Returns what a rank sends, relative to where its data to send begins. */
+  /** Returns the data that a rank sends, relative to the start of that data. */
   Range sent(int rank, Shape shape, long repetition) {
     return new Range(0, shape.send(), inputs.get(rank), phase(repetition));
   }
 
-  /** Returns what a buffer holds that must be written, or must stay as it is. */
+  /** Returns the poison of elements that the operation must overwrite, or must leave unchanged. */
   Range untouched(long offset, long count) {
     return new Range(offset, count, poison, 0);
   }
 
-  /** Returns what a rank must have received, relative to where its received data begins. */
+  /** Returns the data that a rank must have received, relative to the start of that data. */
   List<Range> received(int rank, Shape shape, long repetition, boolean inPlace) {
     long phase = phase(repetition);
     long slice = shape.param();
@@ -127,15 +127,15 @@ final class TestData {
     };
   }
 
-  private List<Range> slices(long slice, IntFunction<Range> span) {
-    List<Range> spans = new ArrayList<>();
+  private List<Range> slices(long slice, IntFunction<Range> range) {
+    List<Range> ranges = new ArrayList<>();
     for (int from = 0; slice > 0 && from < ranks; from++) {
-      spans.add(span.apply(from));
+      ranges.add(range.apply(from));
     }
-    return spans;
+    return ranges;
   }
 
-  /** Each repetition starts somewhere else in the patterns, so that stale data is wrong data. */
+  /** Each repetition starts elsewhere in the patterns, so that stale data is wrong. */
   private static long phase(long repetition) {
     return repetition * 7919 % Pattern.PERIOD;
   }
@@ -165,8 +165,8 @@ final class TestData {
       case SUM, MAX, MIN, MULSUM -> random;
       case PROD -> random | 1;
       case AVG -> {
-        long most = largest() / ranks;
-        long bounded = Long.remainderUnsigned(random, most + 1);
+        long max = largest() / ranks;
+        long bounded = Long.remainderUnsigned(random, max + 1);
         yield signed() && (random < 0) ? -bounded : bounded;
       }
     };
@@ -191,35 +191,35 @@ final class TestData {
       case SUM, AVG -> summand(rank, i, 1);
       case MULSUM -> summand(rank, i, 2);
       case PROD -> {
-        double value = turn(rank, i) < 4 ? ((random & 1) == 0 ? 2 : 0.5) : 1;
-        yield ((random & 2) == 0 ? value : -value) * (turn(rank, i) == 0 ? 1.5 : 1);
+        double value = order(rank, i) < 4 ? ((random & 1) == 0 ? 2 : 0.5) : 1;
+        yield ((random & 2) == 0 ? value : -value) * (order(rank, i) == 0 ? 1.5 : 1);
       }
       case MAX, MIN -> {
-        int most = (int) Math.min(1L << element.precision(), 1 << 12) - 1;
+        int max = (int) Math.min(1L << element.precision(), 1 << 12) - 1;
         yield Math.scalb(
-            (double) (Math.floorMod(random >> 8, 2 * most + 1) - most), (int) (random & 3) - 2);
+            (double) (Math.floorMod(random >> 8, 2 * max + 1) - max), (int) (random & 3) - 2);
       }
     };
   }
 
-  /** Returns a rank's part of a sum that no order of adding up makes too long for the type. */
+  /** Returns a rank's summand, such that all partial sums are exact in the type. */
   private double summand(int rank, int i, int largestFactor) {
-    long room = (1L << Math.min(element.precision(), 24)) / largestFactor;
-    int most = Math.clamp(room / ranks, 1, 1 << 10);
-    if (turn(rank, i) >= room) {
+    long maxSum = (1L << Math.min(element.precision(), 24)) / largestFactor;
+    int max = Math.clamp(maxSum / ranks, 1, 1 << 10);
+    if (order(rank, i) >= maxSum) {
       return 0;
     }
     int scale = (int) (random(-1, i) & 3) - 2;
-    return Math.scalb((double) (Math.floorMod(random(rank, i), 2 * most + 1) - most), scale);
+    return Math.scalb((double) (Math.floorMod(random(rank, i), 2 * max + 1) - max), scale);
   }
 
-  /** Returns a number from 0 to {@code ranks - 1}, another one for each rank of one element. */
-  private int turn(int rank, int i) {
+  /** Returns a permutation of the ranks that depends on the element. */
+  private int order(int rank, int i) {
     return (rank + i) % ranks;
   }
 
   private boolean exactFloats() {
-    return op != Operator.AVG || (Integer.bitCount(ranks) == 1 && ranks <= LARGEST_EXACT_AVERAGE);
+    return op != Operator.AVG || (Integer.bitCount(ranks) == 1 && ranks <= MAX_EXACT_AVERAGE);
   }
 
   private Pattern exactFloatResult() {
@@ -301,11 +301,9 @@ final class TestData {
     return signed() ? a < b : Long.compareUnsigned(a, b) < 0;
   }
 
-  /**
-   * Returns the bits of one place of one rank; each call with the same arguments gives the same.
-   */
-  private static long random(int rank, long place) {
-    long bits = (rank + 2) * 0x9E3779B97F4A7C15L + place * 0xD1B54A32D192ED03L;
+  /** Returns pseudo-random bits that depend only on the arguments. */
+  private static long random(int rank, long index) {
+    long bits = (rank + 2) * 0x9E3779B97F4A7C15L + index * 0xD1B54A32D192ED03L;
     bits = (bits ^ (bits >>> 30)) * 0xBF58476D1CE4E5B9L;
     bits = (bits ^ (bits >>> 27)) * 0x94D049BB133111EBL;
     return bits ^ (bits >>> 31);

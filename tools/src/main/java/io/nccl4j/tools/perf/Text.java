@@ -5,11 +5,11 @@ import java.math.MathContext;
 import java.math.RoundingMode;
 import java.util.Locale;
 
-/** Numbers as the C library's printf writes them. */
+/** Formats numbers like the C library's printf. */
 final class Text {
   private Text() {}
 
-  /** Returns what {@code %g} gives: six significant digits, without trailing zeros. */
+  /** Formats like {@code %g}: six significant digits, without trailing zeros. */
   static String general(double value) {
     if (value == 0 || Double.isNaN(value) || Double.isInfinite(value)) {
       return fixed(value, 0);
@@ -24,7 +24,7 @@ final class Text {
         .formatted(digits.toPlainString(), exponent < 0 ? '-' : '+', Math.abs(exponent));
   }
 
-  /** Returns a number in a column, with as many of two decimals as there is room for. */
+  /** Right-aligns a number in a column, with up to two decimals as the width allows. */
   static String column(double value, int width) {
     for (int decimals = 2; decimals >= 0; decimals--) {
       String text = fixed(value, decimals);

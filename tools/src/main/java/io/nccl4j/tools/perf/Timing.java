@@ -3,16 +3,16 @@ package io.nccl4j.tools.perf;
 import java.util.List;
 
 /**
- * How long one operation took.
+ * The time of one operation, in seconds.
  *
- * @param seconds from enqueuing the first to the end of the last, divided by how many there were
- * @param cpuSeconds to the end of enqueuing, likewise
+ * @param seconds the time from enqueuing the first to the end of the last, per operation
+ * @param cpuSeconds the time to enqueue all of them, per operation
  * @param iterations the time of each iteration, or null
  */
-// The array is made for the record and goes to the report alone.
+// The array is created for this record and only read by the report.
 @SuppressWarnings("ArrayRecordComponent")
 record Timing(double seconds, double cpuSeconds, double[] iterations) {
-  /** Returns the one time that stands for those of all threads. */
+  /** Returns the average over threads. */
   static Timing of(List<Timing> threads, Settings.Average average) {
     Timing first = threads.getFirst();
     double seconds =
@@ -25,9 +25,9 @@ record Timing(double seconds, double cpuSeconds, double[] iterations) {
     return new Timing(seconds, first.cpuSeconds, null);
   }
 
-  /** Returns the one time that stands for those of all processes. */
-  Timing ofAll(CrossRankStats tally, Settings.Average average) {
-    return new Timing(tally.average(seconds, average), cpuSeconds, iterations);
+  /** Returns the average over processes. */
+  Timing ofAll(CrossRankStats stats, Settings.Average average) {
+    return new Timing(stats.average(seconds, average), cpuSeconds, iterations);
   }
 
   Timing withIterations(double[] all) {

@@ -2,7 +2,7 @@ package io.nccl4j.tools.perf;
 
 import picocli.CommandLine.Option;
 
-/** Options of nccl-tests that are accepted only where they ask for nothing. */
+/** Options of nccl-tests that are accepted only with their default values. */
 final class UnsupportedOptions {
   @Option(
       names = {"-y", "--stream_null"},
@@ -46,20 +46,18 @@ final class UnsupportedOptions {
       hidden = true)
   int memoryReport;
 
-  /** Refuses what is asked for. */
+  /** Rejects options that are not at their defaults. */
   void check() {
-    refuse(nullStream != 0, "-y", "nccl4j has no null stream; leave it out, or give 0");
-    refuse(register != 0, "-R", "buffers are not registered yet; leave it out, or give 0");
-    refuse(
-        ctaPolicy != -1,
-        "-x",
-        "the CTA policy cannot be set yet; leave it out, or set NCCL_CTA_POLICY");
-    refuse(deviceImplementation != 0, "-D", "Java has no device code; leave it out, or give 0");
-    refuse(deviceCtas != 16, "-V", "Java has no device code; leave it out");
-    refuse(memoryReport != 0, "-M", "memory is not reported yet; leave it out, or give 0");
+    reject(nullStream != 0, "-y", "nccl4j has no null stream; omit it or give 0");
+    reject(register != 0, "-R", "buffers are not registered yet; omit it or give 0");
+    reject(
+        ctaPolicy != -1, "-x", "the CTA policy cannot be set yet; omit it or set NCCL_CTA_POLICY");
+    reject(deviceImplementation != 0, "-D", "Java has no device code; omit it or give 0");
+    reject(deviceCtas != 16, "-V", "Java has no device code; omit it");
+    reject(memoryReport != 0, "-M", "memory is not reported yet; omit it or give 0");
   }
 
-  private static void refuse(boolean given, String flag, String reason) {
+  private static void reject(boolean given, String flag, String reason) {
     if (given) {
       throw new BadArguments(flag + " is not supported: " + reason);
     }

@@ -7,7 +7,7 @@ import io.nccl4j.nccl.VersionReport;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The versions of all that takes part in a run, under their names in a JSON report. */
+/** The versions of nccl4j, Java and the native libraries, by their names in a JSON report. */
 final class Versions {
   private Versions() {}
 

@@ -1,23 +1,23 @@
 package io.nccl4j.tools.plots;
 
 /**
- * One axis of a chart.
+ * An axis of a chart.
  *
- * @param label what it shows, with the unit
- * @param scale how values are placed on it
+ * @param label the label, with the unit
+ * @param scale the scale
  */
 public record Axis(String label, Scale scale) {
-  /** How values are placed on an axis. */
+  /** The scale of an axis. */
   public enum Scale {
-    /** From 0 on. */
+    /** Linear; the range includes 0. */
     LINEAR,
-    /** By powers of ten; what is 0 or less has no place. */
+    /** Powers of ten, for positive values. */
     LOGARITHMIC,
-    /** By powers of two, for sizes in bytes; what is 0 has no place. */
+    /** Powers of two, for positive sizes in bytes. */
     BYTES
   }
 
-  /** Returns whether equal distances are equal ratios. */
+  /** Returns whether the scale is logarithmic. */
   boolean logarithmic() {
     return scale != Scale.LINEAR;
   }

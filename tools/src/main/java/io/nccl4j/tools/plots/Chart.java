@@ -3,16 +3,16 @@ package io.nccl4j.tools.plots;
 import java.util.List;
 
 /**
- * Curves over the same axes. What has no place on a logarithmic axis is left out, and so is a curve
- * of which nothing is left.
+ * Curves over common axes. Values that are not finite, and values of 0 or less on a logarithmic
+ * axis, are omitted, and so are curves without points.
  *
- * @param title what it is of
+ * @param title the title
  * @param x the horizontal axis
  * @param y the vertical axis
  * @param curves the curves
  */
 public record Chart(String title, Axis x, Axis y, List<Curve> curves) {
-  /** Leaves out what cannot be drawn. */
+  /** Omits points that cannot be drawn. */
   public Chart {
     curves =
         curves.stream()

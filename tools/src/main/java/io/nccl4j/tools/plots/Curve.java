@@ -3,35 +3,35 @@ package io.nccl4j.tools.plots;
 import java.util.List;
 
 /**
- * One line of a chart.
+ * A curve of a chart.
  *
- * @param name what the legend calls it
- * @param colour which of the {@value #COLOURS} colours it has, from 0; beyond, they come again
- * @param line what kind of line
- * @param marked whether each point is marked, as measured ones are
+ * @param name the name in the legend
+ * @param colour the index of its colour, from 0; modulo {@value #COLOURS}
+ * @param line the line style
+ * @param marked whether each point has a marker, as measured points do
  * @param points the points, from left to right
  */
 public record Curve(String name, int colour, Line line, boolean marked, List<Point> points) {
-  /** How many colours there are. */
+  /** The number of colours. */
   public static final int COLOURS = 8;
 
-  /** A kind of line. */
+  /** A line style. */
   public enum Line {
-    /** Whole. */
+    /** Solid. */
     SOLID,
-    /** Of dashes. */
+    /** Dashes. */
     DASHED,
-    /** Of dots. */
+    /** Dots. */
     DOTTED,
-    /** Of dashes and dots. */
+    /** Dashes and dots. */
     MIXED
   }
 
   /**
-   * One point.
+   * A point.
    *
-   * @param x where it is, in the unit of the horizontal axis
-   * @param y how high, in the unit of the vertical axis
+   * @param x the horizontal coordinate, in the unit of that axis
+   * @param y the vertical coordinate, in the unit of that axis
    */
   public record Point(double x, double y) {}
 

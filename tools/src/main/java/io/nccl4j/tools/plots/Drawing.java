@@ -32,16 +32,16 @@ import org.jfree.data.xy.XYSeries;
 import org.jfree.data.xy.XYSeriesCollection;
 
 /**
- * Charts drawn below each other, as narrow as a phone can show them. All that needs java.desktop is
- * here and in {@link Scales}.
+ * Draws charts below each other, narrow enough for a phone. Only this class and {@link Scales} need
+ * the module java.desktop.
  */
 final class Drawing {
   private static final int WIDTH = 480;
 
-  /** Of a chart without its legend. */
+  /** The height of a chart without its legend. */
   private static final int HEIGHT = 340;
 
-  /** How many pixels of a PNG are one of an SVG, for screens whose pixels are small. */
+  /** The pixels of a PNG per unit of an SVG, for high-resolution screens. */
   private static final int PNG_SCALE = 2;
 
   private static final float STROKE = 2;
@@ -51,20 +51,20 @@ final class Drawing {
 
   private static final double LEGEND_LINE = 40;
 
-  /** SVG's name of it is {@code sans-serif}; see {@link #svg}. */
+  /** Becomes {@code sans-serif} in an SVG; see {@link #svg}. */
   private static final String FAMILY = Font.DIALOG;
 
   private static final Font TITLE = new Font(FAMILY, Font.BOLD, 16);
   static final Font TEXT = new Font(FAMILY, Font.PLAIN, 14);
-  private static final Stroke WHOLE = new BasicStroke(1);
+  private static final Stroke GRID_STROKE = new BasicStroke(1);
   private static final Color GRID = new Color(0xdddddd);
 
-  /** Told apart by most people who see colours otherwise. */
+  /** Distinguishable for most people with colour blindness. */
   private static final List<Integer> COLOURS =
       List.of(0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0xe69f00, 0x56b4e9, 0x7a5195, 0x666666);
 
   static {
-    // Or turned text would be drawn as shapes.
+    // Otherwise rotated text would be drawn as shapes.
     TextUtils.setUseDrawRotatedStringWorkaround(false);
   }
 
@@ -76,7 +76,7 @@ final class Drawing {
     this.heights = this.charts.stream().map(Drawing::height).toList();
   }
 
-  /** Returns the bytes of a file of this name, which ends in .svg or .png. */
+  /** Returns the contents of a picture file, whose name ends in .svg or .png. */
   static byte[] of(List<Chart> charts, Path file) throws IOException {
     Drawing drawing = new Drawing(charts);
     return file.toString().toLowerCase(Locale.ROOT).endsWith(".svg")
@@ -95,8 +95,8 @@ final class Drawing {
     new SVGProcessor()
         .getDocument(graphics.getCommands(), new PageSize(0, 0, WIDTH, height()))
         .writeTo(out);
-    // Text of the default font is written without a family. A screen that is narrower than the
-    // charts is to show all of them.
+    // The processor writes no family for text in the default font. The maximum width scales the
+    // charts down on narrow screens.
     return out.toString(StandardCharsets.UTF_8)
         .replaceFirst("<svg ", "<svg style=\"font-family:sans-serif;max-width:100%;height:auto\" ")
         .getBytes(StandardCharsets.UTF_8);
@@ -113,7 +113,7 @@ final class Drawing {
     graphics.dispose();
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     if (!ImageIO.write(image, "png", out)) {
-      throw new IOException("this Java writes no PNG");
+      throw new IOException("this Java cannot write PNG files");
     }
     return out.toByteArray();
   }
@@ -141,8 +141,8 @@ final class Drawing {
     plot.setOutlineVisible(false);
     plot.setDomainGridlinePaint(GRID);
     plot.setRangeGridlinePaint(GRID);
-    plot.setDomainGridlineStroke(WHOLE);
-    plot.setRangeGridlineStroke(WHOLE);
+    plot.setDomainGridlineStroke(GRID_STROKE);
+    plot.setRangeGridlineStroke(GRID_STROKE);
     JFreeChart chart = new JFreeChart(model.title(), TITLE, plot, true);
     chart.setBackgroundPaint(Color.WHITE);
     chart.setPadding(new RectangleInsets(8, 4, 8, 28));
@@ -168,7 +168,7 @@ final class Drawing {
     return HEIGHT + (int) Math.ceil(legend);
   }
 
-  /** Names of curves may be alike, keys may not. */
+  /** The key is an index, since curves may have equal names. */
   private static XYSeries series(int key, Curve curve) {
     XYSeries series = new XYSeries(key, false);
     series.setDescription(curve.name());

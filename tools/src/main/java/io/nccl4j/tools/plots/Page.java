@@ -8,13 +8,13 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Charts and tables as one HTML file that refers to no other, readable from the width of a phone
- * on, in light and dark. The charts are drawn by the page itself, for the width that it has.
+ * Charts and tables as one self-contained HTML file, for phones and wider screens, in light and
+ * dark. A script in the page draws the charts for the available width.
  *
- * @param title what it is of
- * @param lines what stands below the title, a paragraph each
- * @param warning what nobody may overlook, or an empty text
- * @param charts the charts; those without curves are left out
+ * @param title the title
+ * @param lines the paragraphs below the title
+ * @param warning a prominent warning, or an empty string
+ * @param charts the charts; those without curves are omitted
  * @param tables the tables
  */
 public record Page(
@@ -29,7 +29,7 @@ public record Page(
   /**
    * {@return the page}
    *
-   * @throws IOException if this program is not complete
+   * @throws IOException if this program's resources are incomplete
    */
   public String html() throws IOException {
     StringBuilder head = new StringBuilder("<h1>").append(escaped(title)).append("</h1>\n");
@@ -41,7 +41,7 @@ public record Page(
     }
     StringBuilder below = new StringBuilder();
     tables.forEach(table -> write(below, table));
-    // Text that is put in may look like a place for another.
+    // Split first, since inserted text may contain something like a placeholder.
     String[] parts = template().split("@[A-Z]+@", -1);
     String data = JsonTree.script(charts.stream().map(Page::json).toList());
     return parts[0]

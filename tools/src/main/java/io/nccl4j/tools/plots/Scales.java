@@ -27,7 +27,7 @@ import org.jfree.chart.ui.RectangleEdge;
 import org.jfree.chart.ui.TextAnchor;
 import org.jfree.data.Range;
 
-/** Axes as they are drawn, in the units of the page. */
+/** Creates JFreeChart's axes, with the units of the page. */
 final class Scales {
   private Scales() {}
 
@@ -54,10 +54,10 @@ final class Scales {
     return new DecimalFormat("#,##0.######", DecimalFormatSymbols.getInstance(Locale.ROOT));
   }
 
-  /** Powers of a base. Where few powers of ten are in range, 2 and 5 times them have labels too. */
+  /** An axis of powers. With few powers of ten in range, 2 and 5 times them also have labels. */
   private static final class Powers extends LogAxis {
     private static final long serialVersionUID = 1;
-    private static final int MOST_STEPS = 40;
+    private static final int MAX_STEPS = 40;
     private static final int FEW = 2;
 
     private final NumberFormat format;
@@ -67,14 +67,14 @@ final class Scales {
       this.format = format;
       setBase(base);
       TickUnits steps = new TickUnits();
-      for (int step = 1; step <= MOST_STEPS; step++) {
+      for (int step = 1; step <= MAX_STEPS; step++) {
         // The minor ticks of one power are its multiples.
         steps.add(new NumberTickUnit(step, format, step == 1 ? base - 1 : 1));
       }
       setStandardTickUnits(steps);
     }
 
-    /** Room for at least one label. */
+    /** Extends the range to at least one label. */
     @Override
     protected void autoAdjustRange() {
       super.autoAdjustRange();
@@ -85,7 +85,7 @@ final class Scales {
       }
     }
 
-    /** Of the labels that are drawn; sizes are longest in the middle. */
+    /** Measures all labels, since those of sizes are longest in the middle. */
     @Override
     protected double estimateMaximumTickLabelWidth(Graphics2D g, TickUnit unit) {
       FontMetrics metrics = g.getFontMetrics(getTickLabelFont());
@@ -99,7 +99,7 @@ final class Scales {
       return getTickLabelInsets().extendWidth(widest);
     }
 
-    /** A log axis would draw its labels as shapes, and with exponents. */
+    /** Replaces the labels of a log axis, which are drawn as shapes and with exponents. */
     @Override
     @SuppressWarnings({"unchecked", "rawtypes"})
     public List refreshTicks(Graphics2D g, AxisState state, Rectangle2D area, RectangleEdge edge) {
@@ -144,7 +144,7 @@ final class Scales {
 
     @Override
     public Number parse(String source, ParsePosition position) {
-      throw new UnsupportedOperationException("sizes are only written here");
+      throw new UnsupportedOperationException("sizes are only formatted");
     }
   }
 }

@@ -5,46 +5,46 @@ import java.util.List;
 /**
  * A table of a page. Its first column names the rows.
  *
- * @param title what it is of
- * @param about what a reader has to know of it, or an empty text
- * @param columns the heads of the columns
+ * @param title the title
+ * @param about an explanation, or an empty string
+ * @param columns the column headings
  * @param rows the rows, each with as many cells as there are columns
  */
 public record Table(String title, String about, List<String> columns, List<List<Cell>> rows) {
-  /** What is particular about a cell. */
+  /** The style of a cell. */
   public enum Kind {
-    /** Nothing. */
+    /** A number or a name. */
     PLAIN,
-    /** It is text, which may be broken into lines. */
+    /** Text, which may wrap. */
     TEXT,
-    /** It is the best of its row. */
+    /** The best value of its row. */
     BEST,
-    /** There is no such thing. */
+    /** A missing value. */
     MISSING,
-    /** It is not as it should be. */
+    /** A wrong value. */
     WRONG
   }
 
   /**
-   * One cell.
+   * A cell.
    *
-   * @param text what stands in it
-   * @param kind what is particular about it
+   * @param text the text
+   * @param kind the style
    */
   public record Cell(String text, Kind kind) {
     /**
      * {@return a cell with a number or a name}
      *
-     * @param text what stands in it
+     * @param text the number or name
      */
     public static Cell of(String text) {
       return new Cell(text, Kind.PLAIN);
     }
 
     /**
-     * {@return a cell with text that may be broken into lines}
+     * {@return a cell with text that may wrap}
      *
-     * @param text what stands in it
+     * @param text the text
      */
     public static Cell text(String text) {
       return new Cell(text, Kind.TEXT);
@@ -58,7 +58,7 @@ public record Table(String title, String about, List<String> columns, List<List<
     for (List<Cell> row : rows) {
       if (row.size() != columns.size()) {
         throw new IllegalArgumentException(
-            "a row of '%s' has %d cells, and there are %d columns"
+            "a row of '%s' has %d cells, but there are %d columns"
                 .formatted(title, row.size(), columns.size()));
       }
     }

@@ -1,5 +1,2 @@
-/**
- * Charts, drawn as a picture file or on a page that shows them on any screen. What is measured or
- * predicted, and what stands in a chart, is the matter of whoever makes one.
- */
+/** Charts and tables, written as a picture file or as an HTML page for any screen. */
 package io.nccl4j.tools.plots;

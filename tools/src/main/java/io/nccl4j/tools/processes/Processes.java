@@ -20,92 +20,92 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * Several processes of one command on this host, from start to end: where one fails, all end, and
- * none outlives this process.
+ * Runs several processes of one command on this host. Once one has exited, the others must exit
+ * within a grace period or are terminated. None outlives this process.
  *
- * <p>The standard input of each is a pipe from this process, which the command watches: it ends
- * when this process has gone, even where a signal gave that no time to say so.
+ * <p>The standard input of each process is a pipe from this one. The command exits when the pipe
+ * closes, so that it also exits when this process is killed.
  */
 public final class Processes {
-  /** The status where a process, or this one's part, has failed. */
+  /** The exit status of a failure. */
   public static final int FAILED = 1;
 
-  /** The status where a time-out has ended the processes. */
+  /** The exit status of a time-out. */
   public static final int TIMED_OUT = 4;
 
   /**
-   * How many processes a command may start for each processor of this machine: beyond this, they
-   * mostly wait for a processor, and for memory.
+   * The most processes that a command may start per processor of this host. With more, processes
+   * mostly wait for processors and memory.
    */
   public static final int PER_PROCESSOR = 16;
 
   private static final int OK = 0;
   private static final int SIGNALLED = 128;
-  private static final Duration FORCE = Duration.ofSeconds(5);
+  private static final Duration TERMINATION_TIMEOUT = Duration.ofSeconds(5);
 
   private final String name;
-  private final int ranksEach;
+  private final int ranksPerProcess;
   private final Duration grace;
   private final PrintStream err;
   private final List<Process> processes = new ArrayList<>();
   private final List<Future<?>> exits = new ArrayList<>();
   private final List<Thread> readers = new ArrayList<>();
-  private final BlockingQueue<Integer> ended = new LinkedBlockingQueue<>();
-  private Path meeting;
-  private volatile boolean ending;
+  private final BlockingQueue<Integer> exited = new LinkedBlockingQueue<>();
+  private Path rendezvous;
+  private volatile boolean terminating;
 
   /**
-   * Prepares to start processes.
+   * Creates a runner, which starts no process yet.
    *
-   * @param name what messages start with
-   * @param ranksEach how many ranks each process has
-   * @param grace how long the others may take to end once one has
-   * @param err where messages go, and what the processes say but for the table
+   * @param name the prefix of messages
+   * @param ranksPerProcess the number of ranks per process
+   * @param grace how long the other processes may take to exit once one has exited
+   * @param err receives messages, and the output of the processes except process 0's stdout
    */
-  public Processes(String name, int ranksEach, Duration grace, PrintStream err) {
+  public Processes(String name, int ranksPerProcess, Duration grace, PrintStream err) {
     this.name = name;
-    this.ranksEach = ranksEach;
+    this.ranksPerProcess = ranksPerProcess;
     this.grace = grace;
     this.err = err;
   }
 
-  /** {@return how many processes a command may start on this machine} */
+  /** {@return the most processes that a command may start on this host} */
   public static int most() {
     return PER_PROCESSOR * Runtime.getRuntime().availableProcessors();
   }
 
   /**
-   * Starts the processes, waits for all of them, and returns the worst status.
+   * Starts the processes, waits for all of them, and returns the highest exit status.
    *
-   * @param command what each is started with
-   * @param limit how long all may take, or null for any time
+   * @param command the command line of each process
+   * @param limit the time limit for all processes, or null for none
    * @throws IOException if a process cannot be started
    */
   public int run(int count, List<String> command, Duration limit) throws IOException {
-    // A signal that ends this process ends the others too.
-    Runtime.getRuntime().addShutdownHook(new Thread(this::end, "processes-end"));
+    // A signal that terminates this process terminates the others too.
+    Runtime.getRuntime().addShutdownHook(new Thread(this::terminate, "processes-end"));
     try {
-      makeMeeting();
+      createRendezvous();
       for (int number = 0; number < count; number++) {
         start(number, count, command);
       }
       return await(limit);
     } finally {
-      end();
+      terminate();
     }
   }
 
-  private void makeMeeting() throws IOException {
+  private void createRendezvous() throws IOException {
     synchronized (processes) {
-      checkNotEnding();
-      meeting = Files.createTempDirectory("nccl4j-ranks-");
+      checkNotTerminating();
+      rendezvous = Files.createTempDirectory("nccl4j-ranks-");
     }
   }
 
-  /** What end() does not see would outlive this process. */
-  private void checkNotEnding() {
-    if (ending) {
-      throw new IllegalStateException("this process is ending, and starts no other");
+  /** A process started after terminate() would outlive this one. */
+  private void checkNotTerminating() {
+    if (terminating) {
+      throw new IllegalStateException("this process is exiting and cannot start others");
     }
   }
 
@@ -120,16 +120,16 @@ public final class Processes {
                 "NCCL4J_LOCAL_RANK", "" + number,
                 "NCCL4J_LOCAL_WORLD_SIZE", "" + count,
                 "NCCL4J_RUN_ID",
-                    UUID.nameUUIDFromBytes(meeting.toString().getBytes(StandardCharsets.UTF_8))
+                    UUID.nameUUIDFromBytes(rendezvous.toString().getBytes(StandardCharsets.UTF_8))
                         .toString(),
-                "NCCL4J_RENDEZVOUS", "file:" + meeting.toUri().getRawPath()));
+                "NCCL4J_RENDEZVOUS", "file:" + rendezvous.toUri().getRawPath()));
     if (number == 0) {
       builder.redirectOutput(ProcessBuilder.Redirect.INHERIT);
     } else {
       builder.redirectErrorStream(true);
     }
     synchronized (processes) {
-      checkNotEnding();
+      checkNotTerminating();
       Process process = builder.start();
       processes.add(process);
       BufferedReader lines = number == 0 ? process.errorReader() : process.inputReader();
@@ -137,26 +137,28 @@ public final class Processes {
           Thread.ofPlatform()
               .daemon()
               .name("process-output-" + number)
-              .start(() -> pass(number, lines)));
-      exits.add(process.onExit().thenRun(() -> ended.add(number)));
+              .start(() -> forward(number, lines)));
+      exits.add(process.onExit().thenRun(() -> exited.add(number)));
     }
   }
 
-  /** Passes on what a process says, each line with its ranks in front. */
-  private void pass(int number, BufferedReader lines) {
-    try (Stream<String> said = lines.lines()) {
-      said.forEach(line -> say(ranks(number) + ": " + line));
+  /** Forwards the output of a process, each line prefixed with its ranks. */
+  private void forward(int number, BufferedReader reader) {
+    try (Stream<String> lines = reader.lines()) {
+      lines.forEach(line -> print(ranks(number) + ": " + line));
     } catch (UncheckedIOException e) {
-      say(name + ": the output of " + ranks(number) + " cannot be read: " + e.getMessage());
+      print(name + ": the output of " + ranks(number) + " cannot be read: " + e.getMessage());
     }
   }
 
   private String ranks(int number) {
-    int first = number * ranksEach;
-    return ranksEach == 1 ? "rank " + first : "ranks " + first + "-" + (first + ranksEach - 1);
+    int first = number * ranksPerProcess;
+    return ranksPerProcess == 1
+        ? "rank " + first
+        : "ranks " + first + "-" + (first + ranksPerProcess - 1);
   }
 
-  private void say(String line) {
+  private void print(String line) {
     synchronized (err) {
       err.println(line);
       err.flush();
@@ -170,12 +172,12 @@ public final class Processes {
     for (int left = processes.size(); left > 0; left--) {
       Integer number = limited ? poll(deadline - System.nanoTime()) : poll(Long.MAX_VALUE);
       if (number == null) {
-        return Math.max(worst, late(limit, worst));
+        return Math.max(worst, reportTimeout(limit, worst));
       }
       int status = processes.get(number).exitValue();
-      if (status != OK && !ending) {
+      if (status != OK && !terminating) {
         worst = Math.max(worst, status);
-        say(name + ": " + ranks(number) + " ended with " + describe(status));
+        print(name + ": " + ranks(number) + " exited with " + describe(status));
       }
       long byGrace = System.nanoTime() + grace.toNanos();
       deadline = limited ? Math.min(deadline, byGrace) : byGrace;
@@ -186,22 +188,22 @@ public final class Processes {
 
   private Integer poll(long nanos) {
     try {
-      return ended.poll(nanos, TimeUnit.NANOSECONDS);
+      return exited.poll(nanos, TimeUnit.NANOSECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IllegalStateException("interrupted while the processes were running", e);
     }
   }
 
-  /** Says which processes have not ended in time; they are ended next. */
-  private int late(Duration limit, int worst) {
+  /** Reports the processes that are still running; the caller terminates them. */
+  private int reportTimeout(Duration limit, int worst) {
     for (int number = 0; number < processes.size(); number++) {
       if (processes.get(number).isAlive()) {
-        say(
+        print(
             processes.stream().allMatch(Process::isAlive)
-                ? "%s: time-out: %s has not ended after %d s"
+                ? "%s: time-out: %s is still running after %d s"
                     .formatted(name, ranks(number), limit.toSeconds())
-                : "%s: %s had not ended %d s after another process; it is ended"
+                : "%s: %s is still running %d s after another process exited; terminating it"
                     .formatted(name, ranks(number), grace.toSeconds()));
       }
     }
@@ -214,28 +216,28 @@ public final class Processes {
         : "status " + status;
   }
 
-  /** Ends what is still running, by force where asking does not help; idempotent. */
-  private synchronized void end() {
+  /** Terminates all running processes, by force after a time-out; idempotent. */
+  private synchronized void terminate() {
     List<Process> all;
     List<Thread> reading;
     synchronized (processes) {
-      ending = true;
+      terminating = true;
       all = List.copyOf(processes);
       reading = List.copyOf(readers);
     }
-    // Process.destroy would close the pipes too, with the last words in them.
+    // Process.destroy would also close the pipes, with unread output.
     all.stream().filter(Process::isAlive).forEach(process -> process.toHandle().destroy());
-    long deadline = System.nanoTime() + FORCE.toNanos();
+    long deadline = System.nanoTime() + TERMINATION_TIMEOUT.toNanos();
     for (Process process : all) {
-      if (!hasEnded(process, deadline - System.nanoTime())) {
+      if (!hasExited(process, deadline - System.nanoTime())) {
         process.toHandle().destroyForcibly();
       }
     }
     reading.forEach(Processes::join);
-    removeMeeting();
+    deleteRendezvous();
   }
 
-  private static boolean hasEnded(Process process, long nanos) {
+  private static boolean hasExited(Process process, long nanos) {
     try {
       return process.waitFor(nanos, TimeUnit.NANOSECONDS);
     } catch (InterruptedException e) {
@@ -246,35 +248,40 @@ public final class Processes {
 
   private static void join(Thread reader) {
     try {
-      // What a process has started itself may keep the pipe open.
+      // A child of the process may keep the pipe open.
       reader.join(Duration.ofSeconds(1));
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
   }
 
-  private void removeMeeting() {
-    if (meeting == null) {
+  private void deleteRendezvous() {
+    if (rendezvous == null) {
       return;
     }
     try {
-      OutputFile.deleteFolder(meeting);
+      OutputFile.deleteFolder(rendezvous);
     } catch (IOException e) {
-      say(name + ": " + e.getMessage());
+      print(name + ": " + e.getMessage());
     }
   }
 
-  /** Returns what this process was started with, up to the command's own arguments. */
+  /**
+   * Returns the command line of this process without its last arguments.
+   *
+   * @param arguments the number of arguments to leave out
+   * @throws IOException if the command line cannot be read
+   */
   public static List<String> ownCommand(int arguments) throws IOException {
     String line = Files.readString(Path.of("/proc/self/cmdline"));
     List<String> words = List.of(line.substring(0, line.length() - 1).split("\0", -1));
     List<String> command = new ArrayList<>(words.subList(0, words.size() - arguments));
-    // The first word may be a name that was looked for along the PATH.
+    // The first word may be a name that was resolved along the PATH.
     command.set(0, ProcessHandle.current().info().command().orElse(command.getFirst()));
     return command;
   }
 
-  /** Ends this process when the one that started it has gone: its end of the pipe closes. */
+  /** Exits this process when its parent exits, which closes the pipe to standard input. */
   public static void endWithParent() {
     Thread.ofPlatform()
         .daemon()
@@ -283,10 +290,10 @@ public final class Processes {
             () -> {
               try {
                 while (System.in.read() >= 0) {
-                  // Nobody writes; only the end counts.
+                  // Only the end of the stream counts.
                 }
               } catch (IOException e) {
-                System.err.println("the process that started this one cannot be watched: " + e);
+                System.err.println("cannot watch the parent process: " + e);
               }
               Runtime.getRuntime().halt(FAILED);
             });

@@ -1,2 +1,2 @@
-/** Ranks as processes of this host, for commands that start themselves several times. */
+/** Runs ranks as processes of this host, for commands that start copies of themselves. */
 package io.nccl4j.tools.processes;

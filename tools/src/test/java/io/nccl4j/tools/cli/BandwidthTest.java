@@ -29,24 +29,24 @@ class BandwidthTest {
   @ParameterizedTest
   @ValueSource(
       strings = {"", "50", "50G", "50GB", "GB/s", "-1GB/s", "1e3GB/s", "50GiB/s", "50 parsecs/s"})
-  void whatIsNoBandwidthIsRefused(String text) {
+  void invalidBandwidthIsRefused(String text) {
     assertTrue(
         assertThrows(IllegalArgumentException.class, () -> Bandwidth.parse(text))
             .getMessage()
-            .startsWith("'" + text + "' is no bandwidth"));
+            .startsWith("'" + text + "' is not a bandwidth"));
   }
 
   @ParameterizedTest
   @ValueSource(strings = {"0GB/s", "0.0b/s"})
-  void nothingGoesOverALinkOfNoBandwidth(String text) {
+  void zeroBandwidthIsRefused(String text) {
     assertEquals(
-        "'" + text + "' is 0; a bandwidth is above 0",
+        "'" + text + "' is 0; a bandwidth must be positive",
         assertThrows(IllegalArgumentException.class, () -> Bandwidth.parse(text)).getMessage());
   }
 
   @ParameterizedTest
   @ValueSource(doubles = {0, -1, Double.NaN, Double.POSITIVE_INFINITY})
-  void aNumberMustBeOneToo(double bytesPerSecond) {
+  void invalidNumberIsRefused(double bytesPerSecond) {
     assertThrows(IllegalArgumentException.class, () -> new Bandwidth(bytesPerSecond));
   }
 }

@@ -31,12 +31,12 @@ class ByteSizeTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"", "K", "1T", "-1", "1 2", "0x10", "1e6", "1,5M", "5000000000G"})
-  void whatIsNoSizeIsRefused(String text) {
+  void invalidSizeIsRefused(String text) {
     assertThrows(IllegalArgumentException.class, () -> ByteSize.parse(text));
   }
 
   @Test
-  void aSizeIsToldInTheLargestUnit() {
+  void sizeIsFormattedInLargestUnit() {
     assertEquals("8 B", ByteSize.text(8));
     assertEquals("1 KiB", ByteSize.text(1024));
     assertEquals("1.5 KiB", ByteSize.text(1536));

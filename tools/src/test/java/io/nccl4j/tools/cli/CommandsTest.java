@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
 
-/** A command ends as the shell and its user expect. */
+/** Help, messages and exit statuses of commands. */
 class CommandsTest {
   @Command(
       name = "count",
@@ -47,14 +47,14 @@ class CommandsTest {
   }
 
   @Test
-  void theActionFindsItsFlagsAndDecidesTheStatus() {
+  void actionReadsFlagsAndReturnsStatus() {
     Flags flags = new Flags();
     assertEquals(7, run(flags, () -> flags.of, "--of", "7"));
     assertEquals("", text(out) + text(err));
   }
 
   @Test
-  void helpIsPrintedInsteadOfDoingAnything() {
+  void helpIsPrintedWithoutRunningAction() {
     for (String help : new String[] {"-h", "--help"}) {
       out.reset();
       assertEquals(Commands.OK, run(() -> 7, help));
@@ -63,7 +63,7 @@ class CommandsTest {
           Counts.
           Usage: scripts/count [--of N]
                 --of=N   how many
-            -h, --help   print this
+            -h, --help   print this help
           Exit status: 0 counted.
           """,
           text(out));
@@ -72,25 +72,25 @@ class CommandsTest {
   }
 
   @Test
-  void whatTheCommandLineCannotBeIsToldInOneLine() {
+  void invalidArgumentsAreReportedInOneLine() {
     assertEquals(Commands.BAD_ARGUMENTS, run(() -> 7, "--off"));
     assertEquals(
-        "count: Unknown option: '--off'; scripts/count --help says what is allowed\n", text(err));
+        "count: Unknown option: '--off'; see scripts/count --help\n", text(err));
   }
 
   @Test
-  void soIsWhatTheActionRefuses() {
+  void argumentsRefusedByActionAreReportedInOneLine() {
     Callable<Integer> refusing =
         () -> {
           throw new IllegalArgumentException("--of is 7; it must be 8");
         };
     assertEquals(Commands.BAD_ARGUMENTS, run(refusing));
     assertEquals(
-        "count: --of is 7; it must be 8; scripts/count --help says what is allowed\n", text(err));
+        "count: --of is 7; it must be 8; see scripts/count --help\n", text(err));
   }
 
   @Test
-  void aFailureIsExplainedByItsMessage() {
+  void failurePrintsItsMessage() {
     Callable<Integer> unreadable =
         () -> {
           throw new IOException("a.json: there is no such file");
@@ -106,7 +106,7 @@ class CommandsTest {
   }
 
   @Test
-  void outputThatCannotBeWrittenIsAFailure() {
+  void unwritableOutputIsFailure() {
     OutputStream full =
         new OutputStream() {
           @Override
@@ -124,12 +124,13 @@ class CommandsTest {
           };
       assertEquals(
           Commands.FAILED, Commands.of(new Flags(), printing, nowhere, stream(err)).execute(args));
-      assertEquals("count: the output cannot be written, or nobody reads it any more\n", text(err));
+      assertEquals(
+          "count: cannot write to stdout; its device is full or its reader has exited\n", text(err));
     }
   }
 
   @Test
-  void aMistakeOfTheProgramShowsWhereItIs() {
+  void bugPrintsStackTrace() {
     Callable<Integer> wrong =
         () -> {
           throw new ArithmeticException("by zero");

@@ -6,7 +6,7 @@ import org.junit.jupiter.api.Test;
 
 class CountTest {
   @Test
-  void oneIsNotSeveral() {
+  void oneIsSingular() {
     assertEquals("0 ranks", Count.of(0, "rank"));
     assertEquals("1 rank", Count.of(1, "rank"));
     assertEquals("2 ranks", Count.of(2, "rank"));

@@ -17,16 +17,16 @@ class LatencyTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"", "5", "us", "-5us", "5m", "1e3us", "5 parsecs"})
-  void whatIsNoLatencyIsRefused(String text) {
+  void invalidLatencyIsRefused(String text) {
     assertTrue(
         assertThrows(IllegalArgumentException.class, () -> Latency.parse(text))
             .getMessage()
-            .startsWith("'" + text + "' is no latency"));
+            .startsWith("'" + text + "' is not a latency"));
   }
 
   @ParameterizedTest
   @ValueSource(doubles = {-1, Double.NaN, Double.POSITIVE_INFINITY})
-  void aNumberMustBeOneToo(double seconds) {
+  void invalidNumberIsRefused(double seconds) {
     assertThrows(IllegalArgumentException.class, () -> new Latency(seconds));
   }
 }

@@ -26,33 +26,33 @@ class OptionValueTest {
   }
 
   @Test
-  void aWholeNumberKeepsItsBounds() {
+  void wholeNumberWithinBoundsIsAccepted() {
     assertEquals(-1, OptionValue.whole("-1", -1, 4));
     assertEquals(4, OptionValue.whole("4", -1, 4));
   }
 
   @ParameterizedTest
   @ValueSource(strings = {"5", "-2", "", "one", "1.0", "0x1", "1000000000000"})
-  void whatIsNoneIsQuotedWithItsBounds(String text) {
-    refused("'" + text + "' is no whole number from -1 to 4", () -> OptionValue.whole(text, -1, 4));
+  void invalidNumberIsQuotedWithBounds(String text) {
+    refused("'" + text + "' is not a whole number from -1 to 4", () -> OptionValue.whole(text, -1, 4));
   }
 
   @Test
-  void aNameIsOneOfThoseThereAre() {
+  void unknownEnumNameIsRefused() {
     assertEquals(Colour.GREEN, OptionValue.named(Colour.class, "green"));
-    refused("'blue' is none of red, green", () -> OptionValue.named(Colour.class, "blue"));
+    refused("'blue' is not one of red, green", () -> OptionValue.named(Colour.class, "blue"));
   }
 
   @Test
-  void whatAParserRefusesIsRefusedInItsWords() {
+  void parserFailureKeepsItsMessage() {
     assertEquals(2048L, OptionValue.parsed("2K", ByteSize::parse));
     refused(
-        "'big' is no size; a size is a number of bytes, or one with K, M or G (1024-based)",
+        "'big' is not a size: a number of bytes, optionally with K, M or G (1024-based)",
         () -> OptionValue.parsed("big", ByteSize::parse));
   }
 
   @Test
-  void aFileMayBeNewOrExist() throws IOException {
+  void newAndExistingFilesAreAccepted() throws IOException {
     Path file = folder.resolve("a.SVG");
     assertEquals(file, OptionValue.output(file.toString(), ".svg", ".png"));
     Files.createFile(file);
@@ -61,7 +61,7 @@ class OptionValueTest {
   }
 
   @Test
-  void aFileThatCannotBeWrittenSaysWhy() {
+  void unwritableFileIsRefusedWithReason() {
     Path none = folder.resolve("none");
     refused(
         "'a.gif' does not end in .svg or .png", () -> OptionValue.output("a.gif", ".svg", ".png"));

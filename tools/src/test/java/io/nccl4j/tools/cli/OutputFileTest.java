@@ -10,12 +10,12 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** A file is written anew, or named. */
+/** Files are replaced, and failures name the file. */
 class OutputFileTest {
   @TempDir Path folder;
 
   @Test
-  void whatWasThereIsReplaced() throws IOException {
+  void existingFileIsReplaced() throws IOException {
     Path file = folder.resolve("a.txt");
     OutputFile.write(file, "a longer text, \u00e9");
     assertEquals("a longer text, \u00e9", Files.readString(file));
@@ -26,7 +26,7 @@ class OutputFileTest {
   }
 
   @Test
-  void whatFailsNamesTheFile() {
+  void failureNamesTheFile() {
     Path file = folder.resolve("none").resolve("a.txt");
     IOException text = assertThrows(IOException.class, () -> OutputFile.write(file, "a"));
     IOException written =

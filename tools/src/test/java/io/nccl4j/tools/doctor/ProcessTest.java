@@ -54,7 +54,7 @@ class ProcessTest {
     toFull.addAll(command("--help"));
     assertEquals(
         new FinishedProgram(
-            1, "", "doctor: the output cannot be written, or nobody reads it any more\n"),
+            1, "", "doctor: cannot write to stdout; its device is full or its reader has exited\n"),
         FinishedProgram.run(Map.of(), toFull));
   }
 

@@ -10,7 +10,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Bad arguments end with status 2 and one line that says what is allowed. */
+/** Bad arguments exit with status 2 and one line that gives the rule. */
 class ArgumentsTest {
   @ParameterizedTest
   @CsvSource(
@@ -23,7 +23,7 @@ class ArgumentsTest {
           WORLD_SIZE=4                           | WORLD_SIZE is 4, but RANK is not set
           RANK=4 WORLD_SIZE=4                    | RANK is 4
           """)
-  void whatALauncherSaysIsNotContradicted(String environment, String expected) {
+  void procsUnderLauncherIsRefused(String environment, String expected) {
     Map<String, String> variables = new HashMap<>();
     for (String variable : environment.split(" ", -1)) {
       variables.put(variable.split("=", 2)[0], variable.split("=", 2)[1]);
@@ -39,24 +39,24 @@ class ArgumentsTest {
       delimiter = '|',
       textBlock =
           """
-          all_reduce -d float128         | 'float128' is no data type; there are int8, uint8,
-          all_reduce -o xor              | 'xor' is no operator; there are sum, prod, max, min, avg, mulsum and all
+          all_reduce -d float128         | 'float128' is not a data type; use one of int8, uint8,
+          all_reduce -o xor              | 'xor' is not an operator; use one of sum, prod, max, min, avg, mulsum or all
           all_reduce -b 0                | -b is 0; it must be 1 byte or more
           all_reduce -b 2M -e 1M         | -b must not be above -e
           all_reduce -b 64M              | -b is 67108864 and -e is 33554432
-          all_reduce -b 8 -e 1M -f 1     | it takes -f of 2 or more, or -i of 1 or more
-          all_reduce -b 8 -e 1M -f 0     | it takes -f of 2 or more, or -i of 1 or more
-          all_reduce -b 8 -e 1M -f 1 -i 0 | it takes -f of 2 or more, or -i of 1 or more
-          all_reduce -b 8 -e 1M -i 0     | it takes -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -f 1     | give -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -f 0     | give -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -f 1 -i 0 | give -f of 2 or more, or -i of 1 or more
+          all_reduce -b 8 -e 1M -i 0     | give -f of 2 or more, or -i of 1 or more
           all_reduce -b 8 -e 1M -f -2    | -f is -2; it must be 2 or more
-          all_reduce --minbytes 12Q      | for option '-b': '12Q' is no size; a size is a number of bytes, or one with K, M or G
-          all_reduce -b -8               | '-8' is no size
-          all_reduce -e eight            | 'eight' is no size
+          all_reduce --minbytes 12Q      | for option '-b': '12Q' is not a size: a number of bytes, optionally with K, M or G
+          all_reduce -b -8               | '-8' is not a size
+          all_reduce -e eight            | 'eight' is not a size
           all_reduce -b 99999999999G     | is too large
-          all_reduce -f 1.5              | '1.5' is no whole number
+          all_reduce -f 1.5              | '1.5' is not a whole number
           all_reduce -n 0                | -n is 0; it must be 1 or more
           all_reduce -n -3               | -n is -3; it must be 1 or more
-          all_reduce -n twenty           | 'twenty' is no whole number
+          all_reduce -n twenty           | 'twenty' is not a whole number
           all_reduce -m 0                | -m is 0; it must be 1 or more
           all_reduce -w -1               | -w is -1; it must be 0 or more
           all_reduce -N -1               | -N is -1; it must be 0 or more
@@ -76,29 +76,29 @@ class ArgumentsTest {
           all_reduce --ranks 3 -g 2      | --ranks is 3 and -t times -g is 2
           all_reduce --procs 0           | --procs is 0; it must be from 1 to
           all_reduce --procs 4097        | --procs is 4097; it must be from 1 to
-          all_reduce --procs two         | 'two' is no whole number
-          all_reduce --limit 5           | --limit is for --procs
+          all_reduce --procs two         | 'two' is not a whole number
+          all_reduce --limit 5           | --limit needs --procs
           all_reduce --procs 2 --limit 0 | --limit is 0; it must be 1 or more
           reduce --ranks 2 -r 2          | -r is 2; it must be from 0 to 1
           reduce --ranks 2 -r -2         | -r is -2; it must be -1 or more
-          all_reduce --algo star         | 'star' is none of auto, ring, tree
-          broadcast --algo ring          | --algo is for all_reduce
-          all_reduce --backend=mpi       | 'mpi' is none of auto, nccl, reference
-          all_reduce -J result.txt       | only JSON is written, to a name that ends in .json
+          all_reduce --algo star         | 'star' is not one of auto, ring, tree
+          broadcast --algo ring          | --algo applies to all_reduce only, not to broadcast
+          all_reduce --backend=mpi       | 'mpi' is not one of auto, nccl, reference
+          all_reduce -J result.txt       | -J is result.txt; the name must end in .json
           all_reduce -G -1               | -G is -1; it must be 0 or more
-          all_reduce --cudagraph 1 -z 1  | -G is 1; what is captured cannot wait
-          all_reduce -G 2 -I 1           | -G is 2; what is captured cannot wait
+          all_reduce --cudagraph 1 -z 1  | -G is 1; captured operations cannot wait
+          all_reduce -G 2 -I 1           | -G is 2; captured operations cannot wait
           all_reduce -y 1                | -y is not supported
           all_reduce -R 2                | -R is not supported
           all_reduce -x 1                | -x is not supported
           all_reduce -D 1                | -D is not supported
           all_reduce -M 1                | -M is not supported
-          all_reduce --bogus             | Unknown option: '--bogus'; scripts/perf --help says what is allowed
+          all_reduce --bogus             | Unknown option: '--bogus'; see scripts/perf --help
           all_reduce all_gather          | Unmatched argument
           all_reduce -n                  | Missing required parameter for option '-n'
-          allreduce                      | 'allreduce' is no collective; there are all_reduce, all_gather,
+          allreduce                      | 'allreduce' is not a collective; use one of all_reduce, all_gather,
           """)
-  void badArgumentsAreOneLineAndStatusTwo(String line, String expected) {
+  void badArgumentsPrintOneLineAndExitTwo(String line, String expected) {
     Command command = Command.run(("--backend reference " + line).split(" "));
     assertEquals(List.of(command.err().strip()), command.errors(), "one line");
     assertTrue(command.err().contains(expected), command.err());
@@ -107,27 +107,27 @@ class ArgumentsTest {
   }
 
   @Test
-  void moreRanksThanThreadsThatCanRunAreRefused() {
-    int most = 128 * Runtime.getRuntime().availableProcessors();
+  void tooManyReferenceRanksAreRefused() {
+    int max = 128 * Runtime.getRuntime().availableProcessors();
     Command command =
-        Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (most + 1));
+        Command.run("all_reduce", "--backend", "reference", "--ranks", "" + (max + 1));
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
     assertEquals(
-        "all_reduce_perf: %d ranks are asked for; on the reference backend each is a thread, and %d processors do for %d at most"
-            .formatted(most + 1, most / 128, most),
+        "all_reduce_perf: %d ranks requested; on the reference backend each rank is a thread, and %d processors run at max %d"
+            .formatted(max + 1, max / 128, max),
         command.err().strip());
   }
 
   @Test
-  void noCollectiveIsABadArgumentToo() {
+  void missingCollectiveIsRefused() {
     Command command = Command.run();
     assertTrue(
-        command.err().contains("no collective is named; there are all_reduce"), command.err());
+        command.err().contains("no collective given; use one of all_reduce"), command.err());
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
   }
 
   @Test
-  void helpNamesAllCollectivesAndEndsWithZero() {
+  void helpNamesAllCollectivesAndExitsZero() {
     Command command = Command.run("--help");
     assertEquals(ExitStatus.OK, command.status());
     for (Collective collective : Collective.values()) {
@@ -137,7 +137,7 @@ class ArgumentsTest {
   }
 
   @Test
-  void flagsOfNcclTestsAreTakenInEveryForm() {
+  void ncclTestsFlagsAreAcceptedInEveryForm() {
     Command command =
         Command.run(
             "all_reduce",

@@ -6,11 +6,11 @@ import io.nccl4j.tools.perf.Collective.Shape;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Sizes become counts, and times become bandwidths, as in nccl-tests. */
+/** Counts and bandwidths are computed as in nccl-tests. */
 class CollectiveTest {
   @ParameterizedTest
   @CsvSource({
-    // 1000 floats and 3 ranks: a slice is 333, cut down to whole 16 bytes: 332
+    // 1000 floats and 3 ranks: a slice of 333, rounded down to whole 16 bytes: 332
     "ALL_REDUCE, 1000, 4, 3, 1000, 1000, 1000, 0, 0",
     "BROADCAST, 1000, 4, 3, 1000, 1000, 1000, 0, 0",
     "REDUCE, 1000, 4, 3, 1000, 1000, 1000, 0, 0",
@@ -24,7 +24,7 @@ class CollectiveTest {
     "ALL_GATHER, 100, 8, 3, 32, 96, 32, 32, 0",
     "ALL_GATHER, 2, 4, 2, 0, 0, 0, 0, 0",
   })
-  void countsAreThoseOfNcclTests(
+  void countsMatchNcclTests(
       Collective collective,
       long count,
       int bytes,
@@ -59,7 +59,7 @@ class CollectiveTest {
 
   @ParameterizedTest
   @CsvSource({"ALL_REDUCE, 0", "ALL_GATHER, 0", "BROADCAST, 1"})
-  void oneRankHasNoBus(Collective collective, double factor) {
+  void busFactorOfOneRank(Collective collective, double factor) {
     assertEquals(factor, collective.busFactor(1));
   }
 }

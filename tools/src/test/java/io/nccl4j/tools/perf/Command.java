@@ -8,30 +8,30 @@ import java.util.Map;
 import java.util.function.UnaryOperator;
 
 /**
- * One run of the command in this process.
+ * A finished run of the command in this process.
  *
  * @param status its exit status
- * @param out what it wrote to stdout
- * @param err what it wrote to stderr
+ * @param out its stdout
+ * @param err its stderr
  */
 record Command(int status, String out, String err) {
-  /** Runs the command on the collective itself. */
+  /** Runs the command. */
   static Command run(String... args) {
     return run(UnaryOperator.identity(), args);
   }
 
-  /** Runs the command with something between it and the collective. */
-  static Command run(UnaryOperator<RankEnqueue> launching, String... args) {
-    return run(launching, Map.of(), args);
+  /** Runs the command with a wrapped collective. */
+  static Command run(UnaryOperator<RankEnqueue> interceptor, String... args) {
+    return run(interceptor, Map.of(), args);
   }
 
-  /** Runs the command in another environment. */
+  /** Runs the command in an environment. */
   static Command runIn(Map<String, String> environment, String... args) {
     return run(UnaryOperator.identity(), environment, args);
   }
 
   private static Command run(
-      UnaryOperator<RankEnqueue> launching, Map<String, String> environment, String... args) {
+      UnaryOperator<RankEnqueue> interceptor, Map<String, String> environment, String... args) {
     ByteArrayOutputStream out = new ByteArrayOutputStream();
     ByteArrayOutputStream err = new ByteArrayOutputStream();
     Perf perf =
@@ -40,13 +40,13 @@ record Command(int status, String out, String err) {
             new PrintStream(err, false, StandardCharsets.UTF_8),
             false,
             environment,
-            launching);
+            interceptor);
     int status = perf.run(args);
     return new Command(
         status, out.toString(StandardCharsets.UTF_8), err.toString(StandardCharsets.UTF_8));
   }
 
-  /** Returns the lines that are no comments, cut at white space. */
+  /** Returns the rows of the table, split at spaces. */
   List<List<String>> rows() {
     return out.lines()
         .filter(line -> !line.isBlank() && !line.startsWith("#"))

@@ -12,7 +12,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Wrong data is found, counted and answered with status 3. */
+/** Wrong data is found, counted and reported with exit status 3. */
 class DataCheckTest {
   private static final String[] ARGUMENTS = {"-b", "64K", "-e", "64K", "-n", "2", "-w", "0"};
 
@@ -25,7 +25,7 @@ class DataCheckTest {
     return Command.run(fault, all);
   }
 
-  /** Damages what one rank has received; enqueued behind a collective that is in no group. */
+  /** Damages received data; enqueued after a collective that is not in a group. */
   private interface Damage {
     void damage(Buffer recv, Stream stream);
   }
@@ -61,14 +61,14 @@ class DataCheckTest {
   }
 
   @Test
-  void averagesThatAreNotExactAreCheckedToo() {
+  void inexactAveragesAreChecked() {
     Damage first = (recv, stream) -> recv.slice(0, 2).fill((byte) 0x55, stream);
     assertWrong(run(onRank(1, first), "all_reduce", "-t", "3", "-o", "avg"), "2", "2");
   }
 
   @ParameterizedTest
   @EnumSource(Collective.class)
-  void aCollectiveThatDoesNothingIsWrong(Collective collective) {
+  void collectiveThatDoesNothingIsWrong(Collective collective) {
     Command command = run(launch -> (comm, send, recv, op, root, stream) -> {}, collective.label());
     assertEquals(ExitStatus.WRONG_DATA, command.status(), command.out() + command.err());
   }
@@ -78,12 +78,12 @@ class DataCheckTest {
       value = Collective.class,
       names = {"ALL_REDUCE", "BROADCAST", "ALL_GATHER", "REDUCE_SCATTER", "SCATTER", "SENDRECV"})
   void staleDataIsWrong(Collective collective) {
-    // All operations but the first really run; the checked one of the out-of-place half does not.
+    // Skips one operation per rank: the checked one out of place.
     int[] calls = new int[3];
     UnaryOperator<RankEnqueue> stale =
         launch ->
             (comm, send, recv, op, root, stream) -> {
-              // once, two timed, then the check
+              // One untimed, two timed, then the checked one.
               if (calls[comm.rank()]++ != 3) {
                 launch.enqueue(comm, send, recv, op, root, stream);
               }
@@ -94,7 +94,7 @@ class DataCheckTest {
   }
 
   @Test
-  void aRootThatWritesToOtherRanksIsWrong() {
+  void writeToOtherRankIsWrong() {
     Damage scribble = (recv, stream) -> recv.slice(7, 3).fill((byte) 0, stream);
     assertWrong(run(onRank(1, scribble), "reduce", "-t", "3", "-d", "int32"), "3", "3");
   }
@@ -108,7 +108,7 @@ class DataCheckTest {
   }
 
   @Test
-  void aRankThatNeverComesIsATimeOut() {
+  void missingRankTimesOut() {
     UnaryOperator<RankEnqueue> missing =
         launch ->
             (comm, send, recv, op, root, stream) -> {

@@ -15,7 +15,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The JSON file has the run, what took part in it, and nothing else. */
+/** The JSON file has the run, versions and host, but not the environment. */
 class JsonReportTest {
   @TempDir Path folder;
 
@@ -43,7 +43,7 @@ class JsonReportTest {
   }
 
   @Test
-  void theFileHasWhatTheTableHas() throws IOException {
+  void jsonMatchesTable() throws IOException {
     Path file = folder.resolve("result.json");
     Command command = run(file, "-I", "1", "-n", "5");
     assertEquals(ExitStatus.OK, command.status(), command.err());
@@ -73,7 +73,7 @@ class JsonReportTest {
   }
 
   @Test
-  void theEnvironmentIsNotWritten() throws IOException {
+  void environmentIsNotWritten() throws IOException {
     Path file = folder.resolve("result.json");
     run(file);
     String text = Files.readString(file);
@@ -83,7 +83,7 @@ class JsonReportTest {
   }
 
   @Test
-  void aFileThatExistsIsKept() throws IOException {
+  void existingFileIsKept() throws IOException {
     Path file = folder.resolve("result.json");
     Files.writeString(file, "mine");
     Command command = run(file);
@@ -93,7 +93,7 @@ class JsonReportTest {
   }
 
   @Test
-  void aFileThatCannotBeWrittenIsOneLine() {
+  void unwritableFileIsReportedInOneLine() {
     Command command = run(folder.resolve("missing").resolve("result.json"));
     assertEquals(ExitStatus.BAD_ARGUMENTS, command.status());
     assertEquals(1, command.errors().size(), command.err());
@@ -101,7 +101,7 @@ class JsonReportTest {
   }
 
   @Test
-  void whatCannotBeRunIsNull() throws IOException {
+  void missingInPlaceFormIsNull() throws IOException {
     Path file = folder.resolve("alltoall.json");
     Command.run(
         "alltoall", "--backend", "reference", "-b", "4K", "-e", "4K", "-J", file.toString());

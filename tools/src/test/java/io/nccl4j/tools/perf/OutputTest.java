@@ -13,11 +13,11 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The lines and columns are those of nccl-tests 2.19. */
+/** The output has the lines and columns of nccl-tests 2.19, and the data is correct. */
 class OutputTest {
   @ParameterizedTest
   @CsvSource({"ring", "tree"})
-  void eightBytesTo128MiBAreTwentyFiveRowsAndNothingIsWrong(String algorithm) {
+  void eightBytesTo128MiBAreTwentyFiveCorrectRows(String algorithm) {
     Command command =
         Command.run(
             "all_reduce",
@@ -116,7 +116,7 @@ class OutputTest {
 
   @ParameterizedTest
   @EnumSource(Collective.class)
-  void everyCollectiveIsRightForAllTypesOperatorsAndRoots(Collective collective) {
+  void collectiveIsCorrectForAllTypesOperatorsAndRoots(Collective collective) {
     Command command =
         Command.run(
             collective.label(),
@@ -162,7 +162,7 @@ class OutputTest {
   }
 
   @Test
-  void linesAreThoseOfNcclTests() {
+  void linesMatchNcclTests() {
     Command command =
         Command.run(
             "all_reduce",
@@ -273,7 +273,7 @@ class OutputTest {
   }
 
   @Test
-  void theAverageIsThatOfAllBandwidths() {
+  void averageCoversAllBandwidths() {
     Command command =
         Command.run("broadcast", "--backend", "reference", "-b", "4M", "-e", "8M", "-f", "2");
     double sum = 0;

@@ -6,24 +6,24 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 
-/** Percentiles are values that occurred. */
+/** Percentiles use the nearest-rank method. */
 class PercentilesTest {
   @Test
-  void ofAThousandTimesTheyAreThoseOfTheirPlaces() {
+  void percentilesOfThousandTimes() {
     double[] times = IntStream.rangeClosed(1, 1000).map(i -> 1001 - i).asDoubleStream().toArray();
     assertEquals(new Percentiles(1000, 1, 500, 900, 990, 1000), Percentiles.of(times));
-    assertEquals(1000, times[0], "the times stay in their order");
+    assertEquals(1000, times[0], "the argument is not sorted");
   }
 
   @Test
-  void ofFewTheHighestIsTheLongest() {
+  void p99OfFewTimesIsTheLongest() {
     double[] times = {3, 1, 2};
     assertEquals(new Percentiles(3, 1, 2, 3, 3, 3), Percentiles.of(times));
     assertArrayEquals(new double[] {3, 1, 2}, times);
   }
 
   @Test
-  void ofOneAllAreThatOne() {
+  void percentilesOfSingleTime() {
     assertEquals(new Percentiles(1, 7, 7, 7, 7, 7), Percentiles.of(new double[] {7}));
   }
 }

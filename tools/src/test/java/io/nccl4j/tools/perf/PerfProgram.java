@@ -3,11 +3,11 @@ package io.nccl4j.tools.perf;
 import io.nccl4j.fixtures.programs.FinishedProgram;
 import java.util.List;
 
-/** The command as a process of its own. */
+/** Starts the command in a separate process. */
 public final class PerfProgram {
   private PerfProgram() {}
 
-  /** Returns what starts the command, but for its arguments. */
+  /** Returns the command line, without arguments. */
   public static List<String> command() {
     return FinishedProgram.java(Perf.class.getName());
   }

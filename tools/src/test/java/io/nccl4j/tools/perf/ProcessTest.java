@@ -18,7 +18,7 @@ import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The command as a process of its own, with and without the stand-in for NVIDIA's libraries. */
+/** The command in a separate process, with and without the stand-in for NVIDIA's libraries. */
 class ProcessTest {
   @TempDir Path folder;
 
@@ -58,7 +58,7 @@ class ProcessTest {
     for (List<String> row : rows(ended)) {
       assertEquals(List.of("0", "0"), List.of(row.get(8), row.get(12)), row.toString());
     }
-    assertTrue(ended.out().contains("stand-in"), "what runs says what it is");
+    assertTrue(ended.out().contains("stand-in"), "the output names the stand-in");
     assertEquals("", ended.err());
   }
 
@@ -91,7 +91,7 @@ class ProcessTest {
     }
   }
 
-  /** Runs the command on a stand-in; returns the functions of CUDA and NCCL that it called. */
+  /** Runs the command on the stand-in; returns the CUDA and NCCL functions that it called. */
   private List<String> called(Map<String, String> standIn, String... more)
       throws IOException, InterruptedException {
     Path record = folder.resolve("called");
@@ -157,7 +157,7 @@ class ProcessTest {
     String[] arguments = "all_reduce --backend nccl -g 1 -b 20M -e 20M -n 1 -w 0".split(" ", -1);
     FinishedProgram ended = perf(environment, arguments);
     assertEquals(ExitStatus.WRONG_DATA, ended.status(), ended.err());
-    // Nothing was received: all of 5242880 elements are wrong.
+    // Nothing was received: all 5242880 elements are wrong.
     assertEquals("5.24288e+06", rows(ended).getFirst().get(8), ended.out());
   }
 
@@ -170,7 +170,7 @@ class ProcessTest {
   }
 
   @Test
-  void silentRankThatIsConnectedTimesOut() throws IOException, InterruptedException {
+  void silentConnectedRankTimesOut() throws IOException, InterruptedException {
     assertSilentRankTimesOut(
         "0", "time-out: cudaStreamQuery: not finished after 4.0 s: the work on CudaStream");
   }
@@ -192,14 +192,14 @@ class ProcessTest {
   void moreRanksThanGpusIsABadArgument() throws IOException, InterruptedException {
     FinishedProgram ended = perf(StandIn.build(), "all_reduce", "--backend", "nccl", "-g", "9");
     assertEquals(
-        "all_reduce_perf: 9 ranks are asked for; there are 8 GPUs, and each rank needs its own,"
+        "all_reduce_perf: 9 ranks requested but there are 8 GPUs; each rank needs its own,"
             + " unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set\n",
         ended.err());
     assertEquals(2, ended.status());
   }
 
   @Test
-  void ranksShareAGpuWhereNcclIsToldTo() throws IOException, InterruptedException {
+  void ranksShareGpuIfVariableIsSet() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "1");
     environment.put("NCCL_MULTI_RANK_GPU_ENABLE", "1");
@@ -214,7 +214,7 @@ class ProcessTest {
   }
 
   @Test
-  void anAlgorithmForNcclHasToBeInTheEnvironment() throws IOException, InterruptedException {
+  void algorithmForNcclMustBeInEnvironment() throws IOException, InterruptedException {
     FinishedProgram ended =
         perf(StandIn.build(), "all_reduce", "--backend", "nccl", "--algo", "tree");
     assertEquals(2, ended.status());
@@ -223,7 +223,7 @@ class ProcessTest {
   }
 
   @Test
-  void aFailureOfTheLibraryIsStatusOneAndOneLine() throws IOException, InterruptedException {
+  void libraryFailureExitsOneWithOneLine() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     FinishedProgram ended =
@@ -235,7 +235,7 @@ class ProcessTest {
   }
 
   @Test
-  void withoutAGpuTheMessageSaysWhatToDo() throws IOException, InterruptedException {
+  void missingGpuMessageNamesReferenceBackend() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_DEVICES", "0");
     FinishedProgram ended = perf(environment, "all_reduce", "--backend", "nccl");
@@ -268,7 +268,7 @@ class ProcessTest {
   }
 
   @Test
-  void aGpuThatHasTooLittleMemoryIsNotTakenForNone() throws IOException, InterruptedException {
+  void allocationFailureSuggestsSmallerSize() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build();
     environment.put("NCCL4J_STANDIN_FAIL", "ncclMemAlloc=1");
     FinishedProgram ended =
@@ -279,7 +279,7 @@ class ProcessTest {
   }
 
   @Test
-  void olderNcclWithTooLittleMemorySaysSo() throws IOException, InterruptedException {
+  void cudaAllocationFailureSuggestsSmallerSize() throws IOException, InterruptedException {
     Map<String, String> environment = StandIn.build("2.18");
     environment.put("NCCL4J_STANDIN_FAIL", "cudaMalloc=2");
     FinishedProgram ended =
@@ -292,14 +292,14 @@ class ProcessTest {
   }
 
   @Test
-  void outputThatCannotBeWrittenIsAFailure() throws IOException, InterruptedException {
+  void unwritableOutputIsFailure() throws IOException, InterruptedException {
     Path full = Path.of("/dev/full");
     assumeTrue(Files.exists(full), "no /dev/full");
     for (List<String> args : List.of(List.of("--help"), List.of("all_reduce", "-b", "8"))) {
       FinishedProgram ended =
           FinishedProgram.run(new ProcessBuilder(command(args)).redirectOutput(full.toFile()));
       assertEquals(1, ended.status(), args + ended.err());
-      assertTrue(ended.err().contains("nobody reads the output any more"), ended.err());
+      assertTrue(ended.err().contains("cannot write to stdout"), ended.err());
     }
   }
 
@@ -313,32 +313,32 @@ class ProcessTest {
   }
 
   @Test
-  void anInterruptedRunLeavesNoEmptyFile() throws IOException, InterruptedException {
+  void interruptedRunLeavesNoEmptyFile() throws IOException, InterruptedException {
     Path json = folder.resolve("result.json");
     List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
     args.addAll(List.of("-b", "8M", "-e", "8M", "-N", "0", "-J", json.toString()));
     Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
     try (var lines = process.inputReader().lines()) {
       assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
-      assertTrue(Files.exists(json), "the name is taken while it runs");
+      assertTrue(Files.exists(json), "the file exists while it runs");
       process.destroy();
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it exits");
     } finally {
       process.destroyForcibly();
     }
-    assertFalse(Files.exists(json), "the name is free again");
+    assertFalse(Files.exists(json), "the file is deleted");
   }
 
   @Test
-  void aSignalThatEndsItWithItsProcessesIsItsStatus() throws IOException, InterruptedException {
+  void signalIsExitStatusWithProcs() throws IOException, InterruptedException {
     List<String> args = new ArrayList<>(command(List.of("all_reduce", "--backend", "reference")));
     args.addAll(List.of("--procs", "2", "-b", "8M", "-e", "8M", "-N", "0"));
     Process process = new ProcessBuilder(args).redirectErrorStream(true).start();
     try (var lines = process.inputReader().lines()) {
       assertTrue(lines.anyMatch(line -> line.contains("8388608  ")), "it has written a row");
-      // Process.destroy would close the pipe, too.
+      // Process.destroy would also close the pipe.
       assertTrue(process.toHandle().destroy());
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it ends");
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it exits");
     } finally {
       process.destroyForcibly();
     }
@@ -346,7 +346,7 @@ class ProcessTest {
   }
 
   @Test
-  void librariesThatAreMissingAreOneMessage() throws IOException, InterruptedException {
+  void missingLibrariesAreReported() throws IOException, InterruptedException {
     FinishedProgram ended =
         perf(
             Map.of(
@@ -363,7 +363,7 @@ class ProcessTest {
   }
 
   @Test
-  void aPipeGetsTheTableAndNothingElse() throws IOException, InterruptedException {
+  void pipeReceivesOnlyTheTable() throws IOException, InterruptedException {
     FinishedProgram ended =
         perf(Map.of(), "all_reduce", "--backend", "reference", "-b", "8", "-e", "1K", "-f", "2");
     assertEquals(0, ended.status());

@@ -20,10 +20,10 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** What a run has measured is shown as a picture and as a page, beside earlier runs. */
+/** A run and earlier runs are shown as a picture and as a page. */
 class ReportTest {
-  /** Says how wide the page is, what each chart shows, and the first row of each table. */
-  static final String SHOWN =
+  /** Returns whether the page fits, its warning, the curves of each chart, and the table sizes. */
+  static final String PAGE_SUMMARY =
       """
       return [
         document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
@@ -61,9 +61,9 @@ class ReportTest {
 
   @ParameterizedTest
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
-  void aPageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
+  void pageShowsEverySizeAndItsPercentiles(int width) throws IOException, InterruptedException {
     run("--html", file("a.html"));
-    Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, SHOWN);
+    Visit visit = HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", width, PAGE_SUMMARY);
     String expected =
         String.join(
             "\n",
@@ -72,7 +72,7 @@ class ReportTest {
             points("Time of one operation", "out of place", "in place"),
             points("Bus bandwidth", "out of place", "in place"),
             points("Latency of single operations, out of place", "p50", "p90", "p99", "max"),
-            "What was measured | 10",
+            "Configuration | 10",
             "Numbers, out of place | 4",
             "Numbers, in place | 4",
             "Latency of single operations, in us | 8");
@@ -80,12 +80,12 @@ class ReportTest {
   }
 
   @Test
-  void ringAndTreeStandBesideEachOther() throws IOException, InterruptedException {
+  void ringAndTreeAreCompared() throws IOException, InterruptedException {
     run("--algo", "ring", "-J", file("ring.json"));
     run("--algo", "tree", "--compare", file("ring.json"), "--html", file("both.html"));
     Visit visit =
         HeadlessBrowser.in(folder)
-            .open(folder.resolve("both.html"), "", HeadlessBrowser.PHONE, SHOWN);
+            .open(folder.resolve("both.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String[] curves = {
       "ring, out of place", "ring, in place", "this run, out of place", "this run, in place"
     };
@@ -109,7 +109,7 @@ class ReportTest {
   }
 
   @Test
-  void thePageHasTheNumbersOfTheTable() throws IOException {
+  void jsonOfPageMatchesTable() throws IOException {
     Command command = run("--html", file("a.html"), "-J", file("a.json"));
     PerfRun run = PerfRun.read(folder.resolve("a.json"));
     assertEquals("a", run.label());
@@ -125,13 +125,13 @@ class ReportTest {
     }
     assertEquals("auto", run.facts().get("algorithm"));
     assertEquals("3 in one process", run.facts().get("ranks"));
-    assertEquals("checked, all right", run.facts().get("data"));
+    assertEquals("checked, OK", run.facts().get("data"));
     assertEquals("5, after 1 to warm up", run.facts().get("iterations"));
     assertFalse(run.standIn());
   }
 
   @Test
-  void percentilesAreTakenWhenAskedForAlone() throws IOException {
+  void percentilesAreMeasuredOnlyOnRequest() throws IOException {
     run("-J", file("without.json"));
     assertFalse(Files.readString(folder.resolve("without.json")).contains("_latency"));
     run("-J", file("with.json"), "--percentiles");
@@ -154,7 +154,7 @@ class ReportTest {
   void severalTypesAreSeveralCurves() throws IOException, InterruptedException {
     run("-d", "all", "--html", file("a.html"), "--plot", file("a.svg"), "-N", "2");
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String[] types =
         Stream.of("int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2")
             .flatMap(names -> Stream.of(names.split(" ", -1)))
@@ -172,13 +172,13 @@ class ReportTest {
   }
 
   @Test
-  void threadsAndProcessesTakeTheirPercentilesTogether() throws IOException {
+  void percentilesWorkWithThreadsAndGroups() throws IOException {
     run("-J", file("t.json"), "--percentiles", "-t", "3", "-m", "2");
     assertEquals(4, PerfRun.read(folder.resolve("t.json")).rows().size());
   }
 
   @Test
-  void aPictureIsAPng() throws IOException {
+  void pictureIsPng() throws IOException {
     run("--plot", file("a.png"));
     String begin =
         new String(Files.readAllBytes(folder.resolve("a.png")), 1, 3, StandardCharsets.ISO_8859_1);
@@ -193,14 +193,14 @@ class ReportTest {
           --plot a.gif            | --plot: 'a.gif' does not end in .svg or .png
           --html none/a.html      | --html: 'none/a.html' cannot be written: there is no folder
           --html a.txt            | --html: 'a.txt' does not end in .html or .htm
-          --compare a.json        | --compare is for --plot and --html
-          --percentiles           | --percentiles is shown by -J, --plot and --html
-          --html a.html -N 0      | -N is 0, for ever
+          --compare a.json        | --compare needs --plot or --html
+          --percentiles           | --percentiles needs -J, --plot or --html
+          --html a.html -N 0      | -N is 0, so the run never ends
           --percentiles -G 1 -J a.json | -G must be 0
           --html a.html --compare none.json | --compare: none.json: there is no such file
-          --html a.html --compare pom.xml | --compare: pom.xml is no result that -J has written
+          --html a.html --compare pom.xml | --compare: pom.xml is not a result written by -J
           """)
-  void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
+  void invalidArgumentsAreRefusedBeforeAnyRun(String arguments, String rule) {
     List<String> args =
         new ArrayList<>(List.of("all_reduce", "--backend", "reference", "-b", "8", "-e", "8"));
     args.addAll(List.of(arguments.split(" ")));

@@ -15,7 +15,7 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The JSON of other runs and programs; scripts/fuzz reads more of it. */
+/** Fuzzes the reader of JSON results; scripts/fuzz runs it for longer. */
 class ResultFuzzTest {
   @TempDir Path folder;
 
@@ -52,7 +52,7 @@ class ResultFuzzTest {
       assertEquals(ExitStatus.OK, command.status(), command.err());
       return List.of(
           Sample.text(Files.readString(file)),
-          // Deeper than a stack is for a reader that calls itself for each level.
+          // Too deep for the stack of a recursive reader.
           Sample.text("{\"config\": {}, \"results\": " + "[".repeat(50_000)));
     }
 

@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 
-/** When NCCL takes several ranks on one GPU. */
+/** Ranks share a GPU only if NCCL allows it. */
 class SharedGpusTest {
   private static final String UNSET =
       "each rank needs its own, unless NCCL_MULTI_RANK_GPU_ENABLE=1 is set";
@@ -15,14 +15,14 @@ class SharedGpusTest {
   }
 
   @Test
-  void aNumberThatIsNotZeroAllowsIt() {
+  void nonZeroNumberAllowsSharing() {
     assertEquals("", refusal("2.30.7", "1"));
     assertEquals("", refusal("2.30.0", " 0x2"));
     assertEquals("", refusal("3.0.1", "-1"));
   }
 
   @Test
-  void whatNcclReadsAsZeroOrNotAtAllDoesNot() {
+  void zeroAndOtherTextDoNotAllowSharing() {
     for (String value : new String[] {"0", "", "yes"}) {
       assertEquals(UNSET, refusal("2.30.7", value), value);
     }
@@ -30,9 +30,9 @@ class SharedGpusTest {
   }
 
   @Test
-  void anOlderReleaseDoesNotWhateverTheVariableSays() {
+  void olderReleaseNeverAllowsSharing() {
     assertEquals(
-        "each rank needs its own (to share one takes NCCL 2.30, this is 2.28.9)",
+        "each rank needs its own (sharing needs NCCL 2.30, this is 2.28.9)",
         refusal("2.28.9", "1"));
   }
 }

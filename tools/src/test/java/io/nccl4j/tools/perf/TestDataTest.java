@@ -16,7 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The data is exact in every order, and differs by place, rank and repetition. */
+/** Results are exact in every order, and data differs by position, rank and repetition. */
 class TestDataTest {
   private static final int COUNT = 3 * Pattern.PERIOD + 5;
 
@@ -33,13 +33,13 @@ class TestDataTest {
                                 .mapToObj(n -> new Object[] {element, op, n})));
   }
 
-  private static MemorySegment filled(DataType type, Range span) {
-    MemorySegment segment = Arena.ofAuto().allocate(span.count() * type.bytes(), 8);
-    span.pattern().write(segment, span.start());
+  private static MemorySegment filled(DataType type, Range range) {
+    MemorySegment segment = Arena.ofAuto().allocate(range.count() * type.bytes(), 8);
+    range.pattern().write(segment, range.start());
     return segment;
   }
 
-  /** Combines two elements and rounds to the type, as the weakest backend would at each step. */
+  /** Combines two elements and rounds to the type, as the least exact backend does at each step. */
   private static double combine(
       DataType type, Operator op, double a, double b, MemorySegment cell) {
     double value =
@@ -55,7 +55,7 @@ class TestDataTest {
 
   @ParameterizedTest
   @MethodSource("exactCases")
-  void everyOrderOfRoundingGivesTheExpectedBits(ElementType element, Operator op, int ranks) {
+  void resultIsExactInEveryOrder(ElementType element, Operator op, int ranks) {
     DataType type = element.type();
     TestData data = new TestData(Collective.ALL_REDUCE, element, op, ranks, -1);
     Shape shape = new Shape(COUNT, COUNT, COUNT, 0, 0);
@@ -95,7 +95,7 @@ class TestDataTest {
   }
 
   @Test
-  void inputsDifferByPlaceRankAndRepetition() {
+  void inputsDifferByPositionRankAndRepetition() {
     Shape shape = new Shape(COUNT, COUNT, COUNT, 0, 0);
     for (ElementType element : ElementType.values()) {
       TestData data = new TestData(Collective.ALL_REDUCE, element, Operator.SUM, 2, -1);
@@ -114,7 +114,7 @@ class TestDataTest {
   }
 
   @Test
-  void anAverageHasRoomForRoundingAndNoMore() {
+  void averageToleratesOnlyRounding() {
     Shape shape = new Shape(COUNT, COUNT, COUNT, 0, 0);
     TestData data = new TestData(Collective.ALL_REDUCE, ElementType.FLOAT, Operator.AVG, 3, -1);
     MemorySegment result = Arena.ofAuto().allocate(COUNT * 4L, 8);

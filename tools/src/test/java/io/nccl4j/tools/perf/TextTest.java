@@ -5,7 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Numbers are written as printf writes them, and sizes are read as nccl-tests reads them. */
+/** Numbers are formatted as by printf. */
 class TextTest {
   @ParameterizedTest
   @CsvSource({
@@ -26,7 +26,7 @@ class TextTest {
     "12.5, 12.5",
     "1e100, 1e+100"
   })
-  void generalNumbersAreThoseOfPrintf(double value, String expected) {
+  void generalMatchesPrintf(double value, String expected) {
     assertEquals(expected, Text.general(value));
   }
 
@@ -36,7 +36,7 @@ class TextTest {
     "1234567.8, 7, 1234568", "12345678, 7, 1.2e+07", "NaN, 7, '    nan'", "1234.56, 6, 1234.6",
     "1234567, 6, ' 1e+06'", "0, 6, '  0.00'"
   })
-  void columnsHaveAsManyDecimalsAsFit(double value, int width, String expected) {
+  void columnHasAsManyDecimalsAsFit(double value, int width, String expected) {
     assertEquals(expected, Text.column(value, width));
   }
 }

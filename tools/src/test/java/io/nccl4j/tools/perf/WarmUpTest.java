@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
-/** What runs before a row is timed; the operations of rank 0 are counted. */
+/** Counts rank 0's operations, to test the warm-up before a row. */
 class WarmUpTest {
   private static final int ITERATIONS = 7;
   private static final int WARM_UPS = 3;
@@ -56,14 +56,14 @@ class WarmUpTest {
   @Test
   void noJitWarmupRunsWhatNcclTestsRun() {
     Command command = run("-w", "" + WARM_UPS, "--no-jit-warmup");
-    // One before the timed ones, and one whose data is checked.
+    // One before the timed ones, and one for the data check.
     assertEquals(WARM_UPS + 1 + ITERATIONS + 1, outOfPlace.get());
     assertEquals(1 + ITERATIONS + 1, inPlace.get());
     assertEquals(0, jitLines(command), command.out());
   }
 
   @Test
-  void zeroWarmupIterationsLeaveAllWarmUpOut() {
+  void zeroWarmupIterationsSkipAllWarmUp() {
     Command command = run("-w", "0");
     assertEquals(1 + ITERATIONS + 1, outOfPlace.get());
     assertEquals(1 + ITERATIONS + 1, inPlace.get());

@@ -19,13 +19,13 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A page shows its charts and tables in a real browser, whatever stands in them. */
+/** A page shows its charts and tables in a real browser, whatever text they contain. */
 class PageTest {
-  /** Text that would be a script, an end of one, or a place in the template. */
-  private static final String NASTY = "</script><script>boom()</script> @DATA@ & \"quoted\" '";
+  /** Text with a script, the end of one, and a placeholder of the template. */
+  private static final String SPECIAL = "</script><script>boom()</script> @DATA@ & \"quoted\" '";
 
-  /** Says how wide the page is, and how many points and where each curve shows. */
-  private static final String SHOWN =
+  /** Returns the widths, the points of each curve, and whether all text is inside the window. */
+  private static final String PAGE_SUMMARY =
       """
       const inside = node => {
         const box = node.getBoundingClientRect();
@@ -69,9 +69,9 @@ class PageTest {
 
   @ParameterizedTest
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
-  void everyCurveIsDrawnWithinAnyWidth(int width) throws IOException, InterruptedException {
+  void everyCurveFitsAnyWidth(int width) throws IOException, InterruptedException {
     String curves = "curve 0:11:12,curve 1:0:12,curve 2:0:12";
-    Visit visit = open(page("a title"), width, SHOWN);
+    Visit visit = open(page("a title"), width, PAGE_SUMMARY);
     assertEquals(
         new Visit(
             "%d %d first,%s;second,%s true".formatted(width, width, curves, curves),
@@ -87,17 +87,17 @@ class PageTest {
         return [document.title, ...["h1", ".warning", "h2", "thead th", "tbody th", "td.best"]
           .map(name => document.querySelector(name).textContent)].join("\\n");
         """;
-    Visit visit = open(page(NASTY), HeadlessBrowser.DESK, question);
+    Visit visit = open(page(SPECIAL), HeadlessBrowser.DESK, question);
     assertEquals(
         new Visit(
-            String.join("\n", Stream.generate(() -> NASTY).limit(7).toList()),
+            String.join("\n", Stream.generate(() -> SPECIAL).limit(7).toList()),
             List.of(),
             List.of()),
         visit);
   }
 
   @Test
-  void aCurveIsHiddenAndShownAgainByItsName() throws IOException, InterruptedException {
+  void legendButtonTogglesCurve() throws IOException, InterruptedException {
     String question =
         """
         const button = document.querySelector(".legend button");
@@ -115,7 +115,7 @@ class PageTest {
   }
 
   @Test
-  void thePointUnderAFingerIsToldInNumbers() throws IOException, InterruptedException {
+  void pointUnderPointerIsShownInNumbers() throws IOException, InterruptedException {
     String question =
         """
         const svg = document.querySelector("svg.plot"), box = svg.getBoundingClientRect();
@@ -128,14 +128,14 @@ class PageTest {
   }
 
   @Test
-  void nothingIsLoadedFromElsewhere() throws IOException {
+  void pageIsSelfContained() throws IOException {
     String html = page("a title").html().replace("http://www.w3.org/2000/svg", "");
     assertFalse(html.contains("http"), "a reference to somewhere else");
     assertFalse(html.contains("src="), "a reference to another file");
   }
 
   @Test
-  void aRowHasACellForEachColumn() {
+  void rowOfWrongLengthIsRefused() {
     assertThrows(
         IllegalArgumentException.class,
         () -> new Table("t", "", List.of("a", "b"), List.of(List.of(Cell.of("1")))));

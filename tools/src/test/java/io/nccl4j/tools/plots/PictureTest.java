@@ -25,14 +25,14 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Charts become pictures that show all of their curves. */
+/** Pictures show all curves of their charts. */
 class PictureTest {
   private static final List<Integer> COLOURS = List.of(0x0072b2, 0xd55e00, 0x009e73);
   private static final List<Line> LINES = List.of(Line.SOLID, Line.DASHED, Line.DOTTED);
 
   @TempDir Path folder;
 
-  /** Returns a chart with a curve of each of the first colours and each kind of line. */
+  /** Returns a chart whose curves have the first colours and different line styles. */
   static Chart chart(String title, Scale y) {
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < COLOURS.size(); i++) {
@@ -52,7 +52,7 @@ class PictureTest {
 
   @ParameterizedTest
   @ValueSource(strings = {"png", "PNG"})
-  void everyChartHasAPlaceOfItsOwn(String ending) throws IOException {
+  void chartsDoNotOverlap(String ending) throws IOException {
     Path file = folder.resolve("plot." + ending);
     Picture.write(
         List.of(
@@ -80,7 +80,7 @@ class PictureTest {
   }
 
   @Test
-  void anSvgIsOneToo() throws IOException {
+  void svgHasAllColours() throws IOException {
     String svg = svg(List.of(chart("only", Scale.LINEAR)));
     assertTrue(svg.startsWith("<?xml") && svg.stripTrailing().endsWith("</svg>"));
     for (String colour : List.of("rgb(0,114,178)", "rgb(213,94,0)", "rgb(0,158,115)")) {
@@ -90,7 +90,7 @@ class PictureTest {
   }
 
   @Test
-  void allTextOfAnSvgIsText() throws IOException {
+  void svgTextIsText() throws IOException {
     String svg = svg(List.of(chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR)));
     List<String> texts = texts(svg);
     List<String> words = texts.stream().filter(text -> !text.matches("[0-9].*")).toList();
@@ -98,12 +98,12 @@ class PictureTest {
         List.of("curve 0", "curve 1", "curve 2", "first", "second", "size", "time (us)"),
         words.stream().distinct().sorted().toList());
     assertEquals(5 * 2, words.stream().filter(text -> !text.matches("first|second")).count());
-    // In each chart three curves, three samples of them in the legend, and the marks of one.
+    // In each chart three curves, three legend samples, and the markers of one curve.
     assertEquals(2 * (3 + 3 + 11 + 1), svg.split("<path").length - 1);
   }
 
   @Test
-  void theSizesOfAnSvgHaveTheUnitsOfThePage() throws IOException, InterruptedException {
+  void svgAndPageUseTheSameUnits() throws IOException, InterruptedException {
     Chart chart = chart("only", Scale.LINEAR);
     Path page = folder.resolve("page.html");
     Files.writeString(page, new Page("a", List.of(), "", List.of(chart), List.of()).html());
@@ -134,7 +134,7 @@ class PictureTest {
 
   @ParameterizedTest
   @ValueSource(ints = {HeadlessBrowser.PHONE, HeadlessBrowser.DESK})
-  void anSvgIsReadInAnyWidth(int width) throws IOException, InterruptedException {
+  void svgIsReadableAtAnyWidth(int width) throws IOException, InterruptedException {
     Path page = folder.resolve("page.html");
     String svg = svg(List.of(chart("first", Scale.LOGARITHMIC), chart("second", Scale.LINEAR)));
     Files.writeString(
@@ -158,7 +158,7 @@ class PictureTest {
   }
 
   @Test
-  void anSvgIsSmallHoweverMuchIsInIt() throws IOException {
+  void svgWithManyCurvesIsSmall() throws IOException {
     List<Curve> curves =
         IntStream.range(0, Curve.COLOURS)
             .mapToObj(i -> new Curve("choice " + i, i, Line.MIXED, true, thirds(25, i)))
@@ -190,7 +190,7 @@ class PictureTest {
 
   @ParameterizedTest
   @CsvSource({"1, 1", "1048576, 3", "1000, 0.0015"})
-  void aSinglePointHasLabelsOnBothAxes(double x, double y) throws IOException {
+  void singlePointHasLabelsOnBothAxes(double x, double y) throws IOException {
     Curve curve = new Curve("some", 0, Line.SOLID, true, List.of(new Point(x, y)));
     Chart chart =
         new Chart(
@@ -201,7 +201,7 @@ class PictureTest {
   }
 
   @Test
-  void whatHasNoPlaceOnALogarithmicAxisIsLeftOut() {
+  void nonPositiveValuesAreOmittedOnLogarithmicAxis() {
     Chart chart =
         new Chart(
             "some",
@@ -220,7 +220,7 @@ class PictureTest {
   }
 
   @Test
-  void nothingIsNoPicture() {
+  void emptyPictureIsRefused() {
     Path file = folder.resolve("none.svg");
     assertThrows(IOException.class, () -> Picture.write(List.of(), file));
     assertFalse(Files.exists(file));

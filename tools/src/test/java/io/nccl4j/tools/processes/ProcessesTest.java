@@ -24,114 +24,116 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
-/** How processes are started and ended, with shell commands in their place. */
+/** Starts and terminates processes, which are shell commands here. */
 @Timeout(120)
 class ProcessesTest {
   private static final Duration AMPLE = Duration.ofSeconds(100);
 
   @TempDir Path folder;
 
-  private record Ended(int status, Set<String> said) {}
+  private record Result(int status, Set<String> output) {}
 
-  private static Ended run(int count, int ranksEach, Duration grace, Duration limit, String command)
+  private static Result run(
+      int count, int ranksPerProcess, Duration grace, Duration limit, String command)
       throws IOException {
-    ByteArrayOutputStream said = new ByteArrayOutputStream();
-    PrintStream err = new PrintStream(said, true, StandardCharsets.UTF_8);
+    ByteArrayOutputStream output = new ByteArrayOutputStream();
+    PrintStream err = new PrintStream(output, true, StandardCharsets.UTF_8);
     int status =
-        new Processes("program", ranksEach, grace, err)
+        new Processes("program", ranksPerProcess, grace, err)
             .run(count, List.of("sh", "-c", command), limit);
-    return new Ended(status, new TreeSet<>(said.toString(StandardCharsets.UTF_8).lines().toList()));
+    return new Result(
+        status, new TreeSet<>(output.toString(StandardCharsets.UTF_8).lines().toList()));
   }
 
   @Test
-  void eachProcessIsToldItsNumberAndWhatItSaysComesWithItsRank() throws IOException {
-    Ended ended =
+  void outputIsPrefixedWithRank() throws IOException {
+    Result result =
         run(3, 1, AMPLE, null, "echo $NCCL4J_RANK $NCCL4J_WORLD_SIZE $NCCL4J_LOCAL_RANK >&2");
-    assertEquals(new Ended(0, Set.of("rank 0: 0 3 0", "rank 1: 1 3 1", "rank 2: 2 3 2")), ended);
+    assertEquals(new Result(0, Set.of("rank 0: 0 3 0", "rank 1: 1 3 1", "rank 2: 2 3 2")), result);
   }
 
   @Test
-  void severalRanksOfAProcessAreAllNamed() throws IOException {
+  void outputIsPrefixedWithAllRanksOfProcess() throws IOException {
     assertEquals(
-        Set.of("ranks 0-2: said", "ranks 3-5: said"),
-        run(2, 3, AMPLE, null, "echo said >&2").said());
+        Set.of("ranks 0-2: line", "ranks 3-5: line"),
+        run(2, 3, AMPLE, null, "echo line >&2").output());
   }
 
   @Test
-  void allMeetInOneDirectoryThatIsGoneAfterwards() throws IOException {
-    Ended ended =
+  void rendezvousDirectoryIsSharedAndDeleted() throws IOException {
+    Result result =
         run(
             2,
             1,
             AMPLE,
             null,
             "d=${NCCL4J_RENDEZVOUS#file:}; mkdir $d/$NCCL4J_RANK && echo $d >&2");
-    assertEquals(0, ended.status());
-    assertEquals(2, ended.said().size());
-    String first = ended.said().iterator().next().replace("rank 0: ", "");
-    assertTrue(ended.said().contains("rank 1: " + first), ended::toString);
+    assertEquals(0, result.status());
+    assertEquals(2, result.output().size());
+    String first = result.output().iterator().next().replace("rank 0: ", "");
+    assertTrue(result.output().contains("rank 1: " + first), result::toString);
     assertFalse(Files.exists(Path.of(first)), first);
   }
 
   @Test
-  void theWorstStatusIsTheResultAndEachFailureIsSaid() throws IOException {
+  void highestStatusIsReturnedAndFailuresReported() throws IOException {
     assertEquals(
-        new Ended(
+        new Result(
             3,
-            Set.of("program: rank 1 ended with status 1", "program: rank 3 ended with status 3")),
+            Set.of("program: rank 1 exited with status 1", "program: rank 3 exited with status 3")),
         run(4, 1, AMPLE, null, "exit $((NCCL4J_RANK % 2 * NCCL4J_RANK))"));
   }
 
   @Test
-  void aProcessThatASignalEndsIsSaidToBe() throws IOException {
-    Ended ended = run(2, 1, AMPLE, null, "[ $NCCL4J_RANK = 0 ] || kill -9 $$");
-    assertEquals(new Ended(137, Set.of("program: rank 1 ended with status 137 (signal 9)")), ended);
+  void signalIsReported() throws IOException {
+    Result result = run(2, 1, AMPLE, null, "[ $NCCL4J_RANK = 0 ] || kill -9 $$");
+    assertEquals(new Result(137, Set.of("program: rank 1 exited with status 137 (signal 9)")), result);
   }
 
   @Test
-  void whatDoesNotEndAfterAFailureIsEnded() throws IOException {
+  void processesAreTerminatedAfterFailure() throws IOException {
     long start = System.nanoTime();
-    Ended ended =
+    Result result =
         run(3, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] && exit 2; exec sleep 1000");
-    assertEquals(2, ended.status());
+    assertEquals(2, result.status());
     assertEquals(
         Set.of(
-            "program: rank 1 ended with status 2",
-            "program: rank 0 had not ended 1 s after another process; it is ended",
-            "program: rank 2 had not ended 1 s after another process; it is ended"),
-        ended.said());
-    assertTrue(System.nanoTime() - start < 60e9, "it waits for nobody");
+            "program: rank 1 exited with status 2",
+            "program: rank 0 is still running 1 s after another process exited; terminating it",
+            "program: rank 2 is still running 1 s after another process exited; terminating it"),
+        result.output());
+    assertTrue(System.nanoTime() - start < 60e9, "it does not wait for the sleeping processes");
   }
 
   @Test
-  void whatDoesNotEndAfterTheOthersIsATimeOut() throws IOException {
-    Ended ended = run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
-    assertEquals(Processes.TIMED_OUT, ended.status());
+  void processThatOutlivesOthersTimesOut() throws IOException {
+    Result result = run(2, 1, Duration.ofSeconds(1), null, "[ $NCCL4J_RANK = 1 ] || exec sleep 1000");
+    assertEquals(Processes.TIMED_OUT, result.status());
   }
 
   @Test
-  void theLimitEndsAll() throws IOException {
+  void limitTerminatesAll() throws IOException {
     assertEquals(
-        new Ended(
+        new Result(
             Processes.TIMED_OUT,
             Set.of(
-                "program: time-out: rank 0 has not ended after 1 s",
-                "program: time-out: rank 1 has not ended after 1 s")),
+                "program: time-out: rank 0 is still running after 1 s",
+                "program: time-out: rank 1 is still running after 1 s")),
         run(2, 1, AMPLE, Duration.ofSeconds(1), "exec sleep 1000"));
   }
 
   @Test
-  void whatIgnoresTheRequestIsEndedByForce() throws IOException {
-    Ended ended =
+  void processThatIgnoresSigtermIsKilled() throws IOException {
+    Result result =
         run(1, 1, AMPLE, Duration.ofSeconds(1), "trap '' TERM; echo $$ >&2; exec sleep 1000");
-    assertEquals(Processes.TIMED_OUT, ended.status());
+    assertEquals(Processes.TIMED_OUT, result.status());
     String pid =
-        ended.said().stream().filter(line -> line.startsWith("rank 0: ")).findFirst().orElseThrow();
+        result.output().stream().filter(line -> line.startsWith("rank 0: ")).findFirst().orElseThrow();
     assertFalse(Files.exists(Path.of("/proc", pid.replace("rank 0: ", ""))), pid);
   }
 
   @Test
-  void aSignalWhileProcessesAreStartedLeavesNothing() throws Exception {
+  void signalDuringStartLeavesNothingBehind() throws Exception {
     Process starting =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -142,12 +144,12 @@ class ProcessesTest {
                 folder.toString())
             .redirectErrorStream(true)
             .start();
-    try (BufferedReader said = starting.inputReader()) {
-      assertEquals("rank 0: up", said.readLine());
+    try (BufferedReader output = starting.inputReader()) {
+      assertEquals("rank 0: up", output.readLine());
       // Process.destroy would close the pipe.
       starting.toHandle().destroy();
-      said.transferTo(Writer.nullWriter());
-      assertTrue(starting.waitFor(60, TimeUnit.SECONDS), "it goes on");
+      output.transferTo(Writer.nullWriter());
+      assertTrue(starting.waitFor(60, TimeUnit.SECONDS), "it is still running");
       assertEquals(List.of(), started().map(ProcessHandle::info).toList());
     } finally {
       starting.destroyForcibly();
@@ -161,7 +163,7 @@ class ProcessesTest {
         .filter(process -> process.info().commandLine().orElse("").endsWith("done " + folder));
   }
 
-  /** Starts so many processes that a signal comes before the last. */
+  /** Starts so many processes that a signal arrives before the last one has started. */
   static final class Starts {
     private static final int MANY = 100;
 

@@ -156,21 +156,21 @@ class SimulateTest {
       textBlock =
           """
           --ranks 10 --nodes 4             | --nodes 4 does not divide --ranks 10
-          --ranks 1                        | '1' is no whole number from 2 to 1000000
-          --ranks 8 --nodes 0              | '0' is no whole number from 1 to 1000000
+          --ranks 1                        | '1' is not a whole number from 2 to 1000000
+          --ranks 8 --nodes 0              | '0' is not a whole number from 1 to 1000000
           --ranks 4 --nodes 8              | --nodes 8 does not divide --ranks 4
-          --inter 0GB/s                    | '0GB/s' is 0; a bandwidth is above 0
-          --intra -1GB/s                   | '-1GB/s' is no bandwidth
-          --intra 450                      | '450' is no bandwidth
-          --inter 50parsecs/s              | '50parsecs/s' is no bandwidth
-          --latency 5                      | '5' is no latency
-          --latency -5us                   | '-5us' is no latency
-          --intra-latency 5h               | '5h' is no latency
-          --launch soon                    | 'soon' is no latency
-          --size 6                         | '6' is no positive multiple of 4 bytes
-          --size 1X                        | '1X' is no size
+          --inter 0GB/s                    | '0GB/s' is 0; a bandwidth must be positive
+          --intra -1GB/s                   | '-1GB/s' is not a bandwidth
+          --intra 450                      | '450' is not a bandwidth
+          --inter 50parsecs/s              | '50parsecs/s' is not a bandwidth
+          --latency 5                      | '5' is not a latency
+          --latency -5us                   | '-5us' is not a latency
+          --intra-latency 5h               | '5h' is not a latency
+          --launch soon                    | 'soon' is not a latency
+          --size 6                         | '6' is not a positive multiple of 4 bytes
+          --size 1X                        | '1X' is not a size
           --size 65G                       | '65G' is more than 64G
-          --channels 65                    | '65' is no whole number from 1 to 64
+          --channels 65                    | '65' is not a whole number from 1 to 64
           --ranks 64 --sweep-ranks 32      | --sweep-ranks 32 is less than the 64 ranks of a node
           --plot picture.gif               | 'picture.gif' does not end in .svg or .png
           --colour                         | Unknown option: '--colour'

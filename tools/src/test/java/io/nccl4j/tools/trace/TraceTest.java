@@ -192,7 +192,7 @@ class TraceTest {
         run(recording(0), "--with", "test.Backward", "--with", "no.such.Event"));
     assertEquals(
         "trace: --with: no recording has an event no.such.Event;"
-            + " scripts/trace --help says what is allowed",
+            + " see scripts/trace --help",
         complaint().strip());
   }
 

@@ -55,12 +55,12 @@ class SparkFitTest {
   @Test
   void argumentsThatCannotBeAreNamed() {
     refuses(
-        "Invalid value for option '--ranks': '0' is no whole number from 1 to 10000",
+        "Invalid value for option '--ranks': '0' is not a whole number from 1 to 10000",
         "--ranks",
         "0");
-    refuses("Invalid value for option '--rows': '1e6' is no whole number", "--rows", "1e6");
+    refuses("Invalid value for option '--rows': '1e6' is not a whole number", "--rows", "1e6");
     refuses(
-        "Invalid value for option '--backend': 'gloo' is none of auto, nccl, reference",
+        "Invalid value for option '--backend': 'gloo' is not one of auto, nccl, reference",
         "--backend",
         "gloo");
     refuses("Unknown option: '--gpu'", "--gpu");

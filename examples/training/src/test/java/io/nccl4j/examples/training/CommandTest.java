@@ -94,10 +94,10 @@ class CommandTest {
         "--procs 100000 | --procs is 100000; it must be from 1 to ",
         "--size 60000 | --size is 60000; it must be 46340 or less",
         "--size 0 | --size is 0; it must be 1 or more",
-        "--steps many | Invalid value for option '--steps': 'many' is no whole number",
+        "--steps many | Invalid value for option '--steps': 'many' is not a whole number",
         "--colour | Unknown option: '--colour'",
         "--rate -1 | --rate is -1.0; it must be positive",
-        "--bucket much | --bucket: 'much' is no size",
+        "--bucket much | --bucket: 'much' is not a size",
         "--bucket 0 | --bucket: '0' is too small; a bucket has a byte"
       })
   void whatCannotBeIsRefusedBeforeAnythingStarts(String args, String message) throws Exception {
@@ -109,7 +109,7 @@ class CommandTest {
     assertEquals(2, ended.status());
     assertTrue(ended.err().startsWith("ddp-example: " + message), ended.err());
     assertTrue(
-        ended.err().endsWith("; scripts/ddp-example --help says what is allowed\n"), ended.err());
+        ended.err().endsWith("; see scripts/ddp-example --help\n"), ended.err());
     assertEquals(1, ended.err().lines().count(), ended.err());
     assertEquals("", ended.out());
   }
@@ -149,7 +149,8 @@ class CommandTest {
                 .redirectOutput(full.toFile()));
     assertEquals(1, ended.status());
     assertEquals(
-        "ddp-simple: the output cannot be written, or nobody reads it any more\n", ended.err());
+        "ddp-simple: cannot write to stdout; its device is full or its reader has exited\n",
+        ended.err());
   }
 
   @Test

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.Optional;
 
 /**
- * One value of a JSON document. What is missing or of another kind reads as absent, since files of
- * other programs may lack something.
+ * A value of a JSON document. Missing values and values of another type read as absent, since files
+ * of other programs may lack fields.
  */
 public final class Json {
   private final Object value;
@@ -19,17 +19,17 @@ public final class Json {
   }
 
   /**
-   * {@return the document that a text is}
+   * {@return a parsed document}
    *
-   * @param text the text
-   * @throws IOException if it is not one whole document
+   * @param text the document
+   * @throws IOException if the text is not exactly one document
    */
   public static Json read(String text) throws IOException {
     return new Json(JsonTree.parse(text));
   }
 
   /**
-   * {@return a field of this object; one that holds nothing where there is none}
+   * {@return a field of this object; absent if there is none}
    *
    * @param name the field's name
    */
@@ -37,12 +37,12 @@ public final class Json {
     return new Json(value instanceof Map<?, ?> map ? map.get(name) : null);
   }
 
-  /** {@return the elements of this array; none where it is no array} */
+  /** {@return the elements of this array; empty if this is not an array} */
   public List<Json> elements() {
     return value instanceof List<?> list ? list.stream().map(Json::new).toList() : List.of();
   }
 
-  /** {@return the fields of this object by name, in order; none where it is no object} */
+  /** {@return the fields of this object by name, in order; empty if this is not an object} */
   public Map<String, Json> fields() {
     Map<String, Json> fields = new LinkedHashMap<>();
     if (value instanceof Map<?, ?> map) {
@@ -51,7 +51,7 @@ public final class Json {
     return fields;
   }
 
-  /** {@return this text, or this number or truth value as one} */
+  /** {@return this string, or this number or boolean as a string} */
   public Optional<String> text() {
     return switch (value) {
       case String text -> Optional.of(text);
@@ -62,17 +62,17 @@ public final class Json {
     };
   }
 
-  /** {@return this number, or NaN where it is none} */
+  /** {@return this number, or NaN if this is not a number} */
   public double number() {
     return value instanceof Number number ? number.doubleValue() : Double.NaN;
   }
 
-  /** {@return this number without a fraction, or 0 where it is none} */
+  /** {@return this number without its fraction, or 0 if this is not a number} */
   public long whole() {
     return value instanceof Number number ? number.longValue() : 0;
   }
 
-  /** {@return whether there is anything here} */
+  /** {@return whether this value is present and not null} */
   public boolean present() {
     return value != null;
   }

@@ -12,7 +12,7 @@ import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** The command that shows earlier runs beside each other: from a command line to an exit status. */
+/** The command that compares earlier runs of the bandwidth command. */
 public final class PerfReport {
   private final PrintStream out;
   private final PrintStream err;
@@ -23,31 +23,29 @@ public final class PerfReport {
       sortOptions = false,
       usageHelpWidth = 100,
       customSynopsis = "scripts/perf-report RESULT.json ... --html FILE | --plot FILE",
-      header = "Shows earlier runs of scripts/perf in one picture, beside each other.",
+      header = "Compares earlier runs of scripts/perf in one page or picture.",
       description = {
-        "Reads what scripts/perf -J has written. A colour is a run; the first is what the others are",
-        "compared with."
+        "Reads files written by scripts/perf -J. Each run has its own colour; the first is the baseline."
       },
       footer = {"", "Exit status: 0 written; 1 a file cannot be written; 2 bad arguments."})
   static final class Flags {
-    @Parameters(arity = "1..*", paramLabel = "RESULT.json", description = "what -J has written")
+    @Parameters(arity = "1..*", paramLabel = "RESULT.json", description = "a file written by -J")
     List<Path> files;
 
     @Option(
         names = "--label",
         paramLabel = "TEXT",
-        description =
-            "what a run is called, one for each, in their order; default: the files' names")
+        description = "the name of a run; repeat once per run, in order; default: the files' names")
     List<String> labels = List.of();
 
     @Mixin ReportOptions output;
   }
 
   /**
-   * Makes a command.
+   * Creates a command.
    *
-   * @param out where the names of the files go
-   * @param err where messages go
+   * @param out receives the names of the written files
+   * @param err receives messages
    */
   PerfReport(PrintStream out, PrintStream err) {
     this.out = out;
@@ -55,9 +53,9 @@ public final class PerfReport {
   }
 
   /**
-   * Runs the command and ends the process with its status.
+   * Runs the command and exits with its status.
    *
-   * @param args the command line
+   * @param args the arguments
    */
   public static void main(String[] args) {
     Commands.exit((out, err) -> new PerfReport(out, err).run(args));
@@ -71,11 +69,11 @@ public final class PerfReport {
 
   private static List<PerfRun> runs(Flags flags) {
     if (flags.output.html() == null && flags.output.plot() == null) {
-      throw new IllegalArgumentException("neither --html nor --plot says what to write");
+      throw new IllegalArgumentException("nothing to write; give --html or --plot");
     }
     if (!flags.labels.isEmpty() && flags.labels.size() != flags.files.size()) {
       throw new IllegalArgumentException(
-          "--label is given %s for %s; each has one, or none"
+          "--label is given %s for %s; give one per file, or none"
               .formatted(
                   Count.of(flags.labels.size(), "time"), Count.of(flags.files.size(), "file")));
     }

@@ -14,26 +14,26 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * One run of the bandwidth command, as its JSON tells it.
+ * One run of the bandwidth command, read from its JSON.
  *
- * @param label what the run is called beside others
- * @param collective what was measured
+ * @param label the name of the run in a comparison
+ * @param collective the measured collective
  * @param standIn whether it ran on the stand-in for NCCL, whose times mean nothing
- * @param facts what ran where and how, by name
- * @param rows what came out, in the order of the table
+ * @param facts the configuration, hardware and versions, by name
+ * @param rows the results, in the order of the table
  */
 public record PerfRun(
     String label, String collective, boolean standIn, Map<String, String> facts, List<Row> rows) {
-  /** What the stand-in's devices are called. */
+  /** The device name of the stand-in. */
   private static final String STAND_IN = "nccl4j stand-in";
 
   /**
-   * One row of the table; rows of several cycles are one, with their means.
+   * One row of the table. The rows of several cycles are merged into one with their means.
    *
    * @param bytes the size
-   * @param variant the type, the operator and the root, where there is one
-   * @param outOfPlace what was measured with separate buffers, or null
-   * @param inPlace what was measured in place, or null
+   * @param variant the type, the operator and the root, if there is one
+   * @param outOfPlace the measurement with separate buffers, or null
+   * @param inPlace the measurement in place, or null
    */
   public record Row(long bytes, String variant, Cell outOfPlace, Cell inPlace) {}
 
@@ -42,41 +42,41 @@ public record PerfRun(
    *
    * @param micros the time of one operation, in microseconds
    * @param busBw the bus bandwidth, in GB/s
-   * @param wrong how many elements were wrong, or -1 where that was not checked
-   * @param latency the times of single operations, or null where they were not taken
+   * @param wrong the number of wrong elements, or -1 if the data was not checked
+   * @param latency the times of single operations, or null if they were not measured
    */
   public record Cell(double micros, double busBw, long wrong, Latency latency) {}
 
   /**
-   * How long single operations took, in microseconds.
+   * The times of single operations, in microseconds.
    *
-   * @param count how many there were
-   * @param min the shortest
-   * @param p50 half took no longer
-   * @param p90 90 in 100 took no longer
-   * @param p99 99 in 100 took no longer
-   * @param max the longest
+   * @param count the number of operations
+   * @param min the shortest time
+   * @param p50 the 50th percentile
+   * @param p90 the 90th percentile
+   * @param p99 the 99th percentile
+   * @param max the longest time
    */
   public record Latency(long count, double min, double p50, double p90, double p99, double max) {}
 
   /**
-   * {@return a run that was written to a file, called as the file is}
+   * {@return a run read from a file and named after it}
    *
-   * @param file the file, of {@code -J}
+   * @param file the file, written by {@code -J}
    * @throws IOException if it cannot be read; the message names the file
-   * @throws IllegalArgumentException if it is no such file
+   * @throws IllegalArgumentException if it was not written by {@code -J}
    */
   public static PerfRun read(Path file) throws IOException {
     return read(file, label(file));
   }
 
   /**
-   * {@return a run that was written to a file}
+   * {@return a run read from a file}
    *
-   * @param file the file, of {@code -J}
-   * @param label what the run is to be called
+   * @param file the file, written by {@code -J}
+   * @param label the name of the run
    * @throws IOException if it cannot be read; the message names the file
-   * @throws IllegalArgumentException if it is no such file
+   * @throws IllegalArgumentException if it was not written by {@code -J}
    */
   public static PerfRun read(Path file, String label) throws IOException {
     String text;
@@ -86,7 +86,7 @@ public record PerfRun(
       throw new NoSuchFileException(file + ": there is no such file");
     } catch (CharacterCodingException e) {
       throw new IllegalArgumentException(
-          file + " is no result that -J has written: it is not in UTF-8", e);
+          file + " is not a result written by -J: it is not in UTF-8", e);
     } catch (IOException e) {
       throw new IOException(file + " cannot be read: " + e.getMessage(), e);
     }
@@ -94,11 +94,11 @@ public record PerfRun(
       return of(text, label);
     } catch (IOException | IllegalArgumentException e) {
       throw new IllegalArgumentException(
-          file + " is no result that -J has written: " + firstLine(e.getMessage()), e);
+          file + " is not a result written by -J: " + firstLine(e.getMessage()), e);
     }
   }
 
-  /** {@return what a run is called whose file has this name} */
+  /** {@return the file's name without .json} */
   private static String label(Path file) {
     return file.getFileName().toString().replaceFirst("\\.json(?=\\.\\d+$|$)", "");
   }
@@ -108,12 +108,12 @@ public record PerfRun(
   }
 
   /**
-   * {@return a run, given its JSON}
+   * {@return a run parsed from its JSON}
    *
    * @param text the JSON
-   * @param label what the run is to be called
-   * @throws IOException if it is no JSON
-   * @throws IllegalArgumentException if it is that of something else
+   * @param label the name of the run
+   * @throws IOException if the text is not JSON
+   * @throws IllegalArgumentException if the JSON was not written by {@code -J}
    */
   public static PerfRun of(String text, String label) throws IOException {
     Json json = Json.read(text);
@@ -152,14 +152,14 @@ public record PerfRun(
         + (root.startsWith("-") ? "" : " root " + root);
   }
 
-  private static Cell cell(Json row, String place) {
-    Json cell = row.get(place);
+  private static Cell cell(Json row, String placement) {
+    Json cell = row.get(placement);
     Json time = cell.get("time").present() ? cell.get("time") : cell.get("cpu_time");
     if (!time.present()) {
       return null;
     }
     Json wrong = cell.get("nwrong");
-    Json latency = row.get(place + "_latency");
+    Json latency = row.get(placement + "_latency");
     return new Cell(
         time.number(),
         cell.get("bus_bw").number(),
@@ -177,26 +177,26 @@ public record PerfRun(
         json.get("max_us").number());
   }
 
-  /** Makes one row of those of several cycles. */
+  /** Merges the rows of several cycles. */
   private static List<Row> merged(List<Row> rows) {
-    Map<String, List<Row>> alike =
+    Map<String, List<Row>> groups =
         rows.stream()
             .collect(
                 Collectors.groupingBy(
                     row -> row.bytes + " " + row.variant, LinkedHashMap::new, Collectors.toList()));
-    return alike.values().stream()
+    return groups.values().stream()
         .map(
-            same ->
+            group ->
                 new Row(
-                    same.getFirst().bytes,
-                    same.getFirst().variant,
-                    mean(same, Row::outOfPlace),
-                    mean(same, Row::inPlace)))
+                    group.getFirst().bytes,
+                    group.getFirst().variant,
+                    mean(group, Row::outOfPlace),
+                    mean(group, Row::inPlace)))
         .toList();
   }
 
-  private static Cell mean(List<Row> rows, Function<Row, Cell> place) {
-    List<Cell> cells = rows.stream().map(place).filter(cell -> cell != null).toList();
+  private static Cell mean(List<Row> rows, Function<Row, Cell> placement) {
+    List<Cell> cells = rows.stream().map(placement).filter(cell -> cell != null).toList();
     if (cells.size() < 2) {
       return cells.isEmpty() ? null : cells.getFirst();
     }
@@ -211,7 +211,7 @@ public record PerfRun(
     Json config = json.get("config");
     Map<String, String> facts = new LinkedHashMap<>();
     facts.put("command line", joined(json.get("args").elements()));
-    String backend = config.get("backend").text().orElse("not told");
+    String backend = config.get("backend").text().orElse("unknown");
     facts.put(
         "backend",
         backend + (standIn ? ", on the stand-in for NCCL and CUDA: a test fixture, no GPU" : ""));
@@ -245,12 +245,12 @@ public record PerfRun(
   }
 
   private static String algorithm(Json config) {
-    List<String> said = new ArrayList<>();
-    config.get("algorithm").text().ifPresent(said::add);
+    List<String> parts = new ArrayList<>();
+    config.get("algorithm").text().ifPresent(parts::add);
     for (String variable : List.of("NCCL_ALGO", "NCCL_PROTO")) {
-      config.get(variable).text().ifPresent(value -> said.add(variable + "=" + value));
+      config.get(variable).text().ifPresent(value -> parts.add(variable + "=" + value));
     }
-    return String.join(", ", said);
+    return String.join(", ", parts);
   }
 
   private static String ranks(Json json) {
@@ -278,12 +278,12 @@ public record PerfRun(
   }
 
   private static String host(Json host) {
-    List<String> said = new ArrayList<>();
-    host.get("name").text().ifPresent(said::add);
-    host.get("cpus").text().ifPresent(cpus -> said.add(cpus + " processors"));
-    host.get("os").text().ifPresent(said::add);
-    host.get("arch").text().ifPresent(said::add);
-    return String.join(", ", said);
+    List<String> parts = new ArrayList<>();
+    host.get("name").text().ifPresent(parts::add);
+    host.get("cpus").text().ifPresent(cpus -> parts.add(cpus + " processors"));
+    host.get("os").text().ifPresent(parts::add);
+    host.get("arch").text().ifPresent(parts::add);
+    return String.join(", ", parts);
   }
 
   private static String data(Json json) {
@@ -291,6 +291,6 @@ public record PerfRun(
       return "not checked";
     }
     long failed = json.get("out_of_bounds").get("count").whole();
-    return failed == 0 ? "checked, all right" : Count.of(failed, "check") + " found wrong data";
+    return failed == 0 ? "checked, OK" : Count.of(failed, "check") + " found wrong data";
   }
 }

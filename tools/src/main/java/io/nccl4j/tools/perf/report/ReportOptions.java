@@ -4,7 +4,7 @@ import io.nccl4j.tools.cli.OptionValue;
 import java.nio.file.Path;
 import picocli.CommandLine.Option;
 
-/** The options of commands that show runs as a page and as a picture. */
+/** The options {@code --html} and {@code --plot} of commands that report runs. */
 public final class ReportOptions {
   @Option(
       names = "--html",
@@ -20,15 +20,15 @@ public final class ReportOptions {
       description = "draw the charts as .svg or .png")
   private Path plot;
 
-  /** Made by picocli. */
+  /** Created by picocli. */
   ReportOptions() {}
 
-  /** {@return the page to be written, or null} */
+  /** {@return the page to write, or null} */
   public Path html() {
     return html;
   }
 
-  /** {@return the picture to be drawn, or null} */
+  /** {@return the picture to draw, or null} */
   public Path plot() {
     return plot;
   }

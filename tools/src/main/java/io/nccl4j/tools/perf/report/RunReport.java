@@ -27,17 +27,17 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Runs in one picture: time, bus bandwidth and, where they were taken, the latencies of single
- * operations, all against size. A colour is a run.
+ * Charts and tables of runs: time, bus bandwidth and, if measured, the latencies of single
+ * operations, by size. Each run has its own colour.
  */
 public final class RunReport {
   private static final Axis SIZE = new Axis("size", Scale.BYTES);
   private static final Axis TIME = new Axis("time (us)", Scale.LOGARITHMIC);
 
-  /** More series than this are shown out of place alone, and of their percentiles one. */
+  /** With more series than this, charts show only out-of-place results and one percentile. */
   private static final int FEW = 4;
 
-  /** What kind of line the series have that come after all colours are taken, and so on. */
+  /** The line kinds of series, cycled through when the colours repeat. */
   private static final List<Line> LINES = List.of(Line.SOLID, Line.DASHED, Line.DOTTED, Line.MIXED);
 
   private static final Axis BANDWIDTH = new Axis("busbw (GB/s)", Scale.LINEAR);
@@ -45,18 +45,18 @@ public final class RunReport {
   private final List<PerfRun> runs;
   private final List<Series> series = new ArrayList<>();
 
-  /** The rows of one run that differ in nothing but size. */
+  /** The rows of one run that differ only in size. */
   private record Series(PerfRun run, String name, String variant, Map<Long, PerfRun.Row> rows) {}
 
-  /** Where the result goes. */
-  private enum ReportRank {
+  /** Separate buffers, or one for input and result. */
+  private enum Placement {
     OUT_OF_PLACE("out of place", Line.SOLID),
     IN_PLACE("in place", Line.DASHED);
 
     private final String label;
     private final Line line;
 
-    ReportRank(String label, Line line) {
+    Placement(String label, Line line) {
       this.label = label;
       this.line = line;
     }
@@ -66,7 +66,7 @@ public final class RunReport {
     }
   }
 
-  /** What is drawn of the times of single operations. */
+  /** A curve of the latency chart. */
   private record Percentile(String name, Line line, ToDoubleFunction<PerfRun.Latency> value) {}
 
   private static final List<Percentile> PERCENTILES =
@@ -107,10 +107,10 @@ public final class RunReport {
   }
 
   /**
-   * Draws runs into a file, which is replaced where it exists.
+   * Draws runs into a file, replacing an existing one.
    *
    * @param runs the runs
-   * @param file a name that ends in .svg or .png
+   * @param file the file, whose name ends in .svg or .png
    * @throws IOException if it cannot be written, or nothing was measured
    */
   public static void writePicture(List<PerfRun> runs, Path file) throws IOException {
@@ -118,7 +118,7 @@ public final class RunReport {
   }
 
   /**
-   * Writes a page with everything that is known of runs, in place of one that exists.
+   * Writes a page with all data of runs, replacing an existing file.
    *
    * @param runs the runs
    * @param file the file
@@ -133,35 +133,35 @@ public final class RunReport {
         runs.stream().map(PerfRun::collective).distinct().collect(Collectors.joining(", "));
     List<Table> tables = new ArrayList<>();
     tables.add(facts(runs));
-    for (ReportRank rank : ReportRank.values()) {
-      tables.add(numbers(rank));
+    for (Placement placement : Placement.values()) {
+      tables.add(numbers(placement));
     }
     tables.add(latencies());
     tables.removeIf(table -> table.rows().isEmpty());
     return new Page(
         collectives + (runs.size() == 1 ? "" : ": " + runs.size() + " runs"),
         List.of(
-            "Time and bus bandwidth against size, measured by nccl4j's bandwidth command as nccl-tests does."),
+            "Time and bus bandwidth by size, measured by nccl4j's bandwidth command as nccl-tests does."),
         warning(runs),
         charts(),
         tables);
   }
 
   /**
-   * {@return what nobody may overlook of runs, or an empty text}
+   * {@return a warning about stand-in results and wrong data, or an empty string}
    *
    * @param runs the runs
    */
   public static String warning(List<PerfRun> runs) {
-    List<String> said = new ArrayList<>();
+    List<String> sentences = new ArrayList<>();
     if (runs.stream().anyMatch(PerfRun::standIn)) {
-      said.add(
+      sentences.add(
           "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.");
     }
     if (runs.stream().anyMatch(RunReport::wrong)) {
-      said.add("Some data was wrong.");
+      sentences.add("Some data was wrong.");
     }
-    return String.join(" ", said);
+    return String.join(" ", sentences);
   }
 
   private static boolean wrong(PerfRun run) {
@@ -182,13 +182,13 @@ public final class RunReport {
   }
 
   private Chart chart(String title, Axis axis, ToDoubleFunction<PerfRun.Cell> value) {
-    List<ReportRank> ranks =
-        few() ? List.of(ReportRank.values()) : List.of(ReportRank.OUT_OF_PLACE);
+    List<Placement> placements =
+        few() ? List.of(Placement.values()) : List.of(Placement.OUT_OF_PLACE);
     List<Curve> curves = new ArrayList<>();
     for (int i = 0; i < series.size(); i++) {
-      for (ReportRank rank : ranks) {
-        curves.add(
-            curve(i, rank.label, rank.line, ranks.size(), points(series.get(i), rank, value)));
+      for (Placement placement : placements) {
+        List<Point> points = points(series.get(i), placement, value);
+        curves.add(curve(i, placement.label, placement.line, placements.size(), points));
       }
     }
     return new Chart(few() ? title : title + ", out of place", SIZE, axis, curves);
@@ -203,7 +203,7 @@ public final class RunReport {
         List<Point> points =
             points(
                 series.get(i),
-                ReportRank.OUT_OF_PLACE,
+                Placement.OUT_OF_PLACE,
                 cell ->
                     cell.latency() == null
                         ? Double.NaN
@@ -215,7 +215,7 @@ public final class RunReport {
     return new Chart(title + " of single operations, out of place", SIZE, TIME, curves);
   }
 
-  /** Returns a curve that is named as far as it differs: by its series, its kind, or both. */
+  /** Returns a curve named after its series, its kind, or both if both vary. */
   private Curve curve(int i, String kind, Line line, int kinds, List<Point> points) {
     String name = series.get(i).name;
     if (kinds == 1) {
@@ -225,15 +225,15 @@ public final class RunReport {
   }
 
   private static List<Point> points(
-      Series series, ReportRank place, ToDoubleFunction<PerfRun.Cell> value) {
+      Series series, Placement placement, ToDoubleFunction<PerfRun.Cell> value) {
     return series.rows.values().stream()
-        .filter(row -> place.of(row) != null)
-        .map(row -> new Point(row.bytes(), value.applyAsDouble(place.of(row))))
+        .filter(row -> placement.of(row) != null)
+        .map(row -> new Point(row.bytes(), value.applyAsDouble(placement.of(row))))
         .toList();
   }
 
   /**
-   * {@return what ran where and how, with a column for each run}
+   * {@return a table of the configurations, with a column for each run}
    *
    * @param runs the runs
    */
@@ -248,10 +248,10 @@ public final class RunReport {
       runs.forEach(run -> row.add(Cell.text(run.facts().getOrDefault(name, ""))));
       rows.add(row);
     }
-    return new Table("What was measured", "", columns, rows);
+    return new Table("Configuration", "", columns, rows);
   }
 
-  private Table numbers(ReportRank place) {
+  private Table numbers(Placement placement) {
     List<String> columns = new ArrayList<>(List.of("size"));
     for (int i = 0; i < series.size(); i++) {
       String name = series.size() == 1 ? "" : series.get(i).name + ", ";
@@ -265,14 +265,14 @@ public final class RunReport {
     for (long bytes : sizes()) {
       List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
       for (int i = 0; i < series.size(); i++) {
-        row.addAll(numbers(place, bytes, i));
+        row.addAll(numbers(placement, bytes, i));
       }
       rows.add(row);
     }
     rows.removeIf(row -> row.stream().skip(1).allMatch(cell -> cell.kind() == Kind.MISSING));
     return new Table(
-        "Numbers, " + place.label,
-        "The mean time of operations that were enqueued back to back; less is better.",
+        "Numbers, " + placement.label,
+        "Mean time of operations enqueued back to back; less is better.",
         columns,
         rows);
   }
@@ -283,8 +283,8 @@ public final class RunReport {
     return sizes;
   }
 
-  private List<Cell> numbers(ReportRank place, long bytes, int i) {
-    PerfRun.Cell cell = cell(place, bytes, series.get(i));
+  private List<Cell> numbers(Placement placement, long bytes, int i) {
+    PerfRun.Cell cell = cell(placement, bytes, series.get(i));
     List<Cell> cells = new ArrayList<>();
     if (cell == null) {
       Cell missing = new Cell("n/a", Kind.MISSING);
@@ -296,7 +296,7 @@ public final class RunReport {
       cells.add(Cell.of(Texts.number(cell.busBw())));
     }
     if (i > 0) {
-      PerfRun.Cell first = cell(place, bytes, series.getFirst());
+      PerfRun.Cell first = cell(placement, bytes, series.getFirst());
       cells.add(
           cell == null || first == null
               ? new Cell("n/a", Kind.MISSING)
@@ -305,19 +305,19 @@ public final class RunReport {
     return cells;
   }
 
-  private static PerfRun.Cell cell(ReportRank place, long bytes, Series series) {
+  private static PerfRun.Cell cell(Placement placement, long bytes, Series series) {
     PerfRun.Row row = series.rows.get(bytes);
-    return row == null ? null : place.of(row);
+    return row == null ? null : placement.of(row);
   }
 
   private Table latencies() {
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : sizes()) {
       for (Series one : series) {
-        for (ReportRank rank : ReportRank.values()) {
-          PerfRun.Cell cell = cell(rank, bytes, one);
+        for (Placement placement : Placement.values()) {
+          PerfRun.Cell cell = cell(placement, bytes, one);
           if (cell != null && cell.latency() != null) {
-            String name = series.size() == 1 ? rank.label : one.name + ", " + rank.label;
+            String name = series.size() == 1 ? placement.label : one.name + ", " + placement.label;
             rows.add(latency(bytes, name, cell.latency()));
           }
         }
@@ -325,8 +325,8 @@ public final class RunReport {
     }
     return new Table(
         "Latency of single operations, in us",
-        "Each by itself, from its enqueuing until all ranks have finished it, in a loop of its own. A percentile is a value that"
-            + " occurred: so many in 100 operations took no longer. The p99 of fewer than 100 is the longest.",
+        "Measured one by one in a separate loop, from enqueuing until all ranks have finished. Percentiles use the"
+            + " nearest-rank method: the p99 of fewer than 100 operations is the longest time.",
         List.of("size", "of", "operations", "min", "p50", "p90", "p99", "max"),
         rows);
   }

@@ -2,12 +2,12 @@ package io.nccl4j.tools.perf.report;
 
 import java.util.Locale;
 
-/** Numbers for people. */
+/** Formats numbers for reports. */
 public final class Texts {
   private Texts() {}
 
   /**
-   * {@return a number with what decimals are worth showing}
+   * {@return a number with 0 to 2 decimals, fewer for larger numbers}
    *
    * @param value the number
    */
@@ -18,7 +18,7 @@ public final class Texts {
   }
 
   /**
-   * {@return a ratio}
+   * {@return a ratio with two decimals}
    *
    * @param value the ratio
    */

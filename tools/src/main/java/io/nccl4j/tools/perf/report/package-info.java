@@ -1,5 +1,2 @@
-/**
- * What runs of the bandwidth command have measured, read from their JSON and shown as tables and
- * charts: one run, or several in one picture.
- */
+/** Tables and charts of one or several runs of the bandwidth command, read from their JSON. */
 package io.nccl4j.tools.perf.report;

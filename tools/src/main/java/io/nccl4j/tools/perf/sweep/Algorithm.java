@@ -3,7 +3,7 @@ package io.nccl4j.tools.perf.sweep;
 import java.util.List;
 import java.util.Locale;
 
-/** What an algorithm is called, and where there is one. */
+/** The algorithms, their names, and the backends that have them. */
 enum Algorithm {
   RING("Ring", true),
   TREE("Tree", true),
@@ -14,10 +14,11 @@ enum Algorithm {
   COLLNETCHAIN("CollnetChain", false),
   PAT("PAT", false);
 
-  /** What is swept over on NCCL where nothing else is asked for. */
-  static final List<Algorithm> USUAL_NCCL = List.of(RING, TREE, NVLS);
+  /** The algorithms swept by default on NCCL. */
+  static final List<Algorithm> DEFAULT_NCCL = List.of(RING, TREE, NVLS);
 
-  static final List<Algorithm> USUAL_REFERENCE = List.of(RING, TREE, DIRECT);
+  /** The algorithms swept by default on the reference backend. */
+  static final List<Algorithm> DEFAULT_REFERENCE = List.of(RING, TREE, DIRECT);
 
   private final String nccl;
   private final boolean reference;
@@ -27,12 +28,12 @@ enum Algorithm {
     this.reference = reference;
   }
 
-  /** Returns what {@code NCCL_ALGO} calls it, or an empty text where NCCL has no such thing. */
+  /** Returns its name in {@code NCCL_ALGO}, or an empty string if NCCL does not have it. */
   String nccl() {
     return nccl;
   }
 
-  /** Returns whether a backend can be asked for it. */
+  /** Returns whether a backend has it. */
   boolean on(String backend) {
     return backend.equals("reference") ? reference : !nccl.isEmpty();
   }

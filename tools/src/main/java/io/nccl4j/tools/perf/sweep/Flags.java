@@ -11,7 +11,7 @@ import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Option;
 import picocli.CommandLine.Parameters;
 
-/** The command line: a few flags of its own, and those of the bandwidth command. */
+/** The command line: a few own flags, and those of the bandwidth command. */
 @Command(
     name = "sweep",
     sortOptions = false,
@@ -19,21 +19,21 @@ import picocli.CommandLine.Parameters;
     customSynopsis = "scripts/sweep [COLLECTIVE] [flags] [flags of scripts/perf]",
     header = "Measures every algorithm with every protocol, and what the automatic choice costs.",
     description = {
-      "COLLECTIVE is all_reduce unless another is named. On NCCL a choice is made by NCCL_ALGO and",
-      "NCCL_PROTO; on the reference backend there are ring, tree and direct, of an all_reduce in one",
-      "process. Each choice is measured by scripts/perf in a process of its own; where NCCL refuses",
-      "it, the table says n/a, and why. Without -b, -e, -i and -f: -b 1K -e 64M -f 4."
+      "The default COLLECTIVE is all_reduce. On NCCL, NCCL_ALGO and NCCL_PROTO force a choice; the",
+      "reference backend has ring, tree and direct, for an all_reduce in one process. scripts/perf",
+      "measures each choice in a separate process; if NCCL refuses one, the table says n/a and why.",
+      "Without -b, -e, -i and -f: -b 1K -e 64M -f 4."
     },
     footer = {
       "",
       "scripts/perf --help lists its flags; -J, --plot, --html, --compare and --algo are not passed on.",
-      "Exit status: 0 measured, even if not every choice; 1 nothing could be measured, or a file not",
-      "written; 2 bad arguments; 3 wrong data."
+      "Exit status: 0 measured, even if some choices failed; 1 nothing was measured, or a file cannot",
+      "be written; 2 bad arguments; 3 wrong data."
     })
 final class Flags {
-  private static final int LONGEST_LIMIT = 24 * 60 * 60;
+  private static final int MAX_LIMIT = 24 * 60 * 60;
 
-  /** What is passed on has to go where it came from. */
+  /** The flags of scripts/perf for sizes; without them, the sweep's default sizes apply. */
   private static final List<String> SIZES =
       List.of("-b", "--minbytes", "-e", "--maxbytes", "-i", "--stepbytes", "-f", "--stepfactor");
 
@@ -62,7 +62,7 @@ final class Flags {
       paramLabel = "N",
       defaultValue = "3",
       description =
-          "how often all choices are measured, one round after the other; the quickest time counts; default 3")
+          "rounds in which all choices are measured; the quickest time counts; default 3")
   @Within(least = 1, most = 1000)
   int rounds;
 
@@ -70,8 +70,8 @@ final class Flags {
       names = "--limit",
       paramLabel = "SECONDS",
       defaultValue = "600",
-      description = "the longest that one choice may take in a round; default 600")
-  @Within(least = 1, most = LONGEST_LIMIT)
+      description = "time limit for one choice in a round; default 600")
+  @Within(least = 1, most = MAX_LIMIT)
   int limit;
 
   @Mixin ReportOptions output;
@@ -80,7 +80,7 @@ final class Flags {
       names = "--csv",
       paramLabel = "FILE",
       converter = OptionValue.Output.class,
-      description = "write a line for each choice and size")
+      description = "write CSV with a line per choice and size")
   Path csv;
 
   @Option(
@@ -91,15 +91,15 @@ final class Flags {
   Path json;
 
   /**
-   * Returns what is passed on to the bandwidth command.
+   * Returns the arguments for the bandwidth command.
    *
-   * @throws IllegalArgumentException if that is not to be passed on
+   * @throws IllegalArgumentException if a flag must not be passed on
    */
-  List<String> passedOn() {
+  List<String> perfArguments() {
     for (String flag : List.of("-J", "--output_file", "--compare", "--percentiles", "--child")) {
       if (others.stream().anyMatch(other -> other.equals(flag) || other.startsWith(flag + "="))) {
         throw new IllegalArgumentException(
-            flag + " is not for a sweep; --json, --csv, --html and --plot are");
+            flag + " is not for a sweep; use --json, --csv, --html or --plot");
       }
     }
     List<String> arguments = new ArrayList<>(others);
@@ -122,9 +122,9 @@ final class Flags {
   }
 
   /**
-   * Returns the choices on a backend, but for the automatic one.
+   * Returns the choices on a backend, without the automatic one.
    *
-   * @throws IllegalArgumentException if one that was asked for is not there
+   * @throws IllegalArgumentException if the backend lacks a requested algorithm or protocol
    */
   List<SweepChoice> choices(String backend) {
     boolean reference = backend.equals("reference");
@@ -137,12 +137,12 @@ final class Flags {
     }
     if (reference && !protocols.isEmpty()) {
       throw new IllegalArgumentException(
-          "--proto is given, and the reference backend has no protocols to choose");
+          "--proto is given, but the reference backend has no protocols to choose from");
     }
-    List<Algorithm> usual = reference ? Algorithm.USUAL_REFERENCE : Algorithm.USUAL_NCCL;
+    List<Algorithm> defaults = reference ? Algorithm.DEFAULT_REFERENCE : Algorithm.DEFAULT_NCCL;
     return SweepChoice.all(
         backend,
-        algorithms.isEmpty() ? usual : algorithms.stream().distinct().toList(),
+        algorithms.isEmpty() ? defaults : algorithms.stream().distinct().toList(),
         protocols.isEmpty() ? List.of(Protocol.values()) : protocols.stream().distinct().toList());
   }
 }

@@ -10,68 +10,66 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 
 /**
- * What came of all choices. Times are of operations out of place.
+ * The results of a sweep. Times are of out-of-place operations.
  *
- * @param collective what was measured
- * @param backend which backend
- * @param rounds how often each choice was measured
- * @param trials one for each choice, the automatic one first
+ * @param collective the measured collective
+ * @param backend the backend's name
+ * @param rounds the number of rounds
+ * @param results a result for each choice, the automatic one first
  */
 record Outcome(String collective, String backend, int rounds, List<SweepResult> results) {
-  /** From this release on NCCL refuses a choice that it does not have. */
-  private static final int REFUSES_SINCE = 24;
+  /** NCCL refuses unavailable choices since 2.24; older releases ignore them. */
+  private static final int REFUSES_SINCE_MINOR = 24;
 
   private static final Pattern RELEASE = Pattern.compile("\\bnccl ((\\d+)\\.(\\d+)[.\\d]*)");
 
-  /** Returns what came of the automatic choice. */
+  /** Returns the result of the automatic choice. */
   SweepResult automatic() {
     return results.getFirst();
   }
 
-  /** Returns what came of the other choices. */
+  /** Returns the results of the other choices. */
   List<SweepResult> forced() {
     return results.subList(1, results.size());
   }
 
-  /** Returns what was measured of the automatic choice, or else of any. */
+  /** Returns the first run of the first choice that has one. */
   Optional<PerfRun> first() {
-    return results.stream().flatMap(trial -> trial.rounds().stream()).findFirst();
+    return results.stream().flatMap(result -> result.rounds().stream()).findFirst();
   }
 
-  /** Returns all sizes, the smallest first. */
+  /** Returns all sizes in ascending order. */
   List<Long> sizes() {
     return List.copyOf(
         results.stream()
-            .flatMap(trial -> trial.rounds().stream())
+            .flatMap(result -> result.rounds().stream())
             .flatMap(measured -> measured.rows().stream())
             .map(PerfRun.Row::bytes)
             .collect(Collectors.toCollection(TreeSet::new)));
   }
 
-  /** Returns the quickest of the choices with right data, but for the automatic one. */
+  /** Returns the quickest forced choice with right data. */
   Optional<SweepResult> best(long bytes) {
     return forced().stream()
-        .filter(trial -> !Double.isNaN(trial.micros(bytes)))
-        .min(Comparator.comparingDouble(trial -> trial.micros(bytes)));
+        .filter(result -> !Double.isNaN(result.micros(bytes)))
+        .min(Comparator.comparingDouble(result -> result.micros(bytes)));
   }
 
-  /**
-   * Returns how much longer the automatic choice takes than the best one, as a part of it, or NaN.
-   */
+  /** Returns the extra time of the automatic choice, as a fraction of the best time, or NaN. */
   double cost(long bytes) {
     return best(bytes)
         .map(best -> automatic().micros(bytes) / best.micros(bytes) - 1)
         .orElse(Double.NaN);
   }
 
-  /** Returns whether anything at all was measured. */
+  /** Returns whether anything was measured. */
   boolean measuredAnything() {
     return !sizes().isEmpty();
   }
 
   /** Returns whether any data was wrong. */
   boolean wrong() {
-    return results.stream().anyMatch(trial -> trial.state() == SweepResult.State.WRONG);
+    return results.stream().anyMatch(result -> result.state() == SweepResult.State.WRONG);
   }
 
   /** Returns whether it ran on the stand-in for NCCL, whose times mean nothing. */
@@ -79,7 +77,7 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
     return first().map(PerfRun::standIn).orElse(false);
   }
 
-  /** Returns what limits what the columns say, or an empty text. */
+  /** Returns a note for releases of NCCL that may replace a choice, or an empty string. */
   String caution() {
     if (!backend.equals("nccl")) {
       return "";
@@ -91,10 +89,10 @@ record Outcome(String collective, String backend, int rounds, List<SweepResult> 
     boolean refuses =
         found
             && (Integer.parseInt(release.group(2)) > 2
-                || Integer.parseInt(release.group(3)) >= REFUSES_SINCE);
+                || Integer.parseInt(release.group(3)) >= REFUSES_SINCE_MINOR);
     return refuses
         ? ""
-        : "NCCL %s may take another choice than it was asked for, and does not say so: from 2.%d on it refuses. A column is what was asked for."
-            .formatted(found ? release.group(1) : "of an unknown release", REFUSES_SINCE);
+        : "NCCL %s may silently replace a requested choice; releases from 2.%d on refuse it instead. Columns name the requested choices."
+            .formatted(found ? release.group(1) : "of an unknown release", REFUSES_SINCE_MINOR);
   }
 }

@@ -16,18 +16,17 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Measures choices, each in a process of its own with a deadline. None outlives this process: it
- * ends them when it ends, removes what they have left, and each ends itself when its standard input
- * does.
+ * Measures choices, each in a separate process with a deadline. No process outlives this one: a
+ * shutdown hook terminates it and deletes its files, and it exits when its standard input closes.
  */
 final class PerfProcess implements AutoCloseable {
   private static final int WRONG_DATA = 3;
-  private static final Duration FORCE = Duration.ofSeconds(5);
+  private static final Duration TERMINATION_TIMEOUT = Duration.ofSeconds(5);
 
-  /** How long a command that ends its own processes at the limit may take for that. */
+  /** Extra time for a command that terminates its own processes at the limit. */
   private static final Duration GRACE = Duration.ofSeconds(20);
 
-  /** What NCCL answers to a choice that it does not have. */
+  /** Part of NCCL's error for an unavailable choice. */
   private static final String REFUSED = "(" + NcclResult.INVALID_USAGE + ", code ";
 
   private final List<String> command;
@@ -39,13 +38,13 @@ final class PerfProcess implements AutoCloseable {
   private volatile boolean closing;
 
   /**
-   * Prepares to start processes.
+   * Creates a runner, which starts no process yet.
    *
-   * @param command what starts the bandwidth command, with all arguments but those of a choice
-   * @param environment what each gets but for the variables of a choice
-   * @param asked what those ask for
-   * @param limit how long each may take
-   * @param folder where it may leave files
+   * @param command the bandwidth command, with all arguments but those of a choice
+   * @param environment the environment of each process, without the variables of a choice
+   * @param asked the parsed arguments of the command
+   * @param limit the time limit of each process
+   * @param folder the folder for files, which {@link #close} deletes
    */
   PerfProcess(
       List<String> command,
@@ -58,31 +57,31 @@ final class PerfProcess implements AutoCloseable {
     this.asked = asked;
     this.limit = limit;
     this.folder = folder;
-    Runtime.getRuntime().addShutdownHook(new Thread(this::endForGood, "sweep-process-end"));
+    Runtime.getRuntime().addShutdownHook(new Thread(this::shutDown, "sweep-process-end"));
   }
 
   /** Measures a choice. */
   SweepResult run(SweepChoice choice) throws IOException {
     Path json = folder.resolve(choice.name().replace(' ', '-') + ".json");
-    Path said = folder.resolve(choice.name().replace(' ', '-') + ".err");
+    Path stderr = folder.resolve(choice.name().replace(' ', '-') + ".err");
     ProcessBuilder builder =
         new ProcessBuilder(arguments(choice, json))
             .redirectOutput(ProcessBuilder.Redirect.DISCARD)
-            .redirectError(said.toFile());
+            .redirectError(stderr.toFile());
     builder.environment().clear();
     builder.environment().putAll(environment);
     builder.environment().keySet().removeAll(List.of("NCCL_ALGO", "NCCL_PROTO"));
     builder.environment().putAll(choice.environment());
     start(builder);
-    boolean late = !ended(running, asked.processes() ? limit.plus(GRACE) : limit);
-    end();
+    boolean exited = waitFor(running, asked.processes() ? limit.plus(GRACE) : limit);
+    terminate();
     checkOpen();
-    return late
-        ? late(choice, json)
-        : result(choice, running.exitValue(), message(said, running.exitValue()), json);
+    return exited
+        ? result(choice, running.exitValue(), message(stderr, running.exitValue()), json)
+        : timedOut(choice, json);
   }
 
-  /** Starts a process that the end of this one cannot miss. */
+  /** Starts a process, unless this one is already shutting down. */
   private synchronized void start(ProcessBuilder builder) throws IOException {
     checkOpen();
     running = builder.start();
@@ -90,16 +89,16 @@ final class PerfProcess implements AutoCloseable {
 
   private void checkOpen() {
     if (closing) {
-      throw new IllegalStateException("ended from outside");
+      throw new IllegalStateException("this process is exiting");
     }
   }
 
-  /** Ends what is running when this process ends, and removes its files. */
-  private void endForGood() {
+  /** Terminates the running process and deletes the files, when this process exits. */
+  private void shutDown() {
     synchronized (this) {
       closing = true;
     }
-    end();
+    terminate();
     try {
       close();
     } catch (IOException e) {
@@ -107,7 +106,7 @@ final class PerfProcess implements AutoCloseable {
     }
   }
 
-  /** Removes the folder and all that is in it, if that has not been done. */
+  /** Deletes the folder with its contents; idempotent. */
   @Override
   public synchronized void close() throws IOException {
     OutputFile.deleteFolder(folder);
@@ -117,20 +116,20 @@ final class PerfProcess implements AutoCloseable {
     List<String> arguments = new ArrayList<>(command);
     arguments.addAll(choice.arguments());
     arguments.addAll(List.of("-J", json.toString()));
-    // What starts processes itself ends them by itself.
+    // With --procs the command terminates its own processes.
     arguments.addAll(
         asked.processes() ? List.of("--limit", "" + limit.toSeconds()) : List.of("--child"));
     return arguments;
   }
 
-  private SweepResult late(SweepChoice choice, Path json) throws IOException {
-    String reason = "it had not ended after " + limit.toSeconds() + " s";
+  private SweepResult timedOut(SweepChoice choice, Path json) throws IOException {
+    String reason = "timed out after " + limit.toSeconds() + " s";
     try {
       return new SweepResult(choice, SweepResult.State.FAILED, reason, measured(json, choice));
     } catch (IllegalArgumentException e) {
-      // It may have been ended while it wrote.
+      // It may have been terminated while it wrote the file.
       return new SweepResult(
-          choice, SweepResult.State.FAILED, reason + ", and its result is not whole", List.of());
+          choice, SweepResult.State.FAILED, reason + " with an incomplete result", List.of());
     }
   }
 
@@ -155,12 +154,12 @@ final class PerfProcess implements AutoCloseable {
   }
 
   /**
-   * Returns why a process failed: the command's own line, or else the last one. Native libraries
-   * may say what is no UTF-8.
+   * Returns why a process failed: the command's message, or else the last line of stderr. Native
+   * libraries may print bytes that are not UTF-8.
    */
-  private String message(Path said, int status) throws IOException {
+  private String message(Path stderr, int status) throws IOException {
     List<String> lines =
-        new String(Files.readAllBytes(said), StandardCharsets.UTF_8)
+        new String(Files.readAllBytes(stderr), StandardCharsets.UTF_8)
             .lines()
             .map(String::strip)
             .filter(line -> !line.isEmpty())
@@ -169,17 +168,17 @@ final class PerfProcess implements AutoCloseable {
         .filter(line -> line.contains(asked.program() + ": "))
         .findFirst()
         .map(line -> line.substring(line.indexOf(asked.program()) + asked.program().length() + 2))
-        .orElse(lines.isEmpty() ? "it ended with status " + status : lines.getLast());
+        .orElse(lines.isEmpty() ? "exited with status " + status : lines.getLast());
   }
 
   /**
-   * Returns what a process has measured, and removes its file, which the next round takes again.
+   * Reads and deletes the result of a process; the next round uses the same file name.
    *
-   * @throws IllegalArgumentException if the file is not whole
+   * @throws IllegalArgumentException if the file is incomplete
    */
   private static List<PerfRun> measured(Path json, SweepChoice choice) throws IOException {
     try {
-      // A process that was ended has taken its file, and not written it.
+      // A terminated process leaves its file empty.
       return !Files.exists(json) || Files.size(json) == 0
           ? List.of()
           : List.of(PerfRun.read(json, choice.name()));
@@ -188,24 +187,24 @@ final class PerfProcess implements AutoCloseable {
     }
   }
 
-  /** Ends what is still running and what it has started, by force where asking does not help. */
-  private void end() {
+  /** Terminates the running process and its descendants, by force after a time-out. */
+  private void terminate() {
     Process process = running;
     if (process == null || !process.isAlive()) {
       return;
     }
-    List<ProcessHandle> below = process.descendants().toList();
+    List<ProcessHandle> descendants = process.descendants().toList();
     process.destroy();
-    if (!ended(process, FORCE)) {
-      below.forEach(ProcessHandle::destroyForcibly);
+    if (!waitFor(process, TERMINATION_TIMEOUT)) {
+      descendants.forEach(ProcessHandle::destroyForcibly);
       process.destroyForcibly();
-      ended(process, FORCE);
+      waitFor(process, TERMINATION_TIMEOUT);
     }
   }
 
-  private static boolean ended(Process process, Duration wait) {
+  private static boolean waitFor(Process process, Duration timeout) {
     try {
-      return process.waitFor(wait.toMillis(), TimeUnit.MILLISECONDS);
+      return process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw new IllegalStateException("interrupted while a choice was measured", e);

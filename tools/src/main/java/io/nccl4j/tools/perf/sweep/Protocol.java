@@ -2,7 +2,7 @@ package io.nccl4j.tools.perf.sweep;
 
 import io.nccl4j.tools.plots.Curve.Line;
 
-/** NCCL's protocols, as {@code NCCL_PROTO} calls them. */
+/** NCCL's protocols, with their names in {@code NCCL_PROTO}. */
 enum Protocol {
   SIMPLE("Simple", Line.SOLID),
   LL128("LL128", Line.DASHED),

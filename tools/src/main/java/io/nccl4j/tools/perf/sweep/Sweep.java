@@ -16,7 +16,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The command: from a command line to an exit status. */
+/** The sweep command: measures every choice of algorithm and protocol. */
 public final class Sweep {
   /** Some data was wrong. */
   static final int WRONG_DATA = 3;
@@ -27,12 +27,12 @@ public final class Sweep {
   private final List<String> perf;
 
   /**
-   * Makes a command.
+   * Creates a command.
    *
-   * @param out where the table goes
-   * @param err where messages go
-   * @param environment the variables that the bandwidth command gets
-   * @param perf what starts the bandwidth command, but for its arguments
+   * @param out receives the table
+   * @param err receives messages
+   * @param environment the environment of the bandwidth command
+   * @param perf the command line of the bandwidth command, without arguments
    */
   Sweep(PrintStream out, PrintStream err, Map<String, String> environment, List<String> perf) {
     this.out = out;
@@ -42,9 +42,9 @@ public final class Sweep {
   }
 
   /**
-   * Runs the command and ends the process with its status.
+   * Runs the command and exits with its status.
    *
-   * @param args the command line
+   * @param args the arguments
    * @throws IOException if this process's own command line cannot be read
    */
   public static void main(String[] args) throws IOException {
@@ -61,7 +61,7 @@ public final class Sweep {
   }
 
   private int sweep(Flags flags) throws IOException {
-    List<String> arguments = flags.passedOn();
+    List<String> arguments = flags.perfArguments();
     Asked asked = PerfCommand.check(arguments, environment);
     if (!asked.backend().isEmpty()) {
       choices(flags, asked, asked.backend());
@@ -78,9 +78,8 @@ public final class Sweep {
   private static List<SweepChoice> choices(Flags flags, Asked asked, String backend) {
     if (backend.equals("reference") && !asked.collective().equals("all_reduce")) {
       throw new IllegalArgumentException(
-          "on the reference backend all_reduce alone leaves a choice; "
-              + asked.collective()
-              + " does not");
+          "the reference backend has a choice of algorithms for all_reduce only, not for "
+              + asked.collective());
     }
     return flags.choices(backend);
   }
@@ -92,7 +91,7 @@ public final class Sweep {
     if (backend.isEmpty()) {
       if (automatic.rounds().isEmpty()) {
         throw new IllegalStateException(
-            "nothing could be measured, and no --backend says what else to try: "
+            "nothing could be measured; give --backend to try other choices: "
                 + automatic.reason());
       }
       backend = backend(automatic.rounds().getFirst());
@@ -104,9 +103,9 @@ public final class Sweep {
     for (int round = 1; round <= flags.rounds; round++) {
       for (SweepChoice choice : choices) {
         SweepResult before = results.get(choice);
-        boolean once =
+        boolean skip =
             before != null && (round == 1 || before.state() != SweepResult.State.MEASURED);
-        if (!once) {
+        if (!skip) {
           err.printf("sweep: %s, round %d of %d ...%n", choice.name(), round, flags.rounds);
           results.merge(choice, process.run(choice), SweepResult::and);
         }

@@ -5,16 +5,16 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * One way to carry out a collective.
+ * An algorithm and a protocol for a collective.
  *
- * @param algorithm the algorithm, or null where the choice is left to the backend
- * @param protocol NCCL's protocol, or null where there is none to choose
+ * @param algorithm the algorithm, or null if the backend chooses
+ * @param protocol NCCL's protocol, or null if the backend chooses or has none
  */
 record SweepChoice(Algorithm algorithm, Protocol protocol) {
-  /** What the backend chooses by itself. */
+  /** The backend's own choice. */
   static final SweepChoice AUTO = new SweepChoice(null, null);
 
-  /** Returns all choices but the automatic one. */
+  /** Returns all choices except the automatic one. */
   static List<SweepChoice> all(
       String backend, List<Algorithm> algorithms, List<Protocol> protocols) {
     List<SweepChoice> choices = new ArrayList<>();
@@ -28,26 +28,26 @@ record SweepChoice(Algorithm algorithm, Protocol protocol) {
     return choices;
   }
 
-  /** Returns whether the choice is left to the backend. */
+  /** Returns whether the backend chooses. */
   boolean automatic() {
     return algorithm == null;
   }
 
-  /** Returns what it is called in tables. */
+  /** Returns its name in tables. */
   String name() {
     return automatic()
         ? "auto"
         : protocol == null ? algorithm.label() : algorithm.nccl() + " " + protocol.nccl();
   }
 
-  /** Returns what makes NCCL take it; without, what makes NCCL choose by itself. */
+  /** Returns the variables that force this choice on NCCL; empty if they do not apply. */
   Map<String, String> environment() {
     return protocol == null
         ? Map.of()
         : Map.of("NCCL_ALGO", algorithm.nccl(), "NCCL_PROTO", protocol.nccl());
   }
 
-  /** Returns what makes the reference take it. */
+  /** Returns the arguments that force this choice on the reference backend; may be empty. */
   List<String> arguments() {
     return automatic() || protocol != null ? List.of() : List.of("--algo", algorithm.label());
   }

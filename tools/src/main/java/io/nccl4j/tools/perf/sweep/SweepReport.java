@@ -27,21 +27,21 @@ import java.util.Map;
 import java.util.function.BiFunction;
 import java.util.stream.Collectors;
 
-/** What came of a sweep, as a table on the terminal, CSV, JSON, charts and a page. */
+/** The results of a sweep as a printed table, CSV, JSON, charts and a page. */
 final class SweepReport {
   private static final Axis SIZE = new Axis("size", Scale.BYTES);
 
-  /** Leaves room for the widest name and a number. */
-  private static final int COLUMN = 15;
+  /** Wide enough for the longest name and a number. */
+  private static final int COLUMN_WIDTH = 15;
 
   private final Outcome outcome;
   private final String arguments;
 
   /**
-   * Prepares a report.
+   * Creates a report.
    *
-   * @param outcome what came of the choices
-   * @param arguments what the bandwidth command was given
+   * @param outcome the results
+   * @param arguments the arguments of the bandwidth command
    */
   SweepReport(Outcome outcome, String arguments) {
     this.outcome = outcome;
@@ -56,10 +56,10 @@ final class SweepReport {
 
   private String warning() {
     return RunReport.warning(
-        outcome.results().stream().flatMap(trial -> trial.rounds().stream()).toList());
+        outcome.results().stream().flatMap(result -> result.rounds().stream()).toList());
   }
 
-  /** Prints the times, the best choice of each size, and why something is missing. */
+  /** Prints the times, the best choice for each size, and the reasons for missing results. */
   void print(PrintStream out) {
     Table times = times();
     out.printf(
@@ -88,25 +88,25 @@ final class SweepReport {
 
   private static String line(List<String> cells) {
     return cells.stream()
-        .map(cell -> String.format(Locale.ROOT, "%" + COLUMN + "s", cell))
+        .map(cell -> String.format(Locale.ROOT, "%" + COLUMN_WIDTH + "s", cell))
         .collect(Collectors.joining())
         .stripTrailing();
   }
 
   private Table times() {
     List<String> columns = new ArrayList<>(List.of("size", "best", "auto costs"));
-    outcome.results().forEach(trial -> columns.add(trial.choice().name()));
+    outcome.results().forEach(result -> columns.add(result.choice().name()));
     List<List<Cell>> rows = new ArrayList<>();
     for (long bytes : outcome.sizes()) {
       List<Cell> row = new ArrayList<>(List.of(Cell.of(ByteSize.text(bytes))));
       row.add(Cell.of(outcome.best(bytes).map(best -> best.choice().name()).orElse("n/a")));
       row.add(cost(outcome.cost(bytes)));
-      outcome.results().forEach(trial -> row.add(cell(trial, bytes)));
+      outcome.results().forEach(result -> row.add(cell(result, bytes)));
       rows.add(row);
     }
     return new Table(
         "Time of each choice, in us",
-        "Out of place, the mean of operations enqueued back to back, of the quickest of %s, each in a process of its own. The best is the quickest choice with right data; what auto costs is how much longer the automatic choice took, below 0 if it was quicker still. Small differences may be chance."
+        "Mean time of out-of-place operations enqueued back to back, in the quickest of %s, each in a separate process. The best is the quickest forced choice with right data; 'auto costs' is the extra time of the automatic choice, negative if it was quicker. Small differences may be chance."
             .formatted(Count.of(outcome.rounds(), "round")),
         columns,
         rows);
@@ -118,55 +118,55 @@ final class SweepReport {
         : Cell.of(String.format(Locale.ROOT, "%+.0f %%", 100 * cost));
   }
 
-  private Cell cell(SweepResult trial, long bytes) {
-    return trial
+  private Cell cell(SweepResult result, long bytes) {
+    return result
         .at(bytes)
         .map(
             cell -> {
               if (cell.wrong() > 0) {
                 return new Cell("wrong", Kind.WRONG);
               }
-              boolean best = outcome.best(bytes).filter(trial::equals).isPresent();
+              boolean best = outcome.best(bytes).filter(result::equals).isPresent();
               return new Cell(Texts.number(cell.micros()), best ? Kind.BEST : Kind.PLAIN);
             })
-        .orElseGet(() -> new Cell(trial.missing(), Kind.MISSING));
+        .orElseGet(() -> new Cell(result.missing(), Kind.MISSING));
   }
 
   private Table missing() {
     List<List<Cell>> rows =
         outcome.results().stream()
-            .filter(trial -> trial.state() != SweepResult.State.MEASURED)
+            .filter(result -> result.state() != SweepResult.State.MEASURED)
             .map(
-                trial ->
+                result ->
                     List.of(
-                        Cell.of(trial.choice().name()),
-                        Cell.of(trial.state().label()),
-                        Cell.text(trial.reason())))
+                        Cell.of(result.choice().name()),
+                        Cell.of(result.state().label()),
+                        Cell.text(result.reason())))
             .toList();
-    return new Table("What could not be measured", "", List.of("choice", "state", "reason"), rows);
+    return new Table("Missing results", "", List.of("choice", "state", "reason"), rows);
   }
 
-  /** Returns the charts: time, bus bandwidth, and how far each choice is from the best. */
+  /** Returns the charts: time, bus bandwidth, and time relative to the best choice. */
   List<Chart> charts() {
     return List.of(
         chart("Time of each choice", new Axis("time (us)", Scale.LOGARITHMIC), SweepResult::micros),
         chart(
             "Bus bandwidth of each choice",
             new Axis("busbw (GB/s)", Scale.LINEAR),
-            (trial, bytes) -> trial.at(bytes).map(PerfRun.Cell::busBw).orElse(Double.NaN)),
+            (result, bytes) -> result.at(bytes).map(PerfRun.Cell::busBw).orElse(Double.NaN)),
         chart(
             "Time of each choice, as a multiple of the best",
             new Axis("times the best", Scale.LOGARITHMIC),
-            (trial, bytes) ->
+            (result, bytes) ->
                 outcome
                     .best(bytes)
-                    .map(best -> trial.micros(bytes) / best.micros(bytes))
+                    .map(best -> result.micros(bytes) / best.micros(bytes))
                     .orElse(Double.NaN)));
   }
 
   private Chart chart(String title, Axis axis, BiFunction<SweepResult, Long, Double> value) {
     List<Algorithm> algorithms =
-        outcome.forced().stream().map(trial -> trial.choice().algorithm()).distinct().toList();
+        outcome.forced().stream().map(result -> result.choice().algorithm()).distinct().toList();
     List<Curve> curves = new ArrayList<>();
     for (SweepResult result : outcome.results()) {
       SweepChoice choice = result.choice();
@@ -189,7 +189,7 @@ final class SweepReport {
     List<Table> tables = new ArrayList<>(List.of(times(), missing(), about()));
     tables.removeIf(table -> table.rows().isEmpty());
     List<String> lines = new ArrayList<>();
-    lines.add(title() + ". A colour is an algorithm, a kind of line a protocol.");
+    lines.add(title() + ". Colours are algorithms, line styles are protocols.");
     lines.add(outcome.caution());
     lines.removeIf(String::isEmpty);
     return new Page(
@@ -200,7 +200,7 @@ final class SweepReport {
         tables);
   }
 
-  /** Returns what ran where and how; the choices differ in nothing else. */
+  /** Returns the configuration that all choices share. */
   private Table about() {
     Map<String, String> facts = new LinkedHashMap<>();
     facts.put("command line", "scripts/sweep " + arguments);
@@ -212,7 +212,7 @@ final class SweepReport {
                     .forEach(name -> facts.put(name, measured.facts().getOrDefault(name, ""))));
     facts.values().removeIf(String::isEmpty);
     return new Table(
-        "What was measured",
+        "Configuration",
         "",
         List.of("", "all choices"),
         facts.entrySet().stream()
@@ -220,14 +220,14 @@ final class SweepReport {
             .toList());
   }
 
-  /** Returns a line for each choice and size, and the names of the columns. */
+  /** Returns a CSV header, and a line for each choice and size. */
   String csv() {
     StringBuilder csv =
         new StringBuilder("size_bytes,choice,algorithm,protocol,state,time_us,busbw_gbs,reason\n");
     for (long bytes : outcome.sizes()) {
       for (SweepResult result : outcome.results()) {
         SweepChoice choice = result.choice();
-        boolean there = result.at(bytes).isPresent();
+        boolean measured = result.at(bytes).isPresent();
         boolean wrong = result.at(bytes).filter(cell -> cell.wrong() > 0).isPresent();
         csv.append(
             String.join(
@@ -236,10 +236,10 @@ final class SweepReport {
                 choice.name(),
                 choice.automatic() ? "" : choice.algorithm().label(),
                 choice.protocol() == null ? "" : choice.protocol().nccl(),
-                wrong ? "wrong" : there ? "ok" : result.missing(),
+                wrong ? "wrong" : measured ? "ok" : result.missing(),
                 result.at(bytes).map(cell -> Double.toString(cell.micros())).orElse(""),
                 result.at(bytes).map(cell -> Double.toString(cell.busBw())).orElse(""),
-                there && !wrong ? "" : quoted(result.reason())));
+                measured && !wrong ? "" : quoted(result.reason())));
         csv.append('\n');
       }
     }
@@ -267,19 +267,19 @@ final class SweepReport {
         + "\n";
   }
 
-  private static Object choice(SweepResult trial) {
+  private static Object choice(SweepResult result) {
     return object(
-        "choice", trial.choice().name(),
-        "state", trial.state().label(),
-        "reason", trial.reason(),
-        "environment", trial.choice().environment());
+        "choice", result.choice().name(),
+        "state", result.state().label(),
+        "reason", result.reason(),
+        "environment", result.choice().environment());
   }
 
   private Object size(long bytes) {
     Map<String, Object> times = new LinkedHashMap<>();
     outcome
         .results()
-        .forEach(trial -> times.put(trial.choice().name(), number(trial.micros(bytes))));
+        .forEach(result -> times.put(result.choice().name(), number(result.micros(bytes))));
     return object(
         "size",
         bytes,
@@ -291,7 +291,7 @@ final class SweepReport {
         times);
   }
 
-  /** Returns a number, or null where there is none. */
+  /** Returns a number, or null for NaN. */
   private static Double number(double value) {
     return Double.isNaN(value) ? null : value;
   }

@@ -7,23 +7,23 @@ import java.util.List;
 import java.util.Optional;
 
 /**
- * What came of one choice, in one round or in several.
+ * The result of one choice, of one or several rounds.
  *
  * @param choice the choice
- * @param state how it ended
- * @param reason why it is not fine, or an empty text
- * @param rounds what was measured all the same, of each round that measured anything
+ * @param state the worst state of all rounds
+ * @param reason the reason for that state, or an empty string
+ * @param rounds the measurements, also of rounds that failed later
  */
 record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun> rounds) {
-  /** How a choice ended, from well to worse. */
+  /** The state of a choice, from best to worst. */
   enum State {
     /** All sizes were measured. */
     MEASURED("ok"),
-    /** NCCL has no such choice here, at least not for the sizes that are missing. */
+    /** NCCL does not offer the choice here, at least not for the missing sizes. */
     REFUSED("n/a"),
     /** Some data was wrong. */
     WRONG("wrong"),
-    /** It failed, or took too long. */
+    /** It failed or timed out. */
     FAILED("failed");
 
     private final String label;
@@ -37,7 +37,7 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
     }
   }
 
-  /** Returns this and another round: of how they ended, what is worse. */
+  /** Merges another round into this result; the worse state counts. */
   SweepResult and(SweepResult next) {
     List<PerfRun> both = new ArrayList<>(rounds);
     both.addAll(next.rounds);
@@ -45,7 +45,7 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
     return new SweepResult(choice, worse.state, worse.reason, List.copyOf(both));
   }
 
-  /** Returns what was measured at a size, the quickest round or a wrong one, or nothing. */
+  /** Returns the measurement of a size: one with wrong data if there is any, else the quickest. */
   Optional<PerfRun.Cell> at(long bytes) {
     List<PerfRun.Cell> cells =
         rounds.stream()
@@ -59,12 +59,12 @@ record SweepResult(SweepChoice choice, State state, String reason, List<PerfRun>
         .or(() -> cells.stream().min(Comparator.comparingDouble(PerfRun.Cell::micros)));
   }
 
-  /** Returns the time of right data at a size in microseconds, or NaN. */
+  /** Returns the time of a size in microseconds, or NaN if it is missing or the data was wrong. */
   double micros(long bytes) {
     return at(bytes).filter(cell -> cell.wrong() <= 0).map(PerfRun.Cell::micros).orElse(Double.NaN);
   }
 
-  /** Returns what stands where nothing was measured. */
+  /** Returns the label for sizes that were not measured. */
   String missing() {
     return state == State.FAILED ? State.FAILED.label() : State.REFUSED.label();
   }

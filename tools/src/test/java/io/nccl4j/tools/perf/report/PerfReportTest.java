@@ -18,7 +18,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Earlier runs are shown beside each other, from their files alone. */
+/** Earlier runs are compared, from their files alone. */
 class PerfReportTest {
   @TempDir Path folder;
 
@@ -36,7 +36,7 @@ class PerfReportTest {
     return folder.resolve(name).toString();
   }
 
-  /** Writes a result with one row for each of some sizes. */
+  /** Writes a result with one row per size. */
   private Path result(String name, String device, double micros, long wrong, long... sizes)
       throws IOException {
     StringBuilder rows = new StringBuilder();
@@ -63,7 +63,7 @@ class PerfReportTest {
             .formatted(device, device, rows, wrong));
   }
 
-  private static final String SHOWN =
+  private static final String PAGE_SUMMARY =
       """
       return [
         document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
@@ -73,7 +73,7 @@ class PerfReportTest {
       """;
 
   @Test
-  void twoRunsAreComparedSizeBySize() throws IOException, InterruptedException {
+  void twoRunsAreComparedBySize() throws IOException, InterruptedException {
     Path one = result("one.json", "A GPU", 10, 0, 8, 1024);
     Path other = result("other.json", "A GPU", 5, 0, 1024, 1 << 20);
     int status =
@@ -83,7 +83,7 @@ class PerfReportTest {
         List.of(file("a.svg"), file("a.html")),
         out.toString(StandardCharsets.UTF_8).lines().toList());
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String expected =
         """
         fits
@@ -95,7 +95,7 @@ class PerfReportTest {
         ranks | 2 in 2 processes | 2 in 2 processes
         devices | 2 x A GPU | 2 x A GPU
         iterations | 20 | 20
-        data | checked, all right | checked, all right
+        data | checked, OK | checked, OK
         size | one, time (us) | one, busbw (GB/s) | other, time (us) | other, busbw (GB/s) | time against one
         8 B | 10.00 | 1.50 | n/a | n/a | n/a
         1 KiB | 10.00 | 1.50 | 5.00 | 1.50 | 0.50
@@ -104,11 +104,11 @@ class PerfReportTest {
   }
 
   @Test
-  void theStandInAndWrongDataAreNotOverlooked() throws IOException, InterruptedException {
+  void standInAndWrongDataAreWarnedAbout() throws IOException, InterruptedException {
     Path one = result("one.json", "nccl4j stand-in (no GPU)", 10, 3, 8);
     assertEquals(Commands.OK, run(one.toString(), "--label", "mine", "--html", file("a.html")));
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     List<String> lines = visit.answer().lines().toList();
     assertEquals(
         "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's."
@@ -122,7 +122,7 @@ class PerfReportTest {
   }
 
   @Test
-  void runsOfOneNameStayTwo() throws IOException {
+  void equallyNamedRunsStayDistinct() throws IOException {
     String one = result("one.json", "A GPU", 10, 0, 8, 16).toString();
     int status =
         run(
@@ -147,14 +147,14 @@ class PerfReportTest {
       textBlock =
           """
           ''                              | RESULT.json
-          one.json                        | neither --html nor --plot says what to write
+          one.json                        | nothing to write; give --html or --plot
           none.json --html a.html         | none.json: there is no such file
-          pom.xml --html a.html           | pom.xml is no result that -J has written: line 1, column 1: Unexpected character ('<' (code 60))
+          pom.xml --html a.html           | pom.xml is not a result written by -J: line 1, column 1: Unexpected character ('<' (code 60))
           pom.xml --html a.html --label a --label b | --label is given 2 times for 1 file
           pom.xml --plot a.pdf            | 'a.pdf' does not end in .svg or .png
           pom.xml --html none/a.html      | 'none/a.html' cannot be written: there is no folder
           """)
-  void whatCannotBeIsRefusedWithTheRule(String arguments, String rule) {
+  void invalidArgumentsAreRefused(String arguments, String rule) {
     String[] args = arguments.isEmpty() ? new String[0] : arguments.split(" ");
     assertEquals(Commands.BAD_ARGUMENTS, run(args));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
@@ -162,17 +162,17 @@ class PerfReportTest {
   }
 
   @Test
-  void jsonThatIsTooDeepToBeReadIsNoResultEither() throws IOException {
+  void tooDeeplyNestedJsonIsRefused() throws IOException {
     Path deep = Files.writeString(folder.resolve("deep.json"), "[".repeat(2000));
     assertEquals(Commands.BAD_ARGUMENTS, run(deep.toString(), "--html", file("a.html")));
-    String told = err.toString(StandardCharsets.UTF_8);
+    String message = err.toString(StandardCharsets.UTF_8);
     assertTrue(
-        told.contains(deep + " is no result that -J has written: Document nesting depth"), told);
-    assertEquals(1, told.lines().count(), told);
+        message.contains(deep + " is not a result written by -J: Document nesting depth"), message);
+    assertEquals(1, message.lines().count(), message);
   }
 
   @Test
-  void jsonOfSomethingElseIsToldFromAResult() throws IOException {
+  void otherJsonIsRefused() throws IOException {
     Path other = Files.writeString(folder.resolve("other.json"), "{\"results\": []}");
     assertEquals(Commands.BAD_ARGUMENTS, run(other.toString(), "--html", file("a.html")));
     assertTrue(

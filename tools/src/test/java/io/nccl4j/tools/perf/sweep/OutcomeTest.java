@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The best choice is the quickest with right data, and its price is told to the choice of NCCL. */
+/** The best choice is the quickest with right data, and the automatic one is compared with it. */
 class OutcomeTest {
   private static final SweepChoice RING = new SweepChoice(Algorithm.RING, Protocol.SIMPLE);
   private static final SweepChoice TREE = new SweepChoice(Algorithm.TREE, Protocol.LL);
@@ -33,18 +33,18 @@ class OutcomeTest {
             .toList());
   }
 
-  private static SweepResult trial(SweepChoice choice, double... micros) {
+  private static SweepResult result(SweepChoice choice, double... micros) {
     return new SweepResult(choice, State.MEASURED, "", List.of(run("nccl 2.30.7", 0, micros)));
   }
 
-  private static Outcome outcome(SweepResult... trials) {
-    return new Outcome("all_reduce", "nccl", 1, List.of(trials));
+  private static Outcome outcome(SweepResult... results) {
+    return new Outcome("all_reduce", "nccl", 1, List.of(results));
   }
 
   @Test
-  void theQuickestIsTheBestAndAutoCostsTheRest() {
+  void bestIsQuickestAndAutoCostsTheDifference() {
     Outcome outcome =
-        outcome(trial(SweepChoice.AUTO, 12, 9), trial(RING, 10, 30), trial(TREE, 20, 10));
+        outcome(result(SweepChoice.AUTO, 12, 9), result(RING, 10, 30), result(TREE, 20, 10));
     assertEquals(List.of(8L, 16L), outcome.sizes());
     assertEquals(RING, outcome.best(8).orElseThrow().choice());
     assertEquals(TREE, outcome.best(16).orElseThrow().choice());
@@ -57,24 +57,24 @@ class OutcomeTest {
     SweepResult wrong =
         new SweepResult(
             RING, State.WRONG, "some data was wrong", List.of(run("nccl 2.30.7", 4, 1, 1)));
-    Outcome outcome = outcome(trial(SweepChoice.AUTO, 12, 12), wrong, trial(TREE, 20, 10));
+    Outcome outcome = outcome(result(SweepChoice.AUTO, 12, 12), wrong, result(TREE, 20, 10));
     assertEquals(TREE, outcome.best(8).orElseThrow().choice());
     assertTrue(outcome.wrong());
     assertTrue(Double.isNaN(wrong.micros(8)));
   }
 
   @Test
-  void theQuickestRoundCounts() {
-    SweepResult both = trial(RING, 10, 30).and(trial(RING, 20, 5));
+  void quickestRoundCounts() {
+    SweepResult both = result(RING, 10, 30).and(result(RING, 20, 5));
     assertEquals(10, both.micros(8));
     assertEquals(5, both.micros(16));
     assertEquals(State.MEASURED, both.state());
   }
 
   @Test
-  void aWorseRoundIsToldOf() {
+  void worseRoundDeterminesState() {
     SweepResult late = new SweepResult(RING, State.FAILED, "late", List.of());
-    for (SweepResult both : List.of(trial(RING, 10).and(late), late.and(trial(RING, 10)))) {
+    for (SweepResult both : List.of(result(RING, 10).and(late), late.and(result(RING, 10)))) {
       assertEquals(State.FAILED, both.state());
       assertEquals("late", both.reason());
       assertEquals(10, both.micros(8));
@@ -82,10 +82,10 @@ class OutcomeTest {
   }
 
   @Test
-  void whatNclRefusesAtSomeSizesKeepsTheOthers() {
+  void choiceRefusedAtSomeSizesKeepsTheOthers() {
     SweepResult half =
         new SweepResult(TREE, State.REFUSED, "none", List.of(run("nccl 2.30.7", 0, 7)));
-    Outcome outcome = outcome(trial(SweepChoice.AUTO, 7, 7), trial(RING, 9, 9), half);
+    Outcome outcome = outcome(result(SweepChoice.AUTO, 7, 7), result(RING, 9, 9), half);
     assertEquals(TREE, outcome.best(8).orElseThrow().choice());
     assertEquals(RING, outcome.best(16).orElseThrow().choice());
     assertEquals("n/a", half.missing());
@@ -94,7 +94,7 @@ class OutcomeTest {
   }
 
   @Test
-  void withoutAnythingThereIsNoBest() {
+  void emptyOutcomeHasNoBest() {
     Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.FAILED, "late", List.of()));
     assertFalse(outcome.measuredAnything());
     assertTrue(outcome.best(8).isEmpty());
@@ -103,10 +103,10 @@ class OutcomeTest {
 
   @ParameterizedTest
   @CsvSource({"2.18.3, true", "2.23.4, true", "2.24.3, false", "2.30.7, false", "3.0.0, false"})
-  void anOlderReleaseMayReplaceAChoiceSilently(String release, boolean may) {
+  void olderReleaseAddsCaution(String release, boolean may) {
     PerfRun run = run("java 25, nccl " + release + ", nccl headers 2.30.7", 0, 1);
     Outcome outcome = outcome(new SweepResult(SweepChoice.AUTO, State.MEASURED, "", List.of(run)));
-    assertEquals(may, outcome.caution().contains("NCCL " + release + " may take another choice"));
+    assertEquals(may, outcome.caution().contains("NCCL " + release + " may silently replace"));
     assertEquals(may, !outcome.caution().isEmpty());
   }
 }

@@ -28,7 +28,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Sweeps with real processes: on the reference, and on the stand-in for NCCL, named as such. */
+/** Sweeps with real processes, on the reference backend and on the stand-in for NCCL. */
 class SweepTest {
   @TempDir Path folder;
 
@@ -67,7 +67,7 @@ class SweepTest {
         .toList();
   }
 
-  private static final String SHOWN =
+  private static final String PAGE_SUMMARY =
       """
       return [
         document.documentElement.scrollWidth <= innerWidth ? "fits" : "too wide",
@@ -81,7 +81,7 @@ class SweepTest {
       """;
 
   @Test
-  void theReferenceIsSweptForReal() throws IOException, InterruptedException {
+  void referenceIsSwept() throws IOException, InterruptedException {
     String arguments =
         "--backend reference --ranks 3 -b 1K -e 16K -f 4 -n 5 --rounds 2 --html @a.html --plot @a.png --csv @a.csv --json @a.json";
     assertEquals(Commands.OK, run(Map.of(), arguments), err::toString);
@@ -95,22 +95,22 @@ class SweepTest {
     for (int i = 0; i < 3; i++) {
       Json size = json.get("sizes").elements().get(i);
       Map<String, Json> times = size.get("times_us").fields();
-      double least =
+      double quickest =
           List.of("ring", "tree", "direct").stream()
               .mapToDouble(choice -> times.get(choice).number())
               .min()
               .orElseThrow();
       String best = size.get("best").text().orElseThrow();
-      assertEquals(least, times.get(best).number());
+      assertEquals(quickest, times.get(best).number());
       assertEquals(best, table.get(i + 1).get(1));
-      assertEquals(times.get("auto").number() / least - 1, size.get("auto_cost").number(), 1e-9);
+      assertEquals(times.get("auto").number() / quickest - 1, size.get("auto_cost").number(), 1e-9);
     }
     List<String> csv = Files.readAllLines(folder.resolve("a.csv"));
     assertEquals(1 + 3 * 4, csv.size());
     assertTrue(csv.get(2).startsWith("1024,ring,ring,,ok,"), csv.get(2));
     assertTrue(Files.size(folder.resolve("a.png")) > 1000);
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.PHONE, PAGE_SUMMARY);
     String curves = "auto 3 | ring 3 | tree 3 | direct 3";
     assertEquals(
         new Visit(
@@ -122,7 +122,7 @@ class SweepTest {
   }
 
   @Test
-  void onTheStandInWhatItHasNotIsNaAndItIsNamed() throws IOException, InterruptedException {
+  void choicesMissingOnStandInAreNa() throws IOException, InterruptedException {
     Map<String, String> standIn = StandIn.build();
     String arguments =
         "-g 2 -b 1K -e 4K -f 4 -n 2 --rounds 1 --algo ring,nvls --proto simple,ll --html @a.html --csv @a.csv --json @a.json";
@@ -153,7 +153,7 @@ class SweepTest {
             + " "
             + nvls.get("environment").get("NCCL_PROTO").text().orElseThrow());
     Visit visit =
-        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, SHOWN);
+        HeadlessBrowser.in(folder).open(folder.resolve("a.html"), "", HeadlessBrowser.DESK, PAGE_SUMMARY);
     String curves = "auto 2 | Ring Simple 2 | Ring LL 2";
     String warning =
         "Measured on the stand-in for NCCL and CUDA, a test fixture in host memory: no time here is NCCL's or a GPU's.";
@@ -166,7 +166,7 @@ class SweepTest {
   }
 
   @Test
-  void whatFailsIsToldAndTheRestGoesOn() throws IOException, InterruptedException {
+  void failedChoiceIsReportedAndOthersRun() throws IOException, InterruptedException {
     Map<String, String> standIn = StandIn.build();
     standIn.put("NCCL4J_STANDIN_FAIL", "ncclAllReduce=3@9");
     String arguments =
@@ -187,15 +187,15 @@ class SweepTest {
   }
 
   @Test
-  void aChoiceThatTakesTooLongIsEnded() throws IOException {
+  void choiceThatTimesOutIsTerminated() throws IOException {
     String arguments =
         "--backend reference --ranks 2 -b 64M -e 64M -n 1000000 --algo ring --rounds 2 --limit 2 --json @a.json";
     assertEquals(Commands.FAILED, run(Map.of(), arguments), err::toString);
     Json json = Json.read(Files.readString(folder.resolve("a.json")));
     for (Json choice : json.get("choices").elements()) {
-      assertEquals("it had not ended after 2 s", choice.get("reason").text().orElseThrow());
+      assertEquals("timed out after 2 s", choice.get("reason").text().orElseThrow());
     }
-    // What has failed is not tried again.
+    // A failed choice is not tried again.
     assertEquals(
         List.of("sweep: auto ...", "sweep: ring, round 1 of 2 ..."),
         err.toString(StandardCharsets.UTF_8).lines().toList().subList(0, 2));
@@ -211,11 +211,11 @@ class SweepTest {
       textBlock =
           """
           {"config":  | exit 1        | \uFFFD is what a library said
-          {"config":  | exit 0        | is no result that -J has written: line 1, column 11: Unexpected end
-          \\377       | exit 0        | is no result that -J has written: it is not in UTF-8
-          {"config":  | exec sleep 60 | it had not ended after 2 s, and its result is not whole
+          {"config":  | exit 0        | is not a result written by -J: line 1, column 11: Unexpected end
+          \\377       | exit 0        | is not a result written by -J: it is not in UTF-8
+          {"config":  | exec sleep 60 | timed out after 2 s with an incomplete result
           """)
-  void aResultThatIsNotWholeIsAFailureOfItsChoiceAlone(String json, String end, String reason)
+  void incompleteResultFailsOnlyItsChoice(String json, String end, String reason)
       throws IOException {
     String script =
         "while [ \"$1\" != -J ]; do shift; done; printf '"
@@ -230,27 +230,27 @@ class SweepTest {
     assertEquals(2, choices.size());
     for (Json choice : choices) {
       assertEquals("failed", choice.get("state").text().orElseThrow());
-      String told = choice.get("reason").text().orElseThrow();
-      assertTrue(told.contains(reason), told);
+      String actual = choice.get("reason").text().orElseThrow();
+      assertTrue(actual.contains(reason), actual);
     }
   }
 
   @Test
-  void whyNothingCouldBeMeasuredIsToldWhateverHasBeenLeftBehind() {
+  void reasonIsReportedIfNothingWasMeasured() {
     String script =
         "while [ \"$1\" != -J ]; do shift; done; mkdir \"$2.d\"; echo kept >\"$2.d/kept\";"
             + " echo 'no ranks today' >&2; exit 1";
     List<String> perf = List.of("sh", "-c", script, "perf");
     assertEquals(Commands.FAILED, run(Map.of(), perf, "--rounds 1"));
-    List<String> told = err.toString(StandardCharsets.UTF_8).lines().toList();
+    List<String> lines = err.toString(StandardCharsets.UTF_8).lines().toList();
     assertEquals(
-        "sweep: nothing could be measured, and no --backend says what else to try: no ranks today",
-        told.getLast());
+        "sweep: nothing could be measured; give --backend to try other choices: no ranks today",
+        lines.getLast());
   }
 
   @Test
   @Timeout(value = 3, unit = TimeUnit.MINUTES)
-  void whenItIsEndedNothingOfItIsLeft() throws IOException, InterruptedException {
+  void terminatedSweepLeavesNothingBehind() throws IOException, InterruptedException {
     List<String> command = PerfProgram.command();
     command.set(command.size() - 1, Sweep.class.getName());
     command.add(1, "-Djava.io.tmpdir=" + folder);
@@ -262,15 +262,15 @@ class SweepTest {
             .start();
     try {
       while (files("auto.err").isEmpty()) {
-        assertFalse(process.waitFor(50, TimeUnit.MILLISECONDS), "it ended by itself");
+        assertFalse(process.waitFor(50, TimeUnit.MILLISECONDS), "it exited by itself");
       }
       process.destroy();
-      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it goes on");
+      assertTrue(process.waitFor(60, TimeUnit.SECONDS), "it is still running");
     } finally {
       process.destroyForcibly();
     }
     assertEquals(List.of(), files("nccl4j-sweep-"));
-    // What it starts has its options.
+    // Its child processes have the same options.
     assertEquals(
         List.of(),
         ProcessHandle.allProcesses()
@@ -294,25 +294,25 @@ class SweepTest {
       delimiter = '|',
       textBlock =
           """
-          nothing                               | sweep: 'nothing' is no collective
-          --algo star                           | 'star' is none of ring, tree, direct, nvls
-          --proto fast                          | 'fast' is none of simple, ll128, ll
-          --limit 0                             | '0' is no whole number from 1 to 86400
-          --rounds none                         | 'none' is no whole number from 1 to 1000
+          nothing                               | sweep: 'nothing' is not a collective
+          --algo star                           | 'star' is not one of ring, tree, direct, nvls
+          --proto fast                          | 'fast' is not one of simple, ll128, ll
+          --limit 0                             | '0' is not a whole number from 1 to 86400
+          --rounds none                         | 'none' is not a whole number from 1 to 1000
           --html none/a.html                    | 'none/a.html' cannot be written: there is no folder
           --plot a.gif                          | 'a.gif' does not end in .svg or .png
           --backend reference --proto ll        | the reference backend has no protocols to choose
           --backend reference --algo nvls       | --algo has nvls, which the reference backend does not have
           --backend nccl --algo direct          | --algo has direct, which the nccl backend does not have
-          all_gather --backend reference        | all_reduce alone leaves a choice; all_gather does not
+          all_gather --backend reference        | a choice of algorithms for all_reduce only, not for all_gather
           -J a.json                             | -J is not for a sweep
           --percentiles                         | --percentiles is not for a sweep
-          -d all                                | take one type, one operator, one root and one cycle
-          -N 2                                  | take one type, one operator, one root and one cycle
+          -d all                                | use one type, one operator, one root and one cycle
+          -N 2                                  | use one type, one operator, one root and one cycle
           -b 8 -e 4                             | -b must not be above -e
           --colour                              | '--colour'
           """)
-  void whatCannotBeIsRefusedBeforeAnythingRuns(String arguments, String rule) {
+  void invalidArgumentsAreRefusedBeforeAnyRun(String arguments, String rule) {
     assertEquals(Commands.BAD_ARGUMENTS, run(Map.of(), arguments));
     assertTrue(err.toString(StandardCharsets.UTF_8).contains(rule), err::toString);
     assertEquals(1, err.toString(StandardCharsets.UTF_8).lines().count(), err::toString);
