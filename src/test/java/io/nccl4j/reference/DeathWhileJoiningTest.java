@@ -314,7 +314,7 @@ class DeathWhileJoiningTest {
           victim == (call == Call.GROW ? ID_MAKER : 0)
               && (call == Call.GROW || call == Call.CONNECT);
       return message.contains("rank " + victim + " ")
-          || (maker && message.contains(", which made the id, "));
+          || (maker && message.contains(", which created the id, "));
     }
 
     /** Shrinks what is left of the communicator there was before, and uses it. */

@@ -104,9 +104,9 @@ final class GuestFuzz implements FuzzTarget {
 
   @Override
   public void read(byte[] input) throws Exception {
-    if (!endpoint.isGood(secret)) {
+    if (!endpoint.isValid(secret)) {
       // An input before has spent it.
-      endpoint.make(secret, InitBootstrap.CONNECT);
+      endpoint.retainForId(secret, InitBootstrap.CONNECT);
     }
     RandomGenerator random = Fuzzer.random(input);
     try (RawConnection connection = new RawConnection(endpoint.address().address())) {

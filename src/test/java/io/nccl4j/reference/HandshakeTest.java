@@ -101,7 +101,7 @@ class HandshakeTest {
         FutureTask<Integer> first = connect(id, 0, SOON);
         FutureTask<Integer> second = connect(id, 1, SOON);
         NcclTimeoutException alone = failure(NcclTimeoutException.class, first);
-        assertTrue(alone.getMessage().contains("rank 1 of 2 did not come"), alone::toString);
+        assertTrue(alone.getMessage().contains("rank 1 of 2 did not join"), alone::toString);
         failure(NcclException.class, second);
         relayed.setSoTimeout(10_000);
         assertTrue(relayed.getInputStream().readAllBytes().length < 100, "nothing was answered");

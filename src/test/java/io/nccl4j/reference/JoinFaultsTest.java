@@ -48,7 +48,7 @@ class JoinFaultsTest {
                       backend.newCommunicator(id, 4, 0, SOON);
                       backend.newCommunicator(id, 4, 2, SOON);
                     }));
-    assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
+    assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not join"), thrown::toString);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
@@ -76,7 +76,7 @@ class JoinFaultsTest {
         assertThrows(NcclRemoteException.class, () -> backend.newCommunicator(id, 2, 1, LATE));
     String text = refused.getMessage();
     assertTrue(text.contains("process " + process.pid() + " on "), text);
-    assertTrue(text.contains("which made the id, cannot be reached"), text);
+    assertTrue(text.contains("which created the id, cannot be reached"), text);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
@@ -88,14 +88,14 @@ class JoinFaultsTest {
         new BootstrapTarget.JoinRequest(3, 0, OPTIONS.toString(), null);
     InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, first)
         .admit(first, null);
-    assertRefused(backend, id, 3, 0, "rank 0 has come already");
-    assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
+    assertRefused(backend, id, 3, 0, "rank 0 has already joined");
+    assertRefused(backend, id, 4, 1, "rank 1 expects 4 ranks, the ranks before it 3");
     Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
     assertRefused(other, id, 3, 1, "other options");
     NcclTimeoutException late =
         assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 3, 1, SOON));
     String text = late.getMessage();
-    assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
+    assertTrue(text.contains("rank 2 of 3 did not join; refused: rank 1 has other options"), text);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
@@ -109,7 +109,7 @@ class JoinFaultsTest {
       Thread.sleep(1);
     }
     Backend elsewhere = ReferenceBackend.open(2);
-    assertRefused(elsewhere, id, 3, 2, "rank 2 wants 3 ranks, the ranks before it 2");
+    assertRefused(elsewhere, id, 3, 2, "rank 2 expects 3 ranks, the ranks before it 2");
     try (Communicator second = backend.newCommunicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       assertEquals(1, second.rank());
@@ -127,7 +127,7 @@ class JoinFaultsTest {
     while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
-    assertRefused(backend, id, 3, 1, "rank 1 has come already");
+    assertRefused(backend, id, 3, 1, "rank 1 has already joined");
     FutureTask<Communicator> third = start(() -> backend.newCommunicator(id, 3, 2, LATE));
     try (Communicator first = backend.newCommunicator(id, 3, 0, LATE);
         Communicator one = second.get(20, TimeUnit.SECONDS);
@@ -167,7 +167,7 @@ class JoinFaultsTest {
       Deadline deadline = Deadline.after(LATE.timeout());
       NcclInvalidUsageException thrown =
           assertThrows(NcclInvalidUsageException.class, () -> target.admit(request, deadline));
-      assertEquals("rank 1 has come already; every rank comes once", thrown.text());
+      assertEquals("rank 1 has already joined; each rank joins once", thrown.text());
       assertEquals(1, second.rank());
       assertEquals(0, there.rank());
     }

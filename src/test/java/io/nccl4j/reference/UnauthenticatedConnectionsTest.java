@@ -185,7 +185,7 @@ class UnauthenticatedConnectionsTest {
   private static long allocatedBySites() {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     return Thread.getAllStackTraces().keySet().stream()
-        .filter(thread -> thread.getName().startsWith("nccl4j-site"))
+        .filter(thread -> thread.getName().startsWith("nccl4j-event-loop"))
         .mapToLong(thread -> threads.getThreadAllocatedBytes(thread.threadId()))
         .sum();
   }
@@ -285,7 +285,7 @@ class UnauthenticatedConnectionsTest {
     CommunicatorConfig soon = CONFIG.withTimeout(Duration.ofSeconds(1));
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 4, 1, soon));
-    assertTrue(thrown.getMessage().contains("ranks 0, 2, 3 of 4 did not come"), thrown::toString);
+    assertTrue(thrown.getMessage().contains("ranks 0, 2, 3 of 4 did not join"), thrown::toString);
   }
 
   @Test

@@ -113,11 +113,11 @@ class UnusedIdTest {
     assertThrows(NcclTimeoutException.class, () -> comm.grow(2, first, soon));
     UniqueId second = comm.newGrowId();
     assertNull(endpoint.target(first));
-    assertFalse(endpoint.isGood(ReferenceId.of(first).secret()));
+    assertFalse(endpoint.isValid(ReferenceId.of(first).secret()));
     assertNotNull(endpoint.target(second));
     comm.close();
     assertEquals(0, endpoint.openTargets());
-    assertFalse(endpoint.isGood(ReferenceId.of(second).secret()));
+    assertFalse(endpoint.isValid(ReferenceId.of(second).secret()));
   }
 
   @Test
@@ -129,9 +129,9 @@ class UnusedIdTest {
         assertThrows(
                 NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
             .getMessage();
-    assertTrue(text.contains("rank 0 has come already"), text);
+    assertTrue(text.contains("rank 0 has already joined"), text);
     arrive(id, 1, elsewhere);
-    assertFalse(endpoint.isGood(ReferenceId.of(id).secret()));
+    assertFalse(endpoint.isValid(ReferenceId.of(id).secret()));
   }
 
   private void arrive(UniqueId id, int rank, ProcessAddress from) {
