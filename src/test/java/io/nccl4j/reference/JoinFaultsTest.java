@@ -27,7 +27,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
 
-/** How a rank is refused that comes too late, twice, or with other arguments than the others. */
+/** Ranks that are refused since they join late, twice, or with arguments that differ. */
 class JoinFaultsTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
@@ -36,7 +36,7 @@ class JoinFaultsTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
 
   @Test
-  void ranksThatDoNotComeToTheirCommunicatorAreNamed() {
+  void missingRanksOfAConnectAreNamed() {
     Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
     NcclTimeoutException thrown =
@@ -53,7 +53,7 @@ class JoinFaultsTest {
   }
 
   @Test
-  void anIdWhoseProcessHasEndedIsRefusedAtOnce() throws Exception {
+  void idOfAnEndedProcessIsRefusedAtOnce() throws Exception {
     Process process =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -81,7 +81,7 @@ class JoinFaultsTest {
   }
 
   @Test
-  void whoDiffersFromTheRanksBeforeItIsRefused() {
+  void rankThatDiffersFromEarlierRanksIsRefused() {
     Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
     BootstrapTarget.JoinRequest first =
@@ -100,7 +100,7 @@ class JoinFaultsTest {
   }
 
   @Test
-  void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
+  void refusedRemoteRankDoesNotFailTheOthers() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
@@ -118,12 +118,12 @@ class JoinFaultsTest {
   }
 
   @Test
-  void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
+  void rankThatJoinsTwiceElsewhere_isRefusedOnce() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(3, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.newCommunicator(id, 3, 1, LATE));
-    // Both ranks 1 are of the process that has not made the id.
+    // Both ranks 1 are in the process that did not create the id.
     while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
@@ -150,7 +150,7 @@ class JoinFaultsTest {
     NcclRemoteException thrown =
         assertThrows(NcclRemoteException.class, () -> target.admit(request, deadline));
     assertEquals("failed by a test", thrown.text());
-    assertNull(endpoints.get(1).address().address(), "it listens for a connection to the maker");
+    assertNull(endpoints.get(1).address().address(), "it listens for a connection to the creator");
   }
 
   @Test
@@ -173,8 +173,8 @@ class JoinFaultsTest {
     }
   }
 
-  private static FutureTask<Communicator> start(Callable<Communicator> maker) {
-    FutureTask<Communicator> task = new FutureTask<>(maker);
+  private static FutureTask<Communicator> start(Callable<Communicator> call) {
+    FutureTask<Communicator> task = new FutureTask<>(call);
     Thread.ofPlatform().daemon().start(task);
     return task;
   }
@@ -187,7 +187,7 @@ class JoinFaultsTest {
   }
 
   @Test
-  void anIdOfAnotherBackendIsRefused() {
+  void idOfAnotherBackendIsRefused() {
     byte[] bytes = new byte[UniqueId.BYTES];
     bytes[0] = 1;
     IllegalArgumentException thrown =

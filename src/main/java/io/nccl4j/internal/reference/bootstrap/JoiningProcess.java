@@ -84,8 +84,9 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   private UniqueId check(byte[] bytes) throws ProtocolException {
     try {
       UniqueId id = UniqueId.of(bytes);
-      ReferenceId meaning = ReferenceId.of(id);
-      if (meaning.secret().equals(secret) && meaning.maker().process().equals(endpoint.process())) {
+      ReferenceId referenceId = ReferenceId.of(id);
+      if (referenceId.secret().equals(secret)
+          && referenceId.maker().process().equals(endpoint.process())) {
         return id;
       }
     } catch (IllegalArgumentException e) {

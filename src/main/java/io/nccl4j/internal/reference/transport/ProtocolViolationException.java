@@ -8,7 +8,7 @@ public final class ProtocolViolationException extends RuntimeException {
   private final String what;
 
   public ProtocolViolationException(int rank, String what) {
-    super("rank " + rank + " spoke nonsense: " + what);
+    super("rank " + rank + " violated the protocol: " + what);
     this.rank = rank;
     this.what = what;
   }

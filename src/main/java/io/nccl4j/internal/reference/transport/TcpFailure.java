@@ -49,7 +49,7 @@ public final class TcpFailure {
 
   /** Tells all ranks that the peer's process cannot be understood; returns what to throw. */
   LinkException protocolViolation(String what) {
-    return fail(context.describe(peer) + " spoke nonsense: " + what);
+    return fail(context.describe(peer) + " violated the protocol: " + what);
   }
 
   private LinkException fail(String text) {

@@ -258,7 +258,7 @@ class SharedMemoryLinkTest {
     ProtocolViolationException failure =
         assertThrows(ProtocolViolationException.class, out::hasRoom);
     assertTrue(
-        failure.getMessage().contains("rank 5 spoke nonsense: it released slice 5 of 4"),
+        failure.getMessage().contains("rank 5 violated the protocol: it released slice 5 of 4"),
         failure::toString);
   }
 
@@ -288,7 +288,7 @@ class SharedMemoryLinkTest {
 
   private static void assertNonsense(String what, Executable call) {
     ProtocolViolationException failure = assertThrows(ProtocolViolationException.class, call);
-    assertTrue(failure.getMessage().contains("rank 3 spoke nonsense"), failure::toString);
+    assertTrue(failure.getMessage().contains("rank 3 violated the protocol"), failure::toString);
     assertTrue(failure.getMessage().contains(what), failure::toString);
   }
 }
