@@ -36,11 +36,11 @@ import java.util.function.Supplier;
  *
  * <p>A bootstrap is done once every rank has connected with the other ranks of its new
  * communicator. If a rank fails or leaves before that, the bootstrap fails for all ranks, so that
- * they all call again in the same communicator. Two cases remain. The coordinating process may die
- * while it announces that the bootstrap is done: ranks that have not received the announcement
- * fail, and the others have a new communicator without the ranks of that process. And a rank may
- * time out, be interrupted or be aborted just before it receives the announcement: the others then
- * have a new communicator without that rank.
+ * they all call again in the same communicator. There are two exceptions. The coordinating process
+ * may die while it announces that the bootstrap is done: ranks that have not received the
+ * announcement fail, and the others have a new communicator without the ranks of that process. And
+ * a rank may time out, be interrupted or be aborted just before it receives the announcement: the
+ * others then have a new communicator without that rank.
  */
 public final class Bootstrap {
   /** The color of a rank that joins no new communicator. */
@@ -202,7 +202,7 @@ public final class Bootstrap {
     this.coordinator = coordinator;
   }
 
-  /** Notifies a listener of the state, now and whenever it changes. */
+  /** Adds a listener for changes of the state; reports an earlier assignment or failure at once. */
   synchronized void addListener(StateListener listener) {
     listeners.add(listener);
     if (assignments != null || failure != null) {
