@@ -114,8 +114,8 @@ final class ControlFuzz implements FuzzTarget {
               link.write(out);
               out.writeLong(3);
             }));
-    samples.add(message(Message.Kind.FAULT, failure::write));
-    samples.add(message(Message.Kind.ASK, out -> {}));
+    samples.add(message(Message.Kind.FAILURE, failure::write));
+    samples.add(message(Message.Kind.STATUS_REQUEST, out -> {}));
     samples.add(
         message(
             Message.Kind.STATUS,
@@ -131,13 +131,13 @@ final class ControlFuzz implements FuzzTarget {
               link.write(out);
               out.writeUTF(memory.toString());
             }));
-    samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
+    samples.add(message(Message.Kind.SYNC, out -> out.writeUTF(memory.toString())));
     for (BootstrapKey key : List.of(split, shrink, grow)) {
       int expected = key.equals(grow) ? 3 : 2;
       samples.add(meet(key, expected, new Bootstrap.MembershipRequest(1, 0, 1, here)));
       samples.add(
           message(
-              Message.Kind.MEETING,
+              Message.Kind.BOOTSTRAP_STATE,
               out -> {
                 key.write(out);
                 out.writeInt(expected);
@@ -154,7 +154,7 @@ final class ControlFuzz implements FuzzTarget {
               }));
       samples.add(
           message(
-              Message.Kind.REFUSED,
+              Message.Kind.REJECTED,
               out -> {
                 key.write(out);
                 out.writeInt(expected);
@@ -194,7 +194,7 @@ final class ControlFuzz implements FuzzTarget {
             2,
             new Bootstrap.MembershipRequest(-1, 0, 1, here)),
         message(
-            Message.Kind.REFUSED,
+            Message.Kind.REJECTED,
             out -> {
               grow.write(out);
               out.writeInt(2);
@@ -218,7 +218,7 @@ final class ControlFuzz implements FuzzTarget {
   private static Sample meet(BootstrapKey key, int expected, Bootstrap.MembershipRequest request)
       throws IOException {
     return message(
-        Message.Kind.MEET,
+        Message.Kind.MEMBERSHIP_REQUEST,
         out -> {
           key.write(out);
           out.writeInt(expected);

@@ -134,7 +134,7 @@ class HandshakeTest {
       assertTrue(second.awaitEnd());
       first.send(claim);
       first.send(first.sealed(join(id)));
-      assertEquals(Message.Kind.MEETING, first.answer());
+      assertEquals(Message.Kind.BOOTSTRAP_STATE, first.answer());
     }
   }
 
@@ -145,7 +145,7 @@ class HandshakeTest {
       claimant.send(claimant.claim());
       claimant.send(claimant.sealed(giveUp()));
       claimant.send(claimant.sealed(join(id)));
-      assertEquals(Message.Kind.MEETING, claimant.answer());
+      assertEquals(Message.Kind.BOOTSTRAP_STATE, claimant.answer());
     }
   }
 

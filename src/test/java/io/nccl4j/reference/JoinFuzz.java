@@ -60,7 +60,7 @@ final class JoinFuzz implements FuzzTarget {
         state("why", true),
         stateWithoutAssignments(),
         message(
-            Message.Kind.REFUSED,
+            Message.Kind.REJECTED,
             out -> {
               out.writeInt(1);
               out.writeUTF("refused");
@@ -69,7 +69,7 @@ final class JoinFuzz implements FuzzTarget {
 
   private static Sample state(String failure, boolean missing) throws IOException {
     return message(
-        Message.Kind.MEETING,
+        Message.Kind.BOOTSTRAP_STATE,
         out -> {
           out.writeInt(2);
           Message.writeText(out, failure);
@@ -86,7 +86,7 @@ final class JoinFuzz implements FuzzTarget {
   /** The state of a bootstrap with no assignments. */
   private static Sample stateWithoutAssignments() throws IOException {
     return message(
-        Message.Kind.MEETING,
+        Message.Kind.BOOTSTRAP_STATE,
         out -> {
           out.writeInt(2);
           Message.writeText(out, null);

@@ -60,7 +60,8 @@ class UnauthenticatedConnectionsTest {
         new Greeting("a message that is too large", header(Message.MAGIC, 1, Integer.MAX_VALUE)),
         new Greeting("a message of negative size", header(Message.MAGIC, 1, -1)),
         new Greeting("an unknown kind", header(Message.MAGIC, 99, 0)),
-        new Greeting("a kind that opens nothing", hello(Message.Kind.ASK, Message.VERSION)),
+        new Greeting(
+            "a kind that opens nothing", hello(Message.Kind.STATUS_REQUEST, Message.VERSION)),
         new Greeting("another version", hello(Message.Kind.JOIN, 99)),
         new Greeting(
             "to a bootstrap without the secret", hello(Message.Kind.JOIN, Message.VERSION)),

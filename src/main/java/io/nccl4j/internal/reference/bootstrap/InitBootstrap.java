@@ -275,11 +275,11 @@ public final class InitBootstrap implements BootstrapTarget {
     public void receive(Connection from, Message message) throws IOException {
       DataInput in = message.content();
       switch (message.kind()) {
-        case MEETING -> {
+        case BOOTSTRAP_STATE -> {
           in.readInt();
           bootstrap.applyState(in);
         }
-        case REFUSED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
+        case REJECTED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
         default -> throw new ProtocolException("it sent a " + message.kind() + " message");
       }
     }

@@ -99,7 +99,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   public void onState(int expected, Message.Body state) {
     connection.send(
         Message.of(
-            Message.Kind.MEETING,
+            Message.Kind.BOOTSTRAP_STATE,
             out -> {
               out.writeInt(expected);
               state.write(out);
@@ -112,7 +112,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
       ranks.clear(rank);
       connection.send(
           Message.of(
-              Message.Kind.REFUSED,
+              Message.Kind.REJECTED,
               out -> {
                 out.writeInt(rank);
                 Message.writeReason(out, text);

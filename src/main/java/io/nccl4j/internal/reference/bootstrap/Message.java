@@ -28,23 +28,23 @@ public final class Message {
     /** A rank has been revoked, closed or aborted. */
     PRESENCE(4),
     /** A failure that concerns all ranks. */
-    FAULT(5),
+    FAILURE(5),
     /** Asks for the progress of the ranks. */
-    ASK(6),
+    STATUS_REQUEST(6),
     /** The progress of the ranks. */
     STATUS(7),
     /** A rank joins a bootstrap that the receiver coordinates. */
-    MEET(8),
+    MEMBERSHIP_REQUEST(8),
     /** The state of a bootstrap. */
-    MEETING(9),
+    BOOTSTRAP_STATE(9),
     /** A rank is rejected by a bootstrap. */
-    REFUSED(10),
+    REJECTED(10),
     /** A rank has stopped waiting in a bootstrap, or has failed. */
     GIVE_UP(11),
     /** The path of the shared memory of a link. */
     MEMORY(12),
     /** The path of the shared sync object of all ranks. */
-    BOARD(13),
+    SYNC(13),
     /** A rank has connected with the other ranks of its new communicator. */
     CONNECTED(14);
 

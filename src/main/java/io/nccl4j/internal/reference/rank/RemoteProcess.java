@@ -140,7 +140,7 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   void announce(RankFailure failure) {
-    send(Message.of(Message.Kind.FAULT, failure::write));
+    send(Message.of(Message.Kind.FAILURE, failure::write));
   }
 
   /** Sends the state of a rank of this process, and of a closed one how much it has sent. */
@@ -191,14 +191,14 @@ public final class RemoteProcess implements Connection.Receiver {
 
   /** Sends the path of the shared sync object of all ranks. */
   void announceSync(Path path) {
-    send(Message.of(Message.Kind.BOARD, out -> out.writeUTF(path.toString())));
+    send(Message.of(Message.Kind.SYNC, out -> out.writeUTF(path.toString())));
   }
 
   /** Requests the progress of the ranks, unless a request is still pending. */
   public void ask(long now) {
     if (!lost && unansweredSince == 0) {
       unansweredSince = now;
-      send(Message.of(Message.Kind.ASK, out -> {}));
+      send(Message.of(Message.Kind.STATUS_REQUEST, out -> {}));
     }
   }
 
@@ -213,13 +213,14 @@ public final class RemoteProcess implements Connection.Receiver {
     DataInput in = message.content();
     switch (message.kind()) {
       case PRESENCE -> receivePresence(in);
-      case FAULT -> communicator.receiveFailure(RankFailure.read(in));
-      case ASK -> answer();
+      case FAILURE -> communicator.receiveFailure(RankFailure.read(in));
+      case STATUS_REQUEST -> answer();
       case STATUS -> receiveStatus(in);
       case MEMORY -> receiveMemory(in);
-      case BOARD -> receiveSync(in);
-      case MEET -> receiveJoin(in);
-      case MEETING, REFUSED, CONNECTED, GIVE_UP -> receiveBootstrapMessage(message.kind(), in);
+      case SYNC -> receiveSync(in);
+      case MEMBERSHIP_REQUEST -> receiveJoin(in);
+      case BOOTSTRAP_STATE, REJECTED, CONNECTED, GIVE_UP ->
+          receiveBootstrapMessage(message.kind(), in);
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
   }
@@ -299,7 +300,7 @@ public final class RemoteProcess implements Connection.Receiver {
   private void receiveBootstrapMessage(Message.Kind kind, DataInput in) throws IOException {
     BootstrapKey key = BootstrapKey.read(in);
     int newSize = in.readInt();
-    if (kind == Message.Kind.MEETING) {
+    if (kind == Message.Kind.BOOTSTRAP_STATE) {
       receiveBootstrapState(key, newSize, in);
       return;
     }
@@ -311,7 +312,7 @@ public final class RemoteProcess implements Connection.Receiver {
       return;
     }
     switch (kind) {
-      case REFUSED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
+      case REJECTED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
       case CONNECTED -> bootstrap.confirm(readConfirmed(in));
       default -> bootstrap.fail(in.readUTF(), Message.readBits(in));
     }
@@ -324,8 +325,8 @@ public final class RemoteProcess implements Connection.Receiver {
     try {
       bootstrap = communicator.bootstraps().bootstrapFor(key, newSize);
     } catch (NcclException e) {
-      // A grow to a size that the ranks here do not expect; the answer to their MEET says so.
-      ProcessEndpoint.log().debug("MEETING was ignored: {}", e.text());
+      // A grow to a size that the ranks here do not expect; their own requests are rejected.
+      ProcessEndpoint.log().debug("BOOTSTRAP_STATE was ignored: {}", e.text());
       return;
     }
     bootstrap.applyState(in);
@@ -344,7 +345,7 @@ public final class RemoteProcess implements Connection.Receiver {
     } catch (NcclException e) {
       send(
           Message.of(
-              Message.Kind.REFUSED,
+              Message.Kind.REJECTED,
               out -> {
                 key.write(out);
                 out.writeInt(newSize);
@@ -361,7 +362,7 @@ public final class RemoteProcess implements Connection.Receiver {
       public void arrive(int expected, Bootstrap.MembershipRequest request) {
         send(
             Message.of(
-                Message.Kind.MEET,
+                Message.Kind.MEMBERSHIP_REQUEST,
                 out -> {
                   key.write(out);
                   out.writeInt(expected);
@@ -415,7 +416,7 @@ public final class RemoteProcess implements Connection.Receiver {
       public void onState(int expected, Message.Body state) {
         send(
             Message.of(
-                Message.Kind.MEETING,
+                Message.Kind.BOOTSTRAP_STATE,
                 out -> {
                   key.write(out);
                   out.writeInt(expected);
