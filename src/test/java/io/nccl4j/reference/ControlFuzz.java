@@ -243,7 +243,7 @@ final class ControlFuzz implements FuzzTarget {
     attacker.send(
         ByteBuffer.wrap(Arrays.copyOf(input, Math.max(input.length, Message.HEADER_BYTES))));
     // An answer shows that the input was read, unless the request became part of a message.
-    attacker.ask(System.nanoTime());
+    attacker.requestStatus(System.nanoTime());
     if (!awaitAnswer(attacker, ANSWER_NANOS)) {
       attacker.end();
       awaitLoss(attacked.rankState(sender));
@@ -284,7 +284,7 @@ final class ControlFuzz implements FuzzTarget {
     disconnect();
     connect();
     RemoteProcess process = state(0).remoteProcess(1);
-    process.ask(System.nanoTime());
+    process.requestStatus(System.nanoTime());
     if (!awaitAnswer(process, NOTICE_NANOS)) {
       throw new AssertionError("a process does not answer any more");
     }

@@ -252,7 +252,7 @@ class HandshakeTest {
     /** Returns the kind of the message that the other side answers with. */
     Message.Kind answer() throws IOException {
       byte[] header = socket.getInputStream().readNBytes(Message.HEADER_BYTES);
-      return Message.begin(ByteBuffer.wrap(header), Message.MOST_BYTES).kind();
+      return Message.begin(ByteBuffer.wrap(header), Message.MAX_BYTES).kind();
     }
 
     void send(byte[] bytes) throws IOException {

@@ -146,7 +146,7 @@ final class JoinFuzz implements FuzzTarget {
   private static Message next(Socket joiner) throws IOException {
     DataInputStream in = new DataInputStream(joiner.getInputStream());
     byte[] header = in.readNBytes(Message.HEADER_BYTES);
-    Message message = Message.begin(ByteBuffer.wrap(header), Message.MOST_BYTES);
+    Message message = Message.begin(ByteBuffer.wrap(header), Message.MAX_BYTES);
     in.readFully(message.bytes());
     return message;
   }

@@ -122,7 +122,7 @@ public final class Bootstrap {
     String departure(int rank);
 
     /** Asks the other processes for the progress of their ranks, unless it did so just before. */
-    void ask();
+    void requestStatus();
 
     /**
      * Returns those of the given ranks whose processes do not answer.
@@ -309,13 +309,13 @@ public final class Bootstrap {
 
   /** Waits until all ranks have arrived; returns the rank's assignment, or null without a color. */
   public synchronized RankAssignment awaitAssignment(Participant participant) {
-    await(participant, () -> assignments != null, () -> shortfall(participant));
+    await(participant, () -> assignments != null, () -> missingAfterTimeout(participant));
     return assignments.get(participant.rank());
   }
 
   /** Waits until all ranks have connected. */
   public synchronized void awaitDone(Participant participant) {
-    await(participant, () -> done, () -> shortfall(participant));
+    await(participant, () -> done, () -> missingAfterTimeout(participant));
   }
 
   /**
@@ -341,7 +341,7 @@ public final class Bootstrap {
         throw timedOut(participant, late.get());
       }
       if (parent != null && assignments != null) {
-        parent.ask();
+        parent.requestStatus();
       }
       try {
         wait(Math.min(participant.deadline().remainingMillis(), POLL_MILLIS));
@@ -370,12 +370,12 @@ public final class Bootstrap {
         .initDetails(FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
 
-  private MissingRanks shortfall(Participant participant) {
+  private MissingRanks missingAfterTimeout(Participant participant) {
     if (coordinator != null && !answered) {
       return new MissingRanks(coordinator + " did not answer", null);
     }
     if (assignments == null) {
-      return new MissingRanks(absence(), (BitSet) awaited.clone());
+      return new MissingRanks(missingText(), (BitSet) awaited.clone());
     }
     if (parent != null) {
       // Ranks that wait for a silent process have not connected either: report the cause.
@@ -411,7 +411,7 @@ public final class Bootstrap {
     return left;
   }
 
-  private String absence() {
+  private String missingText() {
     return parent == null
         ? RankSets.describe(awaited)
             + " of "
@@ -422,7 +422,7 @@ public final class Bootstrap {
   }
 
   /** Adds a rejected rank to the messages of ranks that time out. */
-  synchronized void noteRejection(String text) {
+  synchronized void recordRejection(String text) {
     lateRejection = "; refused: " + text;
   }
 

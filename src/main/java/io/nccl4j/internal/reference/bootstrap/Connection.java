@@ -144,8 +144,8 @@ public final class Connection {
   }
 
   /**
-   * Sends a message as soon as the other process accepts it. A message for a closed connection is
-   * dropped.
+   * Sends a message as soon as the other process accepts it. Messages for a closed or broken
+   * connection are dropped.
    *
    * @throws OutOfMemoryError if there is no memory for it; nothing is sent then
    */
@@ -163,7 +163,7 @@ public final class Connection {
     }
   }
 
-  /** Queues a sealed message. Sealing advances the cipher, so a sealed message must be sent. */
+  /** Seals and queues a message, or queues nothing: a message that is sealed must be sent. */
   private void addSealed(ByteBuffer message) {
     // Makes the queue grow before sealing, since that may fail.
     unsent.add(message);
@@ -291,7 +291,7 @@ public final class Connection {
   }
 
   private int maxBytes() {
-    return opener == null ? Handshake.MAX_CLAIM_BYTES : Message.MOST_BYTES + AeadCipher.TAG_BYTES;
+    return opener == null ? Handshake.MAX_CLAIM_BYTES : Message.MAX_BYTES + AeadCipher.TAG_BYTES;
   }
 
   private boolean readGreeting() throws IOException {

@@ -197,7 +197,7 @@ final class EventLoop implements Runnable {
       pending.add(connection);
       connection.connection().register(selector);
     } catch (IOException e) {
-      noteRefusal("a connection", e.getMessage());
+      logRefusal("a connection", e.getMessage());
       TcpFailure.close(channel);
     }
   }
@@ -207,7 +207,7 @@ final class EventLoop implements Runnable {
   }
 
   /** Logs that a connection was refused, at most once a minute. */
-  void noteRefusal(Object from, String why) {
+  void logRefusal(Object from, String why) {
     REFUSALS.log(log(), "refused a connection from " + from + ": " + why);
   }
 

@@ -180,7 +180,7 @@ public final class InitBootstrap implements BootstrapTarget {
   }
 
   private NcclInvalidUsageException refused(String text) {
-    bootstrap.noteRejection(text);
+    bootstrap.recordRejection(text);
     return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 

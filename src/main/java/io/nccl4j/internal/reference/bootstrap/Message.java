@@ -79,7 +79,7 @@ public final class Message {
   public static final int HEADER_BYTES = 12;
 
   /** More than the rank map of 32768 ranks in as many processes needs. */
-  public static final int MOST_BYTES = 16 << 20;
+  public static final int MAX_BYTES = 16 << 20;
 
   /** More than the ranks of a communicator, or the links of a rank to one process. */
   private static final int MAX_COUNT = 1 << 17;

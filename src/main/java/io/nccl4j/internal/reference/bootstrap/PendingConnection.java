@@ -131,6 +131,6 @@ final class PendingConnection implements Connection.Receiver {
   @Override
   public void ended(Connection from, String why, boolean protocolViolation) {
     loop.forget(this);
-    loop.noteRefusal(from, why == null ? "it closed the connection before its claim" : why);
+    loop.logRefusal(from, why == null ? "it closed the connection before its claim" : why);
   }
 }

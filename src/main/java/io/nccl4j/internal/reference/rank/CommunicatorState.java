@@ -39,13 +39,13 @@ import java.util.concurrent.atomic.AtomicReference;
 public final class CommunicatorState
     implements LinkContext, Bootstrap.Parent, CommunicatorEndpoint {
   /** The least time between two requests for the progress of remote ranks. */
-  private static final long ASKING_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+  private static final long STATUS_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
   /** The least time without an answer after which a process counts as silent. */
-  private static final long LEAST_SILENCE_NANOS = 300_000_000;
+  private static final long MIN_SILENCE_NANOS = 300_000_000;
 
   /** How long a remote rank may take to report what it has called. */
-  private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
+  private static final long EXPLANATION_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private final ProcessEndpoint endpoint;
   private final RankMap rankMap;
@@ -64,7 +64,7 @@ public final class CommunicatorState
   private final boolean allShareMemory;
   // Whether a waiting rank has to check for failures; cheap to read.
   private volatile boolean failureSignalled;
-  private volatile long askedAt;
+  private volatile long statusRequestedAt;
   private boolean registered;
   // The bootstrap of the ranks here, while they wait for other processes.
   private volatile Bootstrap connecting;
@@ -326,7 +326,7 @@ public final class CommunicatorState
   }
 
   /** Wakes the rank that waits for other processes to connect. */
-  void noteConnected() {
+  void onRemoteConnected() {
     Bootstrap waiting = connecting;
     if (waiting != null) {
       waiting.wake();
@@ -427,7 +427,7 @@ public final class CommunicatorState
         process.announce(self);
       }
     }
-    notePresence();
+    onPresenceChanged();
     if (leaving && lastToLeave(self)) {
       end();
     }
@@ -445,7 +445,7 @@ public final class CommunicatorState
   }
 
   /** Makes all waits of this process check which ranks have left. */
-  void notePresence() {
+  void onPresenceChanged() {
     signalFailure();
     bootstraps.checkPresent();
   }
@@ -470,16 +470,16 @@ public final class CommunicatorState
   }
 
   @Override
-  public void ask() {
+  public void requestStatus() {
     if (inOneProcess()) {
       return;
     }
     long now = System.nanoTime();
-    if (askedAt == 0 || now - askedAt > ASKING_NANOS) {
-      askedAt = now;
+    if (statusRequestedAt == 0 || now - statusRequestedAt > STATUS_INTERVAL_NANOS) {
+      statusRequestedAt = now;
       for (RemoteProcess process : remoteProcesses) {
         if (process != null) {
-          process.ask(now);
+          process.requestStatus(now);
         }
       }
     }
@@ -492,17 +492,17 @@ public final class CommunicatorState
    */
   boolean mayExplain(int rank, long since) {
     if (remoteProcess(rank) == null
-        || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
+        || (since != 0 && System.nanoTime() - since > EXPLANATION_NANOS)) {
       return false;
     }
-    ask();
+    requestStatus();
     return true;
   }
 
   @Override
   public BitSet silent(BitSet ranks, long timeoutNanos) {
     // A process may be slow because its machine is busy, so allow part of the timeout.
-    long nanos = Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4);
+    long nanos = Math.max(MIN_SILENCE_NANOS, timeoutNanos / 4);
     BitSet silent = new BitSet();
     ranks.stream()
         .filter(rank -> remoteProcess(rank) != null && remoteProcess(rank).silent(nanos))

@@ -249,7 +249,7 @@ public final class RankExecution {
     hostedRank.checkNotAborted(function);
     hostedRank.checkFault(function);
     if (idleNanos > STATUS_REQUEST_NANOS) {
-      hostedRank.communicator().ask();
+      hostedRank.communicator().requestStatus();
     }
     boolean late = idleNanos > hostedRank.timeoutNanos();
     if (inCollective) {

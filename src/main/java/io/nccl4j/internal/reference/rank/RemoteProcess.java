@@ -117,7 +117,7 @@ public final class RemoteProcess implements Connection.Receiver {
     }
     accepted.setReceiver(this);
     connection = accepted;
-    communicator.noteConnected();
+    communicator.onRemoteConnected();
   }
 
   public boolean connected() {
@@ -195,7 +195,7 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /** Requests the progress of the ranks, unless a request is still pending. */
-  public void ask(long now) {
+  public void requestStatus(long now) {
     if (!lost && unansweredSince == 0) {
       unansweredSince = now;
       send(Message.of(Message.Kind.STATUS_REQUEST, out -> {}));
@@ -253,7 +253,7 @@ public final class RemoteProcess implements Connection.Receiver {
       communicator.links().expect(LinkKey.read(in), in.readLong());
     }
     if (changed) {
-      communicator.notePresence();
+      communicator.onPresenceChanged();
     }
   }
 
@@ -454,6 +454,6 @@ public final class RemoteProcess implements Connection.Receiver {
     communicator.links().hostMemory().lost(ranks);
     ProcessEndpoint.log()
         .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), communicator.size(), how);
-    communicator.notePresence();
+    communicator.onPresenceChanged();
   }
 }
