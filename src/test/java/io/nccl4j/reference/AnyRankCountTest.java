@@ -25,7 +25,7 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Everything that a communicator does, with every number of ranks from 1 to 64. */
+/** All operations of a communicator, with every number of ranks from 1 to 64. */
 class AnyRankCountTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
   private static final int COUNT = 5;
@@ -41,7 +41,7 @@ class AnyRankCountTest {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyCollectiveIsRight(int ranks) {
+  void everyCollectiveIsCorrect(int ranks) {
     Ranks.run(
         ranks,
         RING,
@@ -56,7 +56,7 @@ class AnyRankCountTest {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void ringAndTreeSumIntegersExactlyAndFloatsWithinTheErrorBound(int ranks) {
+  void ringAndTreeSumsAreWithinTheErrorBound(int ranks) {
     int count = 300;
     float[][] values = new float[ranks][count];
     Random random = new Random(SEED + ranks);
@@ -103,7 +103,7 @@ class AnyRankCountTest {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void splitShrinkAndGrowMakeCommunicatorsThatWork(int ranks) {
+  void splitShrinkAndGrowWork(int ranks) {
     CompletableFuture<UniqueId> id = new CompletableFuture<>();
     Thread joining = join(id, ranks + 1);
     Ranks.run(
@@ -142,7 +142,7 @@ class AnyRankCountTest {
     return comm.grow(comm.size() + 1, own, config);
   }
 
-  /** Starts the new rank of a communicator that grows. */
+  /** Starts the new rank of a grow. */
   private Thread join(CompletableFuture<UniqueId> id, int size) {
     return Thread.ofPlatform()
         .daemon()
@@ -169,7 +169,7 @@ class AnyRankCountTest {
   }
 
   @AfterEach
-  void theNewRankHasNotFailed() {
+  void assertNewRankHasNotFailed() {
     assertEquals(null, joiningFailed);
   }
 
@@ -183,7 +183,7 @@ class AnyRankCountTest {
     }
   }
 
-  /** One rank's numbers, and what becomes of them. */
+  /** The buffers of one rank, with checks of every operation on them. */
   private static final class Numbers implements AutoCloseable {
     private final Communicator comm;
     private final Stream stream;
@@ -255,9 +255,7 @@ class AnyRankCountTest {
       assertResult("scatter", COUNT, i -> value(root, rank * COUNT + i));
     }
 
-    /**
-     * Sends to the next rank but one, receives from the last but one, and reduces, in one group.
-     */
+    /** Sends two ranks ahead, receives from two ranks behind, and reduces, in one group. */
     void exchange() {
       int to = (rank + 2) % ranks;
       int from = Math.floorMod(rank - 2, ranks);

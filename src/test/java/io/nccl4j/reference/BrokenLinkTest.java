@@ -15,13 +15,13 @@ import java.util.concurrent.CountDownLatch;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** A link whose connection breaks under the rank that sends. */
+/** A link whose connection breaks while a rank sends. */
 class BrokenLinkTest {
   private static final int SLICE_BYTES = 1000;
 
   @Test
   @Timeout(60)
-  void aSenderGoesOnTillItIsKnownWhyTheConnectionBroke() {
+  void senderContinuesUntilTheCauseIsKnown() {
     CountDownLatch reduced = new CountDownLatch(2);
     CountDownLatch sent = new CountDownLatch(1);
     Ranks.run(
@@ -33,7 +33,7 @@ class BrokenLinkTest {
           try (Buffer data = comm.newBuffer(DataType.INT8, SLICE_BYTES)) {
             comm.allReduce(data, data, ReduceOp.MAX, stream);
             stream.synchronize();
-            // A rank that still waits would learn of the abort below.
+            // A rank that is still waiting would see the abort below.
             reduced.countDown();
             reduced.await();
             if (comm.rank() == 0) {

@@ -12,11 +12,11 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * Every collective on 1 to 17 ranks and on sizes that fall between slices, chunks and channels,
- * with data whose sums are exact.
+ * Every collective on 1 to 17 ranks, with sizes that are not multiples of slices, chunks and
+ * channels, and with data whose sums are exact.
  */
 class CollectivesTest {
-  // Small pieces, so that small data takes many of them.
+  // Small chunks and slices, so that small data needs many of them.
   private static final ReferenceOptions SMALL =
       ReferenceOptions.defaults().withChunkBytes(2048).withSliceBytes(512);
 
@@ -33,7 +33,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @MethodSource("allReduces")
-  void allReduceSumsWhateverTheSize(int ranks, int count, Algorithm algorithm) {
+  void allReduceSumsDataOfEverySize(int ranks, int count, Algorithm algorithm) {
     Ranks.run(
         ranks,
         SMALL.withAlgorithm(algorithm),
@@ -117,7 +117,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @MethodSource("sizes")
-  void allToAllGatherAndScatterPutEverySliceInItsPlace(int ranks, int count) {
+  void allToAllGatherAndScatterKeepRankOrder(int ranks, int count) {
     Ranks.run(
         ranks,
         SMALL,
@@ -150,7 +150,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @MethodSource("sizes")
-  void groupedMessagesOfAnyPatternProgressTogether(int ranks, int count) {
+  void groupedMessagesProgressTogether(int ranks, int count) {
     Ranks.run(
         ranks,
         SMALL,

@@ -37,16 +37,16 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 
 /**
- * The control messages of a process that takes part in a communicator, and so knows its secret. Two
- * ranks as if in two processes are connected, and one end's connection sends what it never would.
+ * Fuzzes the control messages of a process of a communicator, which knows its secret. Two ranks are
+ * connected as if in two processes, and one of them sends invalid messages.
  */
 final class ControlFuzz implements FuzzTarget {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
   private static final long ANSWER_NANOS = Duration.ofMillis(50).toNanos();
   private static final long NOTICE_NANOS = Duration.ofSeconds(3).toNanos();
-  // What is accepted changes the communicator; a fresh one now and then shows the other faults.
-  private static final int MOST_INPUTS = 100;
+  // Accepted inputs change the communicator; a new one now and then reveals other defects.
+  private static final int MAX_INPUTS = 100;
 
   private final Backend backend =
       ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
@@ -68,7 +68,7 @@ final class ControlFuzz implements FuzzTarget {
     inputs = 0;
   }
 
-  private CommunicatorState world(int rank) {
+  private CommunicatorState state(int rank) {
     return ((ReferenceCommunicator) Contract.get().driver(connected.get(rank)))
         .hostedRank()
         .communicator();
@@ -85,7 +85,7 @@ final class ControlFuzz implements FuzzTarget {
     if (connected.isEmpty()) {
       connect();
     }
-    ProcessAddress here = world(0).rankMap().addressOf(0);
+    ProcessAddress here = state(0).rankMap().addressOf(0);
     BitSet one = new BitSet();
     one.set(1);
     RankFailure failure =
@@ -114,8 +114,8 @@ final class ControlFuzz implements FuzzTarget {
               link.write(out);
               out.writeLong(3);
             }));
-    samples.add(message(Message.Kind.FAULT, failure::write));
-    samples.add(message(Message.Kind.ASK, out -> {}));
+    samples.add(message(Message.Kind.FAILURE, failure::write));
+    samples.add(message(Message.Kind.STATUS_REQUEST, out -> {}));
     samples.add(
         message(
             Message.Kind.STATUS,
@@ -131,13 +131,13 @@ final class ControlFuzz implements FuzzTarget {
               link.write(out);
               out.writeUTF(memory.toString());
             }));
-    samples.add(message(Message.Kind.BOARD, out -> out.writeUTF(memory.toString())));
+    samples.add(message(Message.Kind.SYNC, out -> out.writeUTF(memory.toString())));
     for (BootstrapKey key : List.of(split, shrink, grow)) {
       int expected = key.equals(grow) ? 3 : 2;
       samples.add(meet(key, expected, new Bootstrap.MembershipRequest(1, 0, 1, here)));
       samples.add(
           message(
-              Message.Kind.MEETING,
+              Message.Kind.BOOTSTRAP_STATE,
               out -> {
                 key.write(out);
                 out.writeInt(expected);
@@ -154,7 +154,7 @@ final class ControlFuzz implements FuzzTarget {
               }));
       samples.add(
           message(
-              Message.Kind.REFUSED,
+              Message.Kind.REJECTED,
               out -> {
                 key.write(out);
                 out.writeInt(expected);
@@ -183,7 +183,7 @@ final class ControlFuzz implements FuzzTarget {
     return samples;
   }
 
-  /** What once ended as an error of this process rather than of the one that sent it. */
+  /** Regressions: messages that caused an error in the process that received them. */
   private static List<Sample> violations(ProcessAddress here, BootstrapKey grow)
       throws IOException {
     return List.of(
@@ -194,7 +194,7 @@ final class ControlFuzz implements FuzzTarget {
             2,
             new Bootstrap.MembershipRequest(-1, 0, 1, here)),
         message(
-            Message.Kind.REFUSED,
+            Message.Kind.REJECTED,
             out -> {
               grow.write(out);
               out.writeInt(2);
@@ -215,14 +215,14 @@ final class ControlFuzz implements FuzzTarget {
             }));
   }
 
-  private static Sample meet(BootstrapKey occasion, int expected, Bootstrap.MembershipRequest wish)
+  private static Sample meet(BootstrapKey key, int expected, Bootstrap.MembershipRequest request)
       throws IOException {
     return message(
-        Message.Kind.MEET,
+        Message.Kind.MEMBERSHIP_REQUEST,
         out -> {
-          occasion.write(out);
+          key.write(out);
           out.writeInt(expected);
-          wish.write(out);
+          request.write(out);
         });
   }
 
@@ -237,21 +237,21 @@ final class ControlFuzz implements FuzzTarget {
       connect();
     }
     int sender = Fuzzer.random(input).nextInt(2);
-    CommunicatorState attacked = world(1 - sender);
-    RemoteProcess attacker = world(sender).remoteProcess(1 - sender);
-    // What is sent has a header, which its own connection may look at.
+    CommunicatorState attacked = state(1 - sender);
+    RemoteProcess attacker = state(sender).remoteProcess(1 - sender);
+    // Padded to a whole header, which the sending connection may read.
     attacker.send(
         ByteBuffer.wrap(Arrays.copyOf(input, Math.max(input.length, Message.HEADER_BYTES))));
-    // Its answer says that all before has been read, unless the question is part of a message.
-    attacker.ask(System.nanoTime());
+    // An answer shows that the input was read, unless the request became part of a message.
+    attacker.requestStatus(System.nanoTime());
     if (!awaitAnswer(attacker, ANSWER_NANOS)) {
       attacker.end();
       awaitLoss(attacked.rankState(sender));
     }
     inputs++;
-    boolean spent =
-        inputs >= MOST_INPUTS || attacked.failureSignalled() || world(sender).failureSignalled();
-    if (spent) {
+    boolean replace =
+        inputs >= MAX_INPUTS || attacked.failureSignalled() || state(sender).failureSignalled();
+    if (replace) {
       disconnect();
     }
     errors.check();
@@ -272,7 +272,7 @@ final class ControlFuzz implements FuzzTarget {
     long end = System.nanoTime() + NOTICE_NANOS;
     while (!peer.presence().left()) {
       if (System.nanoTime() > end) {
-        throw new AssertionError("the end of a connection in a message was not noticed");
+        throw new AssertionError("the end of a connection inside a message was not noticed");
       }
       Thread.sleep(1);
     }
@@ -283,15 +283,15 @@ final class ControlFuzz implements FuzzTarget {
   public void check() throws Exception {
     disconnect();
     connect();
-    RemoteProcess process = world(0).remoteProcess(1);
-    process.ask(System.nanoTime());
+    RemoteProcess process = state(0).remoteProcess(1);
+    process.requestStatus(System.nanoTime());
     if (!awaitAnswer(process, NOTICE_NANOS)) {
       throw new AssertionError("a process does not answer any more");
     }
     errors.check();
   }
 
-  /** The connection is closed where a message violates the protocol; nothing is thrown here. */
+  /** A message that violates the protocol closes the connection; nothing is thrown here. */
   @Override
   public List<Class<? extends Exception>> documented() {
     return List.of();

@@ -45,22 +45,20 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * A rank that dies at each point of its way into a new communicator: all others get an error that
- * names it at once, and those that have a communicator left shrink it without the dead rank.
+ * A rank dies at each stage of joining a new communicator: all others promptly get an error that
+ * names it, and those with a parent communicator shrink it without the dead rank.
  */
 @Timeout(60)
 class DeathWhileJoiningTest {
   private static final int RANKS = 4;
 
-  /** The rank that makes the id of a grow; the rank that joins is the last one. */
+  /** The rank that creates the id of a grow; the last rank joins by it. */
   private static final int ID_MAKER = 1;
 
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
-  /**
-   * What a survivor waits at most; far less than the time-out, far more than a busy machine needs.
-   */
+  /** The longest wait of a survivor: far below the timeout, far above what a busy machine needs. */
   private static final Duration AT_ONCE = Duration.ofSeconds(5);
 
   enum Call {
@@ -87,10 +85,10 @@ class DeathWhileJoiningTest {
           continue;
         }
         for (Point point : Point.values()) {
-          // Nobody knows of a rank that has not arrived by an id.
+          // A rank that joins by an id is unknown until it arrives.
           boolean unknown = call == Call.CONNECT || (call == Call.GROW && victim == RANKS - 1);
           if (!unknown || point != Point.BEFORE_ARRIVING) {
-            // The links of data; those of control are the same.
+            // The transport of data links; control connections are the same for both.
             Transport links = deaths.size() % 2 == 0 ? Transport.AUTO : Transport.TCP;
             deaths.add(Arguments.of(call, victim, point, links));
           }
@@ -102,7 +100,7 @@ class DeathWhileJoiningTest {
 
   @ParameterizedTest(name = "{0}, rank {1} dies {2}, {3}")
   @MethodSource("deaths")
-  void everySurvivorGetsAnErrorAtOnceAndGoesOn(Call call, int victim, Point point, Transport links)
+  void survivorsGetAnErrorAtOnceAndContinue(Call call, int victim, Point point, Transport links)
       throws Exception {
     Job job = new Job(call, links);
     job.prepare();
@@ -111,7 +109,7 @@ class DeathWhileJoiningTest {
     FutureTask<Void> death =
         start(
             () -> {
-              job.play(victim, point);
+              job.runUntil(victim, point);
               died[0] = System.nanoTime();
               job.endpoints.get(victim).die();
               dead.countDown();
@@ -129,16 +127,16 @@ class DeathWhileJoiningTest {
                 if (late) {
                   dead.await();
                   if (call == Call.CONNECT) {
-                    // It would find nobody by the id any more.
+                    // The id leads to no bootstrap any more.
                     return null;
                   }
                 }
-                NcclException told =
+                NcclException thrown =
                     assertThrows(NcclRemoteException.class, () -> job.call(rank).close());
                 long nanos = System.nanoTime() - died[0];
-                assertTrue(job.names(victim, told.getMessage()), told::toString);
-                assertTrue(nanos < AT_ONCE.toNanos(), () -> "it took " + nanos + " ns: " + told);
-                job.goOnWithout(victim, rank);
+                assertTrue(job.names(victim, thrown.getMessage()), thrown::toString);
+                assertTrue(nanos < AT_ONCE.toNanos(), () -> "it took " + nanos + " ns: " + thrown);
+                job.continueWithout(victim, rank);
                 return null;
               }));
     }
@@ -150,7 +148,7 @@ class DeathWhileJoiningTest {
   }
 
   @Test
-  void aRankThatGivesUpAfterTheMapReleasesTheOthers() throws Exception {
+  void rankThatGivesUpAfterTheMapReleasesTheOthers() throws Exception {
     Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
     List<FutureTask<Void>> others = new ArrayList<>();
@@ -159,16 +157,16 @@ class DeathWhileJoiningTest {
       others.add(
           start(
               () -> {
-                NcclRemoteException told =
+                NcclRemoteException thrown =
                     assertThrows(NcclRemoteException.class, () -> job.call(self).close());
                 assertTrue(
-                    told.getMessage().contains("rank 3 has changed its mind"), told::toString);
+                    thrown.getMessage().contains("rank 3 gave up in a test"), thrown::toString);
                 return null;
               }));
     }
     Bootstrap bootstrap = job.arrive(RANKS - 1);
-    job.awaitSeat(bootstrap, RANKS - 1);
-    bootstrap.giveUp("rank 3 has changed its mind", null);
+    job.awaitAssignment(bootstrap, RANKS - 1);
+    bootstrap.giveUp("rank 3 gave up in a test", null);
     for (FutureTask<Void> other : others) {
       other.get(AT_ONCE.toSeconds(), TimeUnit.SECONDS);
     }
@@ -176,21 +174,22 @@ class DeathWhileJoiningTest {
   }
 
   @Test
-  void anAbortOfAWaitingRankIsNamedToTheOthers() throws Exception {
+  void abortOfAWaitingRankIsReportedToTheOthers() throws Exception {
     Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
     Bootstrap bootstrap = job.arrive(2);
     job.parents[2].abort();
-    assertThrows(CommunicatorAbortedException.class, () -> job.awaitSeat(bootstrap, 2));
+    assertThrows(CommunicatorAbortedException.class, () -> job.awaitAssignment(bootstrap, 2));
     List<FutureTask<Void>> others = new ArrayList<>();
     for (int rank : new int[] {0, 1, 3}) {
       others.add(
           start(
               () -> {
-                NcclRemoteException told =
+                NcclRemoteException thrown =
                     assertThrows(NcclRemoteException.class, () -> job.call(rank).close());
                 assertTrue(
-                    told.getMessage().contains("rank 2 aborted its communicator"), told::toString);
+                    thrown.getMessage().contains("rank 2 aborted its communicator"),
+                    thrown::toString);
                 return null;
               }));
     }
@@ -201,17 +200,19 @@ class DeathWhileJoiningTest {
   }
 
   @Test
-  void giveUpAfterTheEnd_opensNoMeeting() throws Exception {
+  void giveUpAfterTheEndCreatesNoBootstrap() throws Exception {
     Job job = new Job(Call.SPLIT, Transport.AUTO);
     job.prepare();
     job.callAll();
-    CommunicatorState last = job.world(RANKS - 1);
-    BootstrapKey over = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
-    last.remoteProcess(0).coordinator(over).giveUp(RANKS, "rank 3 has changed its mind", null);
-    // Once this is done, what was sent before has been read.
+    CommunicatorState last = job.state(RANKS - 1);
+    BootstrapKey finished = new BootstrapKey(BootstrapKey.SPLIT, new BitSet(), 0);
+    last.remoteProcess(0)
+        .coordinator(finished)
+        .giveUp(RANKS, "rank 3 gave up in a test", null);
+    // Once this is done, all earlier messages have been read.
     job.callAll();
     for (int rank = 0; rank < RANKS; rank++) {
-      assertEquals(0, job.world(rank).bootstraps().unfinished(), "in the process of rank " + rank);
+      assertEquals(0, job.state(rank).bootstraps().unfinished(), "in the process of rank " + rank);
     }
     job.abort();
   }
@@ -222,7 +223,7 @@ class DeathWhileJoiningTest {
     return task;
   }
 
-  /** Ranks on sites of their own, which have a communicator unless they are to make it. */
+  /** Ranks with an endpoint each, and their parent communicator unless the call is a connect. */
   private static final class Job {
     private final Call call;
     private final List<ProcessEndpoint> endpoints =
@@ -231,7 +232,7 @@ class DeathWhileJoiningTest {
     private final Backend backend;
     private final Communicator[] parents = new Communicator[RANKS];
     private final int before;
-    // By which all ranks connect, or the last one joins.
+    // The id by which all ranks connect, or by which the last one joins.
     private UniqueId id;
 
     Job(Call call, Transport links) {
@@ -248,13 +249,13 @@ class DeathWhileJoiningTest {
 
     void prepare() throws Exception {
       UniqueId first = backend.newUniqueId();
-      List<FutureTask<Communicator>> made = new ArrayList<>();
+      List<FutureTask<Communicator>> created = new ArrayList<>();
       for (int rank = 0; rank < before; rank++) {
         int self = rank;
-        made.add(start(() -> backend.newCommunicator(first, before, self, CONFIG)));
+        created.add(start(() -> backend.newCommunicator(first, before, self, CONFIG)));
       }
       for (int rank = 0; rank < before; rank++) {
-        parents[rank] = made.get(rank).get(30, TimeUnit.SECONDS);
+        parents[rank] = created.get(rank).get(30, TimeUnit.SECONDS);
       }
       id = call == Call.GROW ? parents[ID_MAKER].newGrowId() : first;
     }
@@ -265,9 +266,7 @@ class DeathWhileJoiningTest {
       return new TreeSet<>(IntStream.range(0, end).boxed().toList());
     }
 
-    /**
-     * Returns the rank that calls when the victim is dead, where the victim does not wait for it.
-     */
+    /** Returns the rank that calls after the death, if the victim does not wait for it. */
     int lateRank(int victim) {
       return callers().stream().filter(rank -> rank != victim).mapToInt(r -> r).max().orElseThrow();
     }
@@ -286,7 +285,7 @@ class DeathWhileJoiningTest {
       };
     }
 
-    /** Makes the call on all ranks, and closes what they get. */
+    /** Calls on all ranks, and closes the new communicators. */
     void callAll() throws Exception {
       List<FutureTask<Void>> calls = new ArrayList<>();
       for (int rank : callers()) {
@@ -297,28 +296,28 @@ class DeathWhileJoiningTest {
                   return null;
                 }));
       }
-      for (FutureTask<Void> made : calls) {
-        made.get(30, TimeUnit.SECONDS);
+      for (FutureTask<Void> created : calls) {
+        created.get(30, TimeUnit.SECONDS);
       }
     }
 
-    CommunicatorState world(int rank) {
+    CommunicatorState state(int rank) {
       return ((ReferenceCommunicator) Contract.get().driver(parents[rank]))
           .hostedRank()
           .communicator();
     }
 
-    /** Returns whether a message names a rank, or its process where no more can be known of it. */
+    /** Returns whether a message names a rank, or its process if only that can be known. */
     boolean names(int victim, String message) {
       boolean maker =
           victim == (call == Call.GROW ? ID_MAKER : 0)
               && (call == Call.GROW || call == Call.CONNECT);
       return message.contains("rank " + victim + " ")
-          || (maker && message.contains(", which made the id, "));
+          || (maker && message.contains(", which created the id, "));
     }
 
-    /** Shrinks what is left of the communicator there was before, and uses it. */
-    void goOnWithout(int victim, int rank) {
+    /** Shrinks the parent communicator, and uses it. */
+    void continueWithout(int victim, int rank) {
       if (rank >= before) {
         return;
       }
@@ -347,8 +346,8 @@ class DeathWhileJoiningTest {
       }
     }
 
-    /** Does what a rank's call does until its process dies. */
-    void play(int rank, Point until) throws InterruptedException {
+    /** Runs the steps of a rank's call until the point where its process dies. */
+    void runUntil(int rank, Point until) throws InterruptedException {
       if (until == Point.BEFORE_ARRIVING) {
         return;
       }
@@ -359,7 +358,7 @@ class DeathWhileJoiningTest {
         }
         return;
       }
-      Bootstrap.RankAssignment assignment = awaitSeat(bootstrap, rank);
+      Bootstrap.RankAssignment assignment = awaitAssignment(bootstrap, rank);
       switch (until) {
         case WHILE_LINKS_CONNECT -> connectOne(bootstrap, assignment);
         case BEFORE_CONFIRMING ->
@@ -403,34 +402,34 @@ class DeathWhileJoiningTest {
       return bootstrap;
     }
 
-    Bootstrap.RankAssignment awaitSeat(Bootstrap meeting, int rank) {
-      return meeting.awaitAssignment(participant(meeting, rank));
+    Bootstrap.RankAssignment awaitAssignment(Bootstrap bootstrap, int rank) {
+      return bootstrap.awaitAssignment(participant(bootstrap, rank));
     }
 
-    private Participant participant(Bootstrap meeting, int rank) {
+    private Participant participant(Bootstrap bootstrap, int rank) {
       HostedRank self =
           rank < before
               ? ((ReferenceCommunicator) Contract.get().driver(parents[rank])).hostedRank()
               : null;
       Deadline deadline = Deadline.after(CONFIG.timeout());
       return new Participant(
-          meeting,
+          bootstrap,
           rank,
           "rank " + rank,
           deadline,
-          () -> self == null ? null : self.abortion(meeting.function()));
+          () -> self == null ? null : self.abortedException(bootstrap.function()));
     }
 
-    /** Connects with one other process, and with no more. */
-    private void connectOne(Bootstrap meeting, Bootstrap.RankAssignment seat)
+    /** Connects with one other process only. */
+    private void connectOne(Bootstrap bootstrap, Bootstrap.RankAssignment assignment)
         throws InterruptedException {
-      ProcessEndpoint endpoint = endpoints.get(seat.rank());
+      ProcessEndpoint endpoint = endpoints.get(assignment.rank());
       CommunicatorState communicator =
-          new CommunicatorState(endpoint, seat.rankMap(), options.forRanks());
-      endpoint.retain(seat.rankMap().secret(), meeting.function());
+          new CommunicatorState(endpoint, assignment.rankMap(), options.forRanks());
+      endpoint.retain(assignment.rankMap().secret(), bootstrap.function());
       endpoint.register(communicator);
-      if (seat.rank() > 0) {
-        communicator.remoteProcess(0).connect(participant(meeting, seat.rank()));
+      if (assignment.rank() > 0) {
+        communicator.remoteProcess(0).connect(participant(bootstrap, assignment.rank()));
       } else {
         while (!communicator.remoteProcess(1).connected()) {
           Thread.sleep(1);

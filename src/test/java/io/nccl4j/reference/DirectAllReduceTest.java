@@ -27,24 +27,24 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** The all-reduce that reaches into every rank's memory: its bits are the ring's. */
+/** The all-reduce that accesses every rank's memory gives the same bits as the ring. */
 class DirectAllReduceTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
   private static final List<String> OPERATORS =
       List.of("sum", "prod", "max", "min", "avg", "mulsum");
-  // Small pieces, so that small data takes several loops, and chunks of several pieces.
+  // Small chunks and slices, so that small data takes several loops, and chunks several slices.
   private static final ReferenceOptions SMALL =
       ReferenceOptions.defaults().withChunkBytes(2048).withSliceBytes(512);
 
-  static Stream<Arguments> worlds() {
+  static Stream<Arguments> typesAndRanks() {
     return Stream.of(DataType.values())
         .flatMap(type -> Stream.of(2, 3, 4, 7).map(ranks -> Arguments.of(type, ranks)));
   }
 
-  /** Every operator, in place and out of place, on sizes between pieces, chunks and channels. */
+  /** Every operator, in and out of place, on sizes around slices, chunks and channels. */
   @ParameterizedTest
-  @MethodSource("worlds")
-  void theBitsAreThoseOfTheRing(DataType type, int ranks) {
+  @MethodSource("typesAndRanks")
+  void bitsEqualThoseOfTheRing(DataType type, int ranks) {
     List<Integer> counts = List.of(1, 5, 129, 2048, 40_001);
     int cases = 2 * counts.size() * OPERATORS.size();
     byte[][] ring = results(type, ranks, counts, Algorithm.RING);
@@ -76,7 +76,7 @@ class DirectAllReduceTest {
     return results;
   }
 
-  /** An operator, and whether it is this test's to close. */
+  /** An operator, with the one that this test has to close, or null. */
   private record Operand(ReduceOp op, ReduceOp.PreMulSum created) implements AutoCloseable {
     static Operand of(Communicator comm, DataType type, String name) {
       if (name.equals("mulsum")) {
@@ -124,7 +124,7 @@ class DirectAllReduceTest {
     }
   }
 
-  /** NaNs have many bit patterns, of which the one that results is not promised. */
+  /** Asserts equal bits; NaNs may have any bit pattern. */
   private static void assertSameBits(DataType type, byte[] expected, byte[] actual, String where) {
     MemorySegment left = MemorySegment.ofArray(expected);
     MemorySegment right = MemorySegment.ofArray(actual);
@@ -146,10 +146,10 @@ class DirectAllReduceTest {
     return at < 0 ? -1 : from + at;
   }
 
-  /** The options that decide which rank starts a chunk are obeyed with more loops and channels. */
+  /** Options that determine which rank starts a chunk apply to all loops and channels. */
   @ParameterizedTest
   @MethodSource("layouts")
-  void theBitsAreThoseOfTheRingInEveryLayout(ReferenceOptions options) {
+  void bitsEqualThoseOfTheRingInEveryLayout(ReferenceOptions options) {
     int count = 70_000;
     byte[][] both =
         Stream.of(Algorithm.RING, Algorithm.DIRECT)
@@ -194,7 +194,7 @@ class DirectAllReduceTest {
   }
 
   @Test
-  void manyOperationsInARowEachSeeWhatTheOneBeforeHasLeft() {
+  void eachOperationSeesTheResultOfTheOneBefore() {
     int ranks = 5;
     Ranks.run(
         ranks,
@@ -211,7 +211,7 @@ class DirectAllReduceTest {
             }
             stream.synchronize();
             for (int i = 0; i < 300; i++) {
-              // The ranks' numbers add up once; after that all ranks have the same.
+              // The ranks' values are summed once; after that all ranks have the same values.
               long expected = IntStream.range(0, ranks).sum() + (long) ranks * i;
               for (int turn = 1; turn < 2000; turn++) {
                 expected *= ranks;
@@ -222,11 +222,9 @@ class DirectAllReduceTest {
         });
   }
 
-  /**
-   * Whoever reuses its memory after its operation has ended must not find others' results there.
-   */
+  /** A rank may reuse its memory after its operation has ended; no other rank writes to it. */
   @RepeatedTest(20)
-  void nobodyWritesTheMemoryOfARankWhoseOperationWasAborted() {
+  void abortedRanksMemoryIsNotWritten() {
     int count = 1 << 20;
     Ranks.run(
         3,
@@ -252,8 +250,9 @@ class DirectAllReduceTest {
             } else {
               try {
                 stream.synchronize();
-              } catch (NcclException told) {
-                assertTrue(told.getMessage().contains("aborted its communicator"), told::toString);
+              } catch (NcclException thrown) {
+                assertTrue(
+                    thrown.getMessage().contains("aborted its communicator"), thrown::toString);
               }
             }
           }
@@ -261,7 +260,7 @@ class DirectAllReduceTest {
   }
 
   @Test
-  void aClosedBufferIsToldToBeOfItsRank() {
+  void closedBufferIsReportedWithItsRank() {
     CountDownLatch closed = new CountDownLatch(1);
     Ranks.run(
         2,

@@ -14,8 +14,8 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * One process of the hang drill, whose cells all wait at the same time, in communicators of their
- * own: for a rank that is stopped, and for its end.
+ * One process of the hang drill. All its cells wait at the same time, each in its own communicator,
+ * for a rank that is stopped or killed.
  */
 final class DrillRank {
   private static final Duration LIMIT = Duration.ofSeconds(40);
@@ -24,19 +24,19 @@ final class DrillRank {
   private DrillRank() {}
 
   /**
-   * Drills one rank, whose process the test ends.
+   * Runs the cells of one rank, until the test kills its process.
    *
    * @param soon the configuration of the cells whose rank is stopped
-   * @param patient that of the cells whose rank is dead
-   * @param victim the rank that only waits for its end
-   * @param says prints a line
+   * @param patient the configuration of the cells whose rank is killed
+   * @param victim the rank that is stopped and killed
+   * @param output prints a line
    */
   static void run(
       Communicator comm,
       CommunicatorConfig soon,
       CommunicatorConfig patient,
       int victim,
-      Consumer<String> says)
+      Consumer<String> output)
       throws InterruptedException {
     List<Thread> cells = new ArrayList<>();
     for (DrillFault fault : List.of(DrillFault.STOPPED, DrillFault.DEAD)) {
@@ -52,14 +52,14 @@ final class DrillRank {
         DrillCall call = new DrillCall(operation, DataType.INT32, COUNT, own, stream);
         cells.add(
             Thread.ofPlatform()
-                .unstarted(() -> says.accept(line(operation, fault, wait(call, own, stream)))));
+                .unstarted(() -> output.accept(line(operation, fault, wait(call, own, stream)))));
       }
     }
-    says.accept("is ready");
+    output.accept("is ready");
     if (comm.rank() != victim) {
       cells.forEach(Thread::start);
     }
-    // Its own end would be another loss to those that still look.
+    // If this process exited, the others would see another loss.
     Thread.sleep(Duration.ofMinutes(2));
   }
 
@@ -85,17 +85,17 @@ final class DrillRank {
   }
 
   /**
-   * Returns what a rank has said of a cell.
+   * Returns the outcome of a cell that a rank has printed.
    *
-   * @param since when the fault came, or 0 where the call's own time counts
+   * @param since the time of the fault, or 0 to use the duration of the call
    */
   static Outcome outcome(
       RankProcesses processes, int rank, Operation operation, DrillFault fault, long since) {
     String prefix = prefix(operation, fault);
     String line = processes.await(rank, prefix);
-    String said = line.substring(line.indexOf(prefix) + prefix.length());
-    String text = said.substring(0, said.indexOf("; "));
-    String times = said.substring(text.length() + "; ".length());
+    String result = line.substring(line.indexOf(prefix) + prefix.length());
+    String text = result.substring(0, result.indexOf("; "));
+    String times = result.substring(text.length() + "; ".length());
     long took = Long.parseLong(times.substring(0, times.indexOf(' ')));
     long at = Long.parseLong(times.substring(times.lastIndexOf(' ') + 1));
     return new Outcome(text, since == 0 ? took : at - since);

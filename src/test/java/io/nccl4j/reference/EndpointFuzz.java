@@ -21,13 +21,13 @@ import java.util.concurrent.TimeUnit;
 import java.util.random.RandomGenerator;
 
 /**
- * The listening socket of a process, attacked over connections that nothing is known of: with the
- * recorded messages of an honest rank, changed or replayed, with another secret, and with noise.
- * What comes back is not looked at but for its size, so that the protocol may change.
+ * Fuzzes the listening socket of a process over unauthenticated connections: with recorded messages
+ * of a valid rank, changed or replayed, with another secret, and with noise. Of the answers only
+ * the size is checked, so that the protocol may change.
  */
 final class EndpointFuzz implements FuzzTarget {
   private static final Duration PATIENCE = Duration.ofMillis(20);
-  private static final int MOST_ANSWERED = 1 << 16;
+  private static final int MAX_ANSWERED = 1 << 16;
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
@@ -42,7 +42,7 @@ final class EndpointFuzz implements FuzzTarget {
   public List<Sample> samples() throws Exception {
     if (recorded == null) {
       recorded = new ArrayList<>();
-      // Not by the id that keeps the socket open: its rank gives up, which spends the id.
+      // Not with the id that keeps the socket open: the rank gives up, which invalidates the id.
       recorded.add(RecordedJoin.of(backend, backend.newUniqueId()).sent());
       // With the secret of another process.
       Backend other = ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
@@ -55,13 +55,14 @@ final class EndpointFuzz implements FuzzTarget {
     return recorded;
   }
 
-  /** Returns a claim that answers another greeting: its proof is worth nothing here. */
+  /** Returns a claim that answers another greeting, so that its proof is invalid here. */
   private Sample claim(Message.Kind kind) throws IOException {
-    ReferenceId meaning = ReferenceId.of(id);
+    ReferenceId referenceId = ReferenceId.of(id);
     Handshake.Answer answer =
-        new Handshake.Opening(kind, meaning.secret(), meaning.maker().process(), 1, out -> {})
+        new Handshake.Opening(
+                kind, referenceId.secret(), referenceId.maker().process(), 1, out -> {})
             .answer(Handshake.greeting());
-    // Header, version, name of the secret, process, nonce, world, proof.
+    // Header, version, name of the secret, process, nonce, communicator, proof.
     return Sample.of(answer.message().array(), 4, 4, 4, 4, 8, 8, 8, 8, 32, 8);
   }
 
@@ -74,30 +75,30 @@ final class EndpointFuzz implements FuzzTarget {
         connection.end();
       }
       byte[] answer = connection.answer(PATIENCE);
-      if (answer.length > MOST_ANSWERED) {
-        throw new AssertionError("it was answered " + answer.length + " bytes");
+      if (answer.length > MAX_ANSWERED) {
+        throw new AssertionError("the answer has " + answer.length + " bytes");
       }
     }
     errors.check();
   }
 
-  /** Checks that ranks still meet at this process. */
+  /** Checks that ranks can still connect at this process. */
   @Override
   public void check() throws Exception {
-    meet(backend);
+    connectTwo(backend);
     errors.check();
   }
 
-  /** Has two honest ranks meet, and leave again. */
-  static void meet(Backend backend) throws Exception {
-    UniqueId honest = backend.newUniqueId();
+  /** Connects two valid ranks, and aborts them. */
+  static void connectTwo(Backend backend) throws Exception {
+    UniqueId validId = backend.newUniqueId();
     List<FutureTask<Communicator>> ranks = new ArrayList<>();
     for (int rank = 0; rank < 2; rank++) {
       int self = rank;
       FutureTask<Communicator> task =
-          new FutureTask<>(() -> backend.newCommunicator(honest, 2, self, CONFIG));
+          new FutureTask<>(() -> backend.newCommunicator(validId, 2, self, CONFIG));
       ranks.add(task);
-      Thread.ofPlatform().daemon().name("honest-rank-" + rank).start(task);
+      Thread.ofPlatform().daemon().name("valid-rank-" + rank).start(task);
     }
     for (FutureTask<Communicator> rank : ranks) {
       rank.get(30, TimeUnit.SECONDS);
@@ -107,7 +108,7 @@ final class EndpointFuzz implements FuzzTarget {
     }
   }
 
-  /** A connection is cut off, and nothing else happens. */
+  /** A connection is closed; nothing is thrown here. */
   @Override
   public List<Class<? extends Exception>> documented() {
     return List.of();

@@ -31,12 +31,12 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/** The thread that hears other processes: how it ends, and that another can follow. */
+/** The event loop: its end after an error, and the start of another one. */
 class EventLoopTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
 
-  /** Ends the thread of the site that tells it something first. */
+  /** Makes the first event loop that notifies it fail. */
   private static final class FailingListener implements Bootstrap.StateListener {
     private boolean failed;
 
@@ -50,7 +50,7 @@ class EventLoopTest {
 
     @Override
     public void onRejected(int rank, String text) {
-      // Nobody is refused here.
+      // No rank is refused here.
     }
   }
 
@@ -72,7 +72,7 @@ class EventLoopTest {
     FutureTask<Communicator> waiting = start(() -> backend.newCommunicator(id, 2, 0, CONFIG));
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (endpoints.getFirst().target(id) == null) {
-      assertTrue(!deadline.passed(), "the rank does not come");
+      assertTrue(!deadline.passed(), "the rank did not arrive");
       Thread.sleep(5);
     }
     failLoop();
@@ -81,12 +81,12 @@ class EventLoopTest {
   }
 
   @Test
-  void errorFailsAGrowThatWaitsAndOneWhoseIdIsMade() throws Exception {
+  void errorFailsAWaitingGrowAndOneWithAnId() throws Exception {
     Communicator one = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
     Communicator other = backend.newCommunicator(backend.newUniqueId(), 1, 0, CONFIG);
-    UniqueId waitsFor = one.newGrowId();
-    UniqueId made = other.newGrowId();
-    FutureTask<Communicator> waiting = start(() -> one.grow(2, waitsFor, CONFIG));
+    UniqueId growId = one.newGrowId();
+    UniqueId otherId = other.newGrowId();
+    FutureTask<Communicator> waiting = start(() -> one.grow(2, growId, CONFIG));
     BootstrapKey grow = new BootstrapKey(BootstrapKey.GROW, new BitSet(), 0);
     Bootstrap bootstrap =
         ((ReferenceCommunicator) Contract.get().driver(one))
@@ -97,13 +97,13 @@ class EventLoopTest {
             .bootstrap(2);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (bootstrap.awaited().cardinality() > 1) {
-      assertTrue(!deadline.passed(), "the rank does not come");
+      assertTrue(!deadline.passed(), "the rank did not arrive");
       Thread.sleep(5);
     }
     failLoop();
     assertFailedByTheLoop(waiting);
     String later =
-        assertThrows(NcclRemoteException.class, () -> other.grow(2, made, CONFIG)).getMessage();
+        assertThrows(NcclRemoteException.class, () -> other.grow(2, otherId, CONFIG)).getMessage();
     assertTrue(later.contains("java.lang.OutOfMemoryError: thrown by a test"), later);
     one.close();
     other.close();
@@ -144,7 +144,7 @@ class EventLoopTest {
     assertTrue(text.contains("java.lang.OutOfMemoryError: thrown by a test"), text);
   }
 
-  /** Has the loop of the first place throw; the ranks that were waiting there fail soon. */
+  /** Makes the event loop of the first endpoint fail; ranks that wait there fail soon. */
   private void failLoop() {
     UniqueId id = backend.newUniqueId();
     String options = ReferenceOptions.defaults().toString();
@@ -179,8 +179,8 @@ class EventLoopTest {
     }
   }
 
-  private static <T> FutureTask<T> start(java.util.concurrent.Callable<T> work) {
-    FutureTask<T> task = new FutureTask<>(work);
+  private static <T> FutureTask<T> start(java.util.concurrent.Callable<T> program) {
+    FutureTask<T> task = new FutureTask<>(program);
     Thread.ofPlatform().daemon().start(task);
     return task;
   }

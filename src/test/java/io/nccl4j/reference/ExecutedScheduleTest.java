@@ -24,7 +24,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What the links have carried after an all-reduce is what its schedule says, slice for slice. */
+/** The links carry exactly the slices of the schedule of an all-reduce. */
 class ExecutedScheduleTest {
   static Stream<Arguments> runs() {
     Layout small = Layout.defaults().withChunkBytes(2048).withSliceBytes(512);
@@ -35,28 +35,28 @@ class ExecutedScheduleTest {
                         small,
                         small.withChannels(4).withProtocol(Protocol.LL),
                         small.withNodes(2, TreePattern.BALANCED_TREE),
-                        small.withRingOrders(List.of(turned(ranks))))
+                        small.withRingOrders(List.of(reversed(ranks))))
                     .flatMap(
                         layout ->
                             Stream.of(1, 999, 50_001)
                                 .map(count -> Arguments.of(ranks, layout, count))));
   }
 
-  /** The ranks backwards, which is another ring from three ranks on. */
-  private static List<Integer> turned(int ranks) {
+  /** Returns the ranks in reverse order, which is another ring for three or more ranks. */
+  private static List<Integer> reversed(int ranks) {
     return Stream.iterate(ranks - 1, rank -> rank - 1).limit(ranks).toList();
   }
 
   @ParameterizedTest
   @MethodSource("runs")
-  void everyRingLinkHasCarriedTheSlicesOfTheSchedule(int ranks, Layout layout, int count) {
+  void ringLinksCarryTheSlicesOfTheSchedule(int ranks, Layout layout, int count) {
     Schedule schedule = new RingSchedule(layout, ranks, count, 4);
     run(Algorithm.RING, ranks, layout, count, schedule);
   }
 
   @ParameterizedTest
   @MethodSource("runs")
-  void everyTreeLinkHasCarriedTheSlicesOfTheSchedule(int ranks, Layout layout, int count) {
+  void treeLinksCarryTheSlicesOfTheSchedule(int ranks, Layout layout, int count) {
     Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
     run(Algorithm.TREE, ranks, layout, count, schedule);
   }
@@ -83,7 +83,7 @@ class ExecutedScheduleTest {
         });
   }
 
-  /** Returns how many slices a rank has sent to all others on a channel. */
+  /** Returns the number of slices that a rank has sent on a channel. */
   private static long sent(Communicator comm, int channel) {
     CommunicatorState communicator =
         ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();

@@ -19,18 +19,18 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * Many jobs of three processes, of each of which one is killed or stopped at a random time while
- * the job repeats one phase of its life, over shared memory and over TCP.
+ * Many jobs of three processes each. In each job one process is killed or stopped at a random time,
+ * while the job repeats one phase of its life, over shared memory or TCP.
  */
 final class FaultCampaign {
   static final int RANKS = 3;
 
-  /** The file that says which rank was killed or stopped. */
+  /** The file that contains the rank that was killed or stopped. */
   static final String LOST = "lost";
 
-  private static final int MOST_DELAY_MILLIS = 500;
+  private static final int MAX_DELAY_MILLIS = 500;
 
-  /** What the ranks repeat. */
+  /** The phase that the ranks repeat. */
   enum Phase {
     COLLECTIVE,
     SPLIT,
@@ -40,13 +40,13 @@ final class FaultCampaign {
     RENDEZVOUS
   }
 
-  /** What happens to a rank. */
+  /** The fault of a rank. */
   enum FaultKind {
     KILL,
     STOP
   }
 
-  /** What happens in one job. */
+  /** The parameters of one job. */
   record JobPlan(
       int number,
       FaultKind fault,
@@ -69,9 +69,9 @@ final class FaultCampaign {
 
   private final List<JobPlan> plans = new ArrayList<>();
   private final List<FaultRound.Outcome> outcomes = new ArrayList<>();
-  private int namesAfterwards;
+  private int filesAfterwards;
 
-  /** Plans jobs, by this run's seed. */
+  /** Plans jobs with the seed of this run. */
   FaultCampaign(int kills, int stops, long timeoutMillis) {
     SplittableRandom random = Seed.random("faults");
     for (int number = 0; number < kills + stops; number++) {
@@ -87,17 +87,17 @@ final class FaultCampaign {
           new JobPlan(
               number,
               fault,
-              // Twelve jobs of a kind have each phase over each transport.
+              // Twelve jobs of a kind cover each phase over each transport.
               links[(ofKind + ofKind / phases.length) % links.length],
               phases[ofKind % phases.length],
               random.nextInt(RANKS),
-              random.nextInt(MOST_DELAY_MILLIS),
+              random.nextInt(MAX_DELAY_MILLIS),
               timeoutMillis,
               random.nextLong()));
     }
   }
 
-  /** Runs the jobs, so many at a time. */
+  /** Runs the jobs, at most the given number at a time. */
   void run(int parallel) throws InterruptedException {
     try (ExecutorService jobs = Executors.newFixedThreadPool(parallel)) {
       List<Future<FaultRound.Outcome>> running =
@@ -108,13 +108,13 @@ final class FaultCampaign {
     } catch (ExecutionException e) {
       throw new AssertionError(e.getCause());
     }
-    namesAfterwards = names().size();
-    // As the next process does that shares memory here.
+    filesAfterwards = sharedMemoryFiles().size();
+    // As the next process that shares memory does.
     SharedMemoryFiles.sweep();
   }
 
-  /** Returns the shared memory that processes of the jobs have made and that has a name. */
-  private List<Path> names() {
+  /** Returns the files of shared memory that processes of the jobs have left. */
+  private List<Path> sharedMemoryFiles() {
     String numbers =
         outcomes.stream()
             .flatMap(outcome -> outcome.processes().stream())
@@ -129,11 +129,11 @@ final class FaultCampaign {
     }
   }
 
-  /** Returns what must not be. */
+  /** Returns the violations of expectations. */
   List<String> problems() {
     List<String> problems = new ArrayList<>();
     outcomes.forEach(outcome -> problems.addAll(outcome.problems()));
-    names().forEach(name -> problems.add("left after the next start: " + name));
+    sharedMemoryFiles().forEach(name -> problems.add("left after the next start: " + name));
     return problems;
   }
 
@@ -169,20 +169,20 @@ final class FaultCampaign {
         .map(FaultRound.Outcome::resumed)
         .filter(type -> type != null)
         .forEach(type -> resumed.merge(type, 1, Integer::sum));
-    line(text, "What stopped ranks were told when they went on: %s", resumed);
+    line(text, "Errors of stopped ranks after they continued: %s", resumed);
     line(
         text,
-        "Names of shared memory before and after the next start: %d, %d",
-        namesAfterwards,
-        names().size());
+        "Files of shared memory before and after the next start: %d, %d",
+        filesAfterwards,
+        sharedMemoryFiles().size());
     List<String> problems = problems();
     line(text, "Wrong values: %d", count(problems, "wrong value"));
     line(
         text,
         "Ranks that left threads, descriptors or mappings: %d",
         count(problems, "left behind"));
-    line(text, "Ranks that noticed nothing: %d", count(problems, "noticed nothing"));
-    line(text, "Ranks that did not go on: %d", count(problems, "did not go on"));
+    line(text, "Ranks that detected nothing: %d", count(problems, "detected nothing"));
+    line(text, "Ranks that did not continue: %d", count(problems, "did not continue"));
     line(text, "Problems in all: %d", problems.size());
     problems.forEach(problem -> line(text, "  %s", problem));
     return text.toString();
@@ -233,7 +233,7 @@ final class FaultCampaign {
         times.length == 0 ? Double.NaN : times[times.length - 1]);
   }
 
-  /** Appends how often each kind of failure came; null is none. */
+  /** Appends the number of failures of each kind; failures of kind null are not counted. */
   private void counts(StringBuilder text, String title, Function<FaultRound.Failure, String> kind) {
     Map<String, Integer> counts = new TreeMap<>();
     for (FaultRound.Outcome outcome : outcomes) {
@@ -249,7 +249,7 @@ final class FaultCampaign {
     line(text, "");
   }
 
-  /** Replaces what differs from job to job. */
+  /** Replaces the parts that differ between jobs. */
   private static String general(String text) {
     return text.replaceAll("/[^ ,:]*nccl4j-[^ ,:]*", "PATH")
         .replaceAll("\\b[0-9a-f]{16,}\\b", "HEX")

@@ -38,14 +38,14 @@ import java.util.function.IntUnaryOperator;
 import java.util.function.Supplier;
 
 /**
- * One rank of a job that {@link FaultCampaign} disturbs: repeats one phase of a job's life until
- * something fails, goes on without the rank that was lost, closes everything, and prints what
- * happened and what is left of it.
+ * One rank of a job of {@link FaultCampaign}: repeats one phase until a call fails, continues
+ * without the lost rank, closes everything, and prints its results and the resources that it has
+ * left.
  *
  * <p>Each line it prints starts with the time in microseconds and one of the {@link Event}s.
  */
 public final class FaultCampaignRank {
-  /** What a line tells. */
+  /** The kind of a printed line. */
   enum Event {
     READY,
     WRONG,
@@ -56,10 +56,10 @@ public final class FaultCampaignRank {
   }
 
   private static final int[] COUNTS = {1, 100, 5_000, 60_000};
-  private static final int MOST = 60_000;
+  private static final int LARGEST = 60_000;
   private static final Duration STARTING = Duration.ofSeconds(60);
   private static final long LOSING_NANOS = TimeUnit.SECONDS.toNanos(60);
-  private static final long LEAVING_NANOS = TimeUnit.SECONDS.toNanos(9);
+  private static final long CLEANUP_NANOS = TimeUnit.SECONDS.toNanos(9);
 
   private final int rank;
   private final int size;
@@ -72,7 +72,7 @@ public final class FaultCampaignRank {
   private final Buffer output;
   private final List<AutoCloseable> owners = new ArrayList<>();
   private Stream stream;
-  private final int descriptorsBefore = ofTheJdk();
+  private final int descriptorsBefore = jdkDescriptors();
   private Communicator base;
   private String step = "";
 
@@ -89,8 +89,8 @@ public final class FaultCampaignRank {
     backend =
         ReferenceBackend.open(
             1, ReferenceOptions.defaults().withTransport(Transport.valueOf(arguments[3])));
-    input = backend.newBuffer(0, DataType.INT32, (long) size * MOST);
-    output = backend.newBuffer(0, DataType.INT32, (long) size * MOST);
+    input = backend.newBuffer(0, DataType.INT32, (long) size * LARGEST);
+    output = backend.newBuffer(0, DataType.INT32, (long) size * LARGEST);
     owners.addAll(List.of(input, output));
     newStream();
   }
@@ -100,46 +100,44 @@ public final class FaultCampaignRank {
     owners.addFirst(stream);
   }
 
-  /**
-   * Runs; the arguments are rank, size, folder, links, phase, seed and time-out in milliseconds.
-   */
+  /** Runs; the arguments are rank, size, folder, links, phase, seed and timeout in milliseconds. */
   public static void main(String[] arguments) {
     new FaultCampaignRank(arguments).run();
     System.exit(0);
   }
 
-  private static void say(Event event, Object text) {
+  private static void print(Event event, Object text) {
     long micros = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
     System.out.println(micros + " " + event + " " + text.toString().replace('\n', ' '));
   }
 
   private void run() {
     try {
-      // Processes may take long to start, whatever time-out the jobs have.
-      Communicator all = meet("start", config.withTimeout(STARTING));
+      // Processes may take long to start, independent of the timeout of the jobs.
+      Communicator all = connect("start", config.withTimeout(STARTING));
       owners.addFirst(all);
       base = all.split(0, rank, config);
       owners.addFirst(base);
       for (int round = 0; ; round++) {
         repeat(round);
         if (round == 1) {
-          say(Event.READY, "");
+          print(Event.READY, "");
         }
       }
     } catch (RuntimeException | Error failure) {
       failure.printStackTrace();
-      say(
+      print(
           Event.FAILED,
           step + "|" + failure.getClass().getSimpleName() + "|" + failure.getMessage());
     }
     if (base != null) {
-      goOn();
+      continueWithoutLostRank();
     }
     closeAll();
     awaitNothingLeft();
   }
 
-  private Communicator meet(String run, CommunicatorConfig settings) {
+  private Communicator connect(String run, CommunicatorConfig settings) {
     RankInfo rankInfo = RankInfo.of(rank, size).withJobId(run).withTimeout(settings.timeout());
     try (Rendezvous rendezvous = FileRendezvous.in(folder, rankInfo)) {
       return rendezvous.newCommunicator(backend, settings);
@@ -148,7 +146,7 @@ public final class FaultCampaignRank {
 
   private void repeat(int round) {
     switch (phase) {
-      case RENDEZVOUS -> useAndClose("rendezvous", () -> meet("round" + round, config), round);
+      case RENDEZVOUS -> useAndClose("rendezvous", () -> connect("round" + round, config), round);
       case CONNECT -> {
         UniqueId id = shareId();
         useAndClose("connect", () -> backend.newCommunicator(id, size, rank, config), round);
@@ -170,25 +168,25 @@ public final class FaultCampaignRank {
       case CLOSE -> {
         step = "split before a close";
         Communicator child = base.split(0, rank);
-        // The close waits for what has only just begun.
-        child.allReduce(input.slice(0, MOST), output.slice(0, MOST), ReduceOp.SUM, stream);
+        // The close waits for this operation, which has only just begun.
+        child.allReduce(input.slice(0, LARGEST), output.slice(0, LARGEST), ReduceOp.SUM, stream);
         step = "close";
         child.close();
       }
     }
   }
 
-  /** Makes a communicator, reduces something, and closes it; reports which of these fails. */
-  private void useAndClose(String how, Supplier<Communicator> maker, int round) {
+  /** Creates a communicator, reduces, and closes it; {@code step} names the step that fails. */
+  private void useAndClose(String how, Supplier<Communicator> factory, int round) {
     step = how;
-    try (Communicator made = maker.get()) {
+    try (Communicator created = factory.get()) {
       step = "all-reduce after a " + how;
-      allReduce(made, count(round), round);
+      allReduce(created, count(round), round);
       step = "close after a " + how;
     }
   }
 
-  /** Gives all ranks a new id, which rank 0 makes. */
+  /** Creates a new id on rank 0, and broadcasts it. */
   private UniqueId shareId() {
     step = "broadcast of an id";
     if (rank != 0) {
@@ -280,7 +278,7 @@ public final class FaultCampaignRank {
     found.copyTo(MemorySegment.ofArray(elements), stream);
     for (int i = 0; i < elements.length; i++) {
       if (elements[i] != expected.applyAsInt(i)) {
-        say(
+        print(
             Event.WRONG,
             "%s of %d: element %d is %d and must be %d"
                 .formatted(what, elements.length, i, elements[i], expected.applyAsInt(i)));
@@ -289,39 +287,38 @@ public final class FaultCampaignRank {
     }
   }
 
-  /** Goes on with the ranks that are left, as a program would that knows who is lost. */
-  private void goOn() {
+  /** Continues with the remaining ranks, as a program that knows the lost rank would. */
+  private void continueWithoutLostRank() {
     int lost = awaitLost();
     if (lost == rank) {
       return;
     }
-    // The one before has the abort to tell.
+    // The previous stream still reports the abort.
     newStream();
-    // A rank that has learnt of the loss by its time-out comes so much later than one that was
-    // told.
+    // A rank that detects the loss by a timeout arrives that much later than a notified one.
     CommunicatorConfig patient = config.withTimeout(config.timeout().multipliedBy(2));
     try (Communicator rest = base.shrink(Set.of(lost), ShrinkMode.ABORT_FIRST, patient)) {
       for (int round = 0; round < 10; round++) {
         collective(rest, round);
       }
-      say(Event.RECOVERED, rest);
+      print(Event.RECOVERED, rest);
     } catch (RuntimeException | Error failure) {
-      say(Event.NOT_RECOVERED, failure);
+      print(Event.NOT_RECOVERED, failure);
     }
   }
 
-  /** Waits until the campaign has said which rank it has killed or stopped. */
+  /** Waits until the campaign has written which rank it has killed or stopped. */
   private int awaitLost() {
-    Path said = folder.resolve(FaultCampaign.LOST);
+    Path lostFile = folder.resolve(FaultCampaign.LOST);
     long start = System.nanoTime();
     try {
-      while (!Files.exists(said)) {
+      while (!Files.exists(lostFile)) {
         if (System.nanoTime() - start > LOSING_NANOS) {
           throw new AssertionError("no rank was lost");
         }
         pause();
       }
-      return Integer.parseInt(Files.readString(said));
+      return Integer.parseInt(Files.readString(lostFile));
     } catch (IOException e) {
       throw new AssertionError(e);
     }
@@ -339,31 +336,31 @@ public final class FaultCampaignRank {
     for (AutoCloseable owner : owners) {
       try {
         owner.close();
-      } catch (NcclException | IllegalStateException told) {
-        // A close tells once more what has failed; that was printed.
-        System.err.println("close: " + told);
+      } catch (NcclException | IllegalStateException expected) {
+        // A close reports the failure again; it was printed before.
+        System.err.println("close: " + expected);
       } catch (Exception e) {
         throw new AssertionError(e);
       }
     }
   }
 
-  /** Prints the threads, descriptors and mappings that are left once this has taken long enough. */
+  /** Waits until no threads, descriptors and mappings are left; prints those left at the end. */
   private void awaitNothingLeft() {
     long start = System.nanoTime();
     List<String> left = left();
-    while (!left.isEmpty() && System.nanoTime() - start < LEAVING_NANOS) {
+    while (!left.isEmpty() && System.nanoTime() - start < CLEANUP_NANOS) {
       pause();
       left = left();
     }
-    say(Event.LEFT, left);
+    print(Event.LEFT, left);
   }
 
   private List<String> left() {
     List<String> left = new ArrayList<>();
     for (Thread thread : Thread.getAllStackTraces().keySet()) {
       String name = thread.getName();
-      // The one that reports leaks is there as long as the process.
+      // The thread that reports leaks runs as long as the process.
       if (name.startsWith("nccl4j-") && !name.equals("nccl4j-leaks")) {
         left.add("thread " + name);
       }
@@ -380,8 +377,8 @@ public final class FaultCampaignRank {
     return left;
   }
 
-  /** Returns how many descriptors the JDK keeps once sockets and selectors have been used. */
-  private static int ofTheJdk() {
+  /** Returns the number of descriptors that the JDK keeps after using sockets and selectors. */
+  private static int jdkDescriptors() {
     InetSocketAddress anywhere = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
     try (Selector selector = Selector.open();
         ServerSocketChannel server = ServerSocketChannel.open().bind(anywhere);
@@ -410,7 +407,7 @@ public final class FaultCampaignRank {
     return found;
   }
 
-  /** Returns what a descriptor refers to, or nothing if another thread has closed it meanwhile. */
+  /** Returns the target of a descriptor, or "" if another thread has just closed it. */
   private static String target(Path descriptor) throws IOException {
     try {
       return Files.readSymbolicLink(descriptor).toString();

@@ -9,13 +9,12 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /**
- * Ranks that are killed and stopped: two jobs as a test, and hundreds by {@code
- * scripts/fault-campaign}.
+ * Killed and stopped ranks: two jobs as a test, and hundreds with {@code scripts/fault-campaign}.
  */
 class FaultCampaignTest {
   @Test
   @Timeout(value = 5, unit = TimeUnit.MINUTES)
-  void lostRanksAreReportedAndTheOthersGoOn() throws Exception {
+  void lostRanksAreReportedAndTheOthersContinue() throws Exception {
     FaultCampaign campaign =
         new FaultCampaign(
             Integer.getInteger("faults.kills", 1),

@@ -17,22 +17,22 @@ import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.apache.logging.log4j.LogManager;
 
-/** One job of a {@link FaultCampaign}: starts its ranks, disturbs one, and sees what they print. */
+/** One job of a {@link FaultCampaign}: starts its ranks, injects a fault, and checks the output. */
 final class FaultRound {
-  /** How much longer than the time-out ranks may take to notice, on a machine that is busy. */
-  private static final long NOTICING_MILLIS = 20_000;
+  /** How much longer than the timeout ranks may take to detect the fault on a busy machine. */
+  private static final long DETECTION_MILLIS = 20_000;
 
   private static final long STARTING_MILLIS = 90_000;
   private static final long ENDING_MILLIS = 60_000;
 
-  /** What one rank printed. */
+  /** A line that a rank printed. */
   record Line(long micros, FaultCampaignRank.Event event, String text) {}
 
   /**
-   * What a survivor was told.
+   * The failure of a survivor.
    *
    * @param millis the time since the fault
-   * @param step what it was doing
+   * @param step the call that failed
    * @param type the simple name of the exception's class
    * @param text the exception
    * @param named whether the text names the rank that was killed or stopped
@@ -40,12 +40,12 @@ final class FaultRound {
   record Failure(double millis, String step, String type, String text, boolean named) {}
 
   /**
-   * How a round went.
+   * The outcome of a round.
    *
-   * @param failures of the survivors
-   * @param problems what must not be
-   * @param resumed what a rank was told that was stopped and then went on, or null
-   * @param processes the numbers of the processes
+   * @param failures the failures of the survivors
+   * @param problems the violations of expectations
+   * @param resumed the type of the exception of a rank that was stopped and continued, or null
+   * @param processes the ids of the processes
    */
   record Outcome(
       FaultCampaign.JobPlan plan,
@@ -84,7 +84,7 @@ final class FaultRound {
       }
       if (await(STARTING_MILLIS, () -> all(FaultCampaignRank.Event.READY))) {
         sleep(plan.delayMillis());
-        disturb();
+        injectFault();
       } else {
         for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
           problem("not all were ready in time; rank " + rank + ": " + failure(rank, 0).text());
@@ -134,7 +134,7 @@ final class FaultRound {
     return folder.resolve("errors-" + rank);
   }
 
-  private void disturb() throws IOException {
+  private void injectFault() throws IOException {
     Process victim = processes.get(plan.victim());
     long at = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
     if (plan.fault() == FaultCampaign.FaultKind.KILL) {
@@ -142,9 +142,9 @@ final class FaultRound {
     } else {
       signal(victim, "STOP");
     }
-    // In one step, so that nobody reads half of it.
-    Path said = Files.writeString(folder.resolve("lost-soon"), Integer.toString(plan.victim()));
-    Files.move(said, folder.resolve(FaultCampaign.LOST), StandardCopyOption.ATOMIC_MOVE);
+    // Moved atomically, so that no rank reads a partial file.
+    Path file = Files.writeString(folder.resolve("lost-soon"), Integer.toString(plan.victim()));
+    Files.move(file, folder.resolve(FaultCampaign.LOST), StandardCopyOption.ATOMIC_MOVE);
     for (int rank = 0; rank < FaultCampaign.RANKS; rank++) {
       if (rank != plan.victim()) {
         observe(rank, at);
@@ -157,11 +157,11 @@ final class FaultRound {
     }
   }
 
-  /** Waits until a survivor has noticed and ended, and judges what it printed. */
+  /** Waits until a survivor has detected the fault and ended, and checks its output. */
   private void observe(int rank, long at) throws IOException {
-    long limit = plan.timeoutMillis() + NOTICING_MILLIS;
+    long limit = plan.timeoutMillis() + DETECTION_MILLIS;
     if (!await(limit, () -> find(rank, FaultCampaignRank.Event.FAILED) != null)) {
-      problem("rank " + rank + " noticed nothing for " + limit + " ms");
+      problem("rank " + rank + " detected nothing for " + limit + " ms");
       return;
     }
     awaitEnd(rank);
@@ -171,11 +171,11 @@ final class FaultRound {
       problem("rank " + rank + " failed before the fault: " + failure.text());
     }
     if (!failure.type().matches("Nccl.*Exception|RendezvousException")) {
-      problem("rank " + rank + " was told nothing of the fault: " + Files.readString(errors(rank)));
+      problem("rank " + rank + " had another failure: " + Files.readString(errors(rank)));
     }
     if (find(rank, FaultCampaignRank.Event.RECOVERED) == null) {
       Line why = find(rank, FaultCampaignRank.Event.NOT_RECOVERED);
-      problem("rank " + rank + " did not go on: " + (why == null ? "it ended" : why.text()));
+      problem("rank " + rank + " did not continue: " + (why == null ? "it ended" : why.text()));
     }
   }
 
@@ -200,7 +200,7 @@ final class FaultRound {
       return new Failure(0, "", "nothing", "", false);
     }
     String[] parts = line.text().split("\\|", 3);
-    // One of several ranks, perhaps.
+    // The text may name several ranks.
     Pattern name = Pattern.compile("\\branks? ([0-9]+, )*" + plan.victim() + "\\b");
     return new Failure(
         (line.micros() - at) / 1000.0, parts[0], parts[1], parts[2], name.matcher(parts[2]).find());
@@ -219,7 +219,7 @@ final class FaultRound {
     return true;
   }
 
-  /** Returns the first line of a rank that tells of an event, or null. */
+  /** Returns the first line of a rank with an event, or null. */
   private Line find(int rank, FaultCampaignRank.Event event) {
     try {
       for (String line : Files.readString(output(rank)).split("\n", -1)) {
@@ -241,7 +241,7 @@ final class FaultRound {
     }
   }
 
-  /** Waits for something, for so long at most; returns whether it has come. */
+  /** Waits until a condition holds or the time is up; returns whether it holds. */
   private static boolean await(long millis, BooleanSupplier condition) {
     long start = System.nanoTime();
     while (!condition.getAsBoolean()) {

@@ -43,7 +43,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What each rank is told when one of them fails, leaves, stays away or calls something else. */
+/** The exceptions of each rank when one rank fails, leaves, is missing or calls differently. */
 class FaultsTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
@@ -51,11 +51,11 @@ class FaultsTest {
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
 
-  /** A call that one rank makes while the others make another. */
-  record Odd(String said, Ranks.Program call) {
+  /** A call of one rank that differs from that of the others. */
+  record Odd(String description, Ranks.Program call) {
     @Override
     public String toString() {
-      return said;
+      return description;
     }
   }
 
@@ -93,7 +93,7 @@ class FaultsTest {
 
   @ParameterizedTest
   @MethodSource("oddCalls")
-  void everyRankIsToldWhichRanksCallDifferentThings(Odd odd) {
+  void differingCallIsReportedToEveryRank(Odd differing) {
     Ranks.run(
         4,
         OPTIONS,
@@ -101,13 +101,15 @@ class FaultsTest {
         (comm, stream) -> {
           Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
           if (comm.rank() == 2) {
-            odd.call.run(comm, stream);
+            differing.call.run(comm, stream);
           } else {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
           }
           NcclInvalidUsageException thrown =
               assertThrows(NcclInvalidUsageException.class, stream::synchronize);
-          assertTrue(thrown.getMessage().contains("rank 2 called " + odd.said), thrown::toString);
+          assertTrue(
+              thrown.getMessage().contains("rank 2 called " + differing.description),
+              thrown::toString);
           assertTrue(
               thrown.getMessage().contains("called allReduce(count 8, FLOAT32, sum)"),
               thrown::toString);
@@ -116,7 +118,7 @@ class FaultsTest {
   }
 
   @Test
-  void differentRootsAreToldApart() {
+  void differingRootIsReported() {
     Ranks.run(
         3,
         OPTIONS,
@@ -133,7 +135,7 @@ class FaultsTest {
   }
 
   @Test
-  void aRankThatDoesNotComeIsNamedByAllThatWaited() {
+  void missingRankIsNamedByAllThatWaited() {
     CyclicBarrier over = new CyclicBarrier(4);
     Ranks.run(
         4,
@@ -182,7 +184,7 @@ class FaultsTest {
   }
 
   @Test
-  void shrinkWithoutARank_missingRanksAreTheParents() {
+  void shrinkWithoutARank_namesRanksOfTheParent() {
     CyclicBarrier over = new CyclicBarrier(4);
     Ranks.run(
         4,
@@ -204,7 +206,7 @@ class FaultsTest {
   }
 
   @Test
-  void lostRanks_areAddedToWhatFailedBefore() {
+  void lostRanks_areAddedToTheFailedRanks() {
     CyclicBarrier step = new CyclicBarrier(3);
     Ranks.run(
         3,
@@ -233,7 +235,7 @@ class FaultsTest {
   }
 
   @Test
-  void anAbortReleasesThisRankAndNamesItToTheOthers() {
+  void abortIsReportedToTheOthers() {
     CountDownLatch waiting = new CountDownLatch(2);
     Ranks.run(
         3,
@@ -255,26 +257,26 @@ class FaultsTest {
         });
   }
 
-  /** An abort may come after a wait has looked for it, and before it looks for the others. */
+  /** An abort may happen after a wait has checked for it, and before it checks the others. */
   @Test
-  void whoIsAbortedWhileItHearsOfOthersIsToldOfItsOwnAbort() {
+  void abortedRankReportsItsOwnAbort() {
     Ranks.run(
         1,
         ReferenceOptions.defaults(),
         (comm, stream) -> {
           HostedRank hostedRank =
               ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank();
-          NcclException heard = RankFailure.remote("allReduce", "rank 0 aborted its communicator");
+          NcclException remote = RankFailure.remote("allReduce", "rank 0 aborted its communicator");
           comm.abort();
-          NcclException told = hostedRank.fail("allReduce", heard);
-          assertEquals(CommunicatorAbortedException.class, told.getClass());
-          assertSame(heard, told.getCause());
+          NcclException reported = hostedRank.fail("allReduce", remote);
+          assertEquals(CommunicatorAbortedException.class, reported.getClass());
+          assertSame(remote, reported.getCause());
           assertNull(hostedRank.communicator().failure());
         });
   }
 
   @Test
-  void anAbortedWaitSaysSo() {
+  void abortedWaitThrowsAborted() {
     CountDownLatch over = new CountDownLatch(1);
     Ranks.run(
         2,
@@ -289,7 +291,7 @@ class FaultsTest {
             comm.abort();
             assertThrows(CommunicatorAbortedException.class, stream::synchronize);
             stream.synchronize();
-            assertTrue(stream.isComplete(), "the stream goes on");
+            assertTrue(stream.isComplete(), "the stream continues");
             over.countDown();
           } else {
             over.await(20, TimeUnit.SECONDS);
@@ -298,7 +300,7 @@ class FaultsTest {
   }
 
   @Test
-  void aRankThatHasClosedIsNamed() {
+  void closedRankIsNamed() {
     Ranks.run(
         3,
         OPTIONS,
@@ -316,7 +318,7 @@ class FaultsTest {
   }
 
   @Test
-  void messagesThatDifferAreToldOnBothSides() {
+  void differingMessagesAreReportedOnBothSides() {
     Ranks.run(
         2,
         OPTIONS,
@@ -337,7 +339,7 @@ class FaultsTest {
   }
 
   @Test
-  void aMessageToARankThatIsInACollectiveIsADifferenceToo() {
+  void messageToARankInACollectiveIsAMismatch() {
     Ranks.run(
         2,
         OPTIONS,
@@ -358,7 +360,7 @@ class FaultsTest {
   }
 
   @Test
-  void aMessageThatNobodyReceivesTimesOut() {
+  void unreceivedMessageTimesOut() {
     CyclicBarrier over = new CyclicBarrier(2);
     Ranks.run(
         2,
@@ -403,7 +405,7 @@ class FaultsTest {
   }
 
   @Test
-  void aMessageToItselfNeedsItsOtherHalfInTheSameGroup() {
+  void unmatchedSelfMessageIsRefused() {
     Ranks.run(
         1,
         OPTIONS,
@@ -419,7 +421,7 @@ class FaultsTest {
   }
 
   @Test
-  void memoryThatIsFreedWhileACollectiveNeedsItFailsTheCollective() {
+  void memoryFreedDuringACollectiveFailsIt() {
     CountDownLatch closed = new CountDownLatch(1);
     Ranks.run(
         2,
@@ -447,7 +449,7 @@ class FaultsTest {
   }
 
   @Test
-  void anOperationOnACommunicatorThatFailedFailsAtOnce() {
+  void operationOnAFailedCommunicatorFails() {
     Ranks.run(
         2,
         OPTIONS,
@@ -464,7 +466,7 @@ class FaultsTest {
   }
 
   @Test
-  void aFailureIsToldByEveryWaitUntilTheCommunicatorHasEnded() {
+  void everyWaitReportsTheFailureUntilClosed() {
     Ranks.run(
         2,
         OPTIONS,
@@ -493,7 +495,7 @@ class FaultsTest {
   }
 
   @Test
-  void manyCommunicatorsLeaveNoThreadBehindOnTheirStream() {
+  void manyCommunicatorsOnOneStreamLeaveNoThread() {
     Backend backend = ReferenceBackend.open(1);
     int threads = 0;
     try (Stream stream = backend.newStream(0);
@@ -510,14 +512,14 @@ class FaultsTest {
         }
         threads = i == 0 ? Thread.activeCount() : threads;
       }
-      // Threads of earlier tests may end meanwhile.
+      // Threads of earlier tests may end during this test.
       assertTrue(Thread.activeCount() <= threads + 1, () -> "" + Thread.activeCount());
       assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
     }
   }
 
   @Test
-  void aSplitThatARankDoesNotJoinNamesIt() {
+  void splitWithoutARankNamesIt() {
     CyclicBarrier over = new CyclicBarrier(3);
     Ranks.run(
         3,

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** A process that runs out of file descriptors because of strangers. */
+/** A process that runs out of file descriptors because of unauthenticated connections. */
 class FileDescriptorsTest {
   private static final int FILES = 96;
   private static final Duration WATCHED = Duration.ofSeconds(3);
@@ -30,18 +30,18 @@ class FileDescriptorsTest {
   void warnsOnceAndDoesNotSpin(String kind, @TempDir Path directory) throws Exception {
     Path errors = directory.resolve("errors");
     Process process = start(kind, errors);
-    List<Socket> strangers = new ArrayList<>();
+    List<Socket> connections = new ArrayList<>();
     try (BufferedReader output = process.inputReader()) {
       String[] address = output.readLine().split(" ", -1);
-      InetSocketAddress at = new InetSocketAddress(address[0], Integer.parseInt(address[1]));
+      InetSocketAddress target = new InetSocketAddress(address[0], Integer.parseInt(address[1]));
       for (int i = 0; i < 2 * FILES; i++) {
-        Socket stranger = new Socket();
-        stranger.connect(at, 10_000);
-        strangers.add(stranger);
+        Socket connection = new Socket();
+        connection.connect(target, 10_000);
+        connections.add(connection);
         if (i == 0) {
-          // Classes are loaded from files here; the first greeting shows that they have been.
-          stranger.setSoTimeout(10_000);
-          assertNotEquals(-1, stranger.getInputStream().read());
+          // Classes are loaded from files; the first greeting shows that they are loaded.
+          connection.setSoTimeout(10_000);
+          assertNotEquals(-1, connection.getInputStream().read());
         }
       }
       Duration before = cpu(process);
@@ -56,12 +56,12 @@ class FileDescriptorsTest {
       assertTrue(used.compareTo(WATCHED.dividedBy(2)) < 0, () -> "it used " + used);
       assertTrue(process.isAlive());
     } finally {
-      for (Socket stranger : strangers) {
-        stranger.close();
+      for (Socket connection : connections) {
+        connection.close();
       }
       process.getOutputStream().close();
       process.destroy();
-      assertTrue(process.waitFor(20, TimeUnit.SECONDS), "the process ends");
+      assertTrue(process.waitFor(20, TimeUnit.SECONDS), "the process did not end");
     }
   }
 

@@ -26,8 +26,8 @@ import java.util.UUID;
 import java.util.random.RandomGenerator;
 
 /**
- * The process that made an id, attacked by one that has the id: it finishes the handshake, and
- * seals what it never would send.
+ * Fuzzes the process that created an id, from a process that has the id: it completes the
+ * handshake, and then seals invalid messages.
  */
 final class GuestFuzz implements FuzzTarget {
   private static final Duration PATIENCE = Duration.ofMillis(20);
@@ -60,7 +60,7 @@ final class GuestFuzz implements FuzzTarget {
     samples.add(giveUp());
     samples.add(connected(0));
     samples.add(join(RankMap.MOST_RANKS, "", 0, here));
-    // Their refusal and the failure quote these.
+    // The rejections and failures quote these texts.
     String longest = "x".repeat(0xFFFF);
     samples.add(join(2, longest, 0, here).followedBy(join(2, "", 1, here)));
     samples.add(
@@ -72,7 +72,8 @@ final class GuestFuzz implements FuzzTarget {
     return samples;
   }
 
-  private Sample join(int size, String options, int rank, ProcessAddress at) throws IOException {
+  private Sample join(int size, String options, int rank, ProcessAddress process)
+      throws IOException {
     return message(
         Message.Kind.JOIN,
         out -> {
@@ -80,7 +81,7 @@ final class GuestFuzz implements FuzzTarget {
           out.writeUTF(InitBootstrap.CONNECT);
           out.writeInt(size);
           out.writeUTF(options);
-          new Bootstrap.MembershipRequest(rank, 0, rank, at).write(out);
+          new Bootstrap.MembershipRequest(rank, 0, rank, process).write(out);
         });
   }
 
@@ -104,9 +105,9 @@ final class GuestFuzz implements FuzzTarget {
 
   @Override
   public void read(byte[] input) throws Exception {
-    if (!endpoint.isGood(secret)) {
-      // An input before has spent it.
-      endpoint.make(secret, InitBootstrap.CONNECT);
+    if (!endpoint.isValid(secret)) {
+      // An earlier input has invalidated it.
+      endpoint.retainForId(secret, InitBootstrap.CONNECT);
     }
     RandomGenerator random = Fuzzer.random(input);
     try (RawConnection connection = new RawConnection(endpoint.address().address())) {
@@ -127,10 +128,10 @@ final class GuestFuzz implements FuzzTarget {
     errors.check();
   }
 
-  /** Waits until a process has ended the meetings that depend on a connection that has ended. */
-  static void awaitLoss(ProcessEndpoint site) throws InterruptedException {
+  /** Waits until a process has failed the bootstraps of a connection that has ended. */
+  static void awaitLoss(ProcessEndpoint endpoint) throws InterruptedException {
     long end = System.nanoTime() + NOTICE_NANOS;
-    while (site.openTargets() > 0) {
+    while (endpoint.openTargets() > 0) {
       if (System.nanoTime() > end) {
         throw new AssertionError("the end of the connection was not noticed");
       }
@@ -138,14 +139,14 @@ final class GuestFuzz implements FuzzTarget {
     }
   }
 
-  /** Checks that ranks still meet at this process. */
+  /** Checks that ranks can still connect at this process. */
   @Override
   public void check() throws Exception {
-    EndpointFuzz.meet(backend);
+    EndpointFuzz.connectTwo(backend);
     errors.check();
   }
 
-  /** A connection is cut off, or a rank refused; nothing is thrown here. */
+  /** A connection is closed, or a rank refused; nothing is thrown here. */
   @Override
   public List<Class<? extends Exception>> documented() {
     return List.of();

@@ -37,7 +37,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** What somebody between two processes can learn and do. */
+/** The handshake, against an attacker between two processes. */
 class HandshakeTest {
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
@@ -54,17 +54,17 @@ class HandshakeTest {
     UniqueId made = backend.newUniqueId();
     try (Relay relay = new Relay(made)) {
       UniqueId id = relay.redirect(made);
-      relay.passOn();
+      relay.relayOne();
       FutureTask<Integer> first = connect(id, 0, CONFIG);
       FutureTask<Integer> second = connect(id, 1, CONFIG);
       assertEquals(2, first.get(30, TimeUnit.SECONDS));
       assertEquals(2, second.get(30, TimeUnit.SECONDS));
-      String heard = HexFormat.of().formatHex(relay.heard());
-      assertFalse(heard.isEmpty());
+      String recorded = HexFormat.of().formatHex(relay.recorded());
+      assertFalse(recorded.isEmpty());
       for (String half : halves(ReferenceId.of(id).secret())) {
-        assertFalse(heard.contains(half), "the secret was sent in clear");
+        assertFalse(recorded.contains(half), "the secret was sent in clear");
       }
-      assertFalse(heard.contains(id.toHex()), "the id was sent in clear");
+      assertFalse(recorded.contains(id.toHex()), "the id was sent in clear");
     }
   }
 
@@ -86,14 +86,14 @@ class HandshakeTest {
     Handshake.Answer claim =
         new Handshake.Opening(kind, secret, UUID.randomUUID(), 1, out -> {})
             .answer(Handshake.greeting());
-    String said = HexFormat.of().formatHex(claim.message().array());
+    String sent = HexFormat.of().formatHex(claim.message().array());
     for (String half : halves(secret)) {
-      assertFalse(said.contains(half));
+      assertFalse(sent.contains(half));
     }
   }
 
   @Test
-  void joinThatIsRelayedOverAnotherConnectionIsRefused() throws Exception {
+  void joinRelayedOverAnotherConnectionIsRefused() throws Exception {
     UniqueId made = backend.newUniqueId();
     try (Relay relay = new Relay(made)) {
       UniqueId id = relay.redirect(made);
@@ -101,7 +101,7 @@ class HandshakeTest {
         FutureTask<Integer> first = connect(id, 0, SOON);
         FutureTask<Integer> second = connect(id, 1, SOON);
         NcclTimeoutException alone = failure(NcclTimeoutException.class, first);
-        assertTrue(alone.getMessage().contains("rank 1 of 2 did not come"), alone::toString);
+        assertTrue(alone.getMessage().contains("rank 1 of 2 did not join"), alone::toString);
         failure(NcclException.class, second);
         relayed.setSoTimeout(10_000);
         assertTrue(relayed.getInputStream().readAllBytes().length < 100, "nothing was answered");
@@ -124,7 +124,7 @@ class HandshakeTest {
   }
 
   @Test
-  void claimIsWorthNothingOnAnotherConnection() throws Exception {
+  void claimIsInvalidOnAnotherConnection() throws Exception {
     UniqueId id = backend.newUniqueId();
     try (Claimant first = new Claimant(id);
         Claimant second = new Claimant(id)) {
@@ -134,23 +134,23 @@ class HandshakeTest {
       assertTrue(second.awaitEnd());
       first.send(claim);
       first.send(first.sealed(join(id)));
-      assertEquals(Message.Kind.MEETING, first.answer());
+      assertEquals(Message.Kind.BOOTSTRAP_STATE, first.answer());
     }
   }
 
   @Test
-  void sealedMessagesThatFollowEachOtherAreTaken() throws Exception {
+  void consecutiveSealedMessagesAreAccepted() throws Exception {
     UniqueId id = backend.newUniqueId();
     try (Claimant claimant = new Claimant(id)) {
       claimant.send(claimant.claim());
       claimant.send(claimant.sealed(giveUp()));
       claimant.send(claimant.sealed(join(id)));
-      assertEquals(Message.Kind.MEETING, claimant.answer());
+      assertEquals(Message.Kind.BOOTSTRAP_STATE, claimant.answer());
     }
   }
 
   @Test
-  void sealedMessageThatIsRepeatedIsRefused() throws Exception {
+  void repeatedSealedMessageIsRefused() throws Exception {
     UniqueId id = backend.newUniqueId();
     try (Claimant claimant = new Claimant(id)) {
       claimant.send(claimant.claim());
@@ -162,12 +162,12 @@ class HandshakeTest {
   }
 
   @Test
-  void sealedMessageThatIsChangedIsRefused() throws Exception {
+  void changedSealedMessageIsRefused() throws Exception {
     UniqueId id = backend.newUniqueId();
     int length = giveUp().length + AeadCipher.TAG_BYTES;
     for (int position = 0; position < length; position++) {
       if (position >= 8 && position < 11) {
-        // The upper bytes of the size: too large, or waited for.
+        // The upper bytes of the size: too large, or the rest is waited for.
         continue;
       }
       try (Claimant claimant = new Claimant(id)) {
@@ -175,7 +175,7 @@ class HandshakeTest {
         byte[] sealed = claimant.sealed(giveUp());
         sealed[position] ^= (byte) (position == 11 ? 1 : 1 << (position % 8));
         claimant.send(sealed);
-        // One byte more, where the size has grown.
+        // One more byte, in case the size has grown.
         claimant.send(new byte[1]);
         assertTrue(claimant.awaitEnd(), "changed byte " + position);
       }
@@ -202,7 +202,7 @@ class HandshakeTest {
         .array();
   }
 
-  /** Returns how rank 0 of 2 comes, which is answered. */
+  /** Returns the request of rank 0 of 2, which is answered. */
   private static byte[] join(UniqueId id) {
     return Message.of(
             Message.Kind.JOIN,
@@ -238,9 +238,9 @@ class HandshakeTest {
     }
 
     private static Handshake.Answer answer(UniqueId id, byte[] greeting) throws IOException {
-      ReferenceId meaning = ReferenceId.of(id);
+      ReferenceId referenceId = ReferenceId.of(id);
       return new Handshake.Opening(
-              Message.Kind.JOIN, meaning.secret(), meaning.maker().process(), 0, out -> {})
+              Message.Kind.JOIN, referenceId.secret(), referenceId.maker().process(), 0, out -> {})
           .answer(greeting);
     }
 
@@ -252,7 +252,7 @@ class HandshakeTest {
     /** Returns the kind of the message that the other side answers with. */
     Message.Kind answer() throws IOException {
       byte[] header = socket.getInputStream().readNBytes(Message.HEADER_BYTES);
-      return Message.begin(ByteBuffer.wrap(header), Message.MOST_BYTES).kind();
+      return Message.begin(ByteBuffer.wrap(header), Message.MAX_BYTES).kind();
     }
 
     void send(byte[] bytes) throws IOException {
@@ -271,7 +271,7 @@ class HandshakeTest {
       } catch (SocketTimeoutException e) {
         return false;
       } catch (SocketException e) {
-        // Reset, since what was sent has not been read.
+        // Reset, since the sent bytes were not read.
         return true;
       }
     }

@@ -17,18 +17,18 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /**
- * The hang drill of the reference: every collective of three ranks in which rank 2 is missing,
- * late, calls something else, dies or is stopped ends with the right error, ranks, operation and
- * number, or with the right values.
+ * The hang drill of the reference backend: every collective of three ranks in which rank 2 is
+ * missing, late, calls another operation, dies or is stopped ends with the correct error, ranks,
+ * operation and number, or with the correct values.
  */
 class HangDrillTest {
   private static final CommunicatorConfig PATIENT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(60));
-  // Long enough for a busy machine to answer in a quarter of it.
+  // A busy machine answers within a quarter of it.
   private static final Duration TIMEOUT = Duration.ofSeconds(3);
   private static final Duration LIMIT = Duration.ofSeconds(40);
 
-  /** What a busy machine may take beyond any deadline; far less than the patient timeout. */
+  /** The delay that a busy machine may add to a deadline; far less than the patient timeout. */
   private static final long SLACK_MILLIS = 20_000;
 
   private static final List<DrillFault> ANYWHERE =
@@ -83,7 +83,7 @@ class HangDrillTest {
     }
   }
 
-  /** Three processes with a communicator for each cell; that of rank 2 is stopped, then killed. */
+  /** Three processes with a communicator for each cell; rank 2 is stopped, then killed. */
   private static void killAndStop(Transport links, DrillTable table) {
     try (RankProcesses processes = new RankProcesses(links, TIMEOUT)) {
       processes.start("drill", "2", 1, 1, 1);
@@ -122,21 +122,21 @@ class HangDrillTest {
           rank,
           outcomes.get(rank),
           note,
-          right(operation, fault),
-          // The rank that has called last hears of the time-out of the other one.
+          expectedOutcome(operation, fault),
+          // The rank that called last is notified of the timeout of the other one.
           waits && outcomes.get(rank).millis() == slowest ? TIMEOUT.toMillis() : 0,
           (waits ? TIMEOUT.toMillis() : 0) + SLACK_MILLIS);
     }
   }
 
-  private static Predicate<String> right(Operation operation, DrillFault fault) {
+  private static Predicate<String> expectedOutcome(Operation operation, DrillFault fault) {
     String own = operation.method();
     return switch (fault) {
       case LATE -> Outcome.RIGHT::equals;
       case MISSING, STOPPED -> Outcome.text("NcclTimeoutException", "[]", "[2]", own, 2)::equals;
       case DEAD -> Outcome.text("NcclRemoteException", "[2]", "[]", own, 2)::equals;
       case OTHER_COUNT, OTHER_TYPE -> differs(own)::equals;
-      // It is that of the rank that has found the difference.
+      // The operation is that of the rank that has found the mismatch.
       case OTHER_OPERATION ->
           text ->
               text.equals(differs(own)) || text.equals(differs(Drill.other(operation).method()));

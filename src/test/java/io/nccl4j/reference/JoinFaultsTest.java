@@ -27,7 +27,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.logging.log4j.LogManager;
 import org.junit.jupiter.api.Test;
 
-/** How a rank is refused that comes too late, twice, or with other arguments than the others. */
+/** Ranks that are refused since they join late, twice, or with arguments that differ. */
 class JoinFaultsTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
@@ -36,7 +36,7 @@ class JoinFaultsTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
 
   @Test
-  void ranksThatDoNotComeToTheirCommunicatorAreNamed() {
+  void missingRanksOfAConnectAreNamed() {
     Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
     NcclTimeoutException thrown =
@@ -48,12 +48,12 @@ class JoinFaultsTest {
                       backend.newCommunicator(id, 4, 0, SOON);
                       backend.newCommunicator(id, 4, 2, SOON);
                     }));
-    assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not come"), thrown::toString);
+    assertTrue(thrown.getMessage().contains("ranks 1, 3 of 4 did not join"), thrown::toString);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
   @Test
-  void anIdWhoseProcessHasEndedIsRefusedAtOnce() throws Exception {
+  void idOfAnEndedProcessIsRefusedAtOnce() throws Exception {
     Process process =
         new ProcessBuilder(
                 Path.of(System.getProperty("java.home"), "bin", "java").toString(),
@@ -76,31 +76,31 @@ class JoinFaultsTest {
         assertThrows(NcclRemoteException.class, () -> backend.newCommunicator(id, 2, 1, LATE));
     String text = refused.getMessage();
     assertTrue(text.contains("process " + process.pid() + " on "), text);
-    assertTrue(text.contains("which made the id, cannot be reached"), text);
+    assertTrue(text.contains("which created the id, cannot be reached"), text);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
   @Test
-  void whoDiffersFromTheRanksBeforeItIsRefused() {
+  void rankThatDiffersFromEarlierRanksIsRefused() {
     Backend backend = ReferenceBackend.open(4);
     UniqueId id = backend.newUniqueId();
     BootstrapTarget.JoinRequest first =
         new BootstrapTarget.JoinRequest(3, 0, OPTIONS.toString(), null);
     InitBootstrap.of(ProcessEndpoint.ofThisProcess(), id, InitBootstrap.CONNECT, first)
         .admit(first, null);
-    assertRefused(backend, id, 3, 0, "rank 0 has come already");
-    assertRefused(backend, id, 4, 1, "rank 1 wants 4 ranks, the ranks before it 3");
+    assertRefused(backend, id, 3, 0, "rank 0 has already joined");
+    assertRefused(backend, id, 4, 1, "rank 1 expects 4 ranks, the ranks before it 3");
     Backend other = ReferenceBackend.open(4, OPTIONS.withChannels(1));
     assertRefused(other, id, 3, 1, "other options");
     NcclTimeoutException late =
         assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 3, 1, SOON));
     String text = late.getMessage();
-    assertTrue(text.contains("rank 2 of 3 did not come; refused: rank 1 has other options"), text);
+    assertTrue(text.contains("rank 2 of 3 did not join; refused: rank 1 has other options"), text);
     assertEquals(0, ProcessEndpoint.ofThisProcess().openTargets());
   }
 
   @Test
-  void aRefusedRankOfAnotherProcessDoesNotFailTheOthers() throws Exception {
+  void refusedRemoteRankDoesNotFailTheOthers() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(2, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
@@ -109,7 +109,7 @@ class JoinFaultsTest {
       Thread.sleep(1);
     }
     Backend elsewhere = ReferenceBackend.open(2);
-    assertRefused(elsewhere, id, 3, 2, "rank 2 wants 3 ranks, the ranks before it 2");
+    assertRefused(elsewhere, id, 3, 2, "rank 2 expects 3 ranks, the ranks before it 2");
     try (Communicator second = backend.newCommunicator(id, 2, 1, LATE);
         Communicator there = first.get(20, TimeUnit.SECONDS)) {
       assertEquals(1, second.rank());
@@ -118,16 +118,16 @@ class JoinFaultsTest {
   }
 
   @Test
-  void rankThatComesTwiceElsewhere_isRefusedOnce() throws Exception {
+  void rankThatJoinsTwiceElsewhere_isRefusedOnce() throws Exception {
     List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
     Backend backend = ReferenceBackend.open(3, OPTIONS, () -> endpoints);
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> second = start(() -> backend.newCommunicator(id, 3, 1, LATE));
-    // Both ranks 1 are of the process that has not made the id.
+    // Both ranks 1 are in the process that did not create the id.
     while (endpoints.get(0).target(id) == null) {
       Thread.sleep(1);
     }
-    assertRefused(backend, id, 3, 1, "rank 1 has come already");
+    assertRefused(backend, id, 3, 1, "rank 1 has already joined");
     FutureTask<Communicator> third = start(() -> backend.newCommunicator(id, 3, 2, LATE));
     try (Communicator first = backend.newCommunicator(id, 3, 0, LATE);
         Communicator one = second.get(20, TimeUnit.SECONDS);
@@ -150,7 +150,7 @@ class JoinFaultsTest {
     NcclRemoteException thrown =
         assertThrows(NcclRemoteException.class, () -> target.admit(request, deadline));
     assertEquals("failed by a test", thrown.text());
-    assertNull(endpoints.get(1).address().address(), "it listens for a connection to the maker");
+    assertNull(endpoints.get(1).address().address(), "it listens for a connection to the creator");
   }
 
   @Test
@@ -167,14 +167,14 @@ class JoinFaultsTest {
       Deadline deadline = Deadline.after(LATE.timeout());
       NcclInvalidUsageException thrown =
           assertThrows(NcclInvalidUsageException.class, () -> target.admit(request, deadline));
-      assertEquals("rank 1 has come already; every rank comes once", thrown.text());
+      assertEquals("rank 1 has already joined; each rank joins once", thrown.text());
       assertEquals(1, second.rank());
       assertEquals(0, there.rank());
     }
   }
 
-  private static FutureTask<Communicator> start(Callable<Communicator> maker) {
-    FutureTask<Communicator> task = new FutureTask<>(maker);
+  private static FutureTask<Communicator> start(Callable<Communicator> call) {
+    FutureTask<Communicator> task = new FutureTask<>(call);
     Thread.ofPlatform().daemon().start(task);
     return task;
   }
@@ -187,7 +187,7 @@ class JoinFaultsTest {
   }
 
   @Test
-  void anIdOfAnotherBackendIsRefused() {
+  void idOfAnotherBackendIsRefused() {
     byte[] bytes = new byte[UniqueId.BYTES];
     bytes[0] = 1;
     IllegalArgumentException thrown =

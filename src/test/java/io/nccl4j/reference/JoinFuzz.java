@@ -30,8 +30,8 @@ import java.util.concurrent.Future;
 import java.util.random.RandomGenerator;
 
 /**
- * What a rank that joins takes from the one who listens where the maker of the id should be, with
- * the secret or without.
+ * Fuzzes a rank that joins, from an impostor that listens in place of the process that created the
+ * id, with the secret or without.
  */
 final class JoinFuzz implements FuzzTarget {
   private static final CommunicatorConfig SOON =
@@ -56,20 +56,20 @@ final class JoinFuzz implements FuzzTarget {
   public List<Sample> samples() throws Exception {
     return List.of(
         RecordedJoin.of(backend, id).answered(),
-        meeting(null, false),
-        meeting("why", true),
-        nowhere(),
+        state(null, false),
+        state("why", true),
+        stateWithoutAssignments(),
         message(
-            Message.Kind.REFUSED,
+            Message.Kind.REJECTED,
             out -> {
               out.writeInt(1);
               out.writeUTF("refused");
             }));
   }
 
-  private static Sample meeting(String failure, boolean missing) throws IOException {
+  private static Sample state(String failure, boolean missing) throws IOException {
     return message(
-        Message.Kind.MEETING,
+        Message.Kind.BOOTSTRAP_STATE,
         out -> {
           out.writeInt(2);
           Message.writeText(out, failure);
@@ -83,10 +83,10 @@ final class JoinFuzz implements FuzzTarget {
         });
   }
 
-  /** A meeting that is over, and has a place for nobody. */
-  private static Sample nowhere() throws IOException {
+  /** The state of a bootstrap with no assignments. */
+  private static Sample stateWithoutAssignments() throws IOException {
     return message(
-        Message.Kind.MEETING,
+        Message.Kind.BOOTSTRAP_STATE,
         out -> {
           out.writeInt(2);
           Message.writeText(out, null);
@@ -107,10 +107,10 @@ final class JoinFuzz implements FuzzTarget {
   public void read(byte[] input) throws Exception {
     Future<?> answered = impostor.submit(() -> answer(input));
     try (Communicator unexpected = backend.newCommunicator(redirected, 2, 1, SOON)) {
-      throw new AssertionError(unexpected + " came of an answer without the other rank");
+      throw new AssertionError(unexpected + " was created without the other rank");
     } finally {
       answered.get();
-      // Otherwise the next rank would come to the same meeting, without another connection.
+      // Otherwise the next rank would join the same bootstrap, without another connection.
       GuestFuzz.awaitLoss(endpoints.get(1));
     }
   }
@@ -125,19 +125,19 @@ final class JoinFuzz implements FuzzTarget {
         return joiner.getInputStream().readAllBytes();
       }
     } catch (IOException e) {
-      // The rank has ended the connection, which is for the reader to judge.
+      // The rank has closed the connection; the caller checks its exception.
     }
     return null;
   }
 
-  /** Greets the rank, and returns what is sealed with the keys that its claim has proved. */
+  /** Greets the rank, and returns the input sealed with the keys of its claim. */
   private byte[] sealed(Socket joiner, byte[] input) throws IOException {
     joiner.setSoTimeout(1000);
     byte[] greeting = Handshake.greeting();
     joiner.getOutputStream().write(greeting);
     Handshake.Claim claim = Handshake.Claim.read(next(joiner));
     SessionKeys keys = claim.prove(ReferenceId.of(id).secret(), greeting);
-    // Its JOIN; unread, it would reset the connection.
+    // Reads its JOIN, which would otherwise reset the connection.
     next(joiner);
     boolean announced = Fuzzer.random(input).nextInt() % 4 == 0;
     return SealedMessages.seal(input, keys.toConnector(), announced);
@@ -146,7 +146,7 @@ final class JoinFuzz implements FuzzTarget {
   private static Message next(Socket joiner) throws IOException {
     DataInputStream in = new DataInputStream(joiner.getInputStream());
     byte[] header = in.readNBytes(Message.HEADER_BYTES);
-    Message message = Message.begin(ByteBuffer.wrap(header), Message.MOST_BYTES);
+    Message message = Message.begin(ByteBuffer.wrap(header), Message.MAX_BYTES);
     in.readFully(message.bytes());
     return message;
   }

@@ -20,16 +20,16 @@ import java.util.concurrent.CyclicBarrier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What ranks hear of those of another process that close. */
+/** How ranks see ranks of another process close. */
 class LeavingTest {
   /** Ranks 0 and 2 are of one process, 1 and 3 of another. */
   private static final int RANKS = 4;
 
-  private static CommunicatorState world(Communicator comm) {
+  private static CommunicatorState state(Communicator comm) {
     return ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
   }
 
-  private static void everyoneHasCome(Communicator comm, Stream stream) {
+  private static void synchronize(Communicator comm, Stream stream) {
     try (Buffer none = comm.newBuffer(DataType.INT32, 1)) {
       comm.allReduce(none, none, ReduceOp.MAX, stream);
       stream.synchronize();
@@ -38,7 +38,7 @@ class LeavingTest {
 
   @Test
   @Timeout(60)
-  void ranksOfOneProcessThatCloseAtTheSameTimeAreNotTakenForLost() {
+  void ranksThatCloseAtTheSameTimeAreNotLost() {
     CountDownLatch begun = new CountDownLatch(1);
     CountDownLatch closed = new CountDownLatch(1);
     Ranks.run(
@@ -46,8 +46,8 @@ class LeavingTest {
         ReferenceBackend.openAsProcesses(RANKS, 2, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          everyoneHasCome(comm, stream);
-          CommunicatorState communicator = world(comm);
+          synchronize(comm, stream);
+          CommunicatorState communicator = state(comm);
           switch (comm.rank()) {
             case 0 -> {
               begun.await();
@@ -55,7 +55,7 @@ class LeavingTest {
               closed.countDown();
             }
             case 2 -> {
-              // As far as a close gets before another one overtakes it.
+              // The state of a close just before another one overtakes it.
               communicator.rankState(2).setPresence(Presence.CLOSED);
               begun.countDown();
               closed.await();
@@ -73,14 +73,14 @@ class LeavingTest {
   }
 
   /**
-   * Rank 1 has heard of the fault, rank 2 has not yet. The test stops the message that would tell
-   * it, by having rank 1 alone learn of the fault.
+   * Rank 1 knows the failure, rank 2 does not yet: the test suppresses the message to it by
+   * reporting the failure to rank 1 alone.
    */
   @Test
   @Timeout(60)
-  void reasonComesBeforeTheEndThatItCauses() {
+  void failureIsSentBeforeThePresenceItCauses() {
     CyclicBarrier connected = new CyclicBarrier(3);
-    CountDownLatch heard = new CountDownLatch(1);
+    CountDownLatch received = new CountDownLatch(1);
     RankFailure failure =
         RankFailure.protocolViolation("rank 0 sent bytes that are no message", new BitSet());
     Ranks.run(
@@ -88,21 +88,21 @@ class LeavingTest {
         ReferenceBackend.openAsProcesses(3, 3, ReferenceOptions.defaults()),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          everyoneHasCome(comm, stream);
+          synchronize(comm, stream);
           connected.await();
           switch (comm.rank()) {
-            case 0 -> heard.await();
+            case 0 -> received.await();
             case 1 -> {
-              world(comm).receiveFailure(failure);
-              world(comm).hostedRank(1).revoke();
-              heard.await();
+              state(comm).receiveFailure(failure);
+              state(comm).hostedRank(1).revoke();
+              received.await();
             }
             default -> {
-              while (world(comm).rankState(1).presence() != Presence.REVOKED) {
+              while (state(comm).rankState(1).presence() != Presence.REVOKED) {
                 Thread.onSpinWait();
               }
-              RankFailure known = world(comm).failure();
-              heard.countDown();
+              RankFailure known = state(comm).failure();
+              received.countDown();
               assertEquals(failure, known);
               String text = comm.asyncError().get().getMessage();
               assertTrue(text.contains(failure.text()), text);

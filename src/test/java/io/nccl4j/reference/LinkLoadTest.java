@@ -25,7 +25,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Counts what the links of real all-reduces carried, against what the schedules say they carry. */
+/** Compares the traffic on the links of real all-reduces with that of their schedules. */
 class LinkLoadTest {
   private static final int SLICE_BYTES = 512;
   private static final int CHUNK_BYTES = 2048;
@@ -49,7 +49,7 @@ class LinkLoadTest {
 
   @ParameterizedTest
   @MethodSource("runs")
-  void aRingsLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
+  void ringLinksCarryTheTrafficOfTheSchedule(Layout layout, int ranks, int count) {
     Schedule schedule = new RingSchedule(layout, ranks, count, 4);
     CommunicatorState communicator = run(Algorithm.RING, layout, ranks, count);
     assertCarried(schedule, communicator, Route.RING, Route.RING);
@@ -57,20 +57,20 @@ class LinkLoadTest {
 
   @ParameterizedTest
   @MethodSource("runs")
-  void aTreesLinksCarryWhatItsScheduleSays(Layout layout, int ranks, int count) {
+  void treeLinksCarryTheTrafficOfTheSchedule(Layout layout, int ranks, int count) {
     Schedule schedule = new TreeSchedule(layout, ranks, count, 4);
     CommunicatorState communicator = run(Algorithm.TREE, layout, ranks, count);
     assertCarried(schedule, communicator, Route.UP, Route.DOWN);
   }
 
   /**
-   * What {@code scripts/simulate} prices as hierarchical: a reduce-scatter within each node, an
-   * all-reduce of each shard across the nodes, an all-gather within each node. Within a node the
-   * two halves carry what an all-reduce around the node's ring would.
+   * The hierarchical all-reduce as {@code scripts/simulate} models it: a reduce-scatter within each
+   * node, an all-reduce of each shard across the nodes, an all-gather within each node. Within a
+   * node the two halves carry the traffic of an all-reduce around the node's ring.
    */
   @ParameterizedTest
   @MethodSource("hierarchies")
-  void aHierarchicalAllReduceCarriesWhatTheSchedulesOfItsPartsSay(
+  void hierarchicalLinksCarryTheTrafficOfTheSchedules(
       Algorithm across, int nodes, int ranksPerNode) {
     Layout layout =
         Layout.defaults()
@@ -149,7 +149,7 @@ class LinkLoadTest {
         .sum();
   }
 
-  /** Returns how many slices a rank has sent on all links of a communicator. */
+  /** Returns the number of slices that a rank has sent on all links of a communicator. */
   private static long carried(Communicator comm) {
     CommunicatorState communicator =
         ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
@@ -181,16 +181,16 @@ class LinkLoadTest {
   }
 
   private static void assertCarried(
-      Schedule schedule, CommunicatorState world, Route one, Route other) {
+      Schedule schedule, CommunicatorState communicator, Route one, Route other) {
     for (int channel = 0; channel < schedule.channels(); channel++) {
       long perChannel = schedule.end(channel) - schedule.begin(channel);
       boolean full = perChannel % (schedule.ranks() * CHUNK) == 0;
       for (int from = 0; from < schedule.ranks(); from++) {
         long all = 0;
         for (int to = 0; to < schedule.ranks(); to++) {
-          long slices = sent(world, one, channel, from, to);
+          long slices = sent(communicator, one, channel, from, to);
           if (other != one) {
-            slices += sent(world, other, channel, from, to);
+            slices += sent(communicator, other, channel, from, to);
           }
           String link = "channel " + channel + ", rank " + from + " to rank " + to;
           assertCarried(schedule.elementsBetween(channel, from, to), slices, full, link);
@@ -201,7 +201,7 @@ class LinkLoadTest {
     }
   }
 
-  /** Links count slices; where all of them are full, that tells how many elements there were. */
+  /** Links count slices; if all of them are full, the number of elements follows from that. */
   private static void assertCarried(long elements, long slices, boolean full, String link) {
     if (full) {
       assertEquals(elements, slices * SLICE, link);
@@ -211,7 +211,8 @@ class LinkLoadTest {
     }
   }
 
-  private static long sent(CommunicatorState world, Route route, int channel, int from, int to) {
-    return world.links().sendLink(route, channel, from, to).sent();
+  private static long sent(
+      CommunicatorState communicator, Route route, int channel, int from, int to) {
+    return communicator.links().sendLink(route, channel, from, to).sent();
   }
 }

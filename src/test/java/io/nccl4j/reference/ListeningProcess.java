@@ -8,7 +8,7 @@ import io.nccl4j.rendezvous.TcpRendezvous;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 
-/** A process of its own for {@link FileDescriptorsTest}: listens until its input ends. */
+/** The main class of a process for {@link FileDescriptorsTest}: listens until its input ends. */
 public final class ListeningProcess {
   private ListeningProcess() {}
 
@@ -32,7 +32,7 @@ public final class ListeningProcess {
       default -> throw new IllegalArgumentException(arguments[0]);
     }
     while (System.in.read() >= 0) {
-      // Until the end.
+      // Reads until the end of the input.
     }
     System.exit(0);
   }

@@ -9,10 +9,10 @@ import org.apache.logging.log4j.core.Logger;
 import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.Property;
 
-/** What the reference logs as errors while this is open: exceptions that no code expects. */
+/** Collects the errors that are logged while this is open: unexpected exceptions. */
 final class LoggedErrors implements AutoCloseable {
   static {
-    // Only the API is a dependency of the module.
+    // The module depends on the API of Log4j only.
     LoggedErrors.class.getModule().addReads(LogManager.getContext(false).getClass().getModule());
   }
 
@@ -35,12 +35,12 @@ final class LoggedErrors implements AutoCloseable {
   LoggedErrors() {
     appender.start();
     logger.addAppender(appender);
-    // Adding an appender sets the level anew.
+    // Adding an appender resets the level.
     logger.setLevel(Level.ERROR);
     logger.setAdditive(false);
   }
 
-  /** Throws the first one that has not been thrown yet. */
+  /** Throws the first error since the last check, if there is one. */
   void check() {
     AssertionError first = errors.poll();
     errors.clear();

@@ -23,7 +23,7 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.UUID;
 
-/** What control messages hold. The first byte of an input says what the others are read as. */
+/** Fuzzes the content of control messages. The first byte of an input selects the decoder. */
 final class MessageBodiesFuzz implements FuzzTarget {
   @FunctionalInterface
   private interface Decoder {
@@ -59,35 +59,35 @@ final class MessageBodiesFuzz implements FuzzTarget {
         new Body(
             new Bootstrap.MembershipRequest(1, 0, 1, here)::write,
             Bootstrap.MembershipRequest::read));
-    bodies.add(new Body(new RankState(1)::write, MessageBodiesFuzz::readPeer));
-    bodies.add(new Body(out -> writeMeeting(out, rankMap, ranks), MessageBodiesFuzz::readMeeting));
+    bodies.add(new Body(new RankState(1)::write, MessageBodiesFuzz::readRankState));
+    bodies.add(new Body(out -> writeState(out, rankMap, ranks), MessageBodiesFuzz::readState));
   }
 
-  private static void readPeer(DataInput in) throws IOException {
+  private static void readRankState(DataInput in) throws IOException {
     RankState rankState = new RankState(1);
     rankState.read(in);
     rankState.describeCollective();
     rankState.otherThan(new RankState(2));
   }
 
-  private static void writeMeeting(java.io.DataOutput out, RankMap plan, BitSet absent)
+  private static void writeState(java.io.DataOutput out, RankMap rankMap, BitSet missing)
       throws IOException {
     Message.writeText(out, null);
-    Message.writeBits(out, absent);
+    Message.writeBits(out, missing);
     out.writeBoolean(false);
     out.writeBoolean(true);
     out.writeInt(1);
-    plan.write(out);
+    rankMap.write(out);
     out.writeInt(1);
     out.writeInt(0);
     out.writeInt(0);
     out.writeInt(1);
   }
 
-  private static void readMeeting(DataInput in) throws IOException {
+  private static void readState(DataInput in) throws IOException {
     BitSet expected = new BitSet();
     expected.set(0, 2);
-    new Bootstrap(BootstrapKey.SPLIT, Secret.random(), expected, null, placed -> {}).applyState(in);
+    new Bootstrap(BootstrapKey.SPLIT, Secret.random(), expected, null, done -> {}).applyState(in);
   }
 
   @Override
@@ -100,7 +100,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
     return samples;
   }
 
-  /** A plan that says it has 14 million ranks. */
+  /** A rank map that claims 14 million ranks. */
   @Override
   public List<String> regressions() {
     return List.of(
@@ -114,7 +114,7 @@ final class MessageBodiesFuzz implements FuzzTarget {
     bodies.get(in.readUnsignedByte() % bodies.size()).decoder.decode(in);
   }
 
-  /** The connection that it came by is closed then, and its ranks are lost. */
+  /** An exception closes the connection, and its ranks are lost. */
   @Override
   public List<Class<? extends Exception>> documented() {
     return List.of(IOException.class);

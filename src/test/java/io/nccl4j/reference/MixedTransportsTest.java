@@ -46,9 +46,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** Which links a communicator has, by where its ranks are. */
+/** The links of a communicator whose ranks are in several processes and on several hosts. */
 class MixedTransportsTest {
-  /** Ranks 0 and 3 are of one process, 1 of another on the same host, 2 of another host. */
+  /** Ranks 0 and 3 are in one process, 1 in another on the same host, 2 on another host. */
   private static final int RANKS = 4;
 
   private static final int COUNT = 100_000;
@@ -62,22 +62,20 @@ class MixedTransportsTest {
     return ReferenceBackend.open(RANKS, options, () -> endpoints);
   }
 
-  private static CommunicatorState world(Communicator comm) {
+  private static CommunicatorState state(Communicator comm) {
     return ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
   }
 
-  /**
-   * Returns the kinds of the two ends of the link by which messages go from one rank to another.
-   */
-  private static List<Class<?>> kinds(CommunicatorState[] worlds, int from, int to) {
-    SendLink out = worlds[from].links().sendLink(Route.EXCHANGE, 0, from, to);
-    ReceiveLink in = worlds[to].links().receiveLink(Route.EXCHANGE, 0, from, to);
+  /** Returns the types of the two ends of the link from one rank to another. */
+  private static List<Class<?>> linkTypes(CommunicatorState[] states, int from, int to) {
+    SendLink out = states[from].links().sendLink(Route.EXCHANGE, 0, from, to);
+    ReceiveLink in = states[to].links().receiveLink(Route.EXCHANGE, 0, from, to);
     return List.of(
         out instanceof SameHostSendLink host ? host.link().getClass() : out.getClass(),
         in instanceof SameHostReceiveLink host ? host.link().getClass() : in.getClass());
   }
 
-  private static Class<?> place(int rank) {
+  private static Class<?> processOf(int rank) {
     return switch (rank) {
       case 0, 3 -> Integer.class;
       case 1 -> Long.class;
@@ -86,7 +84,7 @@ class MixedTransportsTest {
   }
 
   private static List<Class<?>> expected(int from, int to, Transport links) {
-    if (place(from) == place(to)) {
+    if (processOf(from) == processOf(to)) {
       return List.of(MemoryLink.class, MemoryLink.class);
     }
     boolean oneHost = from != 2 && to != 2;
@@ -97,31 +95,31 @@ class MixedTransportsTest {
 
   @ParameterizedTest
   @EnumSource(Transport.class)
-  void eachPairOfRanksHasTheLinkOfWhereTheyAre(Transport links) {
-    CommunicatorState[] worlds = new CommunicatorState[RANKS];
+  void eachPairOfRanksHasTheLinkOfItsPlaces(Transport links) {
+    CommunicatorState[] states = new CommunicatorState[RANKS];
     Ranks.run(
         RANKS,
         mixed(ReferenceOptions.defaults().withTransport(links)),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
-          worlds[comm.rank()] = world(comm);
+          states[comm.rank()] = state(comm);
           exchangeAll(comm, stream);
-          everyoneHasCome(comm, stream);
+          synchronize(comm, stream);
           if (comm.rank() == 0) {
             for (int from = 0; from < RANKS; from++) {
               for (int to = 0; to < RANKS; to++) {
                 if (from != to) {
                   assertEquals(
-                      expected(from, to, links), kinds(worlds, from, to), from + " to " + to);
+                      expected(from, to, links), linkTypes(states, from, to), from + " to " + to);
                 }
               }
             }
           }
-          everyoneHasCome(comm, stream);
+          synchronize(comm, stream);
         });
   }
 
-  private static void everyoneHasCome(Communicator comm, Stream stream) {
+  private static void synchronize(Communicator comm, Stream stream) {
     try (Buffer none = comm.newBuffer(DataType.INT32, 1)) {
       comm.allReduce(none, none, ReduceOp.MAX, stream);
       stream.synchronize();
@@ -136,7 +134,7 @@ class MixedTransportsTest {
     MemorySegment.copy(values, 0, buffer.segment(), ValueLayout.JAVA_INT, 0, values.length);
   }
 
-  /** Sends more than a slot takes from every rank to every other. */
+  /** Sends more than fits into a slot from every rank to every other. */
   private static void exchangeAll(Communicator comm, Stream stream) {
     int rank = comm.rank();
     try (Buffer send = comm.newBuffer(DataType.INT32, (long) RANKS * COUNT);
@@ -154,7 +152,7 @@ class MixedTransportsTest {
 
   @ParameterizedTest
   @EnumSource(Algorithm.class)
-  void anAllReduceOverMixedLinksIsRight(Algorithm algorithm) {
+  void allReduceOverMixedLinksIsCorrect(Algorithm algorithm) {
     Ranks.run(
         RANKS,
         mixed(ReferenceOptions.defaults().withAlgorithm(algorithm)),
@@ -193,10 +191,8 @@ class MixedTransportsTest {
         });
   }
 
-  /**
-   * Returns the failure of rank 0, which rank 1, of another process on the host, tells of a file.
-   */
-  private static NcclException toldOf(Path file) {
+  /** Returns the failure of rank 0 after rank 1, in another process, has announced a file. */
+  private static NcclException failureAfterAnnouncing(Path file) {
     AtomicReference<NcclException> failure = new AtomicReference<>();
     Ranks.run(
         2,
@@ -206,7 +202,7 @@ class MixedTransportsTest {
           try (Buffer data = comm.newBuffer(DataType.INT32, COUNT)) {
             if (comm.rank() == 1) {
               LinkKey key = new LinkKey(Route.MESSAGES, 0, 1, 0);
-              world(comm).remoteProcess(0).announceMemory(key, file);
+              state(comm).remoteProcess(0).announceMemory(key, file);
               Thread.sleep(500);
             }
             comm.recv(data, 1 - comm.rank(), stream);
@@ -220,36 +216,35 @@ class MixedTransportsTest {
   }
 
   @Test
-  void aFileThatIsNoLinkIsRefusedAndItsProcessNamed() throws Exception {
+  void invalidLinkFileIsRefusedNamingItsProcess() throws Exception {
     try (Arena arena = Arena.ofShared()) {
       SharedMemoryLink link = SharedMemoryLink.create(Path.of("/dev/shm"), arena, 4, 1000, 1, 0);
       link.memory().set(ValueLayout.JAVA_INT, 16, 5);
-      NcclException failure = toldOf(link.path());
+      NcclException failure = failureAfterAnnouncing(link.path());
       link.discard();
       assertInstanceOf(NcclRemoteException.class, failure);
-      String told = failure.getMessage();
-      assertTrue(told.contains("rank 1 (process "), told);
-      assertTrue(told.contains("violated the protocol: " + link.path() + " has "), told);
+      String text = failure.getMessage();
+      assertTrue(text.contains("rank 1 (process "), text);
+      assertTrue(text.contains("violated the protocol: " + link.path() + " has "), text);
     }
   }
 
   @Test
-  void aFileThatCannotBeNcclsIsNeitherOpenedNorDeleted() throws Exception {
-    Path precious = Files.createTempFile("precious", "");
-    String told = toldOf(precious).getMessage();
+  void foreignFileIsNeitherOpenedNorDeleted() throws Exception {
+    Path file = Files.createTempFile("precious", "");
+    String text = failureAfterAnnouncing(file).getMessage();
     assertTrue(
-        told.contains(
-            "violated the protocol: it announced an invalid shared-memory file: " + precious),
-        told);
-    assertTrue(Files.deleteIfExists(precious));
+        text.contains("violated the protocol: it announced an invalid shared-memory file: " + file),
+        text);
+    assertTrue(Files.deleteIfExists(file));
   }
 
   @Test
-  void aFileThatIsGoneIsAnErrorOfTheReceiver() {
+  void missingFileIsAnErrorOfTheReceiver() {
     Path missing = SharedMemoryFiles.newPath(Path.of("/dev/shm"));
-    NcclException failure = toldOf(missing);
+    NcclException failure = failureAfterAnnouncing(missing);
     assertInstanceOf(NcclSystemException.class, failure);
-    String told = failure.getMessage();
-    assertTrue(told.contains("the shared memory " + missing + " cannot be opened"), told);
+    String text = failure.getMessage();
+    assertTrue(text.contains("the shared memory " + missing + " cannot be opened"), text);
   }
 }

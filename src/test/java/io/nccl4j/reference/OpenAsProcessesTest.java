@@ -13,10 +13,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** Ranks of one process that behave as if they were in several. */
+/** Ranks of one process that behave as if they were in several processes. */
 class OpenAsProcessesTest {
   @Test
-  void ranksAreInProcessesInTurn() {
+  void ranksAreDistributedRoundRobin() {
     Ranks.run(
         3,
         ReferenceBackend.openAsProcesses(1, 2, ReferenceOptions.defaults()),
@@ -39,7 +39,7 @@ class OpenAsProcessesTest {
     "1, 32769, processes is 32769; the reference backend takes at most 32768",
     "0, 1, devices is 0; it must be 1 or more",
   })
-  void tooFewOrTooManyAreRefused(int devices, int processes, String message) {
+  void tooFewOrTooManyProcessesAreRefused(int devices, int processes, String message) {
     ReferenceOptions options = ReferenceOptions.defaults();
     IllegalArgumentException refused =
         assertThrows(

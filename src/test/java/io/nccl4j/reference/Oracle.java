@@ -10,9 +10,10 @@ import java.util.function.BinaryOperator;
 import java.util.function.IntFunction;
 
 /**
- * What an all-reduce of NCCL's gives, said in the most direct way: for each element, which chunk it
- * is in, hence in which order the ranks are folded; then the fold, rounded at every step. It shares
- * no code with what it judges: of the layout it reads the plain numbers.
+ * Computes the result of an all-reduce of NCCL in the most direct way: for each element it finds
+ * the chunk, and so the order in which the ranks are folded, then folds them with rounding at every
+ * step. It shares no code with the implementation under test: of the layout it reads only the
+ * parameters.
  */
 final class Oracle {
   private final Layout layout;
@@ -38,8 +39,8 @@ final class Oracle {
   /**
    * Folds one element of all ranks.
    *
-   * @param own gives a rank's value
-   * @param combine folds a rank's own value, or what it has so far, with what it received
+   * @param own returns a rank's value
+   * @param combine combines a rank's own or partial value with the value that it received
    */
   <V> V fold(long element, IntFunction<V> own, BinaryOperator<V> combine) {
     int channel = 0;
@@ -57,7 +58,7 @@ final class Oracle {
     return partial;
   }
 
-  /** Where channels end. NCCL's cells, taken one by one. */
+  /** Returns the end of each channel, counting NCCL's cells one by one. */
   private List<Long> channelEnds() {
     boolean lowLatency = layout.protocol() == Protocol.LL;
     long least =
@@ -67,11 +68,11 @@ final class Oracle {
           case LL128 -> 640L * 8;
         };
     long bytes = count * elementBytes;
-    int wanted = layout.channels();
-    while (wanted > 1 && bytes < wanted * least) {
-      wanted--;
+    int channels = layout.channels();
+    while (channels > 1 && bytes < channels * least) {
+      channels--;
     }
-    long traffic = Math.max(32768, bytes * 2 * (lowLatency ? 4 : 1)) / wanted;
+    long traffic = Math.max(32768, bytes * 2 * (lowLatency ? 4 : 1)) / channels;
     traffic += (16 - traffic % 16) % 16;
     long cellBytes = lowLatency ? 4096 : 16384;
     long cellsOfAChannel = (traffic + 32767) / 32768;
@@ -90,7 +91,7 @@ final class Oracle {
     return ends;
   }
 
-  /** The ranks in the order in which one element is folded around the ring. */
+  /** Returns the ranks in the order in which an element is folded around the ring. */
   private List<Integer> ringOrder(int channel, long element) {
     long loop = channel == 0 ? 0 : ends.get(channel - 1);
     long chunk = layout.chunkBytes() / elementBytes;
@@ -120,7 +121,7 @@ final class Oracle {
     return order.get((order.indexOf(0) + position) % ranks);
   }
 
-  /** A rank that has folded its own value onto those of its children, one after the other. */
+  /** A rank that combines its own value with those of its children, one after the other. */
   private record Node(int rank, List<Node> children) {
     <V> V fold(IntFunction<V> own, BinaryOperator<V> combine) {
       V value = own.apply(rank);
@@ -131,7 +132,7 @@ final class Oracle {
     }
   }
 
-  /** The tree of a channel, from its root. */
+  /** Returns the root of the tree of a channel. */
   private Node tree(int channel) {
     int half = (layout.channels() + 1) / 2;
     boolean second = channel % (2 * half) >= half;
@@ -139,18 +140,18 @@ final class Oracle {
         layout.treeOrders().isEmpty()
             ? List.of()
             : layout.treeOrders().get(channel % layout.treeOrders().size());
-    IntFunction<Integer> rankAt = place -> order.isEmpty() ? place : order.get(place);
+    IntFunction<Integer> rankAt = position -> order.isEmpty() ? position : order.get(position);
     int perNode = layout.ranksPerNode();
     int nodes = (ranks + perNode - 1) / perNode;
     return chain(0, 0, nodes, second, rankAt);
   }
 
-  /** The part of a tree below one place of a node's chain; nodes are numbered as in the first. */
+  /** Returns a subtree from a position in a node's chain; nodes are numbered as in tree one. */
   private Node chain(
       int node, int inChain, int nodes, boolean second, IntFunction<Integer> rankAt) {
-    int shown = !second ? node : nodes % 2 == 0 ? nodes - 1 - node : (node + 1) % nodes;
+    int actualNode = !second ? node : nodes % 2 == 0 ? nodes - 1 - node : (node + 1) % nodes;
     int perNode = layout.ranksPerNode();
-    int size = Math.min(perNode, ranks - shown * perNode);
+    int size = Math.min(perNode, ranks - actualNode * perNode);
     int[] below = nodesBelow(node, nodes);
     List<Node> children = new ArrayList<>();
     if (inChain + 1 < size) {
@@ -165,12 +166,10 @@ final class Oracle {
     if (below[1] >= 0 && inChain == forSecond) {
       children.add(chain(below[1], 0, nodes, second, rankAt));
     }
-    return new Node(rankAt.apply(shown * perNode + inChain), children);
+    return new Node(rankAt.apply(actualNode * perNode + inChain), children);
   }
 
-  /**
-   * The two nodes below one in the first tree: half its lowest set bit away, the second in range.
-   */
+  /** Returns the two child nodes in the first tree: half the lowest set bit away, if in range. */
   private static int[] nodesBelow(int node, int nodes) {
     int bit = 1;
     while (bit < nodes && node % (2 * bit) == 0) {

@@ -29,12 +29,12 @@ import org.junit.jupiter.params.provider.MethodSource;
 
 /**
  * The bits of all-reduces over rings and trees of all shapes, against {@link Oracle} and {@link
- * SoftArithmetic}. Only which NaN a NaN is stays open.
+ * SoftArithmetic}. Only the bits of a NaN are not checked.
  */
 class PredictionTest {
   private static final long SEED = Long.getLong("test.seed", 20261121);
 
-  /** An operator, by name: a pre-multiplied sum belongs to one communicator. */
+  /** An operator by name, since a pre-multiplied sum belongs to one communicator. */
   private enum Combine {
     SUM(SoftArithmetic.Op.SUM),
     PROD(SoftArithmetic.Op.PROD),
@@ -69,7 +69,7 @@ class PredictionTest {
     return rank % 3 + 1;
   }
 
-  /** One all-reduce: what goes in, and what has to come out. */
+  /** The inputs and expected results of one all-reduce. */
   private static final class Sample {
     private final DataType type;
     private final int ranks;
@@ -145,7 +145,7 @@ class PredictionTest {
     }
   }
 
-  /** Any bits for integers and float8; other floats of mixed magnitude, some of them special. */
+  /** Random bits for integers and float8; other floats of mixed magnitude, some special. */
   private static MemorySegment input(DataType type, Combine combine, int rank, int count) {
     SplittableRandom random = new SplittableRandom(SEED + 31L * type.code() + 1009L * rank);
     byte[] bytes = new byte[count * type.bytes()];
@@ -201,9 +201,9 @@ class PredictionTest {
 
   @ParameterizedTest(name = "{0} ranks, {1}")
   @MethodSource("ranksAndLayouts")
-  void everyTypeAndOperatorHasTheBitsOfTheOrderOfItsRanks(
+  void everyTypeAndOperatorHasThePredictedBits(
       int ranks, String name, ReferenceOptions options) {
-    // Some elements for each chunk of the small types, some loops for the large ones.
+    // A few elements per chunk for the small types, several loops for the large ones.
     int count = 20 * ranks + 3;
     assertPredicted(options, ranks, new int[] {count}, DataType.values(), Combine.values());
   }
@@ -241,7 +241,7 @@ class PredictionTest {
 
   @ParameterizedTest(name = "{0} ranks, {1} channels, {2}, {3}")
   @MethodSource("channelsAndProtocols")
-  void sumsHaveTheBitsOfTheirChannelsAndChunks(
+  void sumsOfAllLayoutsHaveThePredictedBits(
       int ranks, int channels, Protocol protocol, String name, ReferenceOptions options) {
     assertPredicted(
         options,
@@ -251,8 +251,8 @@ class PredictionTest {
         new Combine[] {Combine.SUM});
   }
 
-  // Worked out by hand from runRing in NCCL's all_reduce.h: chunks of 8 elements, the fold of chunk
-  // c begins at rank c + 1. In float16 there are only even numbers above 2048.
+  // Derived by hand from runRing in NCCL's all_reduce.h: chunks of 8 elements, the fold of chunk c
+  // starts at rank c + 1. Above 2048, float16 has only even numbers.
   @Test
   void fourRanksOnARingRoundWhereNcclDoes() {
     double[] ofRanks = {2048, 1, 1, 0.5};
@@ -271,7 +271,7 @@ class PredictionTest {
   @Test
   void fourRanksInATreeRoundWhereNcclDoes() {
     double[] ofRanks = {0, 1, 2048, 1.5};
-    // 2048 + 1 -> 2048, + 1.5 = 2049.5. The other way round it would be 2052.
+    // 2048 + 1 -> 2048, + 1.5 = 2049.5. In the opposite order it would be 2052.
     ReferenceOptions pinned = options(Algorithm.TREE, Layout.defaults().withChannels(1));
     assertSums(pinned, ofRanks, 29, i -> 2050);
   }

@@ -13,7 +13,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** One communicator with ranks in several processes, which are real ones. */
+/** A communicator with ranks in several real processes. */
 class ProcessesTest {
   private static final Duration LONG = Duration.ofSeconds(60);
 
@@ -33,42 +33,43 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "another {0}")
   @ValueSource(strings = {"count", "collective", "root"})
-  void everyRankIsToldWhichRankDiffersAndHow(String what) {
+  void differingCallIsReportedToEveryRank(String what) {
     try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
       processes.start("differ", what, 1, 2, 1);
-      String odd =
+      String expected =
           switch (what) {
             case "count" -> "rank 3 called allReduce(count 7, FLOAT32, sum)";
             case "collective" -> "rank 3 called broadcast(count 8, FLOAT32, root 0)";
             default -> "rank 3 called broadcast(count 8, FLOAT32, root 1)";
           };
       for (int rank = 0; rank < 4; rank++) {
-        processes.assertSaid(rank, "told ", "NcclInvalidUsageException", odd);
+        processes.assertPrinted(rank, "failed with ", "NcclInvalidUsageException", expected);
       }
     }
   }
 
   @ParameterizedTest
   @EnumSource(Transport.class)
-  void whatARankSentBeforeItClosedStillArrives(Transport links) {
+  void messageSentBeforeACloseStillArrives(Transport links) {
     try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("close", "", 1, 1);
       processes.await(0, "received 7");
-      processes.assertSaid(0, "told ", "NcclRemoteException", "rank 1 closed its communicator");
+      processes.assertPrinted(
+          0, "failed with ", "NcclRemoteException", "rank 1 closed its communicator");
     }
   }
 
   @ParameterizedTest(name = "process {0}")
   @ValueSource(ints = {0, 1, 2})
-  void aProcessThatIsKilledBetweenThePlanAndItsConnectionsIsNamedAtOnce(int process) {
+  void processKilledBeforeItConnectsIsNamedAtOnce(int process) {
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, LONG)) {
-      processes.start("plan-only", Integer.toString(process), 1, 1, 1);
-      processes.await(process, "has the plan");
+      processes.start("assign-only", Integer.toString(process), 1, 1, 1);
+      processes.await(process, "has the rank map");
       long killed = System.nanoTime();
       processes.signal(process, "KILL");
       for (int rank = 0; rank < 3; rank++) {
         if (rank != process) {
-          processes.assertSaid(
+          processes.assertPrinted(
               rank,
               "ended by ",
               "NcclRemoteException",
@@ -88,26 +89,27 @@ class ProcessesTest {
       processes.start("die-idle", Integer.toString(victim), 1, 1, 1, 1);
       processes.awaitAll(4, "is idle");
       processes.signal(victim, "KILL");
-      assertSurvivorsGoOn(processes, victim, "split failed at once", "grow failed at once");
+      assertSurvivorsContinue(processes, victim, "split failed at once", "grow failed at once");
     }
   }
 
   @ParameterizedTest
   @EnumSource(Transport.class)
-  void aDeathWhileASplitConnectsFailsAllAtOnce(Transport links) {
+  void deathWhileASplitConnectsFailsAllAtOnce(Transport links) {
     try (RankProcesses processes = new RankProcesses(links, LONG)) {
       processes.start("die-connecting", "1", 1, 1, 1, 1);
-      processes.await(3, "has the map");
+      processes.await(3, "has the rank map");
       processes.signal(1, "KILL");
-      assertSurvivorsGoOn(processes, 1, "split failed at once");
+      assertSurvivorsContinue(processes, 1, "split failed at once");
     }
   }
 
-  private static void assertSurvivorsGoOn(RankProcesses processes, int victim, String... failures) {
+  private static void assertSurvivorsContinue(
+      RankProcesses processes, int victim, String... failures) {
     for (int rank = 0; rank < 4; rank++) {
       if (rank != victim) {
         for (String failure : failures) {
-          processes.assertSaid(rank, failure, "NcclRemoteException", "rank " + victim + " ");
+          processes.assertPrinted(rank, failure, "NcclRemoteException", "rank " + victim + " ");
         }
         processes.await(rank, "sum of the rest " + (15 - (1 << victim)));
       }
@@ -116,15 +118,19 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
-  void ranksOfAKilledProcessAreNamedAtOnceAndTheOthersGoOn(Transport links, Algorithm algorithm) {
+  void killedRanksAreNamedAtOnceAndTheOthersContinue(Transport links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, LONG)) {
       processes.start("loop", "3", 2, 1, 1);
       processes.awaitAll(4, "is in the middle");
       long killed = System.nanoTime();
       processes.signal(2, "KILL");
       for (int rank = 0; rank < 3; rank++) {
-        processes.assertSaid(
-            rank, "told ", "NcclRemoteException", "rank 3", "process " + processes.pid(2) + " on ");
+        processes.assertPrinted(
+            rank,
+            "failed with ",
+            "NcclRemoteException",
+            "rank 3",
+            "process " + processes.pid(2) + " on ");
       }
       long took = System.nanoTime() - killed;
       assertTrue(took < LONG.toNanos() / 2, () -> "it took " + took + " ns");
@@ -136,16 +142,16 @@ class ProcessesTest {
 
   @ParameterizedTest(name = "{0} {1}")
   @CsvSource({"TCP, AUTO", "AUTO, DIRECT", "AUTO, RING"})
-  void ranksOfAStoppedProcessAreNamedWithinTheDeadlineAndTheOthersGoOn(
+  void stoppedRanksAreNamedAndTheOthersContinue(
       Transport links, Algorithm algorithm) {
     try (RankProcesses processes = new RankProcesses(links, algorithm, Duration.ofSeconds(8))) {
       processes.start("loop", "0", 1, 1, 2);
       processes.awaitAll(4, "is in the middle");
       processes.signal(0, "STOP");
       for (int rank = 1; rank < 4; rank++) {
-        processes.assertSaid(
+        processes.assertPrinted(
             rank,
-            "told ",
+            "failed with ",
             "NcclTimeoutException",
             "rank 0 (process " + processes.pid(0) + " on ",
             "did not answer");
@@ -157,13 +163,13 @@ class ProcessesTest {
   }
 
   @Test
-  void nonsenseOnADataConnectionIsNamedAndTheOthersGoOn() {
+  void invalidDataOnATcpLinkNamesItsRank() {
     try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
-      processes.start("data-nonsense", "1", 1, 1, 1);
+      processes.start("invalid-data", "1", 1, 1, 1);
       for (int rank : new int[] {0, 2}) {
-        processes.assertSaid(
+        processes.assertPrinted(
             rank,
-            "told ",
+            "failed with ",
             "NcclRemoteException",
             "rank 1 (process " + processes.pid(1) + " on ",
             "violated the protocol: slice ",
@@ -174,13 +180,13 @@ class ProcessesTest {
   }
 
   @Test
-  void nonsenseInSharedMemoryIsNamedAndTheOthersGoOn() {
+  void invalidDataInSharedMemoryNamesItsRank() {
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.RING, LONG)) {
-      processes.start("data-nonsense", "1", 1, 1, 1);
+      processes.start("invalid-data", "1", 1, 1, 1);
       for (int rank : new int[] {0, 2}) {
-        processes.assertSaid(
+        processes.assertPrinted(
             rank,
-            "told ",
+            "failed with ",
             "NcclRemoteException",
             "rank 1 (process " + processes.pid(1) + " on ",
             "violated the protocol: it sent slice " + 0x7373737373737373L + " instead of ");
@@ -193,7 +199,7 @@ class ProcessesTest {
   @EnumSource(
       value = Algorithm.class,
       names = {"DIRECT", "RING"})
-  void nothingIsLeftInSharedMemoryWhenAllAreKilled(Algorithm algorithm) throws Exception {
+  void killedProcessesLeaveNoSharedMemory(Algorithm algorithm) throws Exception {
     Set<Path> before = SharedNames.now();
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, algorithm, LONG)) {
       processes.start("loop", "0", 1, 1, 1);
@@ -206,37 +212,40 @@ class ProcessesTest {
   }
 
   @Test
-  void linksGoOverTcpWhereThereIsNoRoomForSharedMemory() {
+  void linksUseTcpIfSharedMemoryIsFull() {
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.RING, LONG)) {
       processes.limitFiles(64);
       processes.start("everything", "", 1, 1);
       processes.awaitAll(2, "ends");
-      String said = processes.toString();
-      assertTrue(said.contains("uses TCP instead of shared memory: "), said);
-      assertTrue(said.contains("bytes of shared memory cannot be allocated in "), said);
+      String output = processes.toString();
+      assertTrue(output.contains("uses TCP instead of shared memory: "), output);
+      assertTrue(output.contains("bytes of shared memory cannot be allocated in "), output);
     }
   }
 
   @Test
-  void aBoardThatThereIsNoRoomForIsAnErrorThatSaysSo() {
+  void syncThatDoesNotFitIsReported() {
     try (RankProcesses processes = new RankProcesses(Transport.AUTO, Algorithm.DIRECT, LONG)) {
       processes.limitFiles(64);
       processes.start("loop", "2", 1, 1);
-      processes.assertSaid(
-          0, "told ", "NcclSystemException", "bytes of shared memory cannot be allocated in ");
-      processes.assertSaid(
-          1, "told ", "NcclRemoteException", "rank 0 failed: ", " cannot be allocated in ");
+      processes.assertPrinted(
+          0,
+          "failed with ",
+          "NcclSystemException",
+          "bytes of shared memory cannot be allocated in ");
+      processes.assertPrinted(
+          1, "failed with ", "NcclRemoteException", "rank 0 failed: ", " cannot be allocated in ");
     }
   }
 
   @Test
-  void nonsenseOnTheControlConnectionIsNamedAndTheOthersGoOn() {
+  void invalidControlMessageNamesItsRank() {
     try (RankProcesses processes = new RankProcesses(Transport.TCP, LONG)) {
-      processes.start("control-nonsense", "2", 1, 1, 1);
+      processes.start("invalid-control", "2", 1, 1, 1);
       for (int rank = 0; rank < 2; rank++) {
-        processes.assertSaid(
+        processes.assertPrinted(
             rank,
-            "told ",
+            "failed with ",
             "NcclRemoteException",
             "rank 2 (process " + processes.pid(2) + " on ",
             "violated the protocol: a message has magic 0x54686973; it must be 0x4e43344a");

@@ -39,8 +39,8 @@ import java.util.TreeSet;
 import java.util.stream.IntStream;
 
 /**
- * A process with some ranks of a communicator, for the tests of several processes: runs one program
- * on each of its ranks, and prints what each has to say.
+ * A process with some ranks of a communicator, for tests with several processes: runs one program
+ * on each of its ranks, and prints the results.
  */
 public final class RankProcess {
   private static final CommunicatorConfig PATIENT =
@@ -89,14 +89,14 @@ public final class RankProcess {
   private void report(String program, int rank) {
     try {
       run(program, rank);
-      say(rank, "ends");
+      print(rank, "ends");
     } catch (Exception e) {
-      say(rank, "failed: " + e);
+      print(rank, "failed: " + e);
       e.printStackTrace();
     }
   }
 
-  private static void say(int rank, String text) {
+  private static void print(int rank, String text) {
     System.out.println("rank " + rank + ": " + text.replace('\n', ' '));
   }
 
@@ -105,8 +105,8 @@ public final class RankProcess {
       joinByGrow(rank);
       return;
     }
-    if (program.equals("plan-only") && argument.equals(Integer.toString(rank))) {
-      comeAndNeverConnect(rank);
+    if (program.equals("assign-only") && argument.equals(Integer.toString(rank))) {
+      joinWithoutConnecting(rank);
       return;
     }
     try (Communicator comm = backend.newCommunicator(id, size, rank, PATIENT);
@@ -120,11 +120,11 @@ public final class RankProcess {
         case "close" -> closeEarly(comm, stream);
         case "drill" ->
             DrillRank.run(
-                comm, config, PATIENT, Integer.parseInt(argument), text -> say(rank, text));
-        // Whoever had connected before the other was killed hears of it later.
-        case "plan-only" -> say(rank, "ended by " + awaitAsyncError(comm));
-        case "loop", "data-nonsense", "control-nonsense" -> {
-          // Processes may take long to start, whatever deadline is tested.
+                comm, config, PATIENT, Integer.parseInt(argument), text -> print(rank, text));
+        // Ranks that connected before the other was killed are notified later.
+        case "assign-only" -> print(rank, "ended by " + awaitAsyncError(comm));
+        case "loop", "invalid-data", "invalid-control" -> {
+          // Processes may take long to start, independent of the timeout under test.
           try (Communicator timed = comm.split(0, rank, config)) {
             loop(program, timed, stream);
           }
@@ -132,12 +132,12 @@ public final class RankProcess {
         default -> throw new IllegalArgumentException(program);
       }
     } catch (NcclException e) {
-      say(rank, "ended by " + e);
+      print(rank, "ended by " + e);
     }
   }
 
-  /** Meets the others, and stands still between the plan and the connections that it asks for. */
-  private void comeAndNeverConnect(int rank) throws InterruptedException {
+  /** Joins, and stops between the assignment and the connections that it requires. */
+  private void joinWithoutConnecting(int rank) throws InterruptedException {
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(
             size, rank, ReferenceBackend.of(backend).options().toString(), null);
@@ -147,7 +147,7 @@ public final class RankProcess {
             .admit(request, deadline);
     bootstrap.awaitAssignment(
         new Participant(bootstrap, rank, "rank " + rank, deadline, () -> null));
-    say(rank, "has the plan");
+    print(rank, "has the rank map");
     Thread.sleep(config.timeout());
   }
 
@@ -259,30 +259,30 @@ public final class RankProcess {
     }
   }
 
-  /** One rank calls something else. */
+  /** One rank makes a different call. */
   private void differ(Communicator comm, Stream stream) {
-    boolean odd = comm.rank() == comm.size() - 1;
+    boolean different = comm.rank() == comm.size() - 1;
     Buffer data = comm.newBuffer(DataType.FLOAT32, 8);
     try {
       switch (argument) {
         case "count" -> {
-          Buffer part = data.slice(0, odd ? 7 : 8);
+          Buffer part = data.slice(0, different ? 7 : 8);
           comm.allReduce(part, part, ReduceOp.SUM, stream);
         }
         case "collective" -> {
-          if (odd) {
+          if (different) {
             comm.broadcast(data, 0, stream);
           } else {
             comm.allReduce(data, data, ReduceOp.SUM, stream);
           }
         }
-        default -> comm.broadcast(data, odd ? 1 : 0, stream);
+        default -> comm.broadcast(data, different ? 1 : 0, stream);
       }
       stream.synchronize();
-      // Its part was done before the others found out.
-      say(comm.rank(), "told " + awaitAsyncError(comm));
+      // This rank's part was done before the others detected the difference.
+      print(comm.rank(), "failed with " + awaitAsyncError(comm));
     } catch (NcclException e) {
-      say(comm.rank(), "told " + e);
+      print(comm.rank(), "failed with " + e);
     }
   }
 
@@ -307,81 +307,81 @@ public final class RankProcess {
         throw new IllegalStateException(e);
       }
       comm.recv(data, last, stream);
-      say(0, "received " + read(data, stream)[0]);
+      print(0, "received " + read(data, stream)[0]);
       comm.recv(data, last, stream);
       try {
         stream.synchronize();
       } catch (NcclException e) {
-        say(0, "told " + e);
+        print(0, "failed with " + e);
       }
     }
   }
 
-  /** Reduces until something happens; the ranks but that of the argument go on without the lost. */
+  /** Reduces until a failure; then all but the rank of the argument continue without the lost. */
   private void loop(String program, Communicator comm, Stream stream) throws Exception {
     Buffer data = comm.newBuffer(DataType.FLOAT32, 1 << 18);
     data.fill((byte) 0, stream);
-    boolean odd = comm.rank() == Integer.parseInt(argument);
+    boolean different = comm.rank() == Integer.parseInt(argument);
     Set<Integer> lost = new TreeSet<>();
     try {
       for (int round = 0; ; round++) {
         comm.allReduce(data, data, ReduceOp.SUM, stream);
         stream.synchronize();
         if (round == 20) {
-          say(comm.rank(), "is in the middle");
-          if (odd) {
-            speakNonsense(program, comm);
+          print(comm.rank(), "is in the middle");
+          if (different) {
+            sendInvalidData(program, comm);
           }
         }
       }
     } catch (NcclException e) {
-      say(comm.rank(), "told " + e);
+      print(comm.rank(), "failed with " + e);
       lost.addAll(e.failedRanks());
       lost.addAll(e.missingRanks());
     }
-    if (!odd) {
+    if (!different) {
       try (Communicator rest = comm.shrink(lost, ShrinkMode.ABORT_FIRST, config)) {
-        say(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
+        print(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
       }
     }
   }
 
-  private static void speakNonsense(String program, Communicator comm)
+  private static void sendInvalidData(String program, Communicator comm)
       throws IOException, InterruptedException {
     CommunicatorState communicator =
         ((ReferenceCommunicator) Contract.get().driver(comm)).hostedRank().communicator();
-    ByteBuffer nonsense =
+    ByteBuffer invalid =
         ByteBuffer.wrap(
             "This is no message of anybody's, ever.".getBytes(StandardCharsets.US_ASCII));
-    if (program.equals("data-nonsense")) {
+    if (program.equals("invalid-data")) {
       for (int peer = 0; peer < comm.size(); peer++) {
         for (TcpSendLink link : communicator.links().sentBy(comm.rank(), RankSets.of(peer))) {
-          link.channel().write(nonsense.duplicate());
+          link.channel().write(invalid.duplicate());
         }
       }
       for (SharedMemoryLink link : communicator.links().hostMemory().made()) {
         link.memory().asSlice(256).fill((byte) 0x73);
       }
-      // What it sends next would be sense again.
+      // The next data that it sends would be valid again.
       Thread.sleep(1000);
-    } else if (program.equals("control-nonsense")) {
-      communicator.remoteProcess(0).send(nonsense);
+    } else if (program.equals("invalid-control")) {
+      communicator.remoteProcess(0).send(invalid);
     }
   }
 
   /** One rank dies while all are idle; then the others call. */
   private void outliveAnIdleRank(Communicator comm) {
-    say(comm.rank(), "is idle");
+    print(comm.rank(), "is idle");
     awaitAsyncError(comm);
     Set<Integer> dead = Set.of(Integer.valueOf(argument));
     failAtOnce(comm, "split", () -> comm.split(0, 0, config).close());
     failAtOnce(comm, "grow", () -> comm.grow(size + 1, config).close());
-    goOnWithout(comm, dead);
+    continueWithout(comm, dead);
   }
 
   /**
-   * One rank dies while it waits for the last one, which is slow to connect. The last one finds
-   * that and gives up; those that wait for it as well need to know.
+   * One rank dies while it waits for the last one, which is slow to connect. The last one detects
+   * that and gives up; the other ranks that wait for it have to be notified.
    */
   private void outliveAConnectingRank(Communicator comm) {
     if (comm.rank() < size - 1) {
@@ -400,9 +400,9 @@ public final class RankProcess {
               self.rank(),
               self.toString(),
               deadline,
-              () -> self.abortion(bootstrap.function()));
+              () -> self.abortedException(bootstrap.function()));
       bootstrap.awaitAssignment(participant);
-      say(self.rank(), "has the map");
+      print(self.rank(), "has the rank map");
       awaitAsyncError(comm);
       failAtOnce(
           comm,
@@ -411,26 +411,26 @@ public final class RankProcess {
               CommunicatorState.join(
                   participant, endpoint, ReferenceBackend.of(backend).options().forRanks()));
     }
-    goOnWithout(comm, Set.of(Integer.valueOf(argument)));
+    continueWithout(comm, Set.of(Integer.valueOf(argument)));
   }
 
   private void failAtOnce(Communicator comm, String call, Runnable fails) {
     long start = System.nanoTime();
     try {
       fails.run();
-      say(comm.rank(), call + " succeeded");
+      print(comm.rank(), call + " succeeded");
     } catch (NcclException e) {
       long millis = (System.nanoTime() - start) / 1_000_000;
       boolean atOnce = millis < config.timeout().toMillis() / 4;
-      say(
+      print(
           comm.rank(),
           call + " failed " + (atOnce ? "at once" : "after " + millis + " ms") + ": " + e);
     }
   }
 
-  private void goOnWithout(Communicator comm, Set<Integer> dead) {
+  private void continueWithout(Communicator comm, Set<Integer> dead) {
     try (Communicator rest = comm.shrink(dead, ShrinkMode.ABORT_FIRST, config)) {
-      say(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
+      print(comm.rank(), "sum of the rest " + sum(rest, 1 << comm.rank()));
     }
   }
 
@@ -439,19 +439,19 @@ public final class RankProcess {
     Communicator grown;
     if (comm.rank() == comm.size() - 1) {
       UniqueId growId = comm.newGrowId();
-      say(comm.rank(), "id " + growId.toHex());
+      print(comm.rank(), "id " + growId.toHex());
       grown = comm.grow(after, growId, config);
     } else {
       grown = comm.grow(after, config);
     }
-    say(comm.rank(), "sum of all " + sum(grown, 1 << grown.rank()));
+    print(comm.rank(), "sum of all " + sum(grown, 1 << grown.rank()));
     grown.close();
-    say(comm.rank(), "sum of the parent " + sum(comm, 1));
+    print(comm.rank(), "sum of the parent " + sum(comm, 1));
   }
 
   private void joinByGrow(int rank) {
     try (Communicator grown = backend.join(id, size, rank, config)) {
-      say(rank, "sum of all " + sum(grown, 1 << grown.rank()));
+      print(rank, "sum of all " + sum(grown, 1 << grown.rank()));
     }
   }
 }

@@ -19,7 +19,7 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.apache.logging.log4j.LogManager;
 
-/** Processes with ranks of one communicator, whose id this process has made. */
+/** Processes with ranks of a communicator, whose id this process has created. */
 final class RankProcesses implements AutoCloseable {
   private static final Duration LIMIT = Duration.ofSeconds(45);
 
@@ -40,12 +40,12 @@ final class RankProcesses implements AutoCloseable {
     this.timeout = timeout;
   }
 
-  /** Lets the processes that are started from now on write no file of more than so much. */
+  /** Limits the size of files of processes that are started from now on. */
   void limitFiles(int kibibytes) {
     limit = "ulimit -f " + kibibytes + "; ";
   }
 
-  /** Starts one process for each number, with so many ranks. */
+  /** Starts one process for each number, with that number of ranks. */
   void start(String program, String argument, int... ranksPerProcess) {
     UniqueId id = ReferenceBackend.open(1).newUniqueId();
     int size = IntStream.of(ranksPerProcess).sum();
@@ -95,7 +95,7 @@ final class RankProcesses implements AutoCloseable {
     }
   }
 
-  /** Returns where a class was loaded from: a folder of classes, or a jar. */
+  /** Returns the location of a class: a folder of classes, or a JAR file. */
   static String location(Class<?> type) {
     String name = type.getName().replace('.', '/') + ".class";
     String url = type.getResource("/" + name).toString();
@@ -121,7 +121,7 @@ final class RankProcesses implements AutoCloseable {
     }
   }
 
-  /** Waits until a rank has said something that contains a text; returns it. */
+  /** Waits until a rank has printed a line that contains a text; returns the line. */
   String await(int rank, String text) {
     long end = System.nanoTime() + LIMIT.toNanos();
     synchronized (lines) {
@@ -134,7 +134,7 @@ final class RankProcesses implements AutoCloseable {
         long left = (end - System.nanoTime()) / 1_000_000;
         if (left <= 0) {
           throw new AssertionError(
-              "rank " + rank + " did not say '" + text + "' in " + LIMIT + ":\n" + this);
+              "rank " + rank + " did not print '" + text + "' in " + LIMIT + ":\n" + this);
         }
         try {
           lines.wait(left);
@@ -149,7 +149,7 @@ final class RankProcesses implements AutoCloseable {
     IntStream.range(0, size).forEach(rank -> await(rank, text));
   }
 
-  void assertSaid(int rank, String... texts) {
+  void assertPrinted(int rank, String... texts) {
     String line = await(rank, texts[0]);
     for (String text : texts) {
       assertTrue(line.contains(text), () -> "'" + text + "' is not in: " + line);
@@ -182,7 +182,7 @@ final class RankProcesses implements AutoCloseable {
     processes.forEach(Process::destroyForcibly);
     for (Process process : processes) {
       try {
-        assertTrue(process.waitFor(30, TimeUnit.SECONDS), "a process does not end");
+        assertTrue(process.waitFor(30, TimeUnit.SECONDS), "a process did not end");
       } catch (InterruptedException e) {
         throw new AssertionError("interrupted", e);
       }

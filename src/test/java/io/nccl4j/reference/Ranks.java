@@ -7,9 +7,9 @@ import io.nccl4j.Stream;
 import io.nccl4j.UniqueId;
 import io.nccl4j.fixtures.RankThreads;
 
-/** Runs the same program on every rank of a new communicator, each in a thread of its own. */
+/** Runs the same program on every rank of a new communicator, each in its own thread. */
 public final class Ranks {
-  /** What one rank does. */
+  /** The program of a rank. */
   public interface Program {
     public void run(Communicator communicator, Stream stream) throws Exception;
   }
@@ -39,7 +39,7 @@ public final class Ranks {
         });
   }
 
-  /** Closes a communicator; where something has failed, all that is left is to abort it. */
+  /** Closes a communicator; aborts it first if an operation has failed. */
   private static void end(Communicator communicator) {
     if (communicator.isOpen() && communicator.asyncError().isPresent()) {
       communicator.abort();

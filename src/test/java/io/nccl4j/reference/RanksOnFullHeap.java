@@ -12,12 +12,12 @@ import java.time.Duration;
 import java.util.List;
 
 /**
- * A program whose two ranks begin their first all-gather while the heap is full, so that the
- * workers of their streams find no memory for its links; it goes on when there is memory again.
+ * A program whose two ranks start their first all-gather while the heap is full, so that the
+ * workers of their streams cannot allocate its links; it continues once there is memory again.
  */
 public final class RanksOnFullHeap {
   private static final Duration SOON = Duration.ofSeconds(5);
-  private static final int MORE_THAN_THE_QUEUE = 100;
+  private static final int ABOVE_QUEUE_CAPACITY = 100;
   private static final long HELD_MILLIS = 1000;
 
   private static volatile boolean full;
@@ -42,7 +42,7 @@ public final class RanksOnFullHeap {
     DataType.INT32.setLong(one.segment(), 0, comm.rank() + 1);
   }
 
-  /** Prints how the all-gather ended on each rank, and what later operations give. */
+  /** Prints the outcome of the all-gather on each rank, and the results of later operations. */
   public static void main(String[] arguments) throws Exception {
     CommunicatorConfig config = CommunicatorConfig.defaults().withTimeout(SOON);
     Backend backend = ReferenceBackend.open(2);
@@ -87,12 +87,12 @@ public final class RanksOnFullHeap {
   }
 
   /**
-   * Calls the all-gather when the heap is full. All that the call itself needs has been made
-   * before: the queue's entries, and by an all-gather of a communicator of one rank the code's
-   * constants.
+   * Calls the all-gather when the heap is full. Everything that the call itself needs was created
+   * before: the entries of the queue, and the constants of the code, by an all-gather of a
+   * communicator with one rank.
    */
   private void gatherOnFullHeap() {
-    for (int i = 0; i < MORE_THAN_THE_QUEUE; i++) {
+    for (int i = 0; i < ABOVE_QUEUE_CAPACITY; i++) {
       comm.allReduce(all, all, ReduceOp.MAX, stream);
       alone.allGather(one, one, stream);
     }

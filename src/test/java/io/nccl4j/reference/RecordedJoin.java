@@ -19,27 +19,27 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Both directions of the connection over which a rank joins by an id, as a relay saw them. It knows
- * nothing of the protocol, so it records whatever that has become.
+ * The two directions of the connection over which a rank joins by an id, recorded by a relay. The
+ * relay is independent of the protocol, so it always records the current one.
  *
- * @param sent what the rank sent
- * @param answered what the process that made the id answered
+ * @param sent the bytes that the rank sent
+ * @param answered the bytes that the process that created the id sent
  */
 record RecordedJoin(Sample sent, Sample answered) {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
 
-  /** Returns an id that leads to another address than the process that made it. */
+  /** Returns an id with another address than that of the process that created it. */
   static UniqueId redirected(UniqueId id, InetSocketAddress to) {
-    ReferenceId meaning = ReferenceId.of(id);
-    ProcessAddress maker = meaning.maker();
+    ReferenceId referenceId = ReferenceId.of(id);
+    ProcessAddress maker = referenceId.maker();
     return new ReferenceId(
             new ProcessAddress(maker.process(), maker.host(), to, maker.pid(), maker.hostName()),
-            meaning.secret())
+            referenceId.secret())
         .toUniqueId();
   }
 
-  /** Records rank 1 of 2, which joins, waits in vain for rank 0, and gives up. */
+  /** Records rank 1 of 2, which joins, waits for rank 0, and times out. */
   static RecordedJoin of(Backend backend, UniqueId id) throws Exception {
     ByteArrayOutputStream sent = new ByteArrayOutputStream();
     ByteArrayOutputStream answered = new ByteArrayOutputStream();
@@ -65,7 +65,7 @@ record RecordedJoin(Sample sent, Sample answered) {
     try (Communicator unexpected = backend.newCommunicator(id, 2, 1, SOON)) {
       throw new AssertionError(unexpected + " needs two ranks");
     } catch (NcclException e) {
-      // It has given up, as it should.
+      // The rank has given up, as expected.
       return true;
     }
   }

@@ -19,12 +19,12 @@ import jdk.jfr.consumer.RecordingFile;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** When operations that take turns are recorded to have begun. */
+/** The recorded start times of operations that run one at a time. */
 class RecordedTurnsTest {
   @TempDir Path folder;
 
   @Test
-  void anOperationBeginsWhenItsTurnHasComeWhateverItsStream()
+  void operationOnAnotherStreamBeginsAtItsTurn()
       throws IOException, InterruptedException {
     Path file = folder.resolve("turns.jfr");
     long behind;
@@ -40,7 +40,7 @@ class RecordedTurnsTest {
         ranks.get(0).allReduce(value, value, ReduceOp.SUM, one);
         ranks.get(0).allReduce(value, value, ReduceOp.SUM, another);
         long enqueued = System.nanoTime();
-        // Long enough for the second stream's worker to take its operation up.
+        // Long enough for the second stream's worker to reach its operation.
         Thread.sleep(50);
         behind = System.nanoTime() - enqueued;
         Thread.ofPlatform()

@@ -19,8 +19,8 @@ import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
 /**
- * What every operator does to every type, on pairs of all kinds of values (for 8-bit types: on all
- * pairs), against arithmetic in doubles and big integers that is rounded once per step.
+ * Every operator on every type, with pairs of all kinds of values (all pairs for 8-bit types),
+ * against arithmetic in doubles and big integers that is rounded once per step.
  */
 class ReductionsTest {
   private static final long SEED = Long.getLong("test.seed", 20261120);
@@ -55,7 +55,7 @@ class ReductionsTest {
 
   @ParameterizedTest
   @MethodSource("typesAndOperators")
-  void twoRanksReduceEveryPairOfValuesAsTheTypeDemands(DataType type, Op op) {
+  void twoRanksReduceEveryPairOfValuesCorrectly(DataType type, Op op) {
     try (Arena arena = Arena.ofShared()) {
       MemorySegment left = values(type, arena, new Random(SEED), 8);
       MemorySegment right = values(type, arena, new Random(SEED + 1), 0);
@@ -90,7 +90,7 @@ class ReductionsTest {
     return rank == 0 ? 3 : 0.5;
   }
 
-  /** All kinds of bit patterns; in 8-bit types of two ranks together all pairs. */
+  /** All kinds of bit patterns; for 8-bit types the two ranks together have all pairs. */
   private static MemorySegment values(DataType type, Arena arena, Random random, int shift) {
     MemorySegment values = arena.allocate((long) COUNT * type.bytes(), 64);
     for (int i = 0; i < COUNT; i++) {
@@ -143,7 +143,7 @@ class ReductionsTest {
     };
   }
 
-  /** Rounds to the type; to float8 by way of float16, as each step of NCCL's does. */
+  /** Rounds to the type; to float8 through float16, as NCCL does in each step. */
   private static double round(DataType type, double value) {
     MemorySegment cell = MemorySegment.ofArray(new long[1]);
     double wide = value;

@@ -11,8 +11,8 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.TestFactory;
 
 /**
- * Mutated messages for what a process of the reference parses of what others send, or leave in
- * shared memory; scripts/fuzz runs them for longer.
+ * Fuzzes the parsers of the reference backend, for messages and shared memory of other processes;
+ * {@code scripts/fuzz} runs them for longer.
  */
 class ReferenceFuzzTest {
   @TestFactory

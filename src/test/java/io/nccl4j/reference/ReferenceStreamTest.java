@@ -22,9 +22,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/**
- * Streams of the reference: their order, several of one communicator, and what ends their waits.
- */
+/** Streams of the reference backend: order, several streams per communicator, ends of waits. */
 class ReferenceStreamTest {
   private static final CommunicatorConfig SOON =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(1));
@@ -33,7 +31,7 @@ class ReferenceStreamTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
 
   @Test
-  void aStreamTakesMoreThanItsQueueWasMadeForAndKeepsTheOrder() {
+  void fullQueueGrowsAndKeepsTheOrder() {
     int operations = 1000;
     CountDownLatch enqueued = new CountDownLatch(1);
     Ranks.run(
@@ -84,7 +82,7 @@ class ReferenceStreamTest {
   }
 
   @Test
-  void aGroupMayUseSeveralStreamsOfOneCommunicator() {
+  void groupMayUseSeveralStreamsOfOneCommunicator() {
     Ranks.run(
         2,
         OPTIONS,
@@ -107,7 +105,7 @@ class ReferenceStreamTest {
   }
 
   @Test
-  void anInterruptEndsAWaitAndIsKept() {
+  void interruptEndsAWaitAndStaysPending() {
     Ranks.run(
         2,
         OPTIONS,
@@ -119,7 +117,7 @@ class ReferenceStreamTest {
             Thread.currentThread().interrupt();
             assertThrows(CancellationException.class, stream::synchronize);
             assertTrue(Thread.interrupted(), "the interrupt is kept");
-            assertFalse(stream.isComplete(), "the work goes on");
+            assertFalse(stream.isComplete(), "the operation continues");
             Thread.currentThread().interrupt();
             comm.send(data, 1, stream);
           } else {
@@ -133,7 +131,7 @@ class ReferenceStreamTest {
   }
 
   @Test
-  void aStreamThatCannotEndIsGivenUpAfterTheTimeoutOfItsCommunicators() {
+  void closeOfAStuckStreamTimesOut() {
     Ranks.run(
         1,
         OPTIONS,

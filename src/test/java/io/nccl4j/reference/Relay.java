@@ -14,11 +14,11 @@ import java.net.Socket;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Stands between a process that joins and the one that made an id, and hears what they say. */
+/** A relay between a joining process and the one that created an id; it records the traffic. */
 final class Relay implements AutoCloseable {
   private final ServerSocket listener;
   private final InetSocketAddress target;
-  private final ByteArrayOutputStream heard = new ByteArrayOutputStream();
+  private final ByteArrayOutputStream recorded = new ByteArrayOutputStream();
   private final List<Socket> open = new ArrayList<>();
 
   Relay(UniqueId id) throws IOException {
@@ -26,19 +26,19 @@ final class Relay implements AutoCloseable {
     this.target = ReferenceId.of(id).maker().address();
   }
 
-  /** Returns the id as it would be if its maker listened here. */
+  /** Returns the id with the address of this relay. */
   UniqueId redirect(UniqueId id) {
-    ReferenceId meaning = ReferenceId.of(id);
-    ProcessAddress maker = meaning.maker();
+    ReferenceId referenceId = ReferenceId.of(id);
+    ProcessAddress maker = referenceId.maker();
     InetSocketAddress here = (InetSocketAddress) listener.getLocalSocketAddress();
     return new ReferenceId(
             new ProcessAddress(maker.process(), maker.host(), here, maker.pid(), maker.hostName()),
-            meaning.secret())
+            referenceId.secret())
         .toUniqueId();
   }
 
-  /** Passes one connection on, in both directions. */
-  void passOn() {
+  /** Relays one connection, in both directions. */
+  void relayOne() {
     inBackground(
         () -> {
           Socket client = accept();
@@ -49,10 +49,10 @@ final class Relay implements AutoCloseable {
   }
 
   /**
-   * Shows a client what the target sends on one connection, and sends what the client answers over
-   * another.
+   * Relays to a client what the target sends on one connection, and relays the client's answers to
+   * the target over another connection.
    *
-   * @return that other connection
+   * @return the other connection
    */
   Socket crossOver() throws IOException {
     Socket replayed = connect();
@@ -66,10 +66,10 @@ final class Relay implements AutoCloseable {
     return replayed;
   }
 
-  /** Returns all that was said so far, in both directions. */
-  byte[] heard() {
-    synchronized (heard) {
-      return heard.toByteArray();
+  /** Returns all bytes relayed so far, in both directions. */
+  byte[] recorded() {
+    synchronized (recorded) {
+      return recorded.toByteArray();
     }
   }
 
@@ -77,15 +77,15 @@ final class Relay implements AutoCloseable {
     void run() throws IOException;
   }
 
-  private static void inBackground(Step work) {
+  private static void inBackground(Step step) {
     Thread.ofPlatform()
         .daemon()
         .start(
             () -> {
               try {
-                work.run();
+                step.run();
               } catch (IOException e) {
-                // A side has ended, as every connection here does.
+                // One side has closed the connection, as expected.
               }
             });
   }
@@ -106,8 +106,8 @@ final class Relay implements AutoCloseable {
   private void pass(InputStream from, OutputStream to) throws IOException {
     byte[] bytes = new byte[4096];
     for (int count = from.read(bytes); count >= 0; count = from.read(bytes)) {
-      synchronized (heard) {
-        heard.write(bytes, 0, count);
+      synchronized (recorded) {
+        recorded.write(bytes, 0, count);
       }
       to.write(bytes, 0, count);
     }

@@ -6,24 +6,24 @@ import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** Messages that are sealed as by a process that knows the secret, whatever they say. */
+/** Seals arbitrary messages, as a process that knows the secret can. */
 final class SealedMessages {
-  /** So that sealing allocates little; the last one is what is left. */
-  private static final int MOST_MESSAGES = 100;
+  /** A limit, so that sealing allocates little; the last message takes the rest. */
+  private static final int MAX_MESSAGES = 100;
 
   private SealedMessages() {}
 
   /**
-   * Seals messages that follow each other; each begins with the magic number.
+   * Seals consecutive messages; each begins with the magic number.
    *
-   * @param sealer has sealed the messages of the connection before
-   * @param announced whether a header keeps the size that it announces, rather than the true one
+   * @param sealer the cipher that sealed the earlier messages of the connection
+   * @param announced whether a header keeps its announced size, instead of the true one
    */
   static byte[] seal(byte[] plain, AeadCipher sealer, boolean announced) {
     ByteArrayOutputStream sealed = new ByteArrayOutputStream();
     ByteBuffer messages = ByteBuffer.wrap(plain);
     int at = 0;
-    int left = MOST_MESSAGES;
+    int left = MAX_MESSAGES;
     while (plain.length - at >= Message.HEADER_BYTES) {
       int begin = at + Message.HEADER_BYTES;
       left--;

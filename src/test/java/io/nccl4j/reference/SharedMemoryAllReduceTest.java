@@ -33,17 +33,17 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
-/** The all-reduce through memory that processes of one host share: its bits are the ring's. */
+/** The all-reduce through shared memory of one host gives the same bits as the ring. */
 class SharedMemoryAllReduceTest {
   private static final List<ReduceOp> OPERATORS =
       List.of(ReduceOp.SUM, ReduceOp.PROD, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG);
 
-  /** On both sides of one round, of several, and of where everybody folds everything. */
+  /** Around one round, several rounds, and the limit below which every rank folds all data. */
   private static final List<Integer> COUNTS = List.of(1, 5, 300, 4096, 5000, 40_001, 300_000);
 
-  private static Backend separate(int ranks, int sites, Algorithm algorithm) {
+  private static Backend openProcesses(int ranks, int processes, Algorithm algorithm) {
     return ReferenceBackend.openAsProcesses(
-        ranks, sites, ReferenceOptions.defaults().withAlgorithm(algorithm));
+        ranks, processes, ReferenceOptions.defaults().withAlgorithm(algorithm));
   }
 
   /** Runs every operator on every count, out of place and in place, one after the other. */
@@ -95,13 +95,13 @@ class SharedMemoryAllReduceTest {
     "2, 2, FLOAT16", "3, 3, BFLOAT16", "4, 4, INT32", "3, 2, FLOAT64", "4, 4, FLOAT8E4M3",
     "2, 2, UINT8"
   })
-  void theBitsAreThoseOfTheRing(int ranks, int sites, DataType type) {
+  void bitsEqualThoseOfTheRing(int ranks, int processes, DataType type) {
     byte[][][] ring =
         results(
             ReferenceBackend.open(ranks, ReferenceOptions.defaults().withAlgorithm(Algorithm.RING)),
             ranks,
             type);
-    byte[][][] shared = results(separate(ranks, sites, Algorithm.DIRECT), ranks, type);
+    byte[][][] shared = results(openProcesses(ranks, processes, Algorithm.DIRECT), ranks, type);
     for (int rank = 0; rank < ranks; rank++) {
       assertEquals(ring[rank].length, shared[rank].length);
       for (int i = 0; i < ring[rank].length; i++) {
@@ -112,11 +112,11 @@ class SharedMemoryAllReduceTest {
   }
 
   @Test
-  void noNameIsLeftWhileTheRanksGoOn() throws IOException {
+  void filesAreUnlinkedWhileTheRanksContinue() throws IOException {
     Set<Path> before = SharedNames.now();
     Ranks.run(
         3,
-        separate(3, 3, Algorithm.AUTO),
+        openProcesses(3, 3, Algorithm.AUTO),
         CommunicatorConfig.defaults(),
         (comm, stream) -> {
           reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);
@@ -125,7 +125,7 @@ class SharedMemoryAllReduceTest {
   }
 
   @Test
-  void ranksThatReduceDifferentCountsAreToldSo() {
+  void differentCountsAreReported() {
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(20));
     NcclException failure =
         assertThrows(
@@ -133,7 +133,7 @@ class SharedMemoryAllReduceTest {
             () ->
                 Ranks.run(
                     2,
-                    separate(2, 2, Algorithm.AUTO),
+                    openProcesses(2, 2, Algorithm.AUTO),
                     soon,
                     (comm, stream) ->
                         reduced(
@@ -145,7 +145,7 @@ class SharedMemoryAllReduceTest {
   }
 
   @Test
-  void aBoardLosesItsNameWithTheLastProcess() {
+  void syncIsUnlinkedByTheLastProcess() {
     try (Arena arena = Arena.ofShared()) {
       SharedMemorySync made = SharedMemorySync.create(2, 2, arena);
       assertTrue(Files.exists(made.path()));
@@ -159,7 +159,7 @@ class SharedMemoryAllReduceTest {
   }
 
   @Test
-  void aBoardOfAnotherWorldIsRefused() {
+  void syncOfAnotherSizeIsRefused() {
     try (Arena arena = Arena.ofShared()) {
       SharedMemorySync made = SharedMemorySync.create(3, 2, arena);
       ProtocolViolationException failure =
@@ -172,14 +172,14 @@ class SharedMemoryAllReduceTest {
   }
 
   @Test
-  void aRankThatCountsWhatCannotBeIsNamed() {
+  void rankWithAnImpossibleCountIsNamed() {
     NcclException failure =
         assertThrows(
             NcclException.class,
             () ->
                 Ranks.run(
                     2,
-                    separate(2, 2, Algorithm.AUTO),
+                    openProcesses(2, 2, Algorithm.AUTO),
                     CommunicatorConfig.defaults(),
                     (comm, stream) -> {
                       reduced(comm, stream, DataType.INT32, ReduceOp.SUM, 10, false);

@@ -13,10 +13,10 @@ import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
 
-/** The file of the board that all ranks of a host share, as the process of rank 0 has left it. */
+/** Fuzzes the file of the shared sync object, which the process of rank 0 creates. */
 final class SharedMemorySyncFuzz implements FuzzTarget {
   private static final int RANKS = 2;
-  // What follows are the ranks' data and counts, of which any value can be true.
+  // The header is followed by the ranks' data and counts, for which any value is valid.
   private static final int HEADER_BYTES = 256;
 
   private final Path folder;

@@ -10,7 +10,7 @@ import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
-/** The names of shared memory on this host, which others have too, but for a moment only. */
+/** Lists the files of shared memory on this host; other processes create some for a short time. */
 final class SharedNames {
   private SharedNames() {}
 
@@ -26,11 +26,11 @@ final class SharedNames {
     return names;
   }
 
-  /** Returns those that were not there before and are still there after a while. */
+  /** Returns the new files that still exist after a while. */
   static Set<Path> thatStay(Set<Path> before) throws IOException, InterruptedException {
     Set<Path> staying = now();
     staying.removeAll(before);
-    for (int look = 0; look < 20 && !staying.isEmpty(); look++) {
+    for (int attempt = 0; attempt < 20 && !staying.isEmpty(); attempt++) {
       TimeUnit.MILLISECONDS.sleep(100);
       staying.retainAll(now());
     }

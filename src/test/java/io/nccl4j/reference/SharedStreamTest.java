@@ -18,7 +18,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Two ranks on one device: in a group, each needs a stream of its own, as on GPUs. */
+/** Two ranks on one device: in a group, each needs its own stream, as on GPUs. */
 class SharedStreamTest {
   @Test
   void twoRanksOnOneStreamAreRefusedAndTwoStreamsAreNot() {

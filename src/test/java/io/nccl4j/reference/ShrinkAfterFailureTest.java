@@ -16,39 +16,39 @@ import java.time.Duration;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
 
-/** That ranks whose communicator has failed can go on without the one that is to blame. */
+/** Ranks of a failed communicator continue without the rank that caused the failure. */
 class ShrinkAfterFailureTest {
   private static final ReferenceOptions OPTIONS = ReferenceOptions.defaults();
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(10));
 
   @Test
-  void survivorsOfARankThatCalledSomethingElseGoOn() {
+  void survivorsOfAMismatchContinue() {
     Ranks.run(
         3,
         OPTIONS,
         CONFIG,
         (comm, stream) -> {
-          fails(comm, stream, comm.rank() == 2 ? 5 : 4);
-          goOnWithoutRank2(comm);
+          assertFails(comm, stream, comm.rank() == 2 ? 5 : 4);
+          continueWithoutRank2(comm);
         });
   }
 
   @Test
-  void survivorsOfARankThatTheyGaveUpWaitingForGoOn() {
+  void survivorsOfATimeoutContinue() {
     Ranks.run(
         3,
         OPTIONS,
         CONFIG.withTimeout(Duration.ofMillis(500)),
         (comm, stream) -> {
           if (comm.rank() != 2) {
-            fails(comm, stream, 4);
+            assertFails(comm, stream, 4);
           }
-          goOnWithoutRank2(comm);
+          continueWithoutRank2(comm);
         });
   }
 
-  private static void fails(Communicator comm, Stream stream, int count) {
+  private static void assertFails(Communicator comm, Stream stream, int count) {
     Buffer value = comm.newBuffer(DataType.INT32, count);
     value.fill((byte) 0, stream);
     comm.allReduce(value, value, ReduceOp.SUM, stream);
@@ -56,14 +56,14 @@ class ShrinkAfterFailureTest {
     value.close();
   }
 
-  private static void goOnWithoutRank2(Communicator comm) {
+  private static void continueWithoutRank2(Communicator comm) {
     if (comm.rank() == 2) {
       return;
     }
     NcclException refused =
         assertThrows(
             NcclException.class, () -> comm.shrink(Set.of(2), ShrinkMode.FINISH_FIRST, CONFIG));
-    assertEquals("shrink", refused.function(), "what has failed cannot be finished");
+    assertEquals("shrink", refused.function(), "failed operations cannot be finished");
     try (Communicator rest = comm.shrink(Set.of(2), ShrinkMode.ABORT_FIRST, CONFIG);
         Stream stream = rest.newStream();
         Buffer value = rest.newBuffer(DataType.INT32, 1)) {

@@ -4,8 +4,8 @@ import io.nccl4j.DataType;
 import java.math.BigInteger;
 
 /**
- * Sums, products and the rest in doubles and big integers, each rounded once to the type, to float8
- * by way of binary16. Written for the tests from the definitions of the formats.
+ * Reductions in doubles and big integers, each rounded once to the type, and to float8 through
+ * binary16. Written for the tests from the definitions of the formats.
  */
 public final class SoftArithmetic {
   public enum Op {
@@ -23,13 +23,13 @@ public final class SoftArithmetic {
 
   public double combine(Op op, double a, double b) {
     if (op == Op.MAX || op == Op.MIN) {
-      // Of a number and a NaN the number.
+      // Of a number and a NaN, the number is the result.
       if (Double.isNaN(a) || Double.isNaN(b)) {
         return round(Double.isNaN(a) ? b : a);
       }
       return round(op == Op.MAX ? Math.max(a, b) : Math.min(a, b));
     }
-    // Doubles have more than twice the digits of the other types, so that rounding twice is once.
+    // Doubles have more than twice the digits of the other types, so double rounding is harmless.
     return round(op == Op.SUM ? a + b : a * b);
   }
 
@@ -45,11 +45,11 @@ public final class SoftArithmetic {
       case BFLOAT16 -> round(value, 8, -126, 0x1.fep127, false);
       case FLOAT8E4M3 -> round(round(value, 11, -14, 65504, false), 4, -6, 448, true);
       case FLOAT8E5M2 -> round(round(value, 11, -14, 65504, false), 3, -14, 57344, true);
-      default -> throw new IllegalArgumentException(type + " is no floating-point type");
+      default -> throw new IllegalArgumentException(type + " is not a floating-point type");
     };
   }
 
-  /** Rounds a factor straight to the type, as the host does. */
+  /** Rounds a factor directly to the type, as the host does. */
   public double roundFactor(double value) {
     return switch (type) {
       case FLOAT8E4M3 -> round(value, 4, -6, 448, true);
@@ -58,7 +58,7 @@ public final class SoftArithmetic {
     };
   }
 
-  /** Rounds to nearest, ties to even, with so many significant bits and a least exponent. */
+  /** Rounds to nearest, ties to even, with the given significant bits and least exponent. */
   private static double round(
       double value, int bits, int leastExponent, double largest, boolean saturates) {
     if (Double.isNaN(value) || value == 0) {

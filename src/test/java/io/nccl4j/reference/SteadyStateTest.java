@@ -18,7 +18,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.Arguments;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** What an all-reduce leaves for the garbage collector once a program is in its stride: nothing. */
+/** An all-reduce allocates nothing on the heap in the steady state. */
 class SteadyStateTest {
   // On a busy machine, each takes as long as the other threads keep the processors.
   private static final int OPERATIONS = 1000;
@@ -34,13 +34,13 @@ class SteadyStateTest {
 
   @ParameterizedTest
   @MethodSource("operations")
-  void anAllReduceAllocatesNothingOnTheHeap(Algorithm algorithm, DataType type) {
+  void allReduceAllocatesNothing(Algorithm algorithm, DataType type) {
     check(ReferenceBackend.open(3, ReferenceOptions.defaults().withAlgorithm(algorithm)), type);
   }
 
   @ParameterizedTest
   @MethodSource("operations")
-  void norDoesOneThroughSharedMemory(Algorithm algorithm, DataType type) {
+  void allReduceThroughSharedMemoryAllocatesNothing(Algorithm algorithm, DataType type) {
     check(
         ReferenceBackend.openAsProcesses(
             3, 3, ReferenceOptions.defaults().withAlgorithm(algorithm)),
@@ -48,7 +48,7 @@ class SteadyStateTest {
   }
 
   private static void check(Backend backend, DataType type) {
-    CyclicBarrier together = new CyclicBarrier(3);
+    CyclicBarrier barrier = new CyclicBarrier(3);
     Ranks.run(
         3,
         backend,
@@ -59,14 +59,14 @@ class SteadyStateTest {
             comm.allReduce(send, recv, ReduceOp.AVG, stream);
             stream.synchronize();
             long bytes = Long.MAX_VALUE;
-            // The interpreter's last objects and the compiler's threads come to an end some time.
+            // Repeated, since the interpreter and the compiler allocate during warm-up.
             for (int attempt = 0; attempt < 10 && bytes >= OPERATIONS; attempt++) {
-              together.await(60, TimeUnit.SECONDS);
+              barrier.await(60, TimeUnit.SECONDS);
               long before = allocated(stream);
-              reduceOften(comm, send, recv, stream);
+              reduceRepeatedly(comm, send, recv, stream);
               bytes = allocated(stream) - before;
-              // Ranks must make equally many attempts.
-              bytes = most(together, comm.rank(), bytes);
+              // All ranks must make the same number of attempts.
+              bytes = max(barrier, comm.rank(), bytes);
             }
             long found = bytes;
             assertTrue(bytes < OPERATIONS, () -> found + " bytes in " + OPERATIONS + " operations");
@@ -74,26 +74,26 @@ class SteadyStateTest {
         });
   }
 
-  private static void reduceOften(Communicator comm, Buffer send, Buffer recv, Stream stream) {
+  private static void reduceRepeatedly(Communicator comm, Buffer send, Buffer recv, Stream stream) {
     for (int i = 0; i < OPERATIONS; i++) {
       comm.allReduce(send, recv, ReduceOp.AVG, stream);
       if (i % 50 == 49) {
-        // The queue stays short, as a program's does.
+        // Keeps the queue short, as in a real program.
         stream.synchronize();
       }
     }
     stream.synchronize();
   }
 
-  private static long most(CyclicBarrier together, int rank, long bytes) throws Exception {
+  private static long max(CyclicBarrier barrier, int rank, long bytes) throws Exception {
     COUNTED[rank] = bytes;
-    together.await(60, TimeUnit.SECONDS);
-    long most = Arrays.stream(COUNTED).max().orElseThrow();
-    together.await(60, TimeUnit.SECONDS);
-    return most;
+    barrier.await(60, TimeUnit.SECONDS);
+    long max = Arrays.stream(COUNTED).max().orElseThrow();
+    barrier.await(60, TimeUnit.SECONDS);
+    return max;
   }
 
-  /** Returns what the stream's thread has allocated. */
+  /** Returns the bytes that the stream's thread has allocated. */
   private static long allocated(Stream stream) {
     String name = stream.toString().replaceAll("Stream\\[(.*)\\]", "$1");
     Thread worker =

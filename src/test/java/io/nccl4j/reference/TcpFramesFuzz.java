@@ -20,7 +20,7 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.util.List;
 
-/** The slices that a link over TCP receives, as the worker of a rank reads them. */
+/** Fuzzes the slices that a TCP link receives, as the worker of a rank reads them. */
 final class TcpFramesFuzz implements FuzzTarget {
   private static final int SLICE_BYTES = 512;
   private static final ReferenceOptions OPTIONS =
@@ -59,7 +59,7 @@ final class TcpFramesFuzz implements FuzzTarget {
       link.connected(receiver);
       ByteBuffer left = ByteBuffer.wrap(input);
       sender.configureBlocking(false);
-      // As the receiver takes no more than it has room for, both go on in turn.
+      // The receiver has limited buffers, so both sides take turns.
       for (int idle = 0; idle < 3; ) {
         int sent = left.hasRemaining() ? sender.write(left) : 0;
         int received = receive(link);
@@ -70,7 +70,7 @@ final class TcpFramesFuzz implements FuzzTarget {
     }
   }
 
-  /** Takes the slices that are there, and returns how many. */
+  /** Receives the available slices, and returns their number. */
   private static int receive(TcpReceiveLink link) {
     int slices = 0;
     while (link.ready()) {

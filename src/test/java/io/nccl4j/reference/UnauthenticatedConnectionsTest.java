@@ -39,13 +39,13 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** That whoever connects without the secret, or with nonsense, is sent away and harms nobody. */
+/** Connections without the secret, or with invalid messages, are refused and affect no rank. */
 class UnauthenticatedConnectionsTest {
   private static final String LIMIT = "io.nccl4j.pendingConnections";
   private static final CommunicatorConfig CONFIG =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
-  /** What a stranger says first. */
+  /** The first message of an unauthenticated client. */
   record Greeting(String what, ByteBuffer bytes) {
     @Override
     public String toString() {
@@ -59,12 +59,15 @@ class UnauthenticatedConnectionsTest {
             "another protocol", StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n")),
         new Greeting("a message that is too large", header(Message.MAGIC, 1, Integer.MAX_VALUE)),
         new Greeting("a message of negative size", header(Message.MAGIC, 1, -1)),
-        new Greeting("a kind that is none", header(Message.MAGIC, 99, 0)),
-        new Greeting("a message that begins nothing", hello(Message.Kind.ASK, Message.VERSION)),
+        new Greeting("an unknown kind", header(Message.MAGIC, 99, 0)),
+        new Greeting(
+            "a kind that opens nothing", hello(Message.Kind.STATUS_REQUEST, Message.VERSION)),
         new Greeting("another version", hello(Message.Kind.JOIN, 99)),
         new Greeting(
-            "to a gathering without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
-        new Greeting("to a world without the secret", hello(Message.Kind.CONTROL, Message.VERSION)),
+            "to a bootstrap without the secret", hello(Message.Kind.JOIN, Message.VERSION)),
+        new Greeting(
+            "to a communicator without the secret",
+            hello(Message.Kind.CONTROL, Message.VERSION)),
         new Greeting("to a link without the secret", hello(Message.Kind.LINK, Message.VERSION)),
         new Greeting(
             "to another process", claim(Message.Kind.JOIN, Message.VERSION, UUID.randomUUID())),
@@ -95,7 +98,7 @@ class UnauthenticatedConnectionsTest {
 
   @ParameterizedTest
   @MethodSource("greetings")
-  void aStrangerIsSentAwayWhileRanksMeet(Greeting greeting) throws Exception {
+  void invalidGreetingIsRefusedWhileRanksConnect(Greeting greeting) throws Exception {
     Backend backend = ReferenceBackend.openAsProcesses(2, 2, ReferenceOptions.defaults());
     UniqueId id = backend.newUniqueId();
     FutureTask<Integer> first = rank(backend, id, 0);
@@ -106,7 +109,7 @@ class UnauthenticatedConnectionsTest {
     assertEquals(3, second.get(40, TimeUnit.SECONDS));
   }
 
-  /** Returns how many bytes the process that made an id sends before it ends a connection. */
+  /** Returns the number of bytes that the listening process sends before it closes. */
   private static int answer(UniqueId id, ByteBuffer bytes) throws IOException {
     try (Socket socket = connect(id)) {
       send(socket, bytes.duplicate());
@@ -132,94 +135,96 @@ class UnauthenticatedConnectionsTest {
   }
 
   @Test
-  void strangersHeaderAllocatesLittle() throws Exception {
+  void unauthenticatedHeaderAllocatesLittle() throws Exception {
     ProcessEndpoint endpoint = new ProcessEndpoint();
     UniqueId id = newId(endpoint);
-    // The first refusal loads classes and finds the logger.
+    // The first refusal loads classes and the logger.
     connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
     int connections = 16;
-    List<Socket> strangers = new ArrayList<>();
-    long before = allocatedBySites();
+    List<Socket> sockets = new ArrayList<>();
+    long before = allocatedByEventLoops();
     try {
       for (int i = 0; i < connections; i++) {
-        Socket stranger = connect(id);
-        strangers.add(stranger);
-        send(stranger, header(Message.MAGIC, 1, 16 << 20));
+        Socket socket = connect(id);
+        sockets.add(socket);
+        send(socket, header(Message.MAGIC, 1, 16 << 20));
       }
-      awaitEnd(strangers.getLast(), Duration.ofSeconds(2));
-      long bytes = (allocatedBySites() - before) / connections;
-      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+      awaitEnd(sockets.getLast(), Duration.ofSeconds(2));
+      long bytes = (allocatedByEventLoops() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes per connection");
     } finally {
-      for (Socket stranger : strangers) {
-        stranger.close();
+      for (Socket socket : sockets) {
+        socket.close();
       }
     }
   }
 
   @Test
-  void silentStrangerAllocatesLittle() throws Exception {
+  void silentConnectionAllocatesLittle() throws Exception {
     ProcessEndpoint endpoint = new ProcessEndpoint();
     UniqueId id = newId(endpoint);
     connectAndAwaitEnd(id, StandardCharsets.US_ASCII.encode("GET / HTTP/1.1\r\n\r\n"));
     int connections = 16;
-    List<Socket> strangers = new ArrayList<>();
-    long before = allocatedBySites();
+    List<Socket> sockets = new ArrayList<>();
+    long before = allocatedByEventLoops();
     try {
       for (int i = 0; i < connections; i++) {
-        strangers.add(connect(id));
+        sockets.add(connect(id));
       }
-      for (Socket stranger : strangers) {
-        stranger.setSoTimeout(20_000);
-        byte[] greeting = stranger.getInputStream().readNBytes(Handshake.GREETING_BYTES);
+      for (Socket socket : sockets) {
+        socket.setSoTimeout(20_000);
+        byte[] greeting = socket.getInputStream().readNBytes(Handshake.GREETING_BYTES);
         assertEquals(Handshake.GREETING_BYTES, greeting.length);
       }
-      long bytes = (allocatedBySites() - before) / connections;
-      assertTrue(bytes <= 4096, () -> bytes + " bytes for each stranger");
+      long bytes = (allocatedByEventLoops() - before) / connections;
+      assertTrue(bytes <= 4096, () -> bytes + " bytes per connection");
     } finally {
-      for (Socket stranger : strangers) {
-        stranger.close();
+      for (Socket socket : sockets) {
+        socket.close();
       }
     }
   }
 
-  private static long allocatedBySites() {
+  private static long allocatedByEventLoops() {
     ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     return Thread.getAllStackTraces().keySet().stream()
-        .filter(thread -> thread.getName().startsWith("nccl4j-site"))
+        .filter(thread -> thread.getName().startsWith("nccl4j-event-loop"))
         .mapToLong(thread -> threads.getThreadAllocatedBytes(thread.threadId()))
         .sum();
   }
 
   @Test
-  void silentStrangersAboveTheLimitAreDropped() throws Exception {
+  void silentConnectionsAboveTheLimitAreDropped() throws Exception {
     System.setProperty(LIMIT, "8");
-    List<Socket> strangers = new ArrayList<>();
+    List<Socket> sockets = new ArrayList<>();
     try {
       UniqueId id = newId(new ProcessEndpoint());
       for (int i = 0; i < 12; i++) {
-        strangers.add(connect(id));
+        sockets.add(connect(id));
       }
       for (int i = 0; i < 4; i++) {
-        assertTrue(awaitEnd(strangers.get(i), Duration.ofSeconds(4)), "connection " + i + " ends");
+        assertTrue(
+            awaitEnd(sockets.get(i), Duration.ofSeconds(4)),
+            "connection " + i + " was not closed");
       }
     } finally {
       System.clearProperty(LIMIT);
-      for (Socket stranger : strangers) {
-        stranger.close();
+      for (Socket socket : sockets) {
+        socket.close();
       }
     }
   }
 
   @Test
-  void ranksMeetBehindMoreStrangersThanTheLimit() throws Exception {
+  void ranksConnectDespiteTooManyConnections() throws Exception {
     System.setProperty(LIMIT, "8");
-    List<Socket> strangers = new ArrayList<>();
+    List<Socket> sockets = new ArrayList<>();
     try {
       List<ProcessEndpoint> endpoints = List.of(new ProcessEndpoint(), new ProcessEndpoint());
       Backend backend = ReferenceBackend.open(2, ReferenceOptions.defaults(), () -> endpoints);
       UniqueId id = backend.newUniqueId();
       for (int i = 0; i < 12; i++) {
-        strangers.add(connect(id));
+        sockets.add(connect(id));
       }
       FutureTask<Integer> first = rank(backend, id, 0);
       FutureTask<Integer> second = rank(backend, id, 1);
@@ -227,14 +232,15 @@ class UnauthenticatedConnectionsTest {
       assertEquals(3, second.get(40, TimeUnit.SECONDS));
     } finally {
       System.clearProperty(LIMIT);
-      for (Socket stranger : strangers) {
-        stranger.close();
+      for (Socket socket : sockets) {
+        socket.close();
       }
     }
   }
 
-  private static UniqueId newId(ProcessEndpoint site) {
-    return ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(site)).newUniqueId();
+  private static UniqueId newId(ProcessEndpoint endpoint) {
+    return ReferenceBackend.open(1, ReferenceOptions.defaults(), () -> List.of(endpoint))
+        .newUniqueId();
   }
 
   private static Socket connect(UniqueId id) throws IOException {
@@ -252,7 +258,7 @@ class UnauthenticatedConnectionsTest {
   private static void connectAndAwaitEnd(UniqueId id, ByteBuffer bytes) throws IOException {
     try (Socket socket = connect(id)) {
       send(socket, bytes);
-      assertTrue(awaitEnd(socket, Duration.ofSeconds(20)), "the connection ends");
+      assertTrue(awaitEnd(socket, Duration.ofSeconds(20)), "the connection was not closed");
     }
   }
 
@@ -260,9 +266,7 @@ class UnauthenticatedConnectionsTest {
     return bytesUntilEnd(socket, longest) >= 0;
   }
 
-  /**
-   * Reads until the other side ends the connection; returns how much came, or -1 if it does not.
-   */
+  /** Reads until the other side closes; returns the number of bytes, or -1 if it does not close. */
   private static int bytesUntilEnd(Socket socket, Duration longest) throws IOException {
     socket.setSoTimeout((int) longest.toMillis());
     int count = 0;
@@ -273,23 +277,23 @@ class UnauthenticatedConnectionsTest {
     } catch (SocketTimeoutException e) {
       return -1;
     } catch (SocketException e) {
-      // Reset, since what was sent has not been read.
+      // Reset, since the sent bytes were not read.
     }
     return count;
   }
 
   @Test
-  void ranksThatDoNotComeFromElsewhereAreNamed() {
+  void missingRemoteRanksAreNamed() {
     Backend backend = ReferenceBackend.openAsProcesses(4, 2, ReferenceOptions.defaults());
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig soon = CONFIG.withTimeout(Duration.ofSeconds(1));
     NcclTimeoutException thrown =
         assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 4, 1, soon));
-    assertTrue(thrown.getMessage().contains("ranks 0, 2, 3 of 4 did not come"), thrown::toString);
+    assertTrue(thrown.getMessage().contains("ranks 0, 2, 3 of 4 did not join"), thrown::toString);
   }
 
   @Test
-  void anInterfaceThatIsNotThereIsRefusedByTheNameOfTheSetting() {
+  void unknownInterfaceIsRefusedNamingTheSetting() {
     IOException refused =
         assertThrows(IOException.class, () -> SocketAddresses.choose("no-such-interface"));
     assertTrue(
@@ -300,7 +304,7 @@ class UnauthenticatedConnectionsTest {
   }
 
   @Test
-  void anInterfaceIsChosenByItsName() throws IOException {
+  void interfaceIsChosenByName() throws IOException {
     assertTrue(SocketAddresses.choose("lo").isLoopbackAddress());
   }
 }

@@ -7,7 +7,7 @@ import io.nccl4j.fixtures.fuzzing.Sample;
 import java.nio.charset.StandardCharsets;
 import java.util.List;
 
-/** A unique id that came from elsewhere: its bytes or their hexadecimal digits. */
+/** Fuzzes the parser of unique ids: bytes or hexadecimal digits. */
 final class UniqueIdFuzz implements FuzzTarget {
   private final Backend backend =
       ReferenceBackend.openAsProcesses(1, 2, ReferenceOptions.defaults());

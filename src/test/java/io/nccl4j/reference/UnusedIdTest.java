@@ -31,7 +31,7 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/** When a process stops listening for the ranks of an id that no communicator came of. */
+/** A process stops listening for the ranks of an id that is not used. */
 class UnusedIdTest {
   private static final CommunicatorConfig PATIENT =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
@@ -46,7 +46,7 @@ class UnusedIdTest {
     RankInfo rankInfo = RankInfo.of(0, 2).withTimeout(Duration.ofMillis(300));
     try (TcpRendezvous rendezvous = TcpRendezvous.at("127.0.0.1", 0, secret, rankInfo)) {
       assertThrows(NcclTimeoutException.class, () -> rendezvous.exchange(backend));
-      awaitDeaf(Duration.ofSeconds(3));
+      awaitNotListening(Duration.ofSeconds(3));
     }
   }
 
@@ -56,12 +56,12 @@ class UnusedIdTest {
     assertNotNull(endpoint.address().address());
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
     assertThrows(NcclTimeoutException.class, () -> backend.newCommunicator(id, 2, 0, soon));
-    // Ranks that were under way still hear why they came in vain.
-    awaitDeaf(Duration.ofSeconds(10));
+    // Ranks that are still connecting have to learn the reason.
+    awaitNotListening(Duration.ofSeconds(10));
   }
 
   @Test
-  void closedIdIsListenedForNoLonger() throws Exception {
+  void closedIdEndsListening() throws Exception {
     UniqueId id = backend.newUniqueId();
     UniqueId other = backend.newUniqueId();
     assertNotNull(endpoint.address().address());
@@ -70,7 +70,7 @@ class UnusedIdTest {
     Thread.sleep(700);
     assertNotNull(endpoint.address().address(), "another id needs it");
     backend.closeUniqueId(other);
-    awaitDeaf(Duration.ofSeconds(3));
+    awaitNotListening(Duration.ofSeconds(3));
     String text =
         assertThrows(
                 NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
@@ -79,14 +79,14 @@ class UnusedIdTest {
   }
 
   @Test
-  void closingAnIdFailsTheRanksThatWait() throws Exception {
+  void closingAnIdFailsWaitingRanks() throws Exception {
     UniqueId id = backend.newUniqueId();
     FutureTask<Communicator> waiting =
         new FutureTask<>(() -> backend.newCommunicator(id, 2, 0, PATIENT));
     Thread.ofPlatform().daemon().start(waiting);
     Deadline deadline = Deadline.after(Duration.ofSeconds(20));
     while (endpoint.target(id) == null) {
-      assertTrue(!deadline.passed(), "the rank does not come");
+      assertTrue(!deadline.passed(), "the rank did not arrive");
       Thread.sleep(5);
     }
     backend.closeUniqueId(id);
@@ -97,7 +97,7 @@ class UnusedIdTest {
   }
 
   @Test
-  void onlyTheMakerOfAnIdMayCloseIt() {
+  void onlyTheCreatorOfAnIdMayCloseIt() {
     UniqueId id = Backend.reference(1).newUniqueId();
     String text =
         assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(id)).getMessage();
@@ -106,22 +106,22 @@ class UnusedIdTest {
   }
 
   @Test
-  void newGrowId_closesTheIdOfTheFailedGrowBefore() throws Exception {
+  void newGrowId_closesTheIdOfAFailedGrow() throws Exception {
     CommunicatorConfig soon = CommunicatorConfig.defaults().withTimeout(Duration.ofMillis(300));
     Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, soon);
     UniqueId first = comm.newGrowId();
     assertThrows(NcclTimeoutException.class, () -> comm.grow(2, first, soon));
     UniqueId second = comm.newGrowId();
     assertNull(endpoint.target(first));
-    assertFalse(endpoint.isGood(ReferenceId.of(first).secret()));
+    assertFalse(endpoint.isValid(ReferenceId.of(first).secret()));
     assertNotNull(endpoint.target(second));
     comm.close();
     assertEquals(0, endpoint.openTargets());
-    assertFalse(endpoint.isGood(ReferenceId.of(second).secret()));
+    assertFalse(endpoint.isValid(ReferenceId.of(second).secret()));
   }
 
   @Test
-  void refusedRankOfTheMaker_leavesTheIdToBeSpent() {
+  void idIsInvalidatedDespiteARefusedLocalRank() {
     UniqueId id = backend.newUniqueId();
     ProcessAddress elsewhere = new ProcessEndpoint().address();
     arrive(id, 0, elsewhere);
@@ -129,9 +129,9 @@ class UnusedIdTest {
         assertThrows(
                 NcclInvalidUsageException.class, () -> backend.newCommunicator(id, 2, 0, PATIENT))
             .getMessage();
-    assertTrue(text.contains("rank 0 has come already"), text);
+    assertTrue(text.contains("rank 0 has already joined"), text);
     arrive(id, 1, elsewhere);
-    assertFalse(endpoint.isGood(ReferenceId.of(id).secret()));
+    assertFalse(endpoint.isValid(ReferenceId.of(id).secret()));
   }
 
   private void arrive(UniqueId id, int rank, ProcessAddress from) {
@@ -140,7 +140,7 @@ class UnusedIdTest {
     InitBootstrap.of(endpoint, id, InitBootstrap.CONNECT, request).admit(request, null);
   }
 
-  private void awaitDeaf(Duration longest) throws InterruptedException {
+  private void awaitNotListening(Duration longest) throws InterruptedException {
     Deadline deadline = Deadline.after(longest);
     while (endpoint.address().address() != null) {
       assertTrue(!deadline.passed(), () -> "it listens at " + endpoint.address().address());

@@ -31,13 +31,13 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 
-/** What becomes of those that wait for a stream whose worker meets an {@link Error}. */
+/** Waits for a stream whose worker throws an {@link Error}. */
 class WorkerErrorsTest {
   private static final Duration SOON = Duration.ofSeconds(3);
   private static final CommunicatorConfig LATE =
       CommunicatorConfig.defaults().withTimeout(Duration.ofSeconds(30));
 
-  /** An error that a worker has no memory to describe. */
+  /** An error whose description needs memory that the worker does not have. */
   private static final class Indescribable extends OutOfMemoryError {
     private static final long serialVersionUID = 1;
 
@@ -57,7 +57,7 @@ class WorkerErrorsTest {
   private static void fail(Stream stream) {
     ReferenceStream driver = (ReferenceStream) Contract.get().driver(stream);
     driver.append(
-        patience -> {
+        idleStrategy -> {
           throw new Indescribable();
         });
   }
@@ -115,7 +115,7 @@ class WorkerErrorsTest {
     }
   }
 
-  /** The error comes before the operation has begun, when no other rank knows of it. */
+  /** The error occurs before the operation has begun, when no other rank knows of it. */
   @Test
   void errorInAnOperationIsReportedToTheOtherRanks() {
     CountDownLatch over = new CountDownLatch(2);
@@ -147,20 +147,20 @@ class WorkerErrorsTest {
         });
   }
 
-  /** Does an operation as a worker does, but for an error in it. */
-  private static Throwable runAndFail(HostedRank member, Buffer data) {
+  /** Runs an operation as a worker does, with an error in it. */
+  private static Throwable runAndFail(HostedRank hostedRank, Buffer data) {
     BufferMemory memory = new BufferMemory(data.segment(), data.type(), data.count());
     Call call = new Call();
     call.set(Operation.ALL_REDUCE, memory, memory, 1, ReductionOp.standard(0), -1);
-    long ticket = member.takeTurnNumber();
-    IdleStrategy idle = new IdleStrategy(Thread.currentThread());
+    long turnNumber = hostedRank.takeTurnNumber();
+    IdleStrategy idleStrategy = new IdleStrategy(Thread.currentThread());
     Runnable begun =
         () -> {
           throw new StackOverflowError("injected");
         };
     try {
       return RankExecution.runOnly(
-          member, ticket, call, () -> false, begun, idle, new RankExecution[1]);
+          hostedRank, turnNumber, call, () -> false, begun, idleStrategy, new RankExecution[1]);
     } catch (StackOverflowError escaped) {
       return escaped;
     }

@@ -19,35 +19,35 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The launching of one group: all calls of one communicator become one piece of work on the stream
- * of its first call, and all pieces on one stream progress together, so that no order of calls can
- * make them wait for each other in a circle.
+ * The launch of a group. All calls of one communicator become one execution on the stream of its
+ * first call. All executions on one stream progress together, so that no order of calls can
+ * deadlock.
  *
- * <p>The collectives of a piece run in the order of the calls and its messages beside them. The
- * contract promises no order, and refuses what could tell.
+ * <p>The collectives of an execution run in the order of the calls, concurrently with its messages.
+ * The contract promises no order, and refuses groups that could observe one.
  *
- * <p>Where a communicator's calls name several streams, each of them waits for the whole piece, and
- * the piece for what was enqueued on each of them.
+ * <p>If a communicator's calls name several streams, each stream waits for the whole execution, and
+ * the execution waits for the work enqueued before on each stream.
  */
 final class GroupLaunch {
-  /** One communicator's calls. */
+  /** The calls of one communicator. */
   private static final class Part {
     final HostedRank hostedRank;
     final ReferenceStream lead;
     final Set<ReferenceStream> others = new LinkedHashSet<>();
     final List<EnqueuedOperation> calls = new ArrayList<>();
     final List<ReductionOp> operators = new ArrayList<>();
-    RankExecution work;
+    RankExecution execution;
     long turnNumber;
     int selfSends;
 
-    Part(HostedRank member, ReferenceStream lead) {
-      this.hostedRank = member;
+    Part(HostedRank hostedRank, ReferenceStream lead) {
+      this.hostedRank = hostedRank;
       this.lead = lead;
     }
 
-    void makeWork() {
-      work = new RankExecution(hostedRank);
+    void createExecution() {
+      execution = new RankExecution(hostedRank);
       for (int i = 0; i < calls.size(); i++) {
         EnqueuedOperation from = calls.get(i);
         Call call = new Call();
@@ -58,7 +58,7 @@ final class GroupLaunch {
             from.count(),
             operators.get(i),
             from.peer());
-        work.add(call);
+        execution.add(call);
       }
     }
   }
@@ -70,7 +70,7 @@ final class GroupLaunch {
   static GroupLaunch of(List<? extends EnqueuedCall> calls) {
     GroupLaunch launch = new GroupLaunch();
     for (EnqueuedCall call : calls) {
-      // The contract's own operations are all that this backend has.
+      // This backend has no calls other than the contract's operations.
       launch.add((EnqueuedOperation) call);
     }
     launch.parts.values().forEach(GroupLaunch::checkSelfMessages);
@@ -129,12 +129,12 @@ final class GroupLaunch {
             after.put(lead, lead.record());
           }
         });
-    after.forEach((lead, mark) -> followers.get(lead).forEach(other -> other.follow(mark)));
+    after.forEach((lead, record) -> followers.get(lead).forEach(other -> other.follow(record)));
   }
 
   private static void append(ReferenceStream lead, List<Part> together) {
     if (together.size() == 1 && together.getFirst().calls.size() == 1) {
-      // Nothing else has to progress with it: as good as a call outside a group, and quicker.
+      // Nothing has to progress together with it, so launch it like a call outside a group.
       Part only = together.getFirst();
       EnqueuedOperation call = only.calls.getFirst();
       lead.launch(
@@ -147,11 +147,13 @@ final class GroupLaunch {
           call.peer());
       return;
     }
-    together.forEach(Part::makeWork);
+    together.forEach(Part::createExecution);
     Part[] parts = together.toArray(Part[]::new);
-    RankExecution[] works = together.stream().map(part -> part.work).toArray(RankExecution[]::new);
+    RankExecution[] executions =
+        together.stream().map(part -> part.execution).toArray(RankExecution[]::new);
     lead.append(
-        () -> takeTurnNumbers(parts), patience -> lead.note(run(lead, parts, works, patience)));
+        () -> takeTurnNumbers(parts),
+        idleStrategy -> lead.note(run(lead, parts, executions, idleStrategy)));
   }
 
   private static void takeTurnNumbers(Part[] parts) {
@@ -160,29 +162,29 @@ final class GroupLaunch {
     }
   }
 
-  /** Does the work in the stream's worker. Allocates nothing itself: each turn has to end. */
+  /** Runs the executions in the stream's worker. Allocates nothing: each turn has to end. */
   private static Throwable run(
-      ReferenceStream lead, Part[] parts, RankExecution[] works, IdleStrategy patience) {
+      ReferenceStream lead, Part[] parts, RankExecution[] executions, IdleStrategy idleStrategy) {
     Throwable first = null;
     try {
-      int most = 1;
+      int maxSize = 1;
       boolean inOneProcess = true;
       for (Part part : parts) {
-        part.work.begin(part.turnNumber, patience);
-        most = Math.max(most, part.hostedRank.size());
+        part.execution.begin(part.turnNumber, idleStrategy);
+        maxSize = Math.max(maxSize, part.hostedRank.size());
         inOneProcess &= part.hostedRank.communicator().inOneProcess();
       }
       lead.begins();
-      patience.begin(most, inOneProcess);
-      RankExecution.drive(works, patience);
+      idleStrategy.begin(maxSize, inOneProcess);
+      RankExecution.drive(executions, idleStrategy);
     } catch (RuntimeException | Error e) {
       first = e;
-      for (RankExecution work : works) {
-        work.failUnlessDone(e);
+      for (RankExecution execution : executions) {
+        execution.failUnlessDone(e);
       }
     } finally {
-      for (RankExecution work : works) {
-        Throwable failure = work.end(false);
+      for (RankExecution execution : executions) {
+        Throwable failure = execution.end(false);
         first = first == null ? failure : first;
       }
     }

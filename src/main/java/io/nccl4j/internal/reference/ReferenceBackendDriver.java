@@ -26,7 +26,7 @@ import java.lang.management.ManagementFactory;
 import java.util.List;
 import java.util.stream.IntStream;
 
-/** Makes what a reference backend consists of. */
+/** The driver of the reference backend: creates its communicators, streams, events and buffers. */
 public final class ReferenceBackendDriver implements BackendDriver {
   private static final long BUFFER_ALIGNMENT = 64;
   private static final long HOST_MEMORY_BYTES =
@@ -36,9 +36,9 @@ public final class ReferenceBackendDriver implements BackendDriver {
   private final List<Device> devices;
   private final List<ProcessEndpoint> endpoints;
 
-  public ReferenceBackendDriver(int devices, RankOptions options, List<ProcessEndpoint> sites) {
+  public ReferenceBackendDriver(int devices, RankOptions options, List<ProcessEndpoint> endpoints) {
     this.options = options;
-    this.endpoints = sites;
+    this.endpoints = endpoints;
     long memory = HOST_MEMORY_BYTES;
     this.devices =
         IntStream.range(0, devices)
@@ -50,7 +50,7 @@ public final class ReferenceBackendDriver implements BackendDriver {
     return options;
   }
 
-  /** Returns where a rank is. */
+  /** Returns the process endpoint of a rank. */
   private ProcessEndpoint endpoint(int rank) {
     return endpoints.get(rank % endpoints.size());
   }
@@ -99,17 +99,17 @@ public final class ReferenceBackendDriver implements BackendDriver {
   }
 
   @Override
-  public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext made) {
-    RankMap.checkMost(made.size(), "worldSize");
+  public CommunicatorDriver newCommunicator(UniqueId id, CommunicatorContext context) {
+    RankMap.checkMost(context.size(), "worldSize");
     return ReferenceCommunicator.joiningById(
-        made, options, endpoint(made.rank()), InitBootstrap.CONNECT, id);
+        context, options, endpoint(context.rank()), InitBootstrap.CONNECT, id);
   }
 
   @Override
-  public CommunicatorDriver join(UniqueId growId, CommunicatorContext made) {
-    RankMap.checkMost(made.size(), "newSize");
+  public CommunicatorDriver join(UniqueId growId, CommunicatorContext context) {
+    RankMap.checkMost(context.size(), "newSize");
     return ReferenceCommunicator.joiningById(
-        made, options, endpoint(made.rank()), BootstrapKey.GROW, growId);
+        context, options, endpoint(context.rank()), BootstrapKey.GROW, growId);
   }
 
   @Override
@@ -139,8 +139,8 @@ public final class ReferenceBackendDriver implements BackendDriver {
           "%d elements of %s need %d bytes; the machine has %d"
               .formatted(count, type, bytes, HOST_MEMORY_BYTES));
     }
-    // Shared, for every rank's thread reads it; to close it while one does fails that rank's work.
-    @SuppressWarnings("MustBeClosedChecker") // Closed with what is allocated.
+    // Shared, since all ranks' threads read it; closing it during a read fails that operation.
+    @SuppressWarnings("MustBeClosedChecker") // Closed by the allocation.
     Arena arena = Arena.ofShared();
     try {
       return new Allocation(arena.allocate(bytes, BUFFER_ALIGNMENT), arena::close);

@@ -35,17 +35,16 @@ import java.util.SortedSet;
 import java.util.function.Function;
 
 /**
- * One rank's end of a communicator whose ranks are threads of one or several processes.
+ * One rank of a communicator whose ranks are threads of one or several processes.
  *
  * <p>Operations run in the order of the calls, also on different streams. A wait inside an
- * operation ends when nothing has happened for the configured timeout, when this rank is aborted,
- * or when a rank that it needs has failed, has left, or has called something else; then every rank
- * is told, and the communicator is good for nothing but to be aborted or closed.
+ * operation ends when there was no progress for the configured timeout, when this rank is aborted,
+ * or when a rank that it needs has failed, has left, or has called another operation. Every rank is
+ * then notified, and the communicator can only be aborted or closed.
  */
 public final class ReferenceCommunicator implements CommunicatorDriver {
-  /** How a rank comes to the others. */
+  /** The way in which a rank joins a bootstrap. */
   private interface Entry {
-    /** Comes to a meeting. */
     Participant arrive(Deadline deadline);
   }
 
@@ -60,7 +59,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     }
   }
 
-  @SuppressWarnings("UnusedVariable") // Through INSIDE.
+  @SuppressWarnings("UnusedVariable") // Accessed through INSIDE.
   private int inside;
 
   private final CommunicatorContext context;
@@ -71,99 +70,99 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   private volatile HostedRank hostedRank;
   private volatile Bootstrap bootstrap;
   private Entry entry;
-  // That of the id that this rank made last.
+  // The grow of the last id that this rank created.
   private volatile GrowBootstrap growBootstrap;
 
   private ReferenceCommunicator(
-      CommunicatorContext context, RankOptions options, ProcessEndpoint site) {
+      CommunicatorContext context, RankOptions options, ProcessEndpoint endpoint) {
     this.context = context;
     this.options = options;
-    this.endpoint = site;
+    this.endpoint = endpoint;
   }
 
-  /** Makes the end of a rank that will meet the others by a unique id. */
+  /** Creates the communicator of a rank that joins by a unique id. */
   static ReferenceCommunicator joiningById(
       CommunicatorContext context,
       RankOptions options,
-      ProcessEndpoint site,
+      ProcessEndpoint endpoint,
       String function,
       UniqueId id) {
-    ReferenceCommunicator made = new ReferenceCommunicator(context, options, site);
+    ReferenceCommunicator created = new ReferenceCommunicator(context, options, endpoint);
     int size = context.size();
     int rank = context.rank();
-    made.entry = deadline -> made.joinById(function, id, size, rank, deadline);
-    return made;
+    created.entry = deadline -> created.joinById(function, id, size, rank, deadline);
+    return created;
   }
 
-  /** Makes the end of a rank of this communicator in one that is made of it. */
+  /** Creates the communicator of this rank in a child of this communicator. */
   private ReferenceCommunicator child(
-      CommunicatorContext child, Function<ReferenceCommunicator, Entry> way) {
-    ReferenceCommunicator made = new ReferenceCommunicator(child, options, endpoint);
-    made.entry = way.apply(made);
-    return made;
+      CommunicatorContext child, Function<ReferenceCommunicator, Entry> entryOf) {
+    ReferenceCommunicator created = new ReferenceCommunicator(child, options, endpoint);
+    created.entry = entryOf.apply(created);
+    return created;
   }
 
-  /** Comes by an id. */
+  /** Joins by an id. */
   private Participant joinById(
       String function, UniqueId id, int size, int rank, Deadline deadline) {
     BootstrapTarget.JoinRequest request =
         new BootstrapTarget.JoinRequest(size, rank, options.text(), null);
-    Bootstrap here = InitBootstrap.of(endpoint, id, function, request).admit(request, deadline);
-    return participant(here, rank, null, deadline);
+    Bootstrap joined = InitBootstrap.of(endpoint, id, function, request).admit(request, deadline);
+    return participant(joined, rank, null, deadline);
   }
 
-  /** Comes from another communicator. */
+  /** Joins a bootstrap of this communicator. */
   private Participant joinBootstrap(
-      Bootstrap here, HostedRank self, int color, int key, Deadline deadline) {
-    here.arrive(new Bootstrap.MembershipRequest(self.rank(), color, key, endpoint.address()));
-    return participant(here, self.rank(), self, deadline);
+      Bootstrap joined, HostedRank self, int color, int key, Deadline deadline) {
+    joined.arrive(new Bootstrap.MembershipRequest(self.rank(), color, key, endpoint.address()));
+    return participant(joined, self.rank(), self, deadline);
   }
 
-  private Participant participant(Bootstrap here, int rank, HostedRank self, Deadline deadline) {
-    bootstrap = here;
+  private Participant participant(Bootstrap joined, int rank, HostedRank self, Deadline deadline) {
+    bootstrap = joined;
     String name = self == null ? toString() : self.toString();
-    return new Participant(here, rank, name, deadline, () -> abortion(here, self));
+    return new Participant(joined, rank, name, deadline, () -> abortedException(joined, self));
   }
 
-  /** Returns what ends the wait of a rank that was aborted, here or where it comes from. */
-  private CommunicatorAbortedException abortion(Bootstrap here, HostedRank self) {
+  /** Returns the exception of a rank that was aborted, here or in its parent; else null. */
+  private CommunicatorAbortedException abortedException(Bootstrap joined, HostedRank self) {
     if (aborted) {
-      return new CommunicatorAbortedException(here.function(), toString());
+      return new CommunicatorAbortedException(joined.function(), toString());
     }
-    return self == null ? null : self.abortion(here.function());
+    return self == null ? null : self.abortedException(joined.function());
   }
 
   @Override
   public void connect() {
     Participant participant = entry.arrive(Deadline.after(context.config().timeout()));
-    HostedRank mine = CommunicatorState.join(participant, endpoint, options);
+    HostedRank connected = CommunicatorState.join(participant, endpoint, options);
     entry = null;
     bootstrap = null;
-    if (mine == null) {
+    if (connected == null) {
       return;
     }
-    context.setRank(mine.rank(), mine.size());
-    mine.belongTo(context.config(), toString());
+    context.setRank(connected.rank(), connected.size());
+    connected.configure(context.config(), toString());
     synchronized (this) {
-      hostedRank = mine;
+      hostedRank = connected;
       if (aborted) {
-        mine.abort();
+        connected.abort();
       }
     }
   }
 
-  // A call is counted only when it meets the others: one that its group forgets must not set the
-  // ranks apart.
+  // A call is counted only when it joins the bootstrap: a call that its group discards must not
+  // make the counts of the ranks differ.
 
   @Override
   public CommunicatorDriver split(int color, int key, CommunicatorContext child) {
     int wanted = color == NO_COLOR ? Bootstrap.NO_COLOR : color;
     return child(
         child,
-        made ->
+        created ->
             deadline -> {
               BootstrapKey now = hostedRank.next(BootstrapKey.SPLIT, new BitSet());
-              return made.joinBootstrap(
+              return created.joinBootstrap(
                   hostedRank.communicator().bootstraps().bootstrap(now),
                   hostedRank,
                   wanted,
@@ -179,7 +178,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     excludedRanks.forEach(excluded::set);
     return child(
         child,
-        made ->
+        created ->
             deadline -> {
               if (mode == ShrinkMode.ABORT_FIRST) {
                 context.markRevoked();
@@ -188,7 +187,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
                 finishOperations(BootstrapKey.SHRINK);
               }
               BootstrapKey now = hostedRank.next(BootstrapKey.SHRINK, excluded);
-              return made.joinBootstrap(
+              return created.joinBootstrap(
                   hostedRank.communicator().bootstraps().bootstrap(now),
                   hostedRank,
                   0,
@@ -204,7 +203,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     UniqueId id = upcoming.newId(context.rank());
     GrowBootstrap last = growBootstrap;
     if (last != null) {
-      // A grow that failed leaves its id open, for new ranks that are late to find the failure.
+      // A failed grow leaves its id open, so that late new ranks see the failure.
       last.closeId();
     }
     growBootstrap = upcoming;
@@ -215,18 +214,18 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
   public CommunicatorDriver grow(int newSize, UniqueId id, CommunicatorContext child) {
     return child(
         child,
-        made ->
+        created ->
             deadline -> {
               finishOperations(BootstrapKey.GROW);
               context.useGrowId(id);
               GrowBootstrap now = growBootstrap(hostedRank.next(BootstrapKey.GROW, new BitSet()));
-              return made.joinBootstrap(
+              return created.joinBootstrap(
                   now.bootstrap(newSize), hostedRank, 0, context.rank(), deadline);
             });
   }
 
-  private GrowBootstrap growBootstrap(BootstrapKey occasion) {
-    return hostedRank.communicator().bootstraps().growBootstrap(occasion);
+  private GrowBootstrap growBootstrap(BootstrapKey key) {
+    return hostedRank.communicator().bootstraps().growBootstrap(key);
   }
 
   private void finishOperations(String function) {
@@ -234,7 +233,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     hostedRank.checkUsable(function);
   }
 
-  /** Returns this end's place among the ranks. */
+  /** Returns the rank, once connected. */
   public HostedRank hostedRank() {
     return hostedRank;
   }
@@ -248,7 +247,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
       int op,
       int peer,
       StreamDriver stream) {
-    // Nothing here would break, but the program would on NCCL, which notices by the same means.
+    // Harmless here, but such a program would fail on NCCL; both backends detect it alike.
     if ((int) INSIDE.getOpaque(this) != 0) {
       throw new IllegalStateException(
           this + " is in use by another thread; one thread at a time may use a communicator");
@@ -258,12 +257,12 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
       ((ReferenceStream) stream)
           .launch(hostedRank, operation, send, recv, count, operator(op), peer);
     } finally {
-      // No call, which could overflow the stack where the operation has.
+      // Not a method call, which could overflow the stack again after the operation did.
       inside = 0;
     }
   }
 
-  /** Returns what an operator means, to be used also after it was closed; null for none. */
+  /** Returns an operator, which stays usable after it was closed; null for none. */
   ReductionOp operator(int code) {
     if (code < 0) {
       return null;
@@ -278,7 +277,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void checkFloat8(Operation operation, DataType type) {
-    // The reference moves and reduces every type.
+    // The reference backend supports every type.
   }
 
   @Override
@@ -322,14 +321,14 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void abort() {
-    HostedRank mine;
+    HostedRank connected;
     synchronized (this) {
       aborted = true;
-      mine = hostedRank;
+      connected = hostedRank;
     }
-    if (mine != null) {
-      mine.abort();
-      forgetGrowth();
+    if (connected != null) {
+      connected.abort();
+      forgetGrowBootstrap();
     } else {
       Bootstrap now = bootstrap;
       if (now != null) {
@@ -338,7 +337,7 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
     }
   }
 
-  private void forgetGrowth() {
+  private void forgetGrowBootstrap() {
     GrowBootstrap last = growBootstrap;
     if (last != null) {
       last.forget();
@@ -347,29 +346,29 @@ public final class ReferenceCommunicator implements CommunicatorDriver {
 
   @Override
   public void close() {
-    HostedRank mine = hostedRank;
-    if (mine == null) {
+    HostedRank connected = hostedRank;
+    if (connected == null) {
       return;
     }
-    forgetGrowth();
-    if (mine.revoked()) {
-      mine.abort();
+    forgetGrowBootstrap();
+    if (connected.revoked()) {
+      connected.abort();
       return;
     }
     Duration timeout = context.config().timeout();
-    boolean idle = mine.awaitIdle(timeout);
+    boolean idle = connected.awaitIdle(timeout);
     NcclException failed =
         idle
-            ? mine.ownFailure().orElse(null)
+            ? connected.ownFailure().orElse(null)
             : new NcclTimeoutException(
                     "close", timeout, "operations of " + this + " were pending; they are aborted")
                 .initDetails(context.lastEnqueued());
     if (failed != null) {
       context.markAborted();
-      mine.abort();
+      connected.abort();
       throw failed;
     }
-    mine.close();
+    connected.close();
   }
 
   @Override

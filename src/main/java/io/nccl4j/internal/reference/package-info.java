@@ -1,2 +1,2 @@
-/** The drivers of the reference backend, which put the parts below together. */
+/** The drivers of the reference backend. */
 package io.nccl4j.internal.reference;

@@ -27,40 +27,40 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
 /**
- * Ranks that come together to make new worlds of themselves: to connect, split, shrink or grow.
- * Each gets its seat in the world of its color.
+ * Forms new communicators from a set of ranks, for connect, split, shrink and grow. Each rank is
+ * assigned a rank in the new communicator of its color.
  *
- * <p>One process convenes the meeting: it knows who has come, and decides. In the other processes
- * ranks attend: they tell the one that convenes, by its {@link Coordinator}, and hear how it
- * stands.
+ * <p>One process coordinates the bootstrap: it records which ranks have arrived, and decides. Ranks
+ * of other processes send their requests to it through a {@link Coordinator}, and receive the state
+ * of the bootstrap.
  *
- * <p>A meeting is done once every rank has connected with the other ranks of its new world. If a
- * rank fails or leaves before that, the meeting fails for all ranks, so that they all call again in
- * the same communicator. Two cases remain. The convening process may die while it announces that
- * the meeting is done: ranks that have not received the announcement fail, and the others have a
- * new world without the ranks of that process. And a rank may time out, be interrupted or be
- * aborted just before it receives the announcement: the others then have a new world without that
- * rank.
+ * <p>A bootstrap is done once every rank has connected with the other ranks of its new
+ * communicator. If a rank fails or leaves before that, the bootstrap fails for all ranks, so that
+ * they all call again in the same communicator. There are two exceptions. The coordinating process
+ * may die while it announces that the bootstrap is done: ranks that have not received the
+ * announcement fail, and the others have a new communicator without the ranks of that process. And
+ * a rank may time out, be interrupted or be aborted just before it receives the announcement: the
+ * others then have a new communicator without that rank.
  */
 public final class Bootstrap {
-  /** The color of a rank that is to have no seat. */
+  /** The color of a rank that joins no new communicator. */
   public static final int NO_COLOR = -1;
 
-  /** How often a waiting rank looks whether it was aborted. */
-  private static final long LOOK_MILLIS = 100;
+  /** How often a waiting rank checks whether it was aborted. */
+  private static final long POLL_MILLIS = 100;
 
   /**
-   * What a rank waits for in vain.
+   * The ranks that a bootstrap still waits for when a rank times out.
    *
-   * @param text says so
-   * @param ranks those that are to blame; null where nobody knows
+   * @param text the description, for messages
+   * @param ranks the missing ranks; null if they are unknown
    */
   record MissingRanks(String text, BitSet ranks) {}
 
   /**
-   * What a rank brings.
+   * A rank's request to join a new communicator.
    *
-   * @param at the process that it is in
+   * @param process the process that hosts the rank
    */
   public record MembershipRequest(int rank, int color, int key, ProcessAddress process) {
     public static MembershipRequest read(DataInput in) throws IOException {
@@ -77,39 +77,39 @@ public final class Bootstrap {
   }
 
   /**
-   * What a rank takes away.
+   * The result of a bootstrap for one rank.
    *
-   * @param rank its number in the new world
+   * @param rank its rank in the new communicator
    */
   public record RankAssignment(RankMap rankMap, int rank) {}
 
-  /** The process that convenes a meeting, as seen from another. */
+  /** The coordinating process of a bootstrap, as another process uses it. */
   public interface Coordinator {
     /**
-     * Says that a rank has come.
+     * Reports that a rank has arrived.
      *
-     * @param expected how many are to come
+     * @param expected the number of expected ranks
      */
-    void arrive(int expected, MembershipRequest wish);
+    void arrive(int expected, MembershipRequest request);
 
-    /** Says that a rank has connected with the other ranks of its new world. */
+    /** Reports that a rank has connected with the other ranks of its new communicator. */
     void confirm(int expected, int rank);
 
-    /** Says that a rank waits no longer, and why. */
+    /** Reports that a rank has stopped waiting, and why. */
     void giveUp(int expected, String text, BitSet missing);
 
-    /** Says how the process has gone that convenes; null while it has not. */
+    /** Returns how the coordinating process has left; null while it is present. */
     String departure();
   }
 
-  /** Another process that wants to know how a meeting stands. */
+  /** Another process that is notified of the state of a bootstrap. */
   public interface StateListener {
     void onState(int expected, Message.Body state);
 
     void onRejected(int rank, String text);
   }
 
-  /** The communicator whose ranks meet, as far as a meeting needs it. */
+  /** The communicator that the ranks of a bootstrap belong to. */
   public interface Parent {
     /** Returns the number of ranks. */
     int size();
@@ -118,30 +118,30 @@ public final class Bootstrap {
 
     Presence presence(int rank);
 
-    /** Says how a rank has gone. */
+    /** Describes how a rank has left. */
     String departure(int rank);
 
-    /** Asks the other processes how far their ranks are, unless that was done just before. */
-    void ask();
+    /** Asks the other processes for the progress of their ranks, unless it did so just before. */
+    void requestStatus();
 
     /**
-     * Returns those of some ranks whose processes do not answer.
+     * Returns those of the given ranks whose processes do not answer.
      *
-     * @param timeoutNanos how long their answers are waited for in all
+     * @param timeoutNanos the timeout of the waiting operation; a fraction of it counts as silence
      */
     BitSet silent(BitSet ranks, long timeoutNanos);
 
-    /** Names ranks, and the processes of those that are of others. */
+    /** Describes ranks, with the processes of those that other processes host. */
     String describe(BitSet ranks);
 
-    /** Returns how a meeting is attended that another process convenes; null for this process. */
-    Coordinator coordinator(int process, BootstrapKey occasion);
+    /** Returns the coordinator in another process; null for this process. */
+    Coordinator coordinator(int process, BootstrapKey key);
 
-    /** Returns how another process learns of a meeting; null for this process. */
-    StateListener stateListener(int process, BootstrapKey occasion);
+    /** Returns the listener that notifies another process; null for this process. */
+    StateListener stateListener(int process, BootstrapKey key);
   }
 
-  /** What is done when a meeting is over. */
+  /** Called when a bootstrap is done or has failed. */
   public interface CompletionListener {
     void onComplete(boolean done);
   }
@@ -154,9 +154,9 @@ public final class Bootstrap {
   private final List<MembershipRequest> requests = new ArrayList<>();
   private final List<StateListener> listeners = new ArrayList<>();
   private final Map<Integer, String> rejections = new HashMap<>();
-  // A set of bits would be as large as the largest number that another process names.
+  // Not a BitSet, whose size would follow the largest rank that another process names.
   private final Set<Integer> sent = new HashSet<>();
-  // The ranks that have not come or, once there are seats, that have not connected.
+  // The ranks that have not arrived or, after the assignment, that have not connected.
   private final BitSet awaited;
   private Coordinator coordinator;
   private boolean answered;
@@ -167,20 +167,24 @@ public final class Bootstrap {
   private BitSet missing;
 
   /**
-   * Opens a meeting.
+   * Creates a bootstrap.
    *
-   * @param secret what the new worlds' processes show each other
-   * @param expected who comes: ranks of the parent, and above those new ones
-   * @param parent the communicator that the ranks come from, or null
-   * @param end runs once all have connected, or one has failed
+   * @param secret the secret of the new communicators
+   * @param expected the ranks that join: ranks of the parent, and new ranks above those
+   * @param parent the communicator that the ranks belong to, or null
+   * @param onComplete runs once all ranks have connected, or one has failed
    */
   public Bootstrap(
-      String function, Secret secret, BitSet expected, Parent parent, CompletionListener end) {
+      String function,
+      Secret secret,
+      BitSet expected,
+      Parent parent,
+      CompletionListener onComplete) {
     this.function = function;
     this.secret = secret;
     this.parent = parent;
     this.expected = expected;
-    this.onComplete = end;
+    this.onComplete = onComplete;
     this.awaited = (BitSet) expected.clone();
   }
 
@@ -188,66 +192,66 @@ public final class Bootstrap {
     return function;
   }
 
-  /** Returns the ranks that have not come or, once there are seats, not connected; for tests. */
+  /** Returns the ranks that have not arrived or, after the assignment, connected; for tests. */
   public synchronized BitSet awaited() {
     return (BitSet) awaited.clone();
   }
 
-  /** Says that another process convenes. */
-  void follow(Coordinator convener) {
-    coordinator = convener;
+  /** Sets the coordinator, for a bootstrap that another process coordinates. */
+  void setCoordinator(Coordinator coordinator) {
+    this.coordinator = coordinator;
   }
 
-  /** Lets another process know how the meeting stands, from now on. */
-  synchronized void addListener(StateListener audience) {
-    listeners.add(audience);
+  /** Adds a listener for changes of the state; reports an earlier assignment or failure at once. */
+  synchronized void addListener(StateListener listener) {
+    listeners.add(listener);
     if (assignments != null || failure != null) {
-      audience.onState(expected.cardinality(), out -> write(out, true));
+      listener.onState(expected.cardinality(), out -> write(out, true));
     }
   }
 
-  private boolean over() {
+  private boolean isOver() {
     return done || failure != null;
   }
 
-  /** Throws if it is too late for a rank to arrive. */
+  /** Throws if the bootstrap is over, so that no rank can arrive any more. */
   synchronized void checkNotOver(int rank) {
     checkFailed(rank, "");
     if (done) {
-      throw refusedAgain(rank);
+      throw alreadyJoined(rank);
     }
   }
 
-  private NcclInvalidUsageException refusedAgain(int rank) {
-    return refused("rank " + rank + " has come already; every rank comes once");
+  private NcclInvalidUsageException alreadyJoined(int rank) {
+    return refused("rank " + rank + " has already joined; each rank joins once");
   }
 
   /**
-   * Takes a rank in; who convenes must not be waited for here.
+   * Adds a rank. Does not wait for the coordinating process.
    *
    * @throws NcclException if the rank cannot take part
    */
-  public void arrive(MembershipRequest wish) {
+  public void arrive(MembershipRequest request) {
     if (coordinator != null) {
-      noteSent(wish.rank());
-      coordinator.arrive(expected.cardinality(), wish);
-      // It may have gone before this meeting was opened.
+      recordSent(request.rank());
+      coordinator.arrive(expected.cardinality(), request);
+      // The coordinator may have left before this bootstrap was created.
       checkPresent();
       return;
     }
     synchronized (this) {
-      checkFailed(wish.rank(), "");
-      if (assignments != null || !awaited.get(wish.rank())) {
-        throw expected.get(wish.rank())
-            ? refusedAgain(wish.rank())
-            : refused("rank " + wish.rank() + " is not expected");
+      checkFailed(request.rank(), "");
+      if (assignments != null || !awaited.get(request.rank())) {
+        throw expected.get(request.rank())
+            ? alreadyJoined(request.rank())
+            : refused("rank " + request.rank() + " is not expected");
       }
-      requests.add(wish);
-      awaited.clear(wish.rank());
+      requests.add(request);
+      awaited.clear(request.rank());
       boolean complete = awaited.isEmpty();
       if (complete) {
         assignments = assignRanks();
-        if (assignments.values().stream().anyMatch(seat -> seat.rankMap.processes().size() > 1)) {
+        if (assignments.values().stream().anyMatch(a -> a.rankMap.processes().size() > 1)) {
           awaited.or(expected);
         } else {
           finish();
@@ -258,16 +262,16 @@ public final class Bootstrap {
     checkPresent();
   }
 
-  /** Notes that a rank comes to another process's meeting; the answers there name ranks alone. */
-  private synchronized void noteSent(int rank) {
+  /** Records a rank that joins at another process: answers are matched by rank alone. */
+  private synchronized void recordSent(int rank) {
     if (!sent.add(rank)) {
-      throw refusedAgain(rank);
+      throw alreadyJoined(rank);
     }
   }
 
-  /** Notes that a rank has connected with the other ranks of its new world. */
+  /** Records that a rank has connected with the other ranks of its new communicator. */
   public synchronized void confirm(int rank) {
-    if (assignments == null || over()) {
+    if (assignments == null || isOver()) {
       return;
     }
     if (coordinator != null) {
@@ -291,34 +295,34 @@ public final class Bootstrap {
     return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 
-  private void notifyListeners(boolean withSeats) {
+  private void notifyListeners(boolean withAssignments) {
     notifyAll();
     for (StateListener listener : listeners) {
-      listener.onState(expected.cardinality(), out -> write(out, withSeats));
+      listener.onState(expected.cardinality(), out -> write(out, withAssignments));
     }
   }
 
-  /** Makes waiting ranks look whether what they wait for has come, or they have been aborted. */
+  /** Makes waiting ranks check their condition again, and whether they were aborted. */
   public synchronized void wake() {
     notifyAll();
   }
 
-  /** Waits until all ranks have come; returns the rank's seat, or null without a color. */
+  /** Waits until all ranks have arrived; returns the rank's assignment, or null without a color. */
   public synchronized RankAssignment awaitAssignment(Participant participant) {
-    await(participant, () -> assignments != null, () -> shortfall(participant));
+    await(participant, () -> assignments != null, () -> missingAfterTimeout(participant));
     return assignments.get(participant.rank());
   }
 
   /** Waits until all ranks have connected. */
   public synchronized void awaitDone(Participant participant) {
-    await(participant, () -> done, () -> shortfall(participant));
+    await(participant, () -> done, () -> missingAfterTimeout(participant));
   }
 
   /**
-   * Waits until something holds, which is looked at after each {@link #wake}.
+   * Waits until a condition holds. It is checked after each {@link #wake}.
    *
-   * @param late says what is missing when the time is up
-   * @throws NcclException if the rank has to stop waiting; the meeting has failed then
+   * @param late returns what is missing when the wait times out
+   * @throws NcclException if the rank has to stop waiting; the bootstrap has failed then
    */
   synchronized void await(
       Participant participant, BooleanSupplier reached, Supplier<MissingRanks> late) {
@@ -337,10 +341,10 @@ public final class Bootstrap {
         throw timedOut(participant, late.get());
       }
       if (parent != null && assignments != null) {
-        parent.ask();
+        parent.requestStatus();
       }
       try {
-        wait(Math.min(participant.deadline().remainingMillis(), LOOK_MILLIS));
+        wait(Math.min(participant.deadline().remainingMillis(), POLL_MILLIS));
       } catch (InterruptedException e) {
         if (!reached.getAsBoolean()) {
           giveUp("rank " + rank + " was interrupted while it was waiting in " + function, null);
@@ -366,15 +370,15 @@ public final class Bootstrap {
         .initDetails(FailureDetails.of(participant.communicator(), departedRanks(), waitedFor));
   }
 
-  private MissingRanks shortfall(Participant participant) {
+  private MissingRanks missingAfterTimeout(Participant participant) {
     if (coordinator != null && !answered) {
       return new MissingRanks(coordinator + " did not answer", null);
     }
     if (assignments == null) {
-      return new MissingRanks(absence(), (BitSet) awaited.clone());
+      return new MissingRanks(missingText(), (BitSet) awaited.clone());
     }
     if (parent != null) {
-      // Those that wait for a process that does not answer have not connected either.
+      // Ranks that wait for a silent process have not connected either: report the cause.
       long timeout = participant.deadline().timeout().toNanos();
       BitSet silent = parent.silent(awaited.get(0, parent.size()), timeout);
       if (!silent.isEmpty()) {
@@ -385,7 +389,7 @@ public final class Bootstrap {
         RankSets.describe(awaited) + " did not connect", (BitSet) awaited.clone());
   }
 
-  /** Returns the ranks of the process that convenes; none where ranks come by an id. */
+  /** Returns the ranks of the coordinating process; none where ranks join by an id. */
   private BitSet coordinatorRanks() {
     BitSet ranks = new BitSet();
     if (parent != null) {
@@ -396,7 +400,7 @@ public final class Bootstrap {
     return ranks;
   }
 
-  /** Returns those who were expected and have left the parent. */
+  /** Returns the expected ranks that have left the parent. */
   private BitSet departedRanks() {
     BitSet left = new BitSet();
     if (parent != null) {
@@ -407,43 +411,43 @@ public final class Bootstrap {
     return left;
   }
 
-  private String absence() {
+  private String missingText() {
     return parent == null
         ? RankSets.describe(awaited)
             + " of "
             + expected.cardinality()
-            + " did not come"
+            + " did not join"
             + lateRejection
         : RankSets.describe(awaited) + " did not call " + function;
   }
 
-  /** Tells whoever waits in vain of somebody who came and was not let in. */
-  synchronized void noteRejection(String text) {
+  /** Adds a rejected rank to the messages of ranks that time out. */
+  synchronized void recordRejection(String text) {
     lateRejection = "; refused: " + text;
   }
 
-  /** Ends the meeting for all for a reason of one rank, also where another process convenes. */
-  public synchronized void giveUp(String text, BitSet whoIsMissing) {
-    if (coordinator != null && !over()) {
-      coordinator.giveUp(expected.cardinality(), text, whoIsMissing);
+  /** Fails the bootstrap for all ranks, also at the coordinating process. */
+  public synchronized void giveUp(String text, BitSet missingRanks) {
+    if (coordinator != null && !isOver()) {
+      coordinator.giveUp(expected.cardinality(), text, missingRanks);
     }
-    fail(text, whoIsMissing);
+    fail(text, missingRanks);
   }
 
-  /** Ends the meeting for all, unless it is over. */
-  public synchronized void fail(String text, BitSet whoIsMissing) {
-    if (over()) {
+  /** Fails the bootstrap in this process and its listeners, unless it is over. */
+  public synchronized void fail(String text, BitSet missingRanks) {
+    if (isOver()) {
       return;
     }
     failure = text;
-    missing = whoIsMissing;
+    missing = missingRanks;
     onComplete.onComplete(false);
     notifyListeners(false);
   }
 
-  /** Ends the meeting if a rank has left that is needed. */
+  /** Fails the bootstrap if an expected rank has left. */
   synchronized void checkPresent() {
-    if (over()) {
+    if (isOver()) {
       return;
     }
     if (coordinator != null) {
@@ -455,7 +459,7 @@ public final class Bootstrap {
       for (int rank = expected.nextSetBit(0);
           rank >= 0 && rank < parent.size();
           rank = expected.nextSetBit(rank + 1)) {
-        // No rank leaves before the meeting is done, unless it fails or is aborted.
+        // No rank leaves before the bootstrap is done, unless it fails or is aborted.
         if (parent.presence(rank).left()) {
           fail(parent.departure(rank), null);
           return;
@@ -492,34 +496,33 @@ public final class Bootstrap {
 
   private void assignColor(
       List<MembershipRequest> ordered, int color, Map<Integer, RankAssignment> result) {
-    List<MembershipRequest> together =
-        ordered.stream().filter(wish -> wish.color == color).toList();
-    RankMap rankMap =
-        RankMap.of(secret, together.stream().map(MembershipRequest::process).toList());
-    for (int rank = 0; rank < together.size(); rank++) {
-      result.put(together.get(rank).rank, new RankAssignment(rankMap, rank));
+    List<MembershipRequest> members =
+        ordered.stream().filter(request -> request.color == color).toList();
+    RankMap rankMap = RankMap.of(secret, members.stream().map(MembershipRequest::process).toList());
+    for (int rank = 0; rank < members.size(); rank++) {
+      result.put(members.get(rank).rank, new RankAssignment(rankMap, rank));
     }
   }
 
-  /** Returns the ranks that are placed in one process of a plan, by their numbers in here. */
-  synchronized BitSet ranksIn(RankMap plan, int process) {
+  /** Returns the ranks of one process of a rank map, numbered as in this bootstrap. */
+  synchronized BitSet ranksIn(RankMap rankMap, int process) {
     BitSet ranks = new BitSet();
     assignments.forEach(
-        (rank, seat) -> {
-          if (seat.rankMap == plan && plan.processOf(seat.rank) == process) {
+        (rank, assignment) -> {
+          if (assignment.rankMap == rankMap && rankMap.processOf(assignment.rank) == process) {
             ranks.set(rank);
           }
         });
     return ranks;
   }
 
-  /** Writes how the meeting stands. */
-  private synchronized void write(DataOutput out, boolean withSeats) throws IOException {
+  /** Writes the state. */
+  private synchronized void write(DataOutput out, boolean withAssignments) throws IOException {
     Message.writeText(out, failure);
     Message.writeBits(out, failure == null ? awaited : missing);
     out.writeBoolean(done);
-    out.writeBoolean(withSeats && assignments != null);
-    if (withSeats && assignments != null) {
+    out.writeBoolean(withAssignments && assignments != null);
+    if (withAssignments && assignments != null) {
       writeAssignments(out);
     }
   }
@@ -539,28 +542,28 @@ public final class Bootstrap {
     }
   }
 
-  /** Hears from the process that convenes how the meeting stands. */
+  /** Applies the state that the coordinating process has sent. */
   public void applyState(DataInput in) throws IOException {
-    String toldFailure = Message.readText(in);
+    String receivedFailure = Message.readText(in);
     BitSet bits = Message.readBits(in);
-    boolean toldDone = in.readBoolean();
+    boolean receivedDone = in.readBoolean();
     Map<Integer, RankAssignment> receivedAssignments =
         in.readBoolean() ? readAssignments(in) : null;
     if (receivedAssignments != null && !function.equals(BootstrapKey.SPLIT)) {
-      // Only a split may leave out ranks, those without a color.
+      // Only a split may leave out ranks: those without a color.
       BitSet without = (BitSet) expected.clone();
       receivedAssignments.keySet().stream().filter(rank -> rank >= 0).forEach(without::clear);
       if (!without.isEmpty()) {
-        throw new ProtocolException("it has no seat for " + RankSets.describe(without));
+        throw new ProtocolException("it has no assignment for " + RankSets.describe(without));
       }
     }
     synchronized (this) {
       answered = true;
-      if (over()) {
+      if (isOver()) {
         return;
       }
-      if (toldFailure != null) {
-        fail(toldFailure, bits);
+      if (receivedFailure != null) {
+        fail(receivedFailure, bits);
         return;
       }
       awaited.clear();
@@ -570,9 +573,9 @@ public final class Bootstrap {
       if (receivedAssignments != null) {
         assignments = receivedAssignments;
       }
-      if (toldDone) {
+      if (receivedDone) {
         if (assignments == null) {
-          throw new ProtocolException("a " + function + " is done in which no rank has a seat");
+          throw new ProtocolException("a " + function + " is done but has no assignments");
         }
         finish();
       }
@@ -588,25 +591,25 @@ public final class Bootstrap {
     Map<Integer, RankAssignment> assignments = new HashMap<>();
     for (int left = Message.count(in); left > 0; left--) {
       int rank = in.readInt();
-      int plan = in.readInt();
-      int number = in.readInt();
-      if (plan < 0
-          || plan >= rankMaps.size()
-          || number < 0
-          || number >= rankMaps.get(plan).size()) {
-        throw new ProtocolException("rank " + rank + " has a seat in no plan");
+      int index = in.readInt();
+      int newRank = in.readInt();
+      if (index < 0
+          || index >= rankMaps.size()
+          || newRank < 0
+          || newRank >= rankMaps.get(index).size()) {
+        throw new ProtocolException("rank " + rank + " is assigned to no rank map");
       }
-      assignments.put(rank, new RankAssignment(rankMaps.get(plan), number));
+      assignments.put(rank, new RankAssignment(rankMaps.get(index), newRank));
     }
     return assignments;
   }
 
-  /** Hears that a rank cannot take part. */
+  /** Records that the coordinating process has rejected a rank. */
   public synchronized void applyRejection(int rank, String text) {
     answered = true;
     sent.remove(rank);
     rejections.put(rank, text);
     notifyAll();
-    listeners.forEach(audience -> audience.onRejected(rank, text));
+    listeners.forEach(listener -> listener.onRejected(rank, text));
   }
 }

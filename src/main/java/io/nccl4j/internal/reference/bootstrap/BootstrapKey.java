@@ -9,12 +9,12 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * What the ranks of a world meet for: every rank counts its calls of a kind, so that its number-th
- * one is everybody's.
+ * Identifies the n-th split, shrink or grow of a communicator, the same on every rank. Each rank
+ * counts its calls per function and set of excluded ranks.
  *
- * @param function what they call
- * @param excluded the ranks that do not come; one kind of occasion for each such set
- * @param number how many of the kind there were before
+ * @param function the function that the ranks call
+ * @param excluded the ranks that do not take part
+ * @param number the number of earlier calls with the same function and excluded ranks
  */
 public record BootstrapKey(String function, BitSet excluded, long number) {
   public static final String SPLIT = "split";
@@ -26,7 +26,7 @@ public record BootstrapKey(String function, BitSet excluded, long number) {
   public static BootstrapKey read(DataInput in) throws IOException {
     int function = in.readUnsignedByte();
     if (function >= FUNCTIONS.size()) {
-      throw new ProtocolException("ranks meet for nothing that has number " + function);
+      throw new ProtocolException("there is no bootstrap function " + function);
     }
     return new BootstrapKey(
         FUNCTIONS.get(function),

@@ -2,31 +2,31 @@ package io.nccl4j.internal.reference.bootstrap;
 
 import io.nccl4j.internal.util.Deadline;
 
-/** Where those are let in who come by an id: what all meet for, and who may come. */
+/** The bootstrap that a unique id leads to; it admits the ranks that join by the id. */
 public interface BootstrapTarget {
   /**
-   * A rank that comes by an id.
+   * A rank's request to join by an id.
    *
-   * @param size how many ranks it wants there to be
-   * @param options what it does its work with, as text
-   * @param at its process, or null where it is this one
+   * @param size the number of ranks that it expects
+   * @param options its options, as text
+   * @param process its process, or null for this one
    */
   record JoinRequest(int size, int rank, String options, ProcessAddress process) {}
 
   /**
-   * Lets a rank in, and returns where it waits for the others.
+   * Admits a rank, and returns the bootstrap in which it waits for the others.
    *
-   * @param deadline for the way to the process that convenes; null where that is this one
+   * @param deadline for connecting to the coordinating process; null where that is this one
    * @throws io.nccl4j.NcclException if the rank cannot take part
    */
-  Bootstrap admit(JoinRequest visitor, Deadline deadline);
+  Bootstrap admit(JoinRequest request, Deadline deadline);
 
-  /** Lets another process know how the meeting of a visitor stands. */
-  void addListener(JoinRequest visitor, Bootstrap.StateListener audience);
+  /** Notifies another process of the state of the bootstrap that a request joins. */
+  void addListener(JoinRequest request, Bootstrap.StateListener listener);
 
-  /** Returns whether it belongs to a communicator that grows. */
+  /** Returns whether the id is that of a grow. */
   boolean grows();
 
-  /** Fails all ranks that have arrived, and those that have found this and arrive later. */
+  /** Fails all ranks that have arrived, and those that hold this target and arrive later. */
   void fail(String why);
 }

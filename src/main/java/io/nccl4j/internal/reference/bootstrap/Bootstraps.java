@@ -7,8 +7,7 @@ import java.util.Objects;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Where the ranks of a communicator meet to make new ones, as far as that is not done: for a split,
- * a shrink or a grow.
+ * The unfinished bootstraps of a communicator: its splits, shrinks and grows.
  */
 public final class Bootstraps {
   private final ProcessEndpoint endpoint;
@@ -19,12 +18,12 @@ public final class Bootstraps {
       new ConcurrentHashMap<>();
 
   /**
-   * Makes those of a communicator.
+   * Creates the bootstraps of a communicator.
    *
-   * @param options what new ranks must do their work with too, as text
+   * @param options the options that new ranks must have too, as text
    */
-  public Bootstraps(ProcessEndpoint site, Bootstrap.Parent parent, String options) {
-    this.endpoint = site;
+  public Bootstraps(ProcessEndpoint endpoint, Bootstrap.Parent parent, String options) {
+    this.endpoint = endpoint;
     this.parent = parent;
     this.options = options;
   }
@@ -41,90 +40,88 @@ public final class Bootstraps {
     return options;
   }
 
-  /** Returns where the ranks meet for a split or a shrink. */
-  public Bootstrap bootstrap(BootstrapKey occasion) {
+  /** Returns the bootstrap of a split or a shrink. */
+  public Bootstrap bootstrap(BootstrapKey key) {
     return bootstraps.computeIfAbsent(
-        occasion,
-        o -> {
+        key,
+        k -> {
           BitSet expected = new BitSet();
           expected.set(0, parent.size());
-          expected.andNot(o.excluded());
-          return open(o, expected, done -> over(o, done));
+          expected.andNot(k.excluded());
+          return open(k, expected, done -> onComplete(k, done));
         });
   }
 
-  /** Returns how many splits and shrinks are known that are not done; for tests. */
+  /** Returns the number of unfinished splits and shrinks; for tests. */
   public int unfinished() {
     return bootstraps.size();
   }
 
-  /**
-   * Makes the meeting of an occasion: here if this process convenes it, else at the one that does.
-   */
-  Bootstrap open(BootstrapKey occasion, BitSet expected, Bootstrap.CompletionListener end) {
+  /** Creates a bootstrap. The process of the first expected rank coordinates it. */
+  Bootstrap open(BootstrapKey key, BitSet expected, Bootstrap.CompletionListener onComplete) {
     RankMap rankMap = parent.rankMap();
     Bootstrap bootstrap =
-        new Bootstrap(occasion.function(), rankMap.secret(), expected, parent, end);
+        new Bootstrap(key.function(), rankMap.secret(), expected, parent, onComplete);
     Bootstrap.Coordinator coordinator =
-        parent.coordinator(rankMap.processOf(expected.nextSetBit(0)), occasion);
+        parent.coordinator(rankMap.processOf(expected.nextSetBit(0)), key);
     if (coordinator != null) {
-      bootstrap.follow(coordinator);
+      bootstrap.setCoordinator(coordinator);
       return bootstrap;
     }
-    BitSet told = new BitSet();
+    BitSet processes = new BitSet();
     expected.stream()
         .filter(rank -> rank < rankMap.size())
         .map(rankMap::processOf)
-        .forEach(told::set);
-    told.stream()
-        .mapToObj(process -> parent.stateListener(process, occasion))
+        .forEach(processes::set);
+    processes.stream()
+        .mapToObj(process -> parent.stateListener(process, key))
         .filter(Objects::nonNull)
         .forEach(bootstrap::addListener);
     return bootstrap;
   }
 
-  private void over(BootstrapKey occasion, boolean done) {
-    // A rank that calls later than the others needs to find that the meeting has failed.
+  private void onComplete(BootstrapKey key, boolean done) {
+    // A rank that calls later than the others needs to see that the bootstrap has failed.
     if (done) {
-      forget(occasion);
+      forget(key);
     }
   }
 
-  /** Returns where the ranks meet for a grow. */
-  public GrowBootstrap growBootstrap(BootstrapKey occasion) {
-    return growBootstraps.computeIfAbsent(occasion, o -> new GrowBootstrap(this, o));
+  /** Returns the bootstrap of a grow. */
+  public GrowBootstrap growBootstrap(BootstrapKey key) {
+    return growBootstraps.computeIfAbsent(key, k -> new GrowBootstrap(this, k));
   }
 
   /**
-   * Returns the meeting of an occasion that ranks of another process speak of.
+   * Returns the bootstrap that another process names.
    *
-   * @throws NcclException if a grow cannot have this size, or the ranks here want another one
+   * @throws NcclException if a grow cannot have this size, or the ranks here expect another size
    */
-  public Bootstrap bootstrapFor(BootstrapKey occasion, int newSize) throws ProtocolException {
-    if (occasion.function().equals(BootstrapKey.GROW)) {
-      return growBootstrap(occasion).bootstrap(newSize);
+  public Bootstrap bootstrapFor(BootstrapKey key, int newSize) throws ProtocolException {
+    if (key.function().equals(BootstrapKey.GROW)) {
+      return growBootstrap(key).bootstrap(newSize);
     }
-    if (occasion.excluded().cardinality() >= parent.size()) {
-      throw new ProtocolException("a " + occasion.function() + " leaves no rank");
+    if (key.excluded().cardinality() >= parent.size()) {
+      throw new ProtocolException("a " + key.function() + " leaves no rank");
     }
-    return bootstrap(occasion);
+    return bootstrap(key);
   }
 
-  /** Returns the meeting of an occasion, or null if there is none for this size. */
-  public Bootstrap known(BootstrapKey occasion, int newSize) {
-    if (occasion.function().equals(BootstrapKey.GROW)) {
-      GrowBootstrap growBootstrap = growBootstraps.get(occasion);
+  /** Returns the bootstrap with this key and size, or null if there is none. */
+  public Bootstrap known(BootstrapKey key, int newSize) {
+    if (key.function().equals(BootstrapKey.GROW)) {
+      GrowBootstrap growBootstrap = growBootstraps.get(key);
       return growBootstrap == null ? null : growBootstrap.knownBootstrap(newSize);
     }
-    return bootstraps.get(occasion);
+    return bootstraps.get(key);
   }
 
-  void forget(BootstrapKey occasion) {
-    bootstraps.remove(occasion);
-    growBootstraps.remove(occasion);
+  void forget(BootstrapKey key) {
+    bootstraps.remove(key);
+    growBootstraps.remove(key);
   }
 
-  /** Ends those meetings that need a rank that has left. */
+  /** Fails the bootstraps that expect a rank that has left. */
   public void checkPresent() {
     bootstraps.values().forEach(Bootstrap::checkPresent);
     growBootstraps.values().forEach(GrowBootstrap::checkPresent);

@@ -4,20 +4,20 @@ import java.io.DataInput;
 import java.io.IOException;
 
 /**
- * One process's part of a communicator with ranks in several, as connections of others reach it.
+ * This process's part of a communicator that spans several processes, as connections use it.
  */
 public interface CommunicatorEndpoint {
-  /** Returns the number that all processes know the communicator by, and that no other has. */
+  /** Returns the unique id of the communicator, the same in all its processes. */
   long id();
 
   Secret secret();
 
-  /** Takes the connection that another process sends control messages over. */
+  /** Accepts the connection over which another process sends control messages. */
   void admitControl(Connection connection, DataInput in) throws IOException;
 
-  /** Takes the connection of a link. */
+  /** Accepts the connection of a link. */
   void admitLink(Connection connection, DataInput in) throws IOException;
 
-  /** Reports to all ranks that those of this process cannot go on. */
+  /** Reports to all ranks that the ranks of this process have failed. */
   void failHere(String why);
 }

@@ -17,35 +17,35 @@ import org.apache.logging.log4j.LogManager;
 
 /**
  * A connection to another process, for messages. The thread of the {@link EventLoop} reads them;
- * any thread may send, and none ever waits. It begins with a {@link Handshake}; until that is done,
- * what is sent waits, and what comes must be short.
+ * any thread may send, without waiting. A connection begins with a {@link Handshake}; until that is
+ * done, sent messages are queued, and received messages must be short.
  */
 public final class Connection {
-  /** Who is told what comes, in the thread of the site. */
+  /** Receives the messages of a connection, in the thread of the event loop. */
   public interface Receiver {
     /**
-     * Takes a message.
+     * Called for each message.
      *
-     * @throws IOException if it makes no sense; the connection is closed then
+     * @throws IOException if the message is invalid; the connection is then closed
      */
     void receive(Connection from, Message message) throws IOException;
 
     /**
-     * Is told that nothing more will come.
+     * Called when the connection has ended.
      *
-     * @param why what happened, where the other process has not simply closed its end; else null
-     * @param nonsense whether the other process has sent what makes no sense
+     * @param why the reason; null if the other process has closed its end between two messages
+     * @param protocolViolation whether the other process has violated the protocol
      */
-    void ended(Connection from, String why, boolean nonsense);
+    void ended(Connection from, String why, boolean protocolViolation);
   }
 
-  /** How long a connection that is closed may take to send what is left. */
+  /** How long a closing connection may take to send its remaining messages. */
   private static final long CLOSING_NANOS = TimeUnit.SECONDS.toNanos(10);
 
   private final SocketChannel channel;
   private final String peer;
   private final ByteBuffer header = ByteBuffer.allocate(Message.HEADER_BYTES);
-  // Guards what follows up to the key, and all that is sent.
+  // The lock for the fields up to key, and for sending.
   private final ArrayDeque<ByteBuffer> unsent = new ArrayDeque<>();
   private final ArrayDeque<ByteBuffer> unsealed = new ArrayDeque<>();
   private AeadCipher sealer;
@@ -53,7 +53,7 @@ public final class Connection {
   private long closingSince;
   private boolean ended;
   private SelectionKey key;
-  // What follows is for the thread of the loop alone.
+  // The fields below are used by the thread of the event loop only.
   private final Handshake.Opening opening;
   private ByteBuffer greeting;
   private AeadCipher opener;
@@ -70,7 +70,7 @@ public final class Connection {
     channel.configureBlocking(false);
   }
 
-  /** Takes a channel that this process has connected; it claims what it wants when greeted. */
+  /** Wraps a channel that this process has connected; it sends its claim when greeted. */
   static Connection connected(SocketChannel channel, Receiver receiver, Handshake.Opening opening)
       throws IOException {
     Connection made = new Connection(channel, receiver, opening);
@@ -78,7 +78,7 @@ public final class Connection {
     return made;
   }
 
-  /** Takes a channel that this process has accepted; the other side is greeted. */
+  /** Wraps a channel that this process has accepted; it sends a greeting. */
   static Connection accepted(SocketChannel channel, Receiver receiver, byte[] greeting)
       throws IOException {
     Connection made = new Connection(channel, receiver, null);
@@ -86,7 +86,7 @@ public final class Connection {
     return made;
   }
 
-  /** Begins to receive. */
+  /** Starts to receive. */
   void register(Selector selector) throws IOException {
     synchronized (unsent) {
       key = channel.register(selector, interest(), this);
@@ -99,7 +99,7 @@ public final class Connection {
     return (paused ? 0 : SelectionKey.OP_READ) | (unsent.isEmpty() ? 0 : SelectionKey.OP_WRITE);
   }
 
-  /** Reads no further until {@link #resume}; in the thread of the site. */
+  /** Stops reading until {@link #resume}; in the thread of the event loop. */
   void pause() {
     synchronized (unsent) {
       paused = true;
@@ -107,7 +107,7 @@ public final class Connection {
     }
   }
 
-  /** Reads on; in the thread of the site. */
+  /** Continues reading; in the thread of the event loop. */
   void resume() {
     synchronized (unsent) {
       paused = false;
@@ -117,14 +117,14 @@ public final class Connection {
     }
   }
 
-  /** Names another who is told; in the thread of the site. */
+  /** Replaces the receiver; in the thread of the event loop. */
   public void setReceiver(Receiver next) {
     receiver = next;
   }
 
   /**
-   * Seals what is sent from now on, and what has waited for that, and takes nothing that is not
-   * sealed; in the thread of the site.
+   * Seals the queued messages and all later ones, and from now on accepts sealed messages only; in
+   * the thread of the event loop.
    */
   void secure(AeadCipher outgoing, AeadCipher arriving) {
     opener = arriving;
@@ -137,14 +137,15 @@ public final class Connection {
     }
   }
 
-  /** Returns the channel to somebody who will read what follows the last message. */
+  /** Returns the channel to a caller that reads the data after the last message. */
   public SocketChannel detach() {
     key.cancel();
     return channel;
   }
 
   /**
-   * Sends a message as soon as the other process takes it; what cannot be sent is dropped.
+   * Sends a message as soon as the other process accepts it. Messages for a closed or broken
+   * connection are dropped.
    *
    * @throws OutOfMemoryError if there is no memory for it; nothing is sent then
    */
@@ -162,9 +163,9 @@ public final class Connection {
     }
   }
 
-  /** Adds a message to the unsent ones, or nothing: a message that is sealed must be sent. */
+  /** Seals and queues a message, or queues nothing: a message that is sealed must be sent. */
   private void addSealed(ByteBuffer message) {
-    // Before it is sealed, since the queue may have to grow.
+    // Makes the queue grow before sealing, since that may fail.
     unsent.add(message);
     ByteBuffer sealed;
     try {
@@ -194,7 +195,7 @@ public final class Connection {
         unsent.remove();
       }
     } catch (IOException e) {
-      // The thread that reads finds the connection broken, and reports why.
+      // The reading thread finds the connection broken, and reports why.
       unsent.clear();
     }
     if (key != null && key.isValid() && key.interestOps() != interest()) {
@@ -206,7 +207,7 @@ public final class Connection {
     }
   }
 
-  /** Sends what is left, then closes; nobody is told anything any more. */
+  /** Sends the queued messages, then closes. The receiver is not notified any more. */
   public void close() {
     synchronized (unsent) {
       if (!closing) {
@@ -217,8 +218,8 @@ public final class Connection {
     }
   }
 
-  /** Closes without sending what is left. */
-  void cut() {
+  /** Closes without sending the queued messages. */
+  void closeNow() {
     synchronized (unsent) {
       closing = true;
       unsent.clear();
@@ -227,11 +228,11 @@ public final class Connection {
     }
   }
 
-  /** Closes what was to be closed long ago, where the other process does not take what is left. */
-  void cutIfLate(long now) {
+  /** Closes at once if closing has taken too long, since the other process does not read. */
+  void closeIfOverdue(long now) {
     synchronized (unsent) {
       if (closing && now - closingSince > CLOSING_NANOS) {
-        cut();
+        closeNow();
       }
     }
   }
@@ -245,24 +246,24 @@ public final class Connection {
     }
   }
 
-  /** Event loop: does what the channel is ready for. */
+  /** Reads and writes as far as the channel is ready; in the thread of the event loop. */
   void proceed() {
     synchronized (unsent) {
-      // Another thread may close the connection, but not meanwhile.
+      // The lock keeps other threads from closing the connection between check and write.
       if (key.isValid() && key.isWritable()) {
         flush();
       }
     }
     try {
       while (!paused && channel.isOpen() && key.isValid() && readMessage()) {
-        // One message after the other.
+        // Reads one message per iteration.
       }
     } catch (AEADBadTagException e) {
       end("a message is not sealed with the secret", true);
     } catch (ProtocolException e) {
       end(e.getMessage(), true);
     } catch (EOFException | UTFDataFormatException e) {
-      end("a message says less than its kind needs", true);
+      end("a message is shorter than its kind requires", true);
     } catch (IOException e) {
       end(e.getMessage(), false);
     }
@@ -276,7 +277,7 @@ public final class Connection {
       if (!readInto(header)) {
         return false;
       }
-      incoming = Message.begin(header, mostBytes());
+      incoming = Message.begin(header, maxBytes());
     }
     if (!readInto(incoming.body())) {
       return false;
@@ -289,8 +290,8 @@ public final class Connection {
     return true;
   }
 
-  private int mostBytes() {
-    return opener == null ? Handshake.MOST_CLAIM_BYTES : Message.MOST_BYTES + AeadCipher.TAG_BYTES;
+  private int maxBytes() {
+    return opener == null ? Handshake.MAX_CLAIM_BYTES : Message.MAX_BYTES + AeadCipher.TAG_BYTES;
   }
 
   private boolean readGreeting() throws IOException {
@@ -308,33 +309,33 @@ public final class Connection {
 
   private boolean readInto(ByteBuffer buffer) throws IOException {
     if (buffer.hasRemaining() && channel.read(buffer) < 0) {
-      boolean between =
+      boolean betweenMessages =
           greeting != null ? greeting.position() == 0 : incoming == null && header.position() == 0;
-      end(between ? null : "it was closed in the middle of a message", false);
+      end(betweenMessages ? null : "it was closed in the middle of a message", false);
       return false;
     }
     return !buffer.hasRemaining();
   }
 
-  private void end(String why, boolean nonsense) {
-    boolean told;
+  private void end(String why, boolean protocolViolation) {
+    boolean notify;
     synchronized (unsent) {
-      told = !closing && !ended;
+      notify = !closing && !ended;
       ended = true;
     }
-    if (told) {
-      receiver.ended(this, why, nonsense);
+    if (notify) {
+      receiver.ended(this, why, protocolViolation);
     }
     close();
-    cut();
+    closeNow();
   }
 
-  /** Ends a connection that nothing sensible came over; in the thread of the site. */
+  /** Closes a connection that has violated the protocol; in the thread of the event loop. */
   void refuse(String why) {
     end(why, true);
   }
 
-  /** Ends a connection for a reason of this process; in the thread of the site. */
+  /** Closes a connection for a reason in this process; in the thread of the event loop. */
   void fail(String why) {
     end(why, false);
   }

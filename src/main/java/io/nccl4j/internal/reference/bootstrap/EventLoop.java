@@ -22,21 +22,21 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * The listening socket of a {@link ListeningEndpoint} and the one daemon thread that accepts
- * connections and reads messages; it never waits for anything else. It ends when the site needs it
- * no more. An error that it cannot go on after ends it too, with all its connections; the site then
- * starts another one when it has to.
+ * The listening socket of a {@link ListeningEndpoint}, and the daemon thread that accepts its
+ * connections and reads messages. The thread waits for nothing else. It ends when the endpoint no
+ * longer needs it. An unexpected error ends it too, with all its connections; the endpoint then
+ * starts another one on demand.
  */
 final class EventLoop implements Runnable {
   private static final AtomicLong LOOPS = new AtomicLong();
 
-  /** Says that connections were refused; strangers decide how often. */
+  /** Logs refused connections; rate limited, since anyone can cause them. */
   private static final RateLimitedWarning REFUSALS = new RateLimitedWarning();
 
   private static final RateLimitedWarning FAILED_ACCEPTS = new RateLimitedWarning();
 
   private static final int BACKLOG = 1024;
-  private static final long LOOK_MILLIS = 500;
+  private static final long POLL_MILLIS = 500;
   private static final long AFTER_FAILED_ACCEPT_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
 
   private final ListeningEndpoint endpoint;
@@ -45,16 +45,16 @@ final class EventLoop implements Runnable {
   private final SelectionKey acceptKey;
   private final InetSocketAddress address;
   private final PendingConnections<PendingConnection> pending;
-  // Those that know a secret of this process, but whose world is not here yet.
+  // Authenticated connections whose communicator this process does not have yet.
   private final List<PendingConnection> parked = new ArrayList<>();
   private final ConcurrentLinkedQueue<Runnable> tasks = new ConcurrentLinkedQueue<>();
   private long acceptAt = System.nanoTime();
   private IOException acceptFailure;
-  private long lookedAt = System.nanoTime();
+  private long expiredAt = System.nanoTime();
   private volatile boolean dead;
 
-  /** Begins to listen. */
-  EventLoop(ListeningEndpoint endpoint, InetAddress at) throws IOException {
+  /** Starts to listen. */
+  EventLoop(ListeningEndpoint endpoint, InetAddress listenAddress) throws IOException {
     this.endpoint = endpoint;
     this.pending = new PendingConnections<>(PendingConnections.limit(), PendingConnections.GRACE);
     this.selector = Selector.open();
@@ -63,11 +63,12 @@ final class EventLoop implements Runnable {
     try {
       opened = ServerSocketChannel.open();
       server = opened;
-      server.bind(new InetSocketAddress(at, 0), BACKLOG);
+      server.bind(new InetSocketAddress(listenAddress, 0), BACKLOG);
       server.configureBlocking(false);
       acceptKey = server.register(selector, SelectionKey.OP_ACCEPT);
       address = (InetSocketAddress) server.getLocalAddress();
-      Thread.ofPlatform().daemon().name("nccl4j-site-" + LOOPS.incrementAndGet()).start(this);
+      String name = "nccl4j-event-loop-" + LOOPS.incrementAndGet();
+      Thread.ofPlatform().daemon().name(name).start(this);
       started = true;
     } finally {
       if (!started) {
@@ -84,9 +85,9 @@ final class EventLoop implements Runnable {
     return selector;
   }
 
-  /** Has this thread do something. */
-  void execute(Runnable errand) {
-    tasks.add(errand);
+  /** Runs a task in the thread of this event loop. */
+  void execute(Runnable task) {
+    tasks.add(task);
     selector.wakeup();
   }
 
@@ -94,7 +95,7 @@ final class EventLoop implements Runnable {
     return tasks.isEmpty();
   }
 
-  /** Ends all connections, as the end of this process would; for tests. */
+  /** Closes all connections, as the death of this process would; for tests. */
   void die() {
     dead = true;
     selector.wakeup();
@@ -105,23 +106,23 @@ final class EventLoop implements Runnable {
     try {
       do {
         selector.select(this::proceed, awaitAccept());
-        for (Runnable errand = tasks.poll(); errand != null; errand = tasks.poll()) {
-          runAndLog(errand);
+        for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
+          runAndLog(task);
         }
         long now = System.nanoTime();
-        if (now - lookedAt >= TimeUnit.MILLISECONDS.toNanos(LOOK_MILLIS)) {
-          lookedAt = now;
+        if (now - expiredAt >= TimeUnit.MILLISECONDS.toNanos(POLL_MILLIS)) {
+          expiredAt = now;
           expirePending(now);
         }
-      } while (!dead && !endpoint.endsIdle(this));
+      } while (!dead && !endpoint.endIfIdle(this));
       closeSockets(server);
     } catch (Throwable e) {
-      // Whatever it is: a process that listens and does not hear would keep its ranks waiting.
+      // Catches everything: a process that listens without reading would keep its ranks waiting.
       end(e);
     }
   }
 
-  /** Accepts connections while there is room; returns how long to wait, in milliseconds. */
+  /** Enables accepting unless the limit is reached; returns the time to wait in milliseconds. */
   private long awaitAccept() {
     long failed = acceptAt - System.nanoTime();
     if (acceptFailure != null && failed <= 0) {
@@ -130,14 +131,14 @@ final class EventLoop implements Runnable {
     long nanos = Math.max(failed, pending.nanosUntilRoom());
     acceptKey.interestOps(nanos > 0 ? 0 : SelectionKey.OP_ACCEPT);
     long millis = TimeUnit.NANOSECONDS.toMillis(nanos) + 1;
-    return nanos > 0 ? Math.min(millis, LOOK_MILLIS) : LOOK_MILLIS;
+    return nanos > 0 ? Math.min(millis, POLL_MILLIS) : POLL_MILLIS;
   }
 
-  private void runAndLog(Runnable errand) {
+  private void runAndLog(Runnable task) {
     try {
-      errand.run();
+      task.run();
     } catch (RuntimeException e) {
-      log().error("an errand of this process's site could not be done", e);
+      log().error("a task of the event loop failed", e);
     }
   }
 
@@ -146,8 +147,8 @@ final class EventLoop implements Runnable {
       try {
         connection.proceed();
       } catch (RuntimeException e) {
-        log().error("what came from {} could not be dealt with", connection, e);
-        connection.refuse("what it sent could not be dealt with: " + e);
+        log().error("a message from {} could not be processed", connection, e);
+        connection.refuse("one of its messages could not be processed: " + e);
       }
     } else {
       accept();
@@ -156,28 +157,28 @@ final class EventLoop implements Runnable {
 
   private void accept() {
     if (pending.full()) {
-      refuse(pending.removeOldest(), "others wait to prove that they know a secret");
+      refuse(pending.removeOldest(), "too many connections are waiting to be authenticated");
     }
     SocketChannel channel;
     try {
       channel = server.accept();
     } catch (IOException e) {
-      survive(e);
+      recoverFromFailedAccept(e);
       return;
     }
     if (channel != null) {
-      greet(channel);
+      addPending(channel);
     }
   }
 
   /**
-   * Goes on after a failure, such as no file descriptors left: the oldest stranger's is freed. The
-   * warning waits until it is, since a logger may need one.
+   * Continues after a failure to accept, for instance for lack of file descriptors: closes the
+   * oldest pending connection. The warning is logged later, since a logger may need a descriptor.
    */
-  private void survive(IOException failure) {
+  private void recoverFromFailedAccept(IOException failure) {
     PendingConnection oldest = pending.removeOldest();
     if (oldest != null) {
-      oldest.connection().cut();
+      oldest.connection().closeNow();
     }
     acceptFailure = failure;
     acceptAt = System.nanoTime() + AFTER_FAILED_ACCEPT_NANOS;
@@ -189,67 +190,67 @@ final class EventLoop implements Runnable {
     FAILED_ACCEPTS.log(log(), "a connection could not be accepted: " + failure);
   }
 
-  private void greet(SocketChannel channel) {
+  private void addPending(SocketChannel channel) {
     try {
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-      PendingConnection stranger = new PendingConnection(endpoint, this, channel);
-      pending.add(stranger);
-      stranger.connection().register(selector);
+      PendingConnection connection = new PendingConnection(endpoint, this, channel);
+      pending.add(connection);
+      connection.connection().register(selector);
     } catch (IOException e) {
-      noteRefusal("a connection", e.getMessage());
+      logRefusal("a connection", e.getMessage());
       TcpFailure.close(channel);
     }
   }
 
-  private static void refuse(PendingConnection stranger, String why) {
-    stranger.connection().refuse(why);
+  private static void refuse(PendingConnection connection, String why) {
+    connection.connection().refuse(why);
   }
 
-  /** Logs, once a minute, that a connection was refused. */
-  void noteRefusal(Object from, String why) {
+  /** Logs that a connection was refused, at most once a minute. */
+  void logRefusal(Object from, String why) {
     REFUSALS.log(log(), "refused a connection from " + from + ": " + why);
   }
 
-  /** Keeps a connection whose other side has proved that it knows a secret of this process. */
-  void park(PendingConnection known) {
-    pending.remove(known);
-    parked.add(known);
+  /** Keeps an authenticated connection until its communicator is known. */
+  void park(PendingConnection connection) {
+    pending.remove(connection);
+    parked.add(connection);
   }
 
-  /** Forgets a connection that has gone where it wanted to go, or has ended. */
+  /** Removes a connection that was handed over or has ended. */
   void forget(PendingConnection connection) {
     pending.remove(connection);
     parked.remove(connection);
   }
 
-  /** Lets in those whose world or secret has become known. */
+  /** Admits the connections whose communicator or secret has become known. */
   void admitParked() {
-    waiting().forEach(PendingConnection::proceed);
+    allPending().forEach(PendingConnection::proceed);
   }
 
-  private List<PendingConnection> waiting() {
+  private List<PendingConnection> allPending() {
     List<PendingConnection> all = new ArrayList<>(parked);
     all.addAll(pending.all());
     return all;
   }
 
   private void expirePending(long now) {
-    for (PendingConnection connection : waiting()) {
-      String why = connection.tooLate(now);
+    for (PendingConnection connection : allPending()) {
+      String why = connection.expiryReason(now);
       if (why != null) {
         refuse(connection, why);
       }
     }
     for (SelectionKey key : selector.keys()) {
       if (key.attachment() instanceof Connection connection) {
-        connection.cutIfLate(now);
+        connection.closeIfOverdue(now);
       }
     }
   }
 
   /**
-   * Ends after an error: the site forgets this loop, then all who depend on it hear why. That is
-   * repeated while there is no memory for it.
+   * Ends after an error: the endpoint drops this event loop, and everything that depends on it is
+   * notified. Repeats this while there is no memory for it.
    */
   private void end(Throwable failure) {
     long since = System.nanoTime();
@@ -258,7 +259,7 @@ final class EventLoop implements Runnable {
         attempt(failure, () -> failCommunicators(failure));
         attempt(failure, () -> failConnections(failure));
         attempt(failure, () -> closeSockets(server));
-        log().error("this process no longer hears others", failure);
+        log().error("this process no longer receives messages of other processes", failure);
         return;
       } catch (OutOfMemoryError shortage) {
         MemoryShortage.pause(shortage, since);
@@ -271,18 +272,22 @@ final class EventLoop implements Runnable {
     for (CommunicatorEndpoint communicator : endpoint.communicators()) {
       attempt(
           failure,
-          () -> communicator.failHere("its process no longer hears others, because of " + failure));
+          () ->
+              communicator.failHere(
+                  "its process no longer receives messages, because of " + failure));
     }
     String here = endpoint.address().toString();
     for (BootstrapTarget target : endpoint.bootstrapTargets()) {
-      attempt(failure, () -> target.fail(here + " no longer hears others: " + failure));
+      attempt(failure, () -> target.fail(here + " no longer receives messages: " + failure));
     }
   }
 
   private void failConnections(Throwable failure) {
     for (SelectionKey key : List.copyOf(selector.keys())) {
       if (key.attachment() instanceof Connection connection) {
-        attempt(failure, () -> connection.fail("this process no longer hears others: " + failure));
+        attempt(
+            failure,
+            () -> connection.fail("this process no longer receives messages: " + failure));
       }
     }
   }
@@ -297,7 +302,7 @@ final class EventLoop implements Runnable {
     }
   }
 
-  /** Finds the logger only when there is something to say, since most programs never need it. */
+  /** Looks the logger up on use, since most programs never need it. */
   private static Logger log() {
     return LogManager.getLogger(EventLoop.class);
   }

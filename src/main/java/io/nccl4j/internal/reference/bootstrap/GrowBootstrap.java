@@ -7,44 +7,49 @@ import io.nccl4j.internal.util.Deadline;
 import java.util.BitSet;
 
 /**
- * A world that grows: where its ranks and the new ones meet. The site of the rank that made the id
- * knows it by that until all have come, or the rank has gone.
+ * The bootstrap of a grow, which ranks of the parent and new ranks join. The process endpoint of
+ * the rank that created the id keeps it under the id until all ranks have joined or that rank has
+ * left.
  */
 public final class GrowBootstrap implements BootstrapTarget {
   private final Bootstraps bootstraps;
   private final BootstrapKey key;
   private UniqueId id;
-  private int maker;
+  private int idCreator;
   private int size;
   private volatile Bootstrap bootstrap;
   private String failure;
 
-  GrowBootstrap(Bootstraps meetings, BootstrapKey occasion) {
-    this.bootstraps = meetings;
-    this.key = occasion;
+  GrowBootstrap(Bootstraps bootstraps, BootstrapKey key) {
+    this.bootstraps = bootstraps;
+    this.key = key;
   }
 
-  /** Makes the id that new ranks find this by. */
+  /** Returns a new id by which new ranks join. */
   public synchronized UniqueId newId(int rank) {
     if (id != null) {
-      throw refused("rank " + maker + " has made an id, which waits for its grow");
+      throw refused("rank " + idCreator + " has created an id whose grow has not been called");
     }
     id = InitBootstrap.newId(bootstraps.endpoint(), BootstrapKey.GROW);
-    maker = rank;
+    idCreator = rank;
     bootstraps.endpoint().open(id, this);
     return id;
   }
 
-  /** Returns where all meet; the first to come says how many they will be. */
+  /** Returns the bootstrap; the first rank that calls this determines the new size. */
   public synchronized Bootstrap bootstrap(int newSize) {
     if (bootstrap == null) {
       if (newSize <= bootstraps.parentSize()) {
         throw refused(
-            "a rank wants " + newSize + " ranks; there are " + bootstraps.parentSize() + " before");
+            "a rank expects "
+                + newSize
+                + " ranks; a grow needs more than the "
+                + bootstraps.parentSize()
+                + " of the communicator");
       }
       if (newSize > RankMap.MOST_RANKS) {
         throw refused(
-            "a rank wants "
+            "a rank expects "
                 + newSize
                 + " ranks; the reference backend takes at most "
                 + RankMap.MOST_RANKS);
@@ -52,33 +57,33 @@ public final class GrowBootstrap implements BootstrapTarget {
       size = newSize;
       BitSet expected = new BitSet();
       expected.set(0, newSize);
-      Bootstrap opened = bootstraps.open(key, expected, this::over);
+      Bootstrap opened = bootstraps.open(key, expected, this::onComplete);
       if (failure != null) {
         opened.fail(failure, null);
       }
       bootstrap = opened;
     }
     if (newSize != size) {
-      throw refused("a rank wants " + newSize + " ranks, the ranks before it " + size);
+      throw refused("a rank expects " + newSize + " ranks, the ranks before it " + size);
     }
     return bootstrap;
   }
 
-  /** Returns the meeting for a new size, or null if there is none. */
+  /** Returns the bootstrap if it has this size, else null. */
   synchronized Bootstrap knownBootstrap(int newSize) {
     return newSize == size ? bootstrap : null;
   }
 
-  private void over(boolean done) {
+  private void onComplete(boolean done) {
     if (done) {
       forget();
     }
   }
 
   void checkPresent() {
-    Bootstrap now = bootstrap;
-    if (now != null) {
-      now.checkPresent();
+    Bootstrap current = bootstrap;
+    if (current != null) {
+      current.checkPresent();
     }
   }
 
@@ -89,56 +94,56 @@ public final class GrowBootstrap implements BootstrapTarget {
 
   @Override
   public void fail(String why) {
-    Bootstrap now;
+    Bootstrap current;
     synchronized (this) {
       failure = why;
-      now = bootstrap;
+      current = bootstrap;
     }
-    // Outside the lock: a meeting that is done calls forget while it holds its own.
-    if (now != null) {
-      now.fail(why, null);
+    // Outside the lock: a bootstrap that is done calls forget while it holds its own lock.
+    if (current != null) {
+      current.fail(why, null);
     }
   }
 
   @Override
-  public void addListener(JoinRequest visitor, Bootstrap.StateListener audience) {
-    bootstrap(visitor.size()).addListener(audience);
+  public void addListener(JoinRequest request, Bootstrap.StateListener listener) {
+    bootstrap(request.size()).addListener(listener);
   }
 
   @Override
-  public Bootstrap admit(JoinRequest visitor, Deadline deadline) {
-    if (!visitor.options().equals(bootstraps.options())) {
+  public Bootstrap admit(JoinRequest request, Deadline deadline) {
+    if (!request.options().equals(bootstraps.options())) {
       throw refused(
           "the new rank has other options than the ranks before it: "
-              + visitor.options()
+              + request.options()
               + ", "
               + bootstraps.options());
     }
-    if (visitor.rank() < bootstraps.parentSize()) {
+    if (request.rank() < bootstraps.parentSize()) {
       throw refused(
           "rank "
-              + visitor.rank()
-              + " has its place already; new ranks start at "
+              + request.rank()
+              + " is a rank of the communicator; new ranks start at "
               + bootstraps.parentSize());
     }
-    Bootstrap now = bootstrap(visitor.size());
-    ProcessAddress at =
-        visitor.process() != null ? visitor.process() : bootstraps.endpoint().address();
-    now.arrive(new Bootstrap.MembershipRequest(visitor.rank(), 0, visitor.rank(), at));
-    return now;
+    Bootstrap current = bootstrap(request.size());
+    ProcessAddress process =
+        request.process() != null ? request.process() : bootstraps.endpoint().address();
+    current.arrive(new Bootstrap.MembershipRequest(request.rank(), 0, request.rank(), process));
+    return current;
   }
 
-  /** Lets nobody find this any more. */
+  /** Closes the id and removes this from the unfinished bootstraps. */
   public void forget() {
     closeId();
     bootstraps.forget(key);
   }
 
-  /** Lets no new rank find this any more; ranks of the parent that are late still do. */
+  /** Closes the id, so that new ranks are refused; ranks of the parent can still join. */
   public synchronized void closeId() {
     if (id != null) {
       bootstraps.endpoint().close(id, this);
-      bootstraps.endpoint().spend(ReferenceId.of(id).secret());
+      bootstraps.endpoint().invalidate(ReferenceId.of(id).secret());
     }
   }
 

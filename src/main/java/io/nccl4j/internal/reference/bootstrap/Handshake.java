@@ -14,15 +14,15 @@ import java.util.Arrays;
 import java.util.UUID;
 
 /**
- * How a connection between two processes begins. The process that accepts sends a greeting with a
- * random nonce. The one that connects answers with a claim: what the connection is for, the name of
- * the secret, the process that it wants to reach, a nonce of its own, and a proof that it knows the
- * secret and has made this claim for this greeting ({@link SessionKeys}). So the secret is never
- * sent, and a claim is worth nothing on another connection or at another process.
+ * The handshake at the start of a connection between two processes. The accepting process sends a
+ * greeting with a random nonce. The connecting process answers with a claim: the purpose of the
+ * connection, the name of the secret, the process that it wants to reach, its own nonce, and a
+ * proof that it knows the secret and has made this claim for this greeting ({@link SessionKeys}).
+ * So the secret is never sent, and a claim is invalid on another connection or at another process.
  *
- * <p>Control messages that follow are sealed with the keys of the connection, in both directions;
- * that is how the connecting side knows that the other one has the secret too. The data of a link
- * is neither sealed nor signed.
+ * <p>The control messages that follow are sealed with the keys of the connection, in both
+ * directions; they prove to the connecting side that the other one knows the secret too. The data
+ * of a link is neither sealed nor signed.
  */
 public final class Handshake {
   private static final int NONCE_BYTES = 32;
@@ -31,8 +31,8 @@ public final class Handshake {
 
   public static final int GREETING_BYTES = 2 * Integer.BYTES + NONCE_BYTES;
 
-  /** The longest body of a claim: all that a process takes before the other one is known. */
-  static final int MOST_CLAIM_BYTES = 256;
+  /** The longest body of a claim, the only message accepted before authentication. */
+  static final int MAX_CLAIM_BYTES = 256;
 
   private Handshake() {}
 
@@ -52,32 +52,32 @@ public final class Handshake {
   private static void checkVersion(int version) throws ProtocolException {
     if (version != Message.VERSION) {
       throw new ProtocolException(
-          "it speaks version " + version + "; this process speaks " + Message.VERSION);
+          "it uses protocol version " + version + "; this process uses " + Message.VERSION);
     }
   }
 
   /**
-   * What the connecting side wants.
+   * The request of the connecting side.
    *
-   * @param kind one of those that open a connection
-   * @param process the process that is to be reached
-   * @param world the world that is to be reached, if the kind needs one
-   * @param detail what the kind needs beside that
+   * @param kind a kind that opens a connection
+   * @param process the process to reach
+   * @param communicator the id of the communicator to reach, if the kind needs one
+   * @param detail further content that depends on the kind
    */
   public record Opening(
       Message.Kind kind, Secret secret, UUID process, long communicator, Message.Body detail) {
     /**
-     * Makes the claim that answers a greeting.
+     * Returns the claim that answers a greeting.
      *
-     * @throws ProtocolException if the other side speaks something else
+     * @throws ProtocolException if the other side uses another protocol or version
      */
     public Answer answer(byte[] greeting) throws ProtocolException {
-      ByteBuffer said = ByteBuffer.wrap(greeting);
-      int magic = said.getInt();
+      ByteBuffer received = ByteBuffer.wrap(greeting);
+      int magic = received.getInt();
       if (magic != Message.MAGIC) {
         throw new ProtocolException("its greeting has magic 0x%08x".formatted(magic));
       }
-      checkVersion(said.getInt());
+      checkVersion(received.getInt());
       byte[] claim = claim();
       SessionKeys keys = keys(secret, greeting, claim);
       byte[] proof = keys.proof(kind.name(), NOTHING);
@@ -108,24 +108,24 @@ public final class Handshake {
     }
   }
 
-  /** The connecting side's first message, and the keys of what follows. */
+  /** The first message of the connecting side, and the keys of the messages that follow. */
   public record Answer(ByteBuffer message, SessionKeys keys) {}
 
-  /** What the accepting side was asked for; not to be believed before it has been proved. */
+  /** The request that the accepting side has received; untrusted until it is proved. */
   public static final class Claim {
     private final Message.Kind kind;
-    private final byte[] said;
+    private final byte[] content;
     private final byte[] proof;
     private final UUID secretName;
     private final UUID process;
     private final long communicator;
     private final DataInput detail;
 
-    private Claim(Message.Kind kind, byte[] said, byte[] proof) throws IOException {
+    private Claim(Message.Kind kind, byte[] content, byte[] proof) throws IOException {
       this.kind = kind;
-      this.said = said;
+      this.content = content;
       this.proof = proof;
-      DataInputStream in = new DataInputStream(new ByteArrayInputStream(said));
+      DataInputStream in = new DataInputStream(new ByteArrayInputStream(content));
       checkVersion(in.readInt());
       this.secretName = ProcessAddress.readUuid(in);
       this.process = ProcessAddress.readUuid(in);
@@ -137,7 +137,7 @@ public final class Handshake {
     /**
      * Reads a claim.
      *
-     * @throws IOException if the message is none
+     * @throws IOException if the message is not a claim
      */
     public static Claim read(Message message) throws IOException {
       if (!message.kind().opens()) {
@@ -152,14 +152,14 @@ public final class Handshake {
     /**
      * Returns the keys of the connection.
      *
-     * @param greeting what this connection was greeted with
+     * @param greeting the greeting that was sent on this connection
      * @throws ProtocolException if the other side does not know the secret
      */
     public SessionKeys prove(Secret secret, byte[] greeting) throws ProtocolException {
-      SessionKeys keys = keys(secret, greeting, said);
+      SessionKeys keys = keys(secret, greeting, content);
       if (!keys.isProof(proof, kind.name(), NOTHING)) {
         throw new ProtocolException(
-            "it does not know the secret that it names, or replays what another has sent");
+            "it does not know the secret that it names, or replays a message of another process");
       }
       return keys;
     }
@@ -180,7 +180,7 @@ public final class Handshake {
       return communicator;
     }
 
-    /** Returns what the kind needs beside that, to be read once. */
+    /** Returns the content that depends on the kind; it can be read once. */
     DataInput detail() {
       return detail;
     }

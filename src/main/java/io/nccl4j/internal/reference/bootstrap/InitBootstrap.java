@@ -14,8 +14,9 @@ import java.net.SocketTimeoutException;
 import java.util.BitSet;
 
 /**
- * Where ranks that come by a unique id meet: in the process that has made the id, which convenes,
- * or on the way to it. The site knows a gathering until it is complete or one rank has failed.
+ * The bootstrap of the ranks that join by a unique id. The process that created the id coordinates
+ * it; another process connects to that one. The process endpoint keeps it until all ranks have
+ * joined or one has failed.
  */
 public final class InitBootstrap implements BootstrapTarget {
   public static final String CONNECT = "connect";
@@ -26,65 +27,74 @@ public final class InitBootstrap implements BootstrapTarget {
   private final int size;
   private final String options;
   private final Bootstrap bootstrap;
-  private Way way;
+  private Way remoteCoordinator;
 
   private InitBootstrap(
-      ProcessEndpoint site, UniqueId id, ReferenceId meaning, String function, JoinRequest first) {
-    this.endpoint = site;
+      ProcessEndpoint endpoint,
+      UniqueId id,
+      ReferenceId referenceId,
+      String function,
+      JoinRequest first) {
+    this.endpoint = endpoint;
     this.id = id;
     this.function = function;
     this.size = first.size();
     this.options = first.options();
     BitSet expected = new BitSet();
     expected.set(0, size);
-    this.bootstrap = new Bootstrap(function, meaning.secret(), expected, null, this::over);
-    if (!meaning.maker().process().equals(site.process())) {
-      way = new Way(meaning);
-      bootstrap.follow(way);
+    this.bootstrap =
+        new Bootstrap(function, referenceId.secret(), expected, null, this::onComplete);
+    if (!referenceId.maker().process().equals(endpoint.process())) {
+      remoteCoordinator = new Way(referenceId);
+      bootstrap.setCoordinator(remoteCoordinator);
     }
   }
 
-  private void over(boolean done) {
+  private void onComplete(boolean done) {
     endpoint.close(id, this);
-    if (way == null) {
-      endpoint.spend(ReferenceId.of(id).secret());
+    if (remoteCoordinator == null) {
+      endpoint.invalidate(ReferenceId.of(id).secret());
     } else {
-      way.close();
+      remoteCoordinator.close();
     }
   }
 
-  /** Returns a new id that only the reference backend understands. */
-  public static UniqueId newId(ProcessEndpoint site, String function) {
+  /** Returns a new id of the reference backend. */
+  public static UniqueId newId(ProcessEndpoint endpoint, String function) {
     Secret secret = Secret.random();
     if (ProcessEndpoint.acceptsRemoteRanks()) {
       try {
-        site.make(secret, function);
+        endpoint.retainForId(secret, function);
       } catch (NcclSystemException e) {
         if (SocketAddresses.setting() != null) {
           throw e;
         }
-        // Good enough for the ranks of this process, which may be all.
-        ProcessEndpoint.log().warn("ranks of other processes cannot come: {}", e.getMessage());
-        site.makeForOwn(secret);
+        // The id still works for the ranks of this process, which may be all.
+        ProcessEndpoint.log().warn("ranks of other processes cannot join: {}", e.getMessage());
+        endpoint.addLocal(secret);
       }
     } else {
-      site.makeForOwn(secret);
+      endpoint.addLocal(secret);
     }
-    return new ReferenceId(site.address(), secret).toUniqueId();
+    return new ReferenceId(endpoint.address(), secret).toUniqueId();
   }
 
-  /** Closes an id that a site has made for a communicator, and fails those that wait there. */
-  public static void closeId(ProcessEndpoint site, UniqueId id) {
-    ReferenceId meaning = ReferenceId.of(id);
-    if (!meaning.maker().process().equals(site.process())) {
+  /** Closes an id that an endpoint has created for a connect, and fails the waiting ranks. */
+  public static void closeId(ProcessEndpoint endpoint, UniqueId id) {
+    ReferenceId referenceId = ReferenceId.of(id);
+    if (!referenceId.maker().process().equals(endpoint.process())) {
       throw new IllegalArgumentException(
-          "id is " + id + ", which " + meaning.maker() + " made; only that process can close it");
+          "id is "
+              + id
+              + ", which "
+              + referenceId.maker()
+              + " created; only that process can close it");
     }
     BootstrapTarget target;
-    synchronized (site.targetsLock()) {
-      target = site.target(id);
+    synchronized (endpoint.targetsLock()) {
+      target = endpoint.target(id);
       if (target == null) {
-        site.discard(meaning.secret());
+        endpoint.discard(referenceId.secret());
       }
     }
     if (target != null && target.grows()) {
@@ -92,7 +102,7 @@ public final class InitBootstrap implements BootstrapTarget {
           "id is " + id + ", the id of a grow, which is closed with its communicator");
     }
     if (target != null) {
-      target.fail(meaning.maker() + " closed " + id);
+      target.fail(referenceId.maker() + " closed " + id);
     }
   }
 
@@ -106,26 +116,26 @@ public final class InitBootstrap implements BootstrapTarget {
     bootstrap.fail(why, null);
   }
 
-  /** Finds where the ranks of an id meet, or opens it. */
+  /** Returns the bootstrap target of an id, and creates it if necessary. */
   public static BootstrapTarget of(
-      ProcessEndpoint site, UniqueId id, String function, JoinRequest visitor) {
-    ReferenceId meaning = ReferenceId.of(id);
-    boolean here = meaning.maker().process().equals(site.process());
-    synchronized (site.targetsLock()) {
-      BootstrapTarget target = site.target(id);
+      ProcessEndpoint endpoint, UniqueId id, String function, JoinRequest request) {
+    ReferenceId referenceId = ReferenceId.of(id);
+    boolean here = referenceId.maker().process().equals(endpoint.process());
+    synchronized (endpoint.targetsLock()) {
+      BootstrapTarget target = endpoint.target(id);
       if (target == null && here && function.equals(BootstrapKey.GROW)) {
         throw new NcclInvalidUsageException(
             function,
             NcclResult.INVALID_USAGE.code(),
-            id + " is not the id of a grow that is still to come; one is good once",
+            id + " is not the id of a pending grow; an id can be used once",
             "");
       }
-      if (target == null && here && !site.isGood(meaning.secret())) {
+      if (target == null && here && !endpoint.isValid(referenceId.secret())) {
         throw new NcclInvalidUsageException(
             function,
             NcclResult.INVALID_USAGE.code(),
             id
-                + " is no longer valid: its ranks have come or have given up, or it was closed, or its"
+                + " is no longer valid: its ranks have joined or given up, or it was closed, or its"
                 + " process has failed to listen",
             "");
       }
@@ -133,12 +143,12 @@ public final class InitBootstrap implements BootstrapTarget {
         throw new NcclInvalidUsageException(
             function,
             NcclResult.INVALID_USAGE.code(),
-            id + " is the id of a grow; new ranks come by Backend.join",
+            id + " is the id of a grow; new ranks call Backend.join",
             "");
       }
       if (target == null) {
-        InitBootstrap opened = new InitBootstrap(site, id, meaning, function, visitor);
-        site.open(id, opened);
+        InitBootstrap opened = new InitBootstrap(endpoint, id, referenceId, function, request);
+        endpoint.open(id, opened);
         target = opened;
       }
       return target;
@@ -146,40 +156,40 @@ public final class InitBootstrap implements BootstrapTarget {
   }
 
   @Override
-  public Bootstrap admit(JoinRequest visitor, Deadline deadline) {
-    int rank = visitor.rank();
-    if (visitor.size() != size) {
+  public Bootstrap admit(JoinRequest request, Deadline deadline) {
+    int rank = request.rank();
+    if (request.size() != size) {
       throw refused(
-          "rank " + rank + " wants " + visitor.size() + " ranks, the ranks before it " + size);
+          "rank " + rank + " expects " + request.size() + " ranks, the ranks before it " + size);
     }
-    if (!visitor.options().equals(options)) {
+    if (!request.options().equals(options)) {
       throw refused(
           "rank "
               + rank
               + " has other options than the ranks before it: "
-              + visitor.options()
+              + request.options()
               + ", "
               + options);
     }
-    if (way != null) {
-      way.open(rank, deadline);
+    if (remoteCoordinator != null) {
+      remoteCoordinator.open(rank, deadline);
     }
-    ProcessAddress at = visitor.process() != null ? visitor.process() : endpoint.address();
-    bootstrap.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, at));
+    ProcessAddress process = request.process() != null ? request.process() : endpoint.address();
+    bootstrap.arrive(new Bootstrap.MembershipRequest(rank, 0, rank, process));
     return bootstrap;
   }
 
   private NcclInvalidUsageException refused(String text) {
-    bootstrap.noteRejection(text);
+    bootstrap.recordRejection(text);
     return new NcclInvalidUsageException(function, NcclResult.INVALID_USAGE.code(), text, "");
   }
 
   @Override
-  public void addListener(JoinRequest visitor, Bootstrap.StateListener audience) {
-    bootstrap.addListener(audience);
+  public void addListener(JoinRequest request, Bootstrap.StateListener listener) {
+    bootstrap.addListener(listener);
   }
 
-  /** The connection to the process that has made the id. */
+  /** The connection to the process that created the id. */
   private final class Way implements Bootstrap.Coordinator, Connection.Receiver {
     private final ReferenceId target;
     private volatile Connection connection;
@@ -189,9 +199,9 @@ public final class InitBootstrap implements BootstrapTarget {
       this.target = target;
     }
 
-    /** Connects for a rank, unless another one of this process has before. */
+    /** Connects for a rank, unless another rank of this process has connected before. */
     synchronized void open(int rank, Deadline deadline) {
-      // It may have ended since the rank has found this gathering.
+      // The bootstrap may have ended since the rank looked up this target.
       bootstrap.checkNotOver(rank);
       if (connection != null) {
         return;
@@ -202,7 +212,7 @@ public final class InitBootstrap implements BootstrapTarget {
                 + id
                 + ", which "
                 + target.maker()
-                + " made that takes ranks of its own only: "
+                + " created for its own ranks only: "
                 + SocketAddresses.VARIABLE
                 + " was none there, or no network interface was up");
       }
@@ -214,7 +224,7 @@ public final class InitBootstrap implements BootstrapTarget {
         connection = endpoint.connect(target.maker(), opening, this, deadline);
       } catch (IOException e) {
         endpoint.release(target.secret());
-        String text = target.maker() + " at " + target.maker().address() + ", which made the id";
+        String text = target.maker() + " at " + target.maker().address() + ", which created the id";
         bootstrap.fail(text + ", cannot be reached: " + e.getMessage(), null);
         throw e instanceof SocketTimeoutException
             ? new NcclTimeoutException(function, deadline.timeout(), text + ", did not answer")
@@ -227,7 +237,7 @@ public final class InitBootstrap implements BootstrapTarget {
     }
 
     @Override
-    public void arrive(int expected, Bootstrap.MembershipRequest wish) {
+    public void arrive(int expected, Bootstrap.MembershipRequest request) {
       connection.send(
           Message.of(
               Message.Kind.JOIN,
@@ -236,7 +246,7 @@ public final class InitBootstrap implements BootstrapTarget {
                 out.writeUTF(function);
                 out.writeInt(size);
                 out.writeUTF(options);
-                wish.write(out);
+                request.write(out);
               }));
     }
 
@@ -265,16 +275,16 @@ public final class InitBootstrap implements BootstrapTarget {
     public void receive(Connection from, Message message) throws IOException {
       DataInput in = message.content();
       switch (message.kind()) {
-        case MEETING -> {
+        case BOOTSTRAP_STATE -> {
           in.readInt();
           bootstrap.applyState(in);
         }
-        case REFUSED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
+        case REJECTED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
         default -> throw new ProtocolException("it sent a " + message.kind() + " message");
       }
     }
 
-    /** Ends the connection, whose purpose is fulfilled. */
+    /** Closes the connection. */
     void close() {
       if (connection != null) {
         connection.close();
@@ -283,17 +293,17 @@ public final class InitBootstrap implements BootstrapTarget {
     }
 
     @Override
-    public void ended(Connection from, String why, boolean nonsense) {
+    public void ended(Connection from, String why, boolean protocolViolation) {
       broken =
           target.maker()
-              + ", which made the id, ended the connection"
+              + ", which created the id, ended the connection"
               + (why == null ? "" : ": " + why);
       bootstrap.checkPresent();
     }
 
     @Override
     public String toString() {
-      return target.maker() + ", which made the id,";
+      return target.maker() + ", which created the id,";
     }
   }
 }

@@ -8,7 +8,7 @@ import java.io.IOException;
 import java.net.ProtocolException;
 import java.util.BitSet;
 
-/** A process that has ranks who come by an id that this process has made, and its connection. */
+/** A remote process whose ranks join a bootstrap coordinated here, and its connection. */
 final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListener {
   private final ProcessEndpoint endpoint;
   private final Connection connection;
@@ -19,12 +19,12 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   private ProcessAddress address;
 
   /**
-   * Takes a connection.
+   * Wraps a connection.
    *
-   * @param secret what the other process has proved to know
+   * @param secret the secret that the other process has proved to know
    */
-  JoiningProcess(ProcessEndpoint site, Connection connection, Secret secret) {
-    this.endpoint = site;
+  JoiningProcess(ProcessEndpoint endpoint, Connection connection, Secret secret) {
+    this.endpoint = endpoint;
     this.connection = connection;
     this.secret = secret;
   }
@@ -37,7 +37,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
       case CONNECTED -> {
         int rank = in.readInt();
         if (rank < 0 || !ranks.get(rank)) {
-          throw new ProtocolException("it says that rank " + rank + " has connected");
+          throw new ProtocolException("it reports that rank " + rank + " has connected");
         }
         bootstrap.confirm(rank);
       }
@@ -61,9 +61,9 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
     String options = in.readUTF();
     Bootstrap.MembershipRequest request = Bootstrap.MembershipRequest.read(in);
     if (size > RankMap.MOST_RANKS || request.rank() < 0 || request.rank() >= size) {
-      throw new ProtocolException("it brings rank " + request.rank() + " of " + size);
+      throw new ProtocolException("its request is for rank " + request.rank() + " of " + size);
     }
-    boolean again = ranks.get(request.rank());
+    boolean joinedBefore = ranks.get(request.rank());
     ranks.set(request.rank());
     address = request.process();
     try {
@@ -76,29 +76,30 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
       bootstrap = target.admit(joining, null);
     } catch (NcclException e) {
       onRejected(request.rank(), e.text());
-      // Where a rank comes again, the end of the connection is still the loss of the first one.
-      ranks.set(request.rank(), again);
+      // If a rank joins twice, the end of the connection is still the loss of the first one.
+      ranks.set(request.rank(), joinedBefore);
     }
   }
 
   private UniqueId check(byte[] bytes) throws ProtocolException {
     try {
       UniqueId id = UniqueId.of(bytes);
-      ReferenceId meaning = ReferenceId.of(id);
-      if (meaning.secret().equals(secret) && meaning.maker().process().equals(endpoint.process())) {
+      ReferenceId referenceId = ReferenceId.of(id);
+      if (referenceId.secret().equals(secret)
+          && referenceId.maker().process().equals(endpoint.process())) {
         return id;
       }
     } catch (IllegalArgumentException e) {
-      throw new ProtocolException("it brings no id: " + e.getMessage());
+      throw new ProtocolException("its id is invalid: " + e.getMessage());
     }
-    throw new ProtocolException("it brings an id that this process has not made");
+    throw new ProtocolException("its id is not one that this process has created");
   }
 
   @Override
   public void onState(int expected, Message.Body state) {
     connection.send(
         Message.of(
-            Message.Kind.MEETING,
+            Message.Kind.BOOTSTRAP_STATE,
             out -> {
               out.writeInt(expected);
               state.write(out);
@@ -111,7 +112,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
       ranks.clear(rank);
       connection.send(
           Message.of(
-              Message.Kind.REFUSED,
+              Message.Kind.REJECTED,
               out -> {
                 out.writeInt(rank);
                 Message.writeReason(out, text);
@@ -120,7 +121,7 @@ final class JoiningProcess implements Connection.Receiver, Bootstrap.StateListen
   }
 
   @Override
-  public void ended(Connection from, String why, boolean nonsense) {
+  public void ended(Connection from, String why, boolean protocolViolation) {
     if (bootstrap != null && !ranks.isEmpty()) {
       bootstrap.giveUp(
           RankSets.describe(ranks)

@@ -20,48 +20,47 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
 /**
- * This process as others can connect to it. It listens while it knows a secret: that of an id whose
- * ranks have not all come, or of a communicator with ranks in other processes. The thread of an
- * {@link EventLoop} accepts connections and reads messages.
+ * The listening side of this process. It listens while it knows a secret: that of an id whose ranks
+ * have not all joined, or of a communicator with ranks in other processes. The thread of an {@link
+ * EventLoop} accepts connections and reads messages.
  *
- * <p>A process that connects has to prove that it knows a secret that is known here. Anything else
- * is refused and logged, and harms nobody.
+ * <p>A process that connects has to prove that it knows a secret that is known here. Any other
+ * connection is refused and logged, without effect on communicators.
  */
 abstract class ListeningEndpoint {
   private static final UUID HOST = thisHost();
   private static final String HOST_NAME = hostName();
 
-  /** How long a secret that nobody holds any more is still known, and the socket open. */
-  private static final long FADING_NANOS = TimeUnit.SECONDS.toNanos(5);
+  /** How long a released secret stays known, and the socket open. */
+  private static final long EXPIRY_NANOS = TimeUnit.SECONDS.toNanos(5);
 
   private final UUID process = UUID.randomUUID();
   private final Map<Secret, Integer> secrets = new HashMap<>();
-  // Those that nobody needs any more, and since when: who was let in by one may still be on the
-  // way.
+  // Released secrets, and since when: a process that was admitted by one may still be connecting.
   private final Map<Secret, Long> expiring = new HashMap<>();
-  // Those of ids that this process has made and that are still good.
-  private final Set<Secret> made = new HashSet<>();
+  // The secrets of ids that this process has created and that are still valid.
+  private final Set<Secret> idSecrets = new HashSet<>();
   private EventLoop loop;
   private final UUID host;
 
-  /** Makes that of a process on a host; {@code null} is this one. */
+  /** Creates the endpoint of a process on a host; {@code null} is this host. */
   ListeningEndpoint(UUID host) {
     this.host = host == null ? HOST : host;
   }
 
-  /** Returns this process's part of the communicator with this number, or null if there is none. */
+  /** Returns this process's part of the communicator with this id, or null if there is none. */
   abstract CommunicatorEndpoint communicator(long id);
 
-  /** Returns this process's parts of all communicators that have ranks in others. */
+  /** Returns this process's parts of all communicators that have ranks in other processes. */
   abstract List<CommunicatorEndpoint> communicators();
 
-  /** Returns where ranks of other processes are waited for that come by an id. */
+  /** Returns the bootstrap targets that still wait for ranks. */
   abstract List<BootstrapTarget> bootstrapTargets();
 
   /**
-   * Returns what takes the messages of a process whose ranks come by an id.
+   * Returns the receiver for a process whose ranks join by an id.
    *
-   * @param secret what the process has proved to know
+   * @param secret the secret that the process has proved to know
    */
   abstract Connection.Receiver joiningProcess(Connection connection, Secret secret);
 
@@ -69,12 +68,12 @@ abstract class ListeningEndpoint {
     return process;
   }
 
-  /** Returns what processes have in common that can share memory. */
+  /** Returns the id of the host; processes with the same id can share memory. */
   public UUID host() {
     return host;
   }
 
-  /** Returns where this process is; without an address where it does not listen. */
+  /** Returns the address of this process, without a socket address if it does not listen. */
   public synchronized ProcessAddress address() {
     return new ProcessAddress(
         process,
@@ -85,7 +84,7 @@ abstract class ListeningEndpoint {
   }
 
   /**
-   * Lets those in who know a secret, until it has been released as often.
+   * Admits processes that know a secret, until it has been released as often.
    *
    * @throws NcclSystemException if this process cannot listen
    */
@@ -103,37 +102,35 @@ abstract class ListeningEndpoint {
     }
   }
 
-  /** Holds the secret of an id that this process makes, until the id is spent. */
-  public synchronized void make(Secret secret, String function) {
+  /** Retains the secret of a new id of this process, until the id is invalidated. */
+  public synchronized void retainForId(Secret secret, String function) {
     retain(secret, function);
-    made.add(secret);
+    idSecrets.add(secret);
   }
 
-  /** Notes the secret of an id that only ranks of this process can come by. */
-  synchronized void makeForOwn(Secret secret) {
-    made.add(secret);
+  /** Records the secret of an id by which only ranks of this process can join. */
+  synchronized void addLocal(Secret secret) {
+    idSecrets.add(secret);
   }
 
-  /** Returns whether an id that this process has made is still good. */
-  public synchronized boolean isGood(Secret secret) {
-    return made.contains(secret);
+  /** Returns whether an id that this process has created is still valid. */
+  public synchronized boolean isValid(Secret secret) {
+    return idSecrets.contains(secret);
   }
 
   /** Releases the secret of an id that is no longer valid. */
-  synchronized void spend(Secret secret) {
-    if (made.remove(secret) && secrets.containsKey(secret)) {
+  synchronized void invalidate(Secret secret) {
+    if (idSecrets.remove(secret) && secrets.containsKey(secret)) {
       release(secret);
     }
   }
 
-  /**
-   * Forgets the secret of an id that nobody has come by, and stops listening if that is the last.
-   */
+  /** Removes the secret of an unused id, and stops listening if it is the last. */
   synchronized void discard(Secret secret) {
-    if (!made.contains(secret)) {
+    if (!idSecrets.contains(secret)) {
       return;
     }
-    spend(secret);
+    invalidate(secret);
     expiring.remove(secret);
     if (loop != null) {
       loop.selector().wakeup();
@@ -148,14 +145,14 @@ abstract class ListeningEndpoint {
           new NcclSystemException(
               function,
               NcclResult.SYSTEM_ERROR.code(),
-              "this process cannot listen for ranks of others: " + e.getMessage(),
+              "this process cannot listen for ranks of other processes: " + e.getMessage(),
               "");
       failure.initCause(e);
       throw failure;
     }
   }
 
-  /** Returns whether the settings let ranks of other processes come here. */
+  /** Returns whether the settings allow ranks of other processes to join here. */
   static boolean acceptsRemoteRanks() {
     return !SocketAddresses.NONE.equals(SocketAddresses.setting());
   }
@@ -164,7 +161,7 @@ abstract class ListeningEndpoint {
     return secrets.containsKey(secret) || expiring.containsKey(secret);
   }
 
-  /** Returns the secret that another process names, or null if it is not known here. */
+  /** Returns the secret with this name, or null if it is not known here. */
   synchronized Secret secretNamed(UUID name) {
     return Stream.concat(secrets.keySet().stream(), expiring.keySet().stream())
         .filter(secret -> secret.name().equals(name))
@@ -172,7 +169,7 @@ abstract class ListeningEndpoint {
         .orElse(null);
   }
 
-  /** Lets in those connections whose communicator has become known. */
+  /** Admits the connections whose communicator has become known. */
   void admitParked() {
     EventLoop now;
     synchronized (this) {
@@ -183,7 +180,7 @@ abstract class ListeningEndpoint {
     }
   }
 
-  /** Ends all connections, as the end of this process would; for tests. */
+  /** Closes all connections, as the death of this process would; for tests. */
   public void die() {
     EventLoop now;
     synchronized (this) {
@@ -192,7 +189,7 @@ abstract class ListeningEndpoint {
     now.die();
   }
 
-  /** Connects to another process, within the time given. */
+  /** Connects to another process before the deadline. */
   public Connection connect(
       ProcessAddress to, Handshake.Opening opening, Connection.Receiver receiver, Deadline deadline)
       throws IOException {
@@ -201,7 +198,7 @@ abstract class ListeningEndpoint {
       now = loop;
     }
     if (now == null || to.address() == null) {
-      throw new IOException((now == null ? "this process" : "it") + " no longer hears others");
+      throw new IOException((now == null ? "this process" : "it") + " no longer listens");
     }
     SocketChannel channel = SocketChannel.open();
     try {
@@ -212,45 +209,45 @@ abstract class ListeningEndpoint {
       return connection;
     } catch (ClosedSelectorException e) {
       channel.close();
-      throw new IOException("this process no longer hears others", e);
+      throw new IOException("this process no longer listens", e);
     } catch (IOException | RuntimeException e) {
       channel.close();
       throw e;
     }
   }
 
-  /** Returns whether a loop is to end, since nobody needs it; then it is forgotten. */
-  synchronized boolean endsIdle(EventLoop which) {
+  /** Returns whether an event loop is idle and has to end; this endpoint has then dropped it. */
+  synchronized boolean endIfIdle(EventLoop eventLoop) {
     long now = System.nanoTime();
-    expiring.values().removeIf(since -> now - since > FADING_NANOS);
-    boolean idle = secrets.isEmpty() && expiring.isEmpty() && which.idle();
+    expiring.values().removeIf(since -> now - since > EXPIRY_NANOS);
+    boolean idle = secrets.isEmpty() && expiring.isEmpty() && eventLoop.idle();
     if (idle) {
-      forget(which);
+      forget(eventLoop);
     }
     return idle;
   }
 
-  /** Has the next who needs a loop start another one. */
-  synchronized void forget(EventLoop which) {
-    if (loop == which) {
+  /** Drops an event loop; the next use starts another one. */
+  synchronized void forget(EventLoop eventLoop) {
+    if (loop == eventLoop) {
       loop = null;
     }
   }
 
-  /** Forgets a loop that has failed, and with it the ids that lead to its address. */
-  synchronized void forgetFailed(EventLoop which) {
-    forget(which);
-    List.copyOf(made).forEach(this::spend);
+  /** Drops an event loop that has failed, and invalidates the ids with its address. */
+  synchronized void forgetFailed(EventLoop eventLoop) {
+    forget(eventLoop);
+    List.copyOf(idSecrets).forEach(this::invalidate);
   }
 
   private static UUID thisHost() {
     try {
-      // Processes share memory where they run on one kernel and see the same /dev/shm.
+      // Processes can share memory if they run on one kernel and see the same /dev/shm.
       String boot = Files.readString(Path.of("/proc/sys/kernel/random/boot_id"));
       Object device = Files.getAttribute(Path.of("/dev/shm"), "unix:dev");
       Object number = Files.getAttribute(Path.of("/dev/shm"), "unix:ino");
-      String all = boot + device + " " + number;
-      return UUID.nameUUIDFromBytes(all.getBytes(StandardCharsets.US_ASCII));
+      String identity = boot + device + " " + number;
+      return UUID.nameUUIDFromBytes(identity.getBytes(StandardCharsets.US_ASCII));
     } catch (IOException | UnsupportedOperationException | IllegalArgumentException e) {
       return UUID.randomUUID();
     }
@@ -260,7 +257,7 @@ abstract class ListeningEndpoint {
     try {
       return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
     } catch (IOException e) {
-      // Asking the resolver might take long, and is not worth it for a message.
+      // The name is used in messages only, so it is not worth a slow DNS lookup.
       return "this host";
     }
   }

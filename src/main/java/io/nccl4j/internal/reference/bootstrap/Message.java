@@ -13,39 +13,39 @@ import java.nio.ByteBuffer;
 import java.util.BitSet;
 
 /**
- * What processes say to each other beside the data: a magic number, a kind, the number of bytes
- * that follow, and those.
+ * A control message between processes: a magic number, a kind, the size of the content in bytes,
+ * and the content.
  */
 public final class Message {
-  /** What a message is for. */
+  /** The purpose of a message. */
   public enum Kind {
-    /** A rank comes to where the ranks of an id meet; {@link Handshake} says what comes before. */
+    /** A rank joins the bootstrap of an id; opens a connection, see {@link Handshake}. */
     JOIN(1),
-    /** The connection over which two processes of a world talk. */
+    /** Opens the control connection between two processes of a communicator. */
     CONTROL(2),
-    /** The connection of one link; data follows. */
+    /** Opens the connection of a link; data follows. */
     LINK(3),
     /** A rank has been revoked, closed or aborted. */
     PRESENCE(4),
-    /** Something went wrong that all ranks are told. */
-    FAULT(5),
-    /** Wants to know how far the ranks are. */
-    ASK(6),
-    /** How far the ranks are. */
+    /** A failure that concerns all ranks. */
+    FAILURE(5),
+    /** Asks for the progress of the ranks. */
+    STATUS_REQUEST(6),
+    /** The progress of the ranks. */
     STATUS(7),
-    /** A rank comes to a meeting that this process convenes. */
-    MEET(8),
-    /** How a meeting stands. */
-    MEETING(9),
-    /** A rank cannot take part in a meeting. */
-    REFUSED(10),
-    /** A rank does not wait for a meeting any longer. */
+    /** A rank joins a bootstrap that the receiver coordinates. */
+    MEMBERSHIP_REQUEST(8),
+    /** The state of a bootstrap. */
+    BOOTSTRAP_STATE(9),
+    /** A rank is rejected by a bootstrap. */
+    REJECTED(10),
+    /** A rank has stopped waiting in a bootstrap, or has failed. */
     GIVE_UP(11),
-    /** Names the shared memory that a link goes through. */
+    /** The path of the shared memory of a link. */
     MEMORY(12),
-    /** Names the board of all ranks. */
-    BOARD(13),
-    /** A rank has connected with the other ranks of the world that a meeting makes. */
+    /** The path of the shared sync object of all ranks. */
+    SYNC(13),
+    /** A rank has connected with the other ranks of its new communicator. */
     CONNECTED(14);
 
     private final int code;
@@ -54,7 +54,7 @@ public final class Message {
       this.code = code;
     }
 
-    /** Returns whether a connection may begin with it. */
+    /** Returns whether a connection may begin with this kind. */
     boolean opens() {
       return this == JOIN || this == CONTROL || this == LINK;
     }
@@ -65,11 +65,11 @@ public final class Message {
           return kind;
         }
       }
-      throw new ProtocolException("a message has kind " + code + ", which there is not");
+      throw new ProtocolException("a message has the unknown kind " + code);
     }
   }
 
-  /** Writes what a message says. */
+  /** Writes the content of a message. */
   public interface Body {
     void write(DataOutput out) throws IOException;
   }
@@ -78,14 +78,14 @@ public final class Message {
   public static final int VERSION = 2;
   public static final int HEADER_BYTES = 12;
 
-  /** More than the plan of 32768 ranks in as many processes needs. */
-  public static final int MOST_BYTES = 16 << 20;
+  /** More than the rank map of 32768 ranks in as many processes needs. */
+  public static final int MAX_BYTES = 16 << 20;
 
-  /** More than a communicator has ranks, or a rank links to one process. */
-  private static final int MOST_COUNT = 1 << 17;
+  /** More than the ranks of a communicator, or the links of a rank to one process. */
+  private static final int MAX_COUNT = 1 << 17;
 
-  /** So many characters fit into a text, whatever they are. */
-  private static final int MOST_REASON_CHARS = 0xFFFF / 3;
+  /** The number of characters that always fit into a text, whatever they are. */
+  private static final int MAX_REASON_CHARS = 0xFFFF / 3;
 
   private final Kind kind;
   private final byte[] content;
@@ -97,7 +97,7 @@ public final class Message {
     this.body = ByteBuffer.wrap(content);
   }
 
-  /** Returns a message as it goes over a connection. */
+  /** Returns an encoded message. */
   public static ByteBuffer of(Kind kind, Body body) {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream();
     DataOutputStream out = new DataOutputStream(bytes);
@@ -114,7 +114,7 @@ public final class Message {
     return message;
   }
 
-  /** Returns the header of a message whose body has another size on the wire. */
+  /** Returns the header of a message, with another size of the content. */
   public static byte[] headerOf(byte[] message, int size) {
     return ByteBuffer.allocate(HEADER_BYTES)
         .put(message, 0, HEADER_BYTES - Integer.BYTES)
@@ -123,11 +123,11 @@ public final class Message {
   }
 
   /**
-   * Begins to read a message whose header has come.
+   * Starts to read a message whose header has been received.
    *
-   * @param most how large its body may be
+   * @param maxBytes the largest size of its content
    */
-  public static Message begin(ByteBuffer header, int most) throws ProtocolException {
+  public static Message begin(ByteBuffer header, int maxBytes) throws ProtocolException {
     int magic = header.getInt(0);
     if (magic != MAGIC) {
       throw new ProtocolException(
@@ -135,9 +135,9 @@ public final class Message {
     }
     Kind kind = Kind.of(header.getInt(4));
     int size = header.getInt(8);
-    if (size < 0 || size > most) {
+    if (size < 0 || size > maxBytes) {
       throw new ProtocolException(
-          "a " + kind + " message has size " + size + "; it must be from 0 to " + most);
+          "a " + kind + " message has size " + size + "; it must be from 0 to " + maxBytes);
     }
     return new Message(kind, new byte[size]);
   }
@@ -146,17 +146,17 @@ public final class Message {
     return kind;
   }
 
-  /** Returns a message of the same kind that says something else. */
+  /** Returns a message of the same kind with other content. */
   Message with(byte[] plain) {
     return new Message(kind, plain);
   }
 
-  /** Returns what follows the header. */
+  /** Returns the content. */
   public byte[] bytes() {
     return content;
   }
 
-  /** Returns where what follows the header belongs. */
+  /** Returns the buffer into which the content is read. */
   ByteBuffer body() {
     return body;
   }
@@ -183,12 +183,12 @@ public final class Message {
     return BitSet.valueOf(bytes);
   }
 
-  /** Reads how many of something follow. */
+  /** Reads a count of elements. */
   public static int count(DataInput in) throws IOException {
     int count = in.readInt();
-    if (count < 0 || count > MOST_COUNT) {
+    if (count < 0 || count > MAX_COUNT) {
       throw new ProtocolException(
-          "a message has a count of " + count + "; it must be from 0 to " + MOST_COUNT);
+          "a message has a count of " + count + "; it must be from 0 to " + MAX_COUNT);
     }
     return count;
   }
@@ -200,9 +200,9 @@ public final class Message {
     }
   }
 
-  /** Writes why something happened; what does not fit is cut off. */
+  /** Writes a reason, truncated if it is too long. */
   public static void writeReason(DataOutput out, String text) throws IOException {
-    out.writeUTF(text.substring(0, Math.min(text.length(), MOST_REASON_CHARS)));
+    out.writeUTF(text.substring(0, Math.min(text.length(), MAX_REASON_CHARS)));
   }
 
   static String readText(DataInput in) throws IOException {

@@ -8,13 +8,12 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 
 /**
- * A rank that has come to a meeting, until it is a member of a new world or has failed.
+ * A rank that takes part in a bootstrap, until it has joined a new communicator or has failed.
  *
- * @param rank its number in the meeting
- * @param communicator the communicator that failures concern: the one it comes from, or else its
- *     new one
- * @param aborted returns what to throw if the rank has been aborted, in its old communicator or its
- *     new one; else null
+ * @param rank its rank in the bootstrap
+ * @param communicator the communicator that failures name: its parent, or else the new one
+ * @param aborted returns the exception to throw if the rank was aborted, in its parent or its new
+ *     communicator; else null
  */
 public record Participant(
     Bootstrap bootstrap,
@@ -23,20 +22,23 @@ public record Participant(
     Deadline deadline,
     Supplier<CommunicatorAbortedException> aborted) {
 
-  /** Waits until another process of the new world has connected to this one. */
-  public void awaitConnection(RankMap plan, int process, BooleanSupplier connected) {
-    BitSet ranks = ranksOf(plan, process);
-    String text = describe(plan, process) + " did not connect to this process";
+  /** Waits until another process of the new communicator has connected to this one. */
+  public void awaitConnection(RankMap rankMap, int process, BooleanSupplier connected) {
+    BitSet ranks = ranksOf(rankMap, process);
+    String text = describe(rankMap, process) + " did not connect to this process";
     bootstrap.await(this, connected, () -> new Bootstrap.MissingRanks(text, ranks));
   }
 
-  /** Names a process of the new world, and its ranks by their numbers in the meeting. */
-  public String describe(RankMap plan, int process) {
-    return RankSets.describe(ranksOf(plan, process)) + " (" + plan.processes().get(process) + ")";
+  /** Describes a process of the new communicator and its ranks, numbered as in the bootstrap. */
+  public String describe(RankMap rankMap, int process) {
+    return RankSets.describe(ranksOf(rankMap, process))
+        + " ("
+        + rankMap.processes().get(process)
+        + ")";
   }
 
-  /** Returns the ranks of a process of the new world, by their numbers in the meeting. */
-  public BitSet ranksOf(RankMap plan, int process) {
-    return bootstrap.ranksIn(plan, process);
+  /** Returns the ranks of a process of the new communicator, numbered as in the bootstrap. */
+  public BitSet ranksOf(RankMap rankMap, int process) {
+    return bootstrap.ranksIn(rankMap, process);
   }
 }

@@ -7,18 +7,18 @@ import java.nio.channels.SocketChannel;
 import java.util.concurrent.TimeUnit;
 
 /**
- * A connection that this process has accepted and that has not reached what it wants: it has said
- * nothing yet, or names a secret that is not known here yet, or a world that is not here yet. Only
- * the thread of the {@link EventLoop} uses it.
+ * An accepted connection that has not been admitted: its claim has not been received, or names a
+ * secret or a communicator that is not known here yet. Only the thread of the {@link EventLoop}
+ * uses it.
  */
 final class PendingConnection implements Connection.Receiver {
-  /** How long a connection waits for its secret to be known here. */
-  private static final long STRANGE_NANOS = TimeUnit.SECONDS.toNanos(2);
+  /** How long a connection may wait until its secret is known here. */
+  private static final long UNKNOWN_SECRET_NANOS = TimeUnit.SECONDS.toNanos(2);
 
-  /** How long a connection may take to say what it is for. */
-  private static final long PATIENCE_NANOS = TimeUnit.SECONDS.toNanos(10);
+  /** How long a connection may take to send its claim. */
+  private static final long CLAIM_NANOS = TimeUnit.SECONDS.toNanos(10);
 
-  private static final String STRANGE =
+  private static final String UNKNOWN_SECRET =
       "it does not know the secret of any communicator of this process";
 
   private final long since = System.nanoTime();
@@ -27,7 +27,7 @@ final class PendingConnection implements Connection.Receiver {
   private final EventLoop loop;
   private final Connection connection;
   private Handshake.Claim claim;
-  // Null until the other side has proved that it knows it.
+  // Null until the other side has proved that it knows the secret.
   private Secret secret;
   private SessionKeys keys;
 
@@ -53,14 +53,14 @@ final class PendingConnection implements Connection.Receiver {
     }
   }
 
-  /** Goes where it wants to go, if it can by now. */
+  /** Admits the connection if that is possible by now. */
   void proceed() {
     try {
       admitted();
     } catch (IOException e) {
       connection.refuse(e.getMessage());
     } catch (RuntimeException e) {
-      connection.refuse("what it sent could not be dealt with: " + e);
+      connection.refuse("one of its messages could not be processed: " + e);
     }
   }
 
@@ -84,7 +84,7 @@ final class PendingConnection implements Connection.Receiver {
     Secret named = endpoint.secretNamed(claim.secretName());
     if (named == null) {
       if (claim.kind() == Message.Kind.JOIN) {
-        throw new ProtocolException(STRANGE);
+        throw new ProtocolException(UNKNOWN_SECRET);
       }
       return false;
     }
@@ -100,7 +100,7 @@ final class PendingConnection implements Connection.Receiver {
       return false;
     }
     if (!communicator.secret().equals(secret)) {
-      throw new ProtocolException(STRANGE);
+      throw new ProtocolException(UNKNOWN_SECRET);
     }
     if (claim.kind() == Message.Kind.CONTROL) {
       secure();
@@ -118,19 +118,19 @@ final class PendingConnection implements Connection.Receiver {
     connection.resume();
   }
 
-  /** Returns why to wait no longer for what this wants, or null. */
-  String tooLate(long now) {
+  /** Returns why this connection is to be closed now, or null. */
+  String expiryReason(long now) {
     if (claim == null) {
-      return now - since < PATIENCE_NANOS ? null : "it has not said what it wants";
+      return now - since < CLAIM_NANOS ? null : "it has not sent its claim in time";
     }
-    // Ranks here that have not got ready yet fail by their own deadline, not by ours.
+    // Ranks here that are not ready yet fail by their own deadline, not by this one.
     boolean known = secret != null && endpoint.knows(secret);
-    return known || now - since < STRANGE_NANOS ? null : STRANGE;
+    return known || now - since < UNKNOWN_SECRET_NANOS ? null : UNKNOWN_SECRET;
   }
 
   @Override
-  public void ended(Connection from, String why, boolean nonsense) {
+  public void ended(Connection from, String why, boolean protocolViolation) {
     loop.forget(this);
-    loop.noteRefusal(from, why == null ? "it said nothing" : why);
+    loop.logRefusal(from, why == null ? "it closed the connection before its claim" : why);
   }
 }

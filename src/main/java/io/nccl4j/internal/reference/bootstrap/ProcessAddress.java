@@ -8,13 +8,13 @@ import java.net.InetSocketAddress;
 import java.util.UUID;
 
 /**
- * One process as the others see it.
+ * The identity and address of a process.
  *
- * @param process a number that no other process has
- * @param host the same for processes that can share memory, and only for those
- * @param address where it listens; null if it does not
- * @param pid its number on its host
- * @param hostName its host, for messages
+ * @param process the unique id of the process
+ * @param host the id of its host; equal for processes that can share memory, and only for those
+ * @param address the socket address at which it listens; null if it does not listen
+ * @param pid its process id on its host
+ * @param hostName the name of its host, for messages
  */
 public record ProcessAddress(
     UUID process, UUID host, InetSocketAddress address, long pid, String hostName) {

@@ -10,8 +10,8 @@ import org.apache.logging.log4j.LogManager;
 import org.apache.logging.log4j.Logger;
 
 /**
- * This process, as a place of ranks that those of other processes can reach: its communicators with
- * ranks elsewhere, and the ids by which ranks are still to come.
+ * The endpoint by which other processes reach the ranks of this one: its communicators with ranks
+ * in other processes, and the ids by which ranks have yet to join.
  */
 public final class ProcessEndpoint extends ListeningEndpoint {
   private static final ProcessEndpoint THIS_PROCESS = new ProcessEndpoint();
@@ -19,12 +19,12 @@ public final class ProcessEndpoint extends ListeningEndpoint {
   private final Map<Long, CommunicatorEndpoint> communicators = new ConcurrentHashMap<>();
   private final Map<UniqueId, BootstrapTarget> targets = new HashMap<>();
 
-  /** Makes one of its own, as if it were another process. */
+  /** Creates an endpoint that behaves like that of another process. */
   public ProcessEndpoint() {
     this(null);
   }
 
-  /** Makes one of its own, as if it were a process of another host; for tests. */
+  /** Creates an endpoint that behaves like that of a process of another host; for tests. */
   public ProcessEndpoint(UUID host) {
     super(host);
   }
@@ -33,12 +33,12 @@ public final class ProcessEndpoint extends ListeningEndpoint {
     return THIS_PROCESS;
   }
 
-  /** Finds the logger only when there is something to say, since most programs never need it. */
+  /** Looks the logger up on use, since most programs never need it. */
   public static Logger log() {
     return LogManager.getLogger(ProcessEndpoint.class);
   }
 
-  /** Lets the other processes of a communicator find it. */
+  /** Makes a communicator reachable for its other processes. */
   public void register(CommunicatorEndpoint communicator) {
     communicators.put(communicator.id(), communicator);
     admitParked();
@@ -63,32 +63,32 @@ public final class ProcessEndpoint extends ListeningEndpoint {
     return new JoiningProcess(this, connection, secret);
   }
 
-  /** Lets those in who come by an id. */
-  void open(UniqueId id, BootstrapTarget doorway) {
+  /** Admits ranks that join by an id. */
+  void open(UniqueId id, BootstrapTarget target) {
     synchronized (targets) {
-      targets.put(id, doorway);
+      targets.put(id, target);
     }
   }
 
-  void close(UniqueId id, BootstrapTarget doorway) {
+  void close(UniqueId id, BootstrapTarget target) {
     synchronized (targets) {
-      targets.remove(id, doorway);
+      targets.remove(id, target);
     }
   }
 
-  /** Guards {@link #target} and what follows from it. */
+  /** Returns the lock that makes a decision based on {@link #target} atomic. */
   Object targetsLock() {
     return targets;
   }
 
-  /** Returns where those are let in who come by an id, or null. */
+  /** Returns the bootstrap target of an id, or null. */
   public BootstrapTarget target(UniqueId id) {
     synchronized (targets) {
       return targets.get(id);
     }
   }
 
-  /** Returns how many ids ranks are waiting by; for tests. */
+  /** Returns the number of ids with waiting ranks; for tests. */
   public int openTargets() {
     synchronized (targets) {
       return targets.size();

@@ -20,29 +20,30 @@ import java.util.UUID;
 import java.util.function.Supplier;
 
 /**
- * Who will be who in a world: what every way to a communicator (connecting, split, shrink, grow)
- * ends with, and what each process makes its part of the world from.
+ * Assigns the ranks of a new communicator to processes. It is the result of every bootstrap
+ * (connect, split, shrink, grow), and each process creates its part of the communicator from it.
  */
 public final class RankMap {
-  /** The most ranks of a communicator; each is driven by a thread of a process. */
+  /** The most ranks of a communicator; each is driven by its own thread. */
   public static final int MOST_RANKS = 1 << 15;
 
   private final long communicator;
   private final Secret secret;
   private final List<ProcessAddress> processes;
   private final int[] processOf;
-  // The part of this process, which all its ranks share.
+  // This process's part of the communicator, which all its ranks share.
   private Object formed;
   private NcclException failure;
 
-  private RankMap(long world, Secret secret, List<ProcessAddress> processes, int[] processOf) {
-    this.communicator = world;
+  private RankMap(
+      long communicator, Secret secret, List<ProcessAddress> processes, int[] processOf) {
+    this.communicator = communicator;
     this.secret = secret;
     this.processes = processes;
     this.processOf = processOf;
   }
 
-  /** Throws if there are to be more ranks, or devices, than there can be. */
+  /** Throws if a number of ranks or devices exceeds {@link #MOST_RANKS}. */
   public static void checkMost(int value, String argument) {
     if (value > MOST_RANKS) {
       throw new IllegalArgumentException(
@@ -50,17 +51,17 @@ public final class RankMap {
     }
   }
 
-  /** Makes a plan of a new world, given where each rank is. */
+  /** Returns the map of a new communicator, given the process of each rank. */
   public static RankMap of(Secret secret, List<ProcessAddress> ranks) {
     Map<UUID, Integer> numbers = new LinkedHashMap<>();
     List<ProcessAddress> processes = new ArrayList<>();
     int[] processOf = new int[ranks.size()];
     for (int rank = 0; rank < processOf.length; rank++) {
-      ProcessAddress at = ranks.get(rank);
-      Integer known = numbers.putIfAbsent(at.process(), processes.size());
+      ProcessAddress process = ranks.get(rank);
+      Integer known = numbers.putIfAbsent(process.process(), processes.size());
       if (known == null) {
         known = processes.size();
-        processes.add(at);
+        processes.add(process);
       }
       processOf[rank] = known;
     }
@@ -72,7 +73,7 @@ public final class RankMap {
   }
 
   public static RankMap read(DataInput in) throws IOException {
-    long world = in.readLong();
+    long communicator = in.readLong();
     Secret secret = Secret.read(in);
     List<ProcessAddress> processes = new ArrayList<>();
     for (int left = Message.count(in); left > 0; left--) {
@@ -82,10 +83,10 @@ public final class RankMap {
     for (int rank = 0; rank < processOf.length; rank++) {
       processOf[rank] = in.readInt();
       if (processOf[rank] < 0 || processOf[rank] >= processes.size()) {
-        throw new ProtocolException("a plan has rank " + rank + " in no process");
+        throw new ProtocolException("a rank map assigns rank " + rank + " to no process");
       }
     }
-    return new RankMap(world, secret, List.copyOf(processes), processOf);
+    return new RankMap(communicator, secret, List.copyOf(processes), processOf);
   }
 
   public void write(DataOutput out) throws IOException {
@@ -117,7 +118,7 @@ public final class RankMap {
     return processes;
   }
 
-  /** Returns the number of the process that a rank is in. */
+  /** Returns the index of a rank's process. */
   public int processOf(int rank) {
     return processOf[rank];
   }
@@ -138,8 +139,8 @@ public final class RankMap {
   }
 
   /**
-   * Returns what the ranks of this process make of the plan together: the first one makes it, the
-   * others get the same, or the failure as they see it.
+   * Returns this process's part of the communicator, which its ranks share: the first rank creates
+   * it, the others get the same object, or the failure as they see it.
    */
   public synchronized <T> T form(Class<T> type, Participant participant, Supplier<T> make) {
     if (failure != null) {
@@ -156,9 +157,7 @@ public final class RankMap {
     return type.cast(formed);
   }
 
-  /**
-   * Returns the failure of the rank that formed the world, as another rank of its process sees it.
-   */
+  /** Returns the failure of the rank that called {@link #form} first, as another rank sees it. */
   private NcclException seenBy(Participant participant) {
     FailureDetails known = failure.details();
     FailureDetails details =

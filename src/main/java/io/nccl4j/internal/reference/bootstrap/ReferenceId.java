@@ -11,26 +11,27 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.UUID;
 
 /**
- * What the 128 bytes of the reference backend's unique ids say: where the process is that has made
- * the id, and the secret that lets ranks in there.
+ * The content of a unique id of the reference backend (128 bytes): the process that created the
+ * id, and the secret with which ranks join there.
  *
- * @param maker the process; its address is null if it takes no ranks of others
+ * @param maker the process; its address is null if it accepts only ranks of its own
  */
 public record ReferenceId(ProcessAddress maker, Secret secret) {
   private static final byte[] PREFIX = "nccl4j-reference".getBytes(StandardCharsets.US_ASCII);
   private static final int LAYOUT = 1;
-  private static final int MOST_ADDRESS_BYTES = 16;
-  private static final int MOST_NAME_BYTES = 30;
+  private static final int MAX_ADDRESS_BYTES = 16;
+  private static final int MAX_NAME_BYTES = 30;
 
-  /** Returns whether the reference backend made an id. */
+  /** Returns whether an id is one of the reference backend. */
   public static boolean madeHere(UniqueId id) {
     return Arrays.equals(PREFIX, Arrays.copyOf(id.toBytes(), PREFIX.length));
   }
 
   /**
-   * Reads an id that the reference backend made.
+   * Reads an id of the reference backend.
    *
    * @throws IllegalArgumentException if it is damaged
    */
@@ -50,28 +51,29 @@ public record ReferenceId(ProcessAddress maker, Secret secret) {
       throw new IOException("its layout is " + layout + "; this release reads " + LAYOUT);
     }
     Secret secret = Secret.read(in);
-    java.util.UUID process = ProcessAddress.readUuid(in);
-    java.util.UUID host = ProcessAddress.readUuid(in);
+    UUID process = ProcessAddress.readUuid(in);
+    UUID host = ProcessAddress.readUuid(in);
     long pid = in.readLong();
     int length = in.readUnsignedByte();
-    byte[] address = in.readNBytes(MOST_ADDRESS_BYTES);
+    byte[] address = in.readNBytes(MAX_ADDRESS_BYTES);
     int port = in.readUnsignedShort();
     byte[] name = new byte[in.readUnsignedByte()];
     in.readFully(name);
-    InetSocketAddress listens =
+    InetSocketAddress socketAddress =
         port == 0
             ? null
             : new InetSocketAddress(InetAddress.getByAddress(Arrays.copyOf(address, length)), port);
     return new ReferenceId(
-        new ProcessAddress(process, host, listens, pid, new String(name, StandardCharsets.UTF_8)),
+        new ProcessAddress(
+            process, host, socketAddress, pid, new String(name, StandardCharsets.UTF_8)),
         secret);
   }
 
   public UniqueId toUniqueId() {
     ByteArrayOutputStream bytes = new ByteArrayOutputStream(UniqueId.BYTES);
     DataOutputStream out = new DataOutputStream(bytes);
-    InetSocketAddress listens = maker.address();
-    byte[] address = listens == null ? new byte[0] : listens.getAddress().getAddress();
+    InetSocketAddress socketAddress = maker.address();
+    byte[] address = socketAddress == null ? new byte[0] : socketAddress.getAddress().getAddress();
     byte[] name = maker.hostName().getBytes(StandardCharsets.UTF_8);
     try {
       out.write(PREFIX);
@@ -81,11 +83,11 @@ public record ReferenceId(ProcessAddress maker, Secret secret) {
       ProcessAddress.writeUuid(out, maker.host());
       out.writeLong(maker.pid());
       out.writeByte(address.length);
-      out.write(Arrays.copyOf(address, MOST_ADDRESS_BYTES));
-      out.writeShort(listens == null ? 0 : listens.getPort());
-      int shown = Math.min(name.length, MOST_NAME_BYTES);
-      out.writeByte(shown);
-      out.write(name, 0, shown);
+      out.write(Arrays.copyOf(address, MAX_ADDRESS_BYTES));
+      out.writeShort(socketAddress == null ? 0 : socketAddress.getPort());
+      int nameBytes = Math.min(name.length, MAX_NAME_BYTES);
+      out.writeByte(nameBytes);
+      out.write(name, 0, nameBytes);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }

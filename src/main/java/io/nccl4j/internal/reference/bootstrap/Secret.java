@@ -9,15 +9,15 @@ import java.nio.charset.StandardCharsets;
 import java.util.UUID;
 
 /**
- * What processes prove to each other to know, since they were given the same unique id. 128 random
- * bits, which nothing prints, and which are sent only where they are sealed.
+ * The secret of a unique id, whose knowledge processes prove to each other. It consists of 128
+ * random bits, which are never printed, and sent only sealed.
  */
 public final class Secret {
   private static final byte[] NAME = "nccl4j secret name".getBytes(StandardCharsets.US_ASCII);
 
   private final long high;
   private final long low;
-  // Only processes that talk to others need it.
+  // Computed on use, since only processes that connect to others need it.
   private volatile UUID name;
 
   private Secret(long high, long low) {
@@ -43,7 +43,7 @@ public final class Secret {
     return ByteBuffer.allocate(2 * Long.BYTES).putLong(high).putLong(low).array();
   }
 
-  /** Returns what a process may say in clear to tell which secret it knows: a part of a digest. */
+  /** Returns a part of the digest of the secret, by which processes name it in clear text. */
   public UUID name() {
     UUID known = name;
     if (known == null) {

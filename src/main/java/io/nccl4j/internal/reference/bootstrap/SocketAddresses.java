@@ -8,22 +8,22 @@ import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 
-/** Which of this host's addresses other processes are told. */
+/** Chooses the address of this host at which this process listens. */
 public final class SocketAddresses {
   /** The name of an interface, or {@link #NONE}. */
   static final String PROPERTY = "io.nccl4j.reference.interface";
 
   static final String VARIABLE = "NCCL4J_SOCKET_INTERFACE";
 
-  /** Says that this process is to have nothing to do with others. */
+  /** The setting with which this process accepts no ranks of other processes. */
   static final String NONE = "none";
 
-  // Networks within one host; other hosts cannot reach what is on them.
+  // Prefixes of networks within one host, which other hosts cannot reach.
   private static final List<String> INNER = List.of("docker", "br-", "virbr", "veth", "cni", "lxc");
 
   private SocketAddresses() {}
 
-  /** Returns the value that chooses the interface, or null. */
+  /** Returns the setting of the interface, or null. */
   static String setting() {
     String property = System.getProperty(PROPERTY);
     return property != null ? property : System.getenv(VARIABLE);
@@ -32,7 +32,7 @@ public final class SocketAddresses {
   /**
    * Returns the address to listen at.
    *
-   * @throws IOException if there is none; it says what to set
+   * @throws IOException if there is none; the message names the setting
    */
   public static InetAddress choose(String setting) throws IOException {
     List<NetworkInterface> up = new ArrayList<>();
@@ -55,11 +55,11 @@ public final class SocketAddresses {
         .orElseThrow(
             () ->
                 new IOException(
-                    "%s is %s, which is no interface that is up; there are %s"
+                    "%s is %s, which is no interface that is up; use one of %s"
                         .formatted(source(), setting, names)));
   }
 
-  /** Returns the name of what chooses the interface. */
+  /** Returns the name of the property or variable that is set. */
   private static String source() {
     return System.getProperty(PROPERTY) != null ? PROPERTY : VARIABLE;
   }
@@ -75,7 +75,7 @@ public final class SocketAddresses {
     return found.inetAddresses().anyMatch(InetAddress::isLoopbackAddress);
   }
 
-  /** Returns an address that needs no scope to be understood elsewhere; IPv4 if there is one. */
+  /** Returns an address that is valid on other hosts without a scope; IPv4 if there is one. */
   private static InetAddress address(NetworkInterface found) {
     return found
         .inetAddresses()

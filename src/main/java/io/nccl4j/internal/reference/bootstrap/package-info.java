@@ -1,12 +1,12 @@
 /**
- * How ranks of the reference backend find each other.
+ * The bootstrap of the reference backend: how ranks find each other.
  *
- * <p>A process is a {@code ProcessEndpoint} to the others, whose {@code EventLoop} accepts
- * connections and reads messages. Ranks that are to form a communicator come to a {@code
- * Bootstrap}, which ends with a {@code RankMap} of which rank is where; each process makes its part
- * of the communicator from it.
+ * <p>Other processes see this one as a {@code ProcessEndpoint}, whose {@code EventLoop} accepts
+ * connections and reads messages. Ranks that are to form a communicator join a {@code Bootstrap}.
+ * It produces a {@code RankMap}, which assigns each rank to a process; each process creates its
+ * part of the communicator from it.
  *
- * <p>Connections know the communicators of the process as {@code CommunicatorEndpoint}s, and a
- * meeting the communicator that its ranks come from as its {@code Parent}.
+ * <p>Connections access the communicators of the process as {@code CommunicatorEndpoint}s. A
+ * bootstrap accesses the communicator that its ranks belong to as its {@code Parent}.
  */
 package io.nccl4j.internal.reference.bootstrap;

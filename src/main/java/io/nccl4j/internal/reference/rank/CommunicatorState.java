@@ -33,84 +33,84 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 
 /**
- * This process's part of one communicator: its ranks, what is known of those of other processes,
- * and what all share.
+ * This process's part of a communicator: its ranks, the state of the ranks of other processes, and
+ * the resources that they share.
  */
 public final class CommunicatorState
     implements LinkContext, Bootstrap.Parent, CommunicatorEndpoint {
-  /** How often the other processes are asked how far their ranks are, at most. */
-  private static final long ASKING_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+  /** The least time between two requests for the progress of remote ranks. */
+  private static final long STATUS_INTERVAL_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
 
-  /** How long a process may take to answer at least before it is said to be silent. */
-  private static final long LEAST_SILENCE_NANOS = 300_000_000;
+  /** The least time without an answer after which a process counts as silent. */
+  private static final long MIN_SILENCE_NANOS = 300_000_000;
 
-  /** How long a rank of another process may take to say what it has called. */
-  private static final long EXPLAINING_NANOS = TimeUnit.SECONDS.toNanos(2);
+  /** How long a remote rank may take to report what it has called. */
+  private static final long EXPLANATION_NANOS = TimeUnit.SECONDS.toNanos(2);
 
   private final ProcessEndpoint endpoint;
   private final RankMap rankMap;
   private final RankOptions options;
   private final List<RankState> rankStates = new ArrayList<>();
-  // Null where a rank is of another process.
+  // Null for ranks of other processes.
   private final HostedRank[] hostedRanks;
-  // Ranks of this process that have not told everybody that they leave; guarded by itself.
-  private final BitSet staying = new BitSet();
-  // Null where a process is this one.
+  // Ranks of this process that have not announced that they leave; guarded by itself.
+  private final BitSet notLeaving = new BitSet();
+  // Null for this process.
   private final RemoteProcess[] remoteProcesses;
   private final LinkTable links;
   private final Bootstraps bootstraps;
   private final AtomicReference<RankFailure> failure = new AtomicReference<>();
   private final DirectSync directSync;
   private final boolean allShareMemory;
-  // Whether anything has happened that a waiting rank should know: one cheap look for it.
+  // Whether a waiting rank has to check for failures; cheap to read.
   private volatile boolean failureSignalled;
-  private volatile long askedAt;
-  private boolean enrolled;
-  // What the ranks here came from, while they wait for other processes.
+  private volatile long statusRequestedAt;
+  private boolean registered;
+  // The bootstrap of the ranks here, while they wait for other processes.
   private volatile Bootstrap connecting;
 
-  public CommunicatorState(ProcessEndpoint site, RankMap plan, RankOptions options) {
-    this.endpoint = site;
-    this.rankMap = plan;
+  public CommunicatorState(ProcessEndpoint endpoint, RankMap rankMap, RankOptions options) {
+    this.endpoint = endpoint;
+    this.rankMap = rankMap;
     this.options = options;
-    this.directSync = new DirectSync(plan.size());
+    this.directSync = new DirectSync(rankMap.size());
     this.links = new LinkTable(this);
-    this.bootstraps = new Bootstraps(site, this, options.text());
-    long hosts = plan.processes().stream().map(ProcessAddress::host).distinct().count();
+    this.bootstraps = new Bootstraps(endpoint, this, options.text());
+    long hosts = rankMap.processes().stream().map(ProcessAddress::host).distinct().count();
     this.allShareMemory = hosts == 1 && options.sharesMemory();
-    this.hostedRanks = new HostedRank[plan.size()];
-    this.remoteProcesses = new RemoteProcess[plan.processes().size()];
-    for (int rank = 0; rank < plan.size(); rank++) {
+    this.hostedRanks = new HostedRank[rankMap.size()];
+    this.remoteProcesses = new RemoteProcess[rankMap.processes().size()];
+    for (int rank = 0; rank < rankMap.size(); rank++) {
       RankState rankState = new RankState(rank);
       rankStates.add(rankState);
     }
     for (int process = 0; process < remoteProcesses.length; process++) {
-      if (!plan.processes().get(process).process().equals(site.process())) {
+      if (!rankMap.processes().get(process).process().equals(endpoint.process())) {
         remoteProcesses[process] = new RemoteProcess(this, process);
       }
     }
-    for (int rank = 0; rank < plan.size(); rank++) {
+    for (int rank = 0; rank < rankMap.size(); rank++) {
       if (remoteProcess(rank) == null) {
-        hostedRanks[rank] = new HostedRank(this, rank, plan.size());
-        staying.set(rank);
+        hostedRanks[rank] = new HostedRank(this, rank, rankMap.size());
+        notLeaving.set(rank);
       }
     }
   }
 
   /**
-   * Takes part in a meeting until all ranks have connected; returns the member of the new world, or
-   * null for a rank without a color.
+   * Takes part in a bootstrap until all ranks have connected; returns the rank of the new
+   * communicator, or null for a rank without a color.
    *
-   * @throws NcclException if this rank is refused, or the meeting has failed for all ranks
+   * @throws NcclException if this rank is refused, or the bootstrap has failed for all ranks
    */
   public static HostedRank join(
-      Participant participant, ProcessEndpoint site, RankOptions options) {
+      Participant participant, ProcessEndpoint endpoint, RankOptions options) {
     Bootstrap bootstrap = participant.bootstrap();
     Bootstrap.RankAssignment assignment = bootstrap.awaitAssignment(participant);
     CommunicatorState communicator = null;
     try {
       if (assignment != null) {
-        communicator = form(assignment.rankMap(), site, options, participant);
+        communicator = form(assignment.rankMap(), endpoint, options, participant);
       }
       bootstrap.confirm(participant.rank());
       bootstrap.awaitDone(participant);
@@ -125,14 +125,14 @@ public final class CommunicatorState
     }
   }
 
-  /** Makes this process's part of a planned world, or returns it if another rank has made it. */
+  /** Returns this process's part of a new communicator; its first rank creates and connects it. */
   public static CommunicatorState form(
-      RankMap plan, ProcessEndpoint site, RankOptions options, Participant participant) {
-    return plan.form(
+      RankMap rankMap, ProcessEndpoint endpoint, RankOptions options, Participant participant) {
+    return rankMap.form(
         CommunicatorState.class,
         participant,
         () -> {
-          CommunicatorState made = new CommunicatorState(site, plan, options);
+          CommunicatorState made = new CommunicatorState(endpoint, rankMap, options);
           made.connect(participant);
           return made;
         });
@@ -177,12 +177,12 @@ public final class CommunicatorState
     return hostedRanks[rank];
   }
 
-  /** Returns what is known of a rank of any process. */
+  /** Returns the state of a rank of any process. */
   public RankState rankState(int rank) {
     return rankStates.get(rank);
   }
 
-  /** Returns the process of a rank, or null where it is this one. */
+  /** Returns the process of a rank, or null if it is this one. */
   public RemoteProcess remoteProcess(int rank) {
     return remoteProcesses[rankMap.processOf(rank)];
   }
@@ -191,7 +191,7 @@ public final class CommunicatorState
     return options;
   }
 
-  /** Returns where the ranks of one process meet for direct transfers. */
+  /** Returns the sync object for direct transfers within this process. */
   DirectSync directSync() {
     return directSync;
   }
@@ -201,7 +201,7 @@ public final class CommunicatorState
     return links;
   }
 
-  /** Returns where the ranks meet to make new communicators. */
+  /** Returns the bootstraps of communicators that are derived from this one. */
   public Bootstraps bootstraps() {
     return bootstraps;
   }
@@ -278,15 +278,15 @@ public final class CommunicatorState
   }
 
   @Override
-  public Bootstrap.Coordinator coordinator(int process, BootstrapKey occasion) {
-    return remoteProcesses[process] == null ? null : remoteProcesses[process].coordinator(occasion);
+  public Bootstrap.Coordinator coordinator(int process, BootstrapKey key) {
+    return remoteProcesses[process] == null ? null : remoteProcesses[process].coordinator(key);
   }
 
   @Override
-  public Bootstrap.StateListener stateListener(int process, BootstrapKey occasion) {
+  public Bootstrap.StateListener stateListener(int process, BootstrapKey key) {
     return remoteProcesses[process] == null
         ? null
-        : remoteProcesses[process].stateListener(occasion);
+        : remoteProcesses[process].stateListener(key);
   }
 
   /**
@@ -300,7 +300,7 @@ public final class CommunicatorState
     }
     endpoint.retain(rankMap.secret(), participant.bootstrap().function());
     synchronized (this) {
-      enrolled = true;
+      registered = true;
     }
     connecting = participant.bootstrap();
     endpoint.register(this);
@@ -325,15 +325,15 @@ public final class CommunicatorState
     }
   }
 
-  /** Makes the rank that waits for the other processes look who has connected. */
-  void noteConnected() {
+  /** Wakes the rank that waits for other processes to connect. */
+  void onRemoteConnected() {
     Bootstrap waiting = connecting;
     if (waiting != null) {
       waiting.wake();
     }
   }
 
-  /** Ends this process's part of a world that has failed before all ranks had connected. */
+  /** Ends this process's part of a communicator that has failed before all ranks connected. */
   void abandon(String why) {
     raise(RankFailure.protocolViolation(why, ranksHere()));
     end();
@@ -348,7 +348,7 @@ public final class CommunicatorState
         return;
       }
     }
-    throw new ProtocolException("it is no process of this communicator");
+    throw new ProtocolException("it is not a process of this communicator");
   }
 
   @Override
@@ -361,16 +361,16 @@ public final class CommunicatorState
   }
 
   /**
-   * Reports to all ranks what went wrong, unless something did before. Can be called again with the
-   * same fault where the first call ended early, for want of memory.
+   * Reports a failure to all ranks, unless there was one before. Can be called again with the same
+   * failure if the first call was cut short by a lack of memory.
    */
-  void raise(RankFailure first) {
-    failure.compareAndSet(null, first);
+  void raise(RankFailure newFailure) {
+    failure.compareAndSet(null, newFailure);
     signalFailure();
-    if (first.equals(failure.get())) {
+    if (newFailure.equals(failure.get())) {
       for (RemoteProcess process : remoteProcesses) {
         if (process != null) {
-          process.announce(first);
+          process.announce(newFailure);
         }
       }
     }
@@ -400,9 +400,9 @@ public final class CommunicatorState
     }
   }
 
-  /** Takes what another process says went wrong. */
-  public void receiveFailure(RankFailure told) {
-    failure.compareAndSet(null, told);
+  /** Records a failure that another process has reported. */
+  public void receiveFailure(RankFailure received) {
+    failure.compareAndSet(null, received);
     signalFailure();
   }
 
@@ -419,7 +419,7 @@ public final class CommunicatorState
     return failureSignalled;
   }
 
-  /** Tells everybody that a rank of this process has been revoked, closed or aborted. */
+  /** Notifies all ranks that a rank of this process was revoked, closed or aborted. */
   void announcePresence(RankState self) {
     boolean leaving = self.presence().left();
     for (RemoteProcess process : remoteProcesses) {
@@ -427,36 +427,36 @@ public final class CommunicatorState
         process.announce(self);
       }
     }
-    notePresence();
+    onPresenceChanged();
     if (leaving && lastToLeave(self)) {
       end();
     }
   }
 
   /**
-   * Notes that a rank of this process has told everybody that it leaves, and returns whether all of
-   * them have. That they have left does not say so: two may close at the same time.
+   * Records that a rank of this process has announced that it leaves, and returns whether all of
+   * them have. Their presence does not show that: two ranks may close at the same time.
    */
   private boolean lastToLeave(RankState self) {
-    synchronized (staying) {
-      staying.clear(self.rank());
-      return staying.isEmpty();
+    synchronized (notLeaving) {
+      notLeaving.clear(self.rank());
+      return notLeaving.isEmpty();
     }
   }
 
-  /** Makes everybody here look at who has gone. */
-  void notePresence() {
+  /** Makes all waits of this process check which ranks have left. */
+  void onPresenceChanged() {
     signalFailure();
     bootstraps.checkPresent();
   }
 
-  /** Ends the connections with the other processes. */
+  /** Closes the connections with the other processes. */
   void end() {
     synchronized (this) {
-      if (!enrolled) {
+      if (!registered) {
         return;
       }
-      enrolled = false;
+      registered = false;
     }
     links.hostMemory().settle();
     endpoint.unregister(this);
@@ -470,39 +470,39 @@ public final class CommunicatorState
   }
 
   @Override
-  public void ask() {
+  public void requestStatus() {
     if (inOneProcess()) {
       return;
     }
     long now = System.nanoTime();
-    if (askedAt == 0 || now - askedAt > ASKING_NANOS) {
-      askedAt = now;
+    if (statusRequestedAt == 0 || now - statusRequestedAt > STATUS_INTERVAL_NANOS) {
+      statusRequestedAt = now;
       for (RemoteProcess process : remoteProcesses) {
         if (process != null) {
-          process.ask(now);
+          process.requestStatus(now);
         }
       }
     }
   }
 
   /**
-   * Returns whether a rank may yet say what it has called, and asks it to.
+   * Returns whether a remote rank may still report what it has called, and asks its process.
    *
    * @param since when it was asked first, or 0
    */
   boolean mayExplain(int rank, long since) {
     if (remoteProcess(rank) == null
-        || (since != 0 && System.nanoTime() - since > EXPLAINING_NANOS)) {
+        || (since != 0 && System.nanoTime() - since > EXPLANATION_NANOS)) {
       return false;
     }
-    ask();
+    requestStatus();
     return true;
   }
 
   @Override
   public BitSet silent(BitSet ranks, long timeoutNanos) {
-    // A process that is slow, since its machine has more to do, is not silent.
-    long nanos = Math.max(LEAST_SILENCE_NANOS, timeoutNanos / 4);
+    // A process may be slow because its machine is busy, so allow part of the timeout.
+    long nanos = Math.max(MIN_SILENCE_NANOS, timeoutNanos / 4);
     BitSet silent = new BitSet();
     ranks.stream()
         .filter(rank -> remoteProcess(rank) != null && remoteProcess(rank).silent(nanos))

@@ -35,11 +35,11 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 
 /**
- * One rank of a world: the order of its operations, what the other ranks may know of it, and what
- * has gone wrong.
+ * One rank of a communicator, hosted by this process: the order of its operations, its state as the
+ * other ranks see it, and its failures.
  *
- * <p>Operations of one member take turns in the order in which they were launched, on whatever
- * streams they are, since they use the same links.
+ * <p>The operations of a rank run one at a time in launch order, whatever their streams, since they
+ * use the same links.
  */
 public final class HostedRank implements RankContext {
   private static final Map<String, Operation> OPERATIONS =
@@ -64,21 +64,21 @@ public final class HostedRank implements RankContext {
 
   private final RankState self;
 
-  HostedRank(CommunicatorState world, int rank, int size) {
-    this.communicator = world;
+  HostedRank(CommunicatorState communicator, int rank, int size) {
+    this.communicator = communicator;
     this.rank = rank;
     this.size = size;
-    this.self = world.rankState(rank);
+    this.self = communicator.rankState(rank);
     this.name = "rank " + rank + " of " + size;
     this.collective = new CollectiveRunner(this);
     this.single = new RankExecution(this);
   }
 
-  /** Takes the settings of the communicator that is this member's face. */
-  public void belongTo(CommunicatorConfig config, String communicator) {
+  /** Applies the configuration and the name of the communicator that the application sees. */
+  public void configure(CommunicatorConfig config, String communicatorName) {
     timeout = config.timeout();
     timeoutNanos = timeout.toNanos();
-    name = communicator;
+    name = communicatorName;
   }
 
   public CommunicatorState communicator() {
@@ -173,40 +173,40 @@ public final class HostedRank implements RankContext {
     return collective;
   }
 
-  /** Returns the work that every operation outside a group reuses, one at a time. */
+  /** Returns the execution that operations outside a group reuse, one at a time. */
   RankExecution single() {
     return single;
   }
 
-  /** Returns what this rank's next call of a function is for, without counting it. */
+  /** Returns the key of this rank's next call of a function, without counting the call. */
   public BootstrapKey upcoming(String function, BitSet excluded) {
     BootstrapKey kind = new BootstrapKey(function, excluded, 0);
     return new BootstrapKey(function, excluded, bootstraps.getOrDefault(kind, 0L));
   }
 
-  /** Returns what this rank's call of a function is for, and counts it. */
+  /** Returns the key of this rank's call of a function, and counts the call. */
   public BootstrapKey next(String function, BitSet excluded) {
     BootstrapKey now = upcoming(function, excluded);
     bootstraps.put(new BootstrapKey(function, excluded, 0), now.number() + 1);
     return now;
   }
 
-  /** Returns the place of a new operation in the order of this member's operations. */
+  /** Returns the number of a new operation in the order of this rank's operations. */
   public long takeTurnNumber() {
     return launched.getAndIncrement();
   }
 
   /**
-   * Waits until the operations before this one have ended, or until the member is aborted.
-   * Allocates nothing: a stream's thread that failed here for want of memory would end a turn that
-   * it has not had. An interrupt is kept for later.
+   * Waits until the operations before this one have ended, or until this rank is aborted. Allocates
+   * nothing: a stream's thread that failed here with an out-of-memory error would end a turn that
+   * it never had. An interrupt stays pending.
    */
-  void awaitTurn(long ticket, String function) {
-    if (ended.get() < ticket) {
+  void awaitTurn(long turnNumber, String function) {
+    if (ended.get() < turnNumber) {
       synchronized (turns) {
         waitingForTurn++;
         boolean interrupted = false;
-        while (ended.get() < ticket && !self.presence().cut()) {
+        while (ended.get() < turnNumber && !self.presence().cut()) {
           try {
             turns.wait();
           } catch (InterruptedException e) {
@@ -231,7 +231,7 @@ public final class HostedRank implements RankContext {
     }
   }
 
-  /** Waits until everything launched has ended; returns whether it has. */
+  /** Waits until all launched operations have ended; returns whether they have. */
   public boolean awaitIdle(Duration limit) {
     Deadline deadline = Deadline.after(limit);
     long target = launched.get();
@@ -248,9 +248,9 @@ public final class HostedRank implements RankContext {
     return ended.get() >= target;
   }
 
-  /** Names the thread that waits for this member's links, for peers to wake. */
-  void waitsBy(IdleStrategy patience) {
-    waiter = patience;
+  /** Sets the idle strategy of the thread that waits for this rank's links, for peers to wake. */
+  void setWaiter(IdleStrategy idleStrategy) {
+    waiter = idleStrategy;
   }
 
   void wake() {
@@ -260,17 +260,17 @@ public final class HostedRank implements RankContext {
     }
   }
 
-  /** Returns what other ranks know of this one. */
+  /** Returns the state of this rank as other ranks see it. */
   RankState self() {
     return self;
   }
 
-  /** Leaves the world for good, and releases every wait of this member. */
+  /** Leaves the communicator, and ends every wait of this rank. */
   public void abort() {
     end(Presence.ABORTED);
   }
 
-  /** Releases every wait of this member; it carries no operations any more, but does not leave. */
+  /** Ends every wait of this rank; it runs no more operations, but does not leave. */
   public void revoke() {
     end(Presence.REVOKED);
   }
@@ -283,14 +283,14 @@ public final class HostedRank implements RankContext {
     }
   }
 
-  /** Leaves the world with everything done. */
+  /** Leaves the communicator after its operations have ended. */
   public void close() {
     self.setPresence(Presence.CLOSED);
     communicator.announcePresence(self);
   }
 
-  /** Returns what a function throws that waits for others, if this rank was aborted; else null. */
-  public CommunicatorAbortedException abortion(String function) {
+  /** Returns the exception that a waiting function throws if this rank was aborted, else null. */
+  public CommunicatorAbortedException abortedException(String function) {
     return self.presence() == Presence.ABORTED
         ? new CommunicatorAbortedException(function, name)
         : null;
@@ -306,7 +306,7 @@ public final class HostedRank implements RankContext {
     }
   }
 
-  /** Throws if this member cannot begin an operation, for what has happened before. */
+  /** Throws if this rank cannot start an operation because of an earlier failure or abort. */
   public void checkUsable(String function) {
     checkNotAborted(function);
     if (failure != null) {
@@ -341,13 +341,13 @@ public final class HostedRank implements RankContext {
       }
     }
     Operation operation = OPERATIONS.get(function);
-    // Only one collective is under way at a time.
+    // Only one collective runs at a time.
     long number = operation == null || operation.pointToPoint() ? 0 : self.passed() + 1;
-    return FailureDetails.of(name, within(left), within(missing)).in(operation, number);
+    return FailureDetails.of(name, existing(left), existing(missing)).in(operation, number);
   }
 
-  /** Returns those of some ranks that there are; another process may have named others. */
-  private BitSet within(BitSet ranks) {
+  /** Returns the ranks that exist; another process may have named others. */
+  private BitSet existing(BitSet ranks) {
     return ranks.get(0, size);
   }
 
@@ -362,15 +362,15 @@ public final class HostedRank implements RankContext {
 
   @Override
   public NcclException departed(String function, int peer) {
-    // If it went for a fault, its process has reported that before, but maybe after the caller
-    // looked.
+    // If it left because of a failure, its process has reported that first, but possibly after the
+    // caller checked.
     RankFailure failure = communicator.failure();
     return failure == null
         ? RankFailure.remote(function, communicator.rankState(peer).departure())
         : seen(failure, function);
   }
 
-  /** Throws if a rank has gone that the collective still needs. */
+  /** Throws if a rank that the collective still needs has left. */
   void checkCollectivePeers(String function) {
     long number = self.entered();
     for (int rankOfPeer = 0; rankOfPeer < size; rankOfPeer++) {
@@ -420,8 +420,8 @@ public final class HostedRank implements RankContext {
   }
 
   /**
-   * Returns the failure of a collective in which nothing has happened for the whole timeout, or
-   * null if no other rank is waited for: the last part came while this process was stopped, say.
+   * Returns the failure of a collective without progress for the whole timeout, or null if it waits
+   * for no other rank: the last data may have arrived while this process was stopped.
    */
   NcclException collectiveTimeout(String function) {
     long number = self.entered();
@@ -448,7 +448,7 @@ public final class HostedRank implements RankContext {
         ? null
         : timeout(
             function,
-            communicator.describe(stuck) + " came to " + call + " but made no progress",
+            communicator.describe(stuck) + " called " + call + " but made no progress",
             stuck);
   }
 
@@ -467,15 +467,17 @@ public final class HostedRank implements RankContext {
   }
 
   /**
-   * Notes that an operation has failed, tells the other ranks, and returns the failure as what the
-   * stream reports.
+   * Records that an operation has failed, notifies the other ranks, and returns the exception that
+   * the stream reports.
    */
   public NcclException fail(String function, Throwable cause) {
-    if (cause instanceof ProtocolViolationException nonsense) {
-      // Every rank is told the same, whoever has found it.
+    if (cause instanceof ProtocolViolationException violation) {
+      // Every rank reports the same, whichever rank has found it.
       communicator.fail(
-          nonsense.rank(),
-          communicator.describe(nonsense.rank()) + " violated the protocol: " + nonsense.what());
+          violation.rank(),
+          communicator.describe(violation.rank())
+              + " violated the protocol: "
+              + violation.what());
     }
     NcclException typed = typed(function, cause);
     if (typed instanceof CommunicatorAbortedException) {
@@ -494,7 +496,7 @@ public final class HostedRank implements RankContext {
   }
 
   private NcclException typed(String function, Throwable cause) {
-    // What is told of others may but follow from this rank's own end.
+    // A remote failure may be only a consequence of this rank's own abort or revocation.
     boolean ownEnd = self.presence().cut() && cause instanceof NcclRemoteException;
     if (!ownEnd && cause instanceof NcclException known) {
       return known;
@@ -505,7 +507,7 @@ public final class HostedRank implements RankContext {
     } else if (communicator.failure() != null) {
       typed = seen(communicator.failure(), function);
     } else if (cause instanceof IllegalStateException) {
-      // The one state that the contract cannot keep: memory that goes while it is used.
+      // The one state that the contract cannot guard: memory that is closed while it is used.
       typed =
           new NcclInvalidUsageException(
               function,
@@ -520,7 +522,7 @@ public final class HostedRank implements RankContext {
     return typed;
   }
 
-  /** Returns what has failed here first, with the ranks that have left until now. */
+  /** Returns the first failure of this rank, with the ranks that have left until now. */
   public Optional<NcclException> ownFailure() {
     NcclException first = failure;
     if (first == null) {
@@ -534,7 +536,7 @@ public final class HostedRank implements RankContext {
         NcclException.copyOf(first, now.in(then.operation(), then.sequenceNumber())));
   }
 
-  /** Returns what has failed, here or on another rank. */
+  /** Returns the failure of this or another rank, if there is one. */
   public Optional<NcclException> asyncError() {
     if (failure != null) {
       return ownFailure();

@@ -3,16 +3,16 @@ package io.nccl4j.internal.reference.rank;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * How one worker thread waits for what other threads do: it spins for a moment if every rank can
- * have a processor of its own, then lets others run, then sleeps. A sleep ends early by {@link
- * #wake}; a wake-up that is missed costs one short sleep, never more.
+ * How a worker thread waits for other threads: it spins briefly if there is a processor for every
+ * rank, then yields, then sleeps. {@link #wake} ends a sleep early; a missed wake-up costs one
+ * short sleep at most.
  */
 public final class IdleStrategy {
   private static final int PROCESSORS = Runtime.getRuntime().availableProcessors();
   private static final int SPINS = 30;
   private static final long YIELDING_NANOS = 200_000;
 
-  /** Nobody can wake a thread of another process, so a sleep may last too long. */
+  /** Longer, since threads of other processes cannot end a sleep. */
   private static final long YIELDING_TO_PROCESSES_NANOS = 2_000_000;
 
   private static final long SHORTEST_SLEEP_NANOS = 50_000;
@@ -22,64 +22,64 @@ public final class IdleStrategy {
   private volatile boolean asleep;
   private int spins;
   private long yielding = YIELDING_NANOS;
-  private int turns;
+  private int pauses;
   private long since;
   private long sleep;
 
-  /** Makes that of a worker thread. */
+  /** Creates the idle strategy of a worker thread. */
   public IdleStrategy(Thread thread) {
     this.thread = thread;
   }
 
   /**
-   * Starts to wait with so many threads that wait for each other.
+   * Prepares for an operation.
    *
-   * @param together whether all of them are of this process
+   * @param ranks the number of ranks, whose threads wait for each other
+   * @param inOneProcess whether all of them are in this process
    */
-  public void begin(int crowd, boolean together) {
-    yielding = together ? YIELDING_NANOS : YIELDING_TO_PROCESSES_NANOS;
-    spins = crowd <= PROCESSORS ? SPINS : 0;
-    turns = 0;
+  public void begin(int ranks, boolean inOneProcess) {
+    yielding = inOneProcess ? YIELDING_NANOS : YIELDING_TO_PROCESSES_NANOS;
+    spins = ranks <= PROCESSORS ? SPINS : 0;
+    pauses = 0;
   }
 
-  /** Says that there was something to do. */
+  /** Resets the wait after progress was made. */
   void reset() {
-    turns = 0;
+    pauses = 0;
   }
 
   /**
-   * Waits a little.
+   * Waits for a short time.
    *
-   * @return how long nothing has happened, in nanoseconds; 0 while that is too short to be looked
-   *     at
+   * @return the time without progress in nanoseconds; 0 while it is too short to matter
    */
   long pause() {
-    if (turns < spins) {
-      turns++;
+    if (pauses < spins) {
+      pauses++;
       Thread.onSpinWait();
       return 0;
     }
     long now = System.nanoTime();
-    if (turns == spins) {
-      turns++;
+    if (pauses == spins) {
+      pauses++;
       since = now;
       sleep = SHORTEST_SLEEP_NANOS;
     }
     if (now - since < yielding) {
-      letOthersRun();
+      yieldProcessor();
       return 0;
     }
     asleep = true;
     LockSupport.parkNanos(this, sleep);
     asleep = false;
     sleep = Math.min(2 * sleep, LONGEST_SLEEP_NANOS);
-    // A pending interrupt would turn every sleep into a spin; nobody may interrupt a worker.
+    // A pending interrupt would turn every sleep into a spin; workers are not to be interrupted.
     Thread.interrupted();
     return now - since;
   }
 
-  @SuppressWarnings("ThreadPriorityCheck") // The point: to give the processor to a waited-for rank.
-  private static void letOthersRun() {
+  @SuppressWarnings("ThreadPriorityCheck") // Gives the processor to a rank that this one waits for.
+  private static void yieldProcessor() {
     Thread.yield();
   }
 

@@ -11,12 +11,13 @@ import java.util.List;
 import java.util.function.BooleanSupplier;
 
 /**
- * One member's share of what a stream does at once: its collectives one after the other, and at the
- * same time its messages. A single operation is reused; a group makes one for each of its members.
+ * The execution of one operation or one group on a rank: its collectives one after the other, and
+ * its point-to-point messages at the same time. Single operations reuse one object per rank; a
+ * group creates one for each of its ranks.
  */
 public final class RankExecution {
-  /** How long nothing happens before ranks of other processes are asked how far they are. */
-  private static final long ASKING_NANOS = 20_000_000;
+  /** The time without progress after which the progress of remote ranks is requested. */
+  private static final long STATUS_REQUEST_NANOS = 20_000_000;
 
   private final HostedRank hostedRank;
   private final Call only = new Call();
@@ -26,20 +27,20 @@ public final class RankExecution {
   private int next;
   private boolean inCollective;
   private boolean inMessages;
-  // Of the part that is being advanced: a group may have both messages and collectives.
+  // The function of the part being advanced: a group may have both messages and collectives.
   private String function = "";
   private Throwable failure;
 
-  public RankExecution(HostedRank member) {
-    this.hostedRank = member;
-    this.messages = new PointToPoint(member, Route.MESSAGES);
+  public RankExecution(HostedRank hostedRank) {
+    this.hostedRank = hostedRank;
+    this.messages = new PointToPoint(hostedRank, Route.MESSAGES);
   }
 
   HostedRank hostedRank() {
     return hostedRank;
   }
 
-  /** Makes this the work of one operation. */
+  /** Sets the only operation. */
   private void setOnly(Call call) {
     function = call.operation.method();
     hasOnly = !call.operation.pointToPoint();
@@ -75,64 +76,64 @@ public final class RankExecution {
   }
 
   /**
-   * Waits for the turn of one operation, then does it; returns what has failed, or null.
+   * Waits for the turn of one operation and runs it; returns its failure, or null.
    *
-   * @param hasMore whether more is about to follow it, when it has ended
-   * @param begun runs when its turn has come
-   * @param one room for one piece of work
+   * @param hasMore returns, once it has ended, whether another operation is about to follow
+   * @param begun runs when its turn has started
+   * @param slot an array of length 1, reused by the caller
    */
   public static Throwable runOnly(
-      HostedRank member,
-      long ticket,
+      HostedRank hostedRank,
+      long turnNumber,
       Call call,
       BooleanSupplier hasMore,
       Runnable begun,
-      IdleStrategy patience,
-      RankExecution[] one) {
+      IdleStrategy idleStrategy,
+      RankExecution[] slot) {
     try {
-      // Only whose turn it is may touch the reused work.
-      member.awaitTurn(ticket, call.operation.method());
+      // Only the operation whose turn it is may use the shared execution.
+      hostedRank.awaitTurn(turnNumber, call.operation.method());
     } catch (RuntimeException | Error e) {
-      member.endTurn();
+      hostedRank.endTurn();
       return e;
     }
-    RankExecution work = member.single();
-    work.failure = null;
+    RankExecution execution = hostedRank.single();
+    execution.failure = null;
     Throwable failed = null;
     try {
-      work.setOnly(call);
+      execution.setOnly(call);
       begun.run();
-      work.start(patience);
-      one[0] = work;
-      patience.begin(member.size(), member.communicator().inOneProcess());
-      drive(one, patience);
+      execution.start(idleStrategy);
+      slot[0] = execution;
+      idleStrategy.begin(hostedRank.size(), hostedRank.communicator().inOneProcess());
+      drive(slot, idleStrategy);
     } catch (RuntimeException | Error e) {
-      work.fail(e);
+      execution.fail(e);
     } finally {
-      // Without its end no later operation would have a turn.
-      failed = work.end(hasMore.getAsBoolean());
-      one[0] = null;
+      // Otherwise no later operation would have a turn.
+      failed = execution.end(hasMore.getAsBoolean());
+      slot[0] = null;
     }
     return failed;
   }
 
-  /** Waits for the turn of a group's work and gets it ready. */
-  public void begin(long ticket, IdleStrategy patience) {
+  /** Waits for the turn of a group on this rank and starts it. */
+  public void begin(long turnNumber, IdleStrategy idleStrategy) {
     try {
-      hostedRank.awaitTurn(ticket, function);
-      start(patience);
+      hostedRank.awaitTurn(turnNumber, function);
+      start(idleStrategy);
     } catch (RuntimeException | Error e) {
       failure = e;
     }
   }
 
-  private void start(IdleStrategy patience) {
+  private void start(IdleStrategy idleStrategy) {
     failure = null;
     next = 0;
     inCollective = false;
     inMessages = !messages.isEmpty();
     try {
-      hostedRank.waitsBy(patience);
+      hostedRank.setWaiter(idleStrategy);
       hostedRank.checkUsable(function);
     } catch (RuntimeException | Error e) {
       fail(e);
@@ -140,8 +141,8 @@ public final class RankExecution {
   }
 
   /**
-   * Fails this work and reports that to the other ranks. While there is no memory for the report,
-   * it is repeated: they would otherwise wait for this rank until their time-out.
+   * Fails this execution and reports that to the other ranks. Repeats the report while there is no
+   * memory for it: they would otherwise wait for this rank until they time out.
    */
   private void fail(Throwable cause) {
     failure = cause;
@@ -156,7 +157,7 @@ public final class RankExecution {
     }
   }
 
-  /** Fails this work as well as those that progress together with it. */
+  /** Fails this execution unless it is done, after a failure of the thread that drives it. */
   public void failUnlessDone(Throwable cause) {
     if (!done()) {
       fail(cause);
@@ -164,16 +165,16 @@ public final class RankExecution {
   }
 
   /**
-   * Gives the turn to the next operation; returns what has failed, or null.
+   * Ends the turn, so that the next operation can start; returns the failure, or null.
    *
-   * @param soon whether more is about to follow, which may use the same buffers
+   * @param hasMore whether another operation is about to follow, which may use the same buffers
    */
-  public Throwable end(boolean soon) {
+  public Throwable end(boolean hasMore) {
     try {
       if (failure != null && inCollective) {
         hostedRank.collective().withdraw();
       }
-      if (failure != null || !soon) {
+      if (failure != null || !hasMore) {
         hostedRank.collective().forget();
       }
       messages.clear();
@@ -190,7 +191,7 @@ public final class RankExecution {
         || (!inMessages && !inCollective && next == more.size() + (hasOnly ? 1 : 0));
   }
 
-  /** Does what can be done without waiting; returns whether that was anything. */
+  /** Advances without blocking; returns whether there was progress. */
   boolean advance() {
     try {
       return advanceOrThrow();
@@ -232,23 +233,23 @@ public final class RankExecution {
     hostedRank.collective().start(call);
   }
 
-  /** Looks for what may keep this work from ever going on, and fails it then. */
+  /** Fails this execution if something prevents its progress. */
   void checkForFailure(long idleNanos) {
     if (done() || (idleNanos == 0 && !hostedRank.communicator().failureSignalled())) {
       return;
     }
     try {
-      lookOrThrow(idleNanos);
+      checkOrThrow(idleNanos);
     } catch (RuntimeException | Error e) {
       fail(e);
     }
   }
 
-  private void lookOrThrow(long idleNanos) {
+  private void checkOrThrow(long idleNanos) {
     hostedRank.checkNotAborted(function);
     hostedRank.checkFault(function);
-    if (idleNanos > ASKING_NANOS) {
-      hostedRank.communicator().ask();
+    if (idleNanos > STATUS_REQUEST_NANOS) {
+      hostedRank.communicator().requestStatus();
     }
     boolean late = idleNanos > hostedRank.timeoutNanos();
     if (inCollective) {
@@ -279,26 +280,26 @@ public final class RankExecution {
     }
   }
 
-  /** Sees to several members' work until all of it is done or has failed. */
-  public static void drive(RankExecution[] works, IdleStrategy patience) {
+  /** Drives the executions of several ranks until all of them are done or have failed. */
+  public static void drive(RankExecution[] executions, IdleStrategy idleStrategy) {
     while (true) {
       boolean moved = false;
       boolean done = true;
-      for (RankExecution work : works) {
-        if (!work.done()) {
-          moved |= work.advance();
-          done &= work.done();
+      for (RankExecution execution : executions) {
+        if (!execution.done()) {
+          moved |= execution.advance();
+          done &= execution.done();
         }
       }
       if (done) {
         return;
       }
       if (moved) {
-        patience.reset();
+        idleStrategy.reset();
       } else {
-        long idle = patience.pause();
-        for (RankExecution work : works) {
-          work.checkForFailure(idle);
+        long idle = idleStrategy.pause();
+        for (RankExecution execution : executions) {
+          execution.checkForFailure(idle);
         }
       }
     }

@@ -17,15 +17,15 @@ import java.util.BitSet;
 import java.util.List;
 
 /**
- * The first thing that went wrong among the ranks of a world, and how each rank is told.
+ * The first failure among the ranks of a communicator. Each rank sees it as an exception.
  *
- * @param rank who found it
- * @param kind whom it concerns
- * @param text what went wrong
+ * @param rank the rank that found it
+ * @param kind how the failure is reported to the ranks
+ * @param text the description, for messages
  * @param failed the ranks that have failed
- * @param missing the ranks that were waited for, of {@link Kind#TIMEOUT}
+ * @param missing the ranks that were missing, for {@link Kind#TIMEOUT}
  * @param operation the operation in which it was found, or null
- * @param sequenceNumber which collective of the communicator that was, or 0
+ * @param sequenceNumber the number of that collective in the communicator, or 0
  */
 public record RankFailure(
     int rank,
@@ -36,13 +36,13 @@ public record RankFailure(
     Operation operation,
     long sequenceNumber) {
   public enum Kind {
-    /** One rank failed for a reason of its own. */
+    /** One rank failed. */
     RANK_FAILED,
-    /** Ranks called different things; every rank is told the same. */
+    /** Ranks called different operations; every rank sees the same failure. */
     MISMATCH,
-    /** Ranks did not come; those that waited for them are told so. */
+    /** Ranks were missing; they see a remote failure, the others a timeout. */
     TIMEOUT,
-    /** Another process cannot be understood or reached; every rank is told the same. */
+    /** A process violated the protocol or is unreachable; every rank sees the same failure. */
     PROTOCOL_VIOLATION;
 
     private static final Kind[] ALL = values();
@@ -50,7 +50,7 @@ public record RankFailure(
 
   private static final List<Operation> OPERATIONS = List.of(Operation.values());
 
-  /** Returns the fault that a rank's exception is to the others. */
+  /** Returns the failure that the exception of a rank is for the others. */
   public static RankFailure of(int rank, Kind kind, String text, FailureDetails details) {
     return new RankFailure(
         rank,
@@ -62,7 +62,7 @@ public record RankFailure(
         details.sequenceNumber());
   }
 
-  /** Returns the fault of another process, whose ranks are lost. */
+  /** Returns the failure of another process, whose ranks are lost. */
   public static RankFailure protocolViolation(String text, BitSet failed) {
     return new RankFailure(0, Kind.PROTOCOL_VIOLATION, text, failed, new BitSet(), null, 0);
   }
@@ -71,14 +71,14 @@ public record RankFailure(
     int rank = in.readInt();
     int kind = in.readUnsignedByte();
     if (kind >= Kind.ALL.length) {
-      throw new ProtocolException("there is no fault of kind " + kind);
+      throw new ProtocolException("there is no failure of kind " + kind);
     }
     String text = in.readUTF();
     BitSet failed = Message.readBits(in);
     BitSet missing = Message.readBits(in);
     int operation = in.readUnsignedByte();
     if (failed == null || missing == null || operation > OPERATIONS.size()) {
-      throw new ProtocolException("a fault names no ranks, or operation " + operation);
+      throw new ProtocolException("a failure names no ranks, or unknown operation " + operation);
     }
     return new RankFailure(
         rank,
@@ -90,7 +90,7 @@ public record RankFailure(
         in.readLong());
   }
 
-  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  @SuppressWarnings("EnumOrdinal") // Both sides use the same version of the protocol.
   public void write(DataOutput out) throws IOException {
     out.writeInt(rank);
     out.writeByte(kind.ordinal());
@@ -102,9 +102,9 @@ public record RankFailure(
   }
 
   /**
-   * Returns what a rank throws whose own function was waiting.
+   * Returns the exception that a waiting function of a rank throws.
    *
-   * @param own what that rank knows of the failure
+   * @param own the details as that rank knows them
    */
   NcclException seenBy(int observer, String function, FailureDetails own) {
     return exception(observer, function)

@@ -4,12 +4,12 @@ import io.nccl4j.internal.reference.collective.AllReduceAlgorithm;
 import io.nccl4j.schedule.Layout;
 
 /**
- * What the ranks of a communicator do their work with.
+ * The options of the ranks of a communicator.
  *
- * @param algorithm how every all-reduce is carried out, or null where that is chosen for each
- * @param layout how data is divided and rings and trees lie
- * @param sharesMemory whether processes of one host share memory, rather than use TCP
- * @param text what all ranks must have in common, for messages
+ * @param algorithm the algorithm of every all-reduce, or null to choose one for each call
+ * @param layout how data is divided, and the order of ranks in rings and trees
+ * @param sharesMemory whether processes of one host use shared memory rather than TCP
+ * @param text the options that must be equal on all ranks, for comparison and messages
  */
 public record RankOptions(
     AllReduceAlgorithm algorithm, Layout layout, boolean sharesMemory, String text) {}

@@ -10,20 +10,20 @@ import java.lang.invoke.VarHandle;
 import java.net.ProtocolException;
 
 /**
- * What the ranks of a world may know of one of them: whether it is there, and the collectives that
- * it has entered last. A rank of this process writes it itself; of a rank of another process it is
- * what that process has told last.
+ * The state of a rank as the other ranks see it: whether it is present, and the collectives that it
+ * entered last. A rank of this process writes its own state; the state of a remote rank is the last
+ * one that its process has reported.
  *
- * <p>A collective's numbers are written before the count says so, and overwritten only {@link
- * #KEPT} collectives later: what was read of collective n is of n if {@code entered} was less than
- * {@code n + KEPT - 1} afterwards.
+ * <p>The fields of a collective are written before {@code entered} is incremented, and overwritten
+ * {@link #KEPT} collectives later: values read for collective n are valid if {@code entered} is
+ * less than {@code n + KEPT - 1} afterwards.
  */
 public final class RankState {
   private static final VarHandle ENTERED = field("entered", long.class);
   private static final VarHandle PASSED = field("passed", long.class);
   private static final VarHandle ALONE = field("alone", boolean.class);
 
-  /** How many collectives are remembered, a power of two. */
+  /** The number of collectives that are kept, a power of two. */
   private static final int KEPT = 8;
 
   private final int rank;
@@ -60,7 +60,7 @@ public final class RankState {
     presence = next;
   }
 
-  /** Notes that its process cannot be reached any more, unless the rank had left before. */
+  /** Records that the rank's process is unreachable, unless the rank had left before. */
   void markLost(String how) {
     if (!presence.left()) {
       loss = how;
@@ -69,8 +69,8 @@ public final class RankState {
   }
 
   /**
-   * Enters a collective. Others may hear of it a moment later: they ask only when they have waited,
-   * and ask again.
+   * Enters a collective. Other ranks may see that with a delay: they check only while they wait,
+   * and check again.
    *
    * @param withoutMessages whether this rank can do nothing else until the collective is done
    */
@@ -79,7 +79,7 @@ public final class RankState {
     shapes[slot] = call.shape();
     counts[slot] = call.count;
     roots[slot] = call.peer;
-    // Whose turn it is writes alone.
+    // Only the operation whose turn it is writes.
     ALONE.setRelease(this, withoutMessages);
     ENTERED.setRelease(this, entered + 1);
   }
@@ -92,19 +92,20 @@ public final class RankState {
     PASSED.setRelease(this, passed + 1);
   }
 
-  /** Returns the number of the collective that this rank has entered last. */
+  /** Returns the number of the last collective that this rank has entered. */
   long entered() {
     return entered;
   }
 
-  /** Returns the number of the collective that this rank has done last. */
+  /** Returns the number of the last collective that this rank has finished. */
   long passed() {
     return passed;
   }
 
   /**
-   * Returns what this rank called as a collective that the other one has entered last, if that is
-   * something else, in words; null if it is the same, or nobody knows.
+   * Compares the last collective that the other rank has entered with this rank's collective of the
+   * same number. Returns a description of this rank's call if they differ; null if they are the
+   * same, or if this rank's call is unknown.
    */
   public synchronized String otherThan(RankState other) {
     long number = other.entered;
@@ -126,7 +127,7 @@ public final class RankState {
     return alone;
   }
 
-  /** Says how the rank has gone. */
+  /** Describes how the rank has left. */
   String departure() {
     return "rank "
         + rank
@@ -138,13 +139,13 @@ public final class RankState {
         };
   }
 
-  /** Says which collective the rank has entered last. */
+  /** Describes the last collective that the rank has entered. */
   public String describeCollective() {
     int slot = slot(entered);
     return Call.describe(shapes[slot], counts[slot], roots[slot]);
   }
 
-  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  @SuppressWarnings("EnumOrdinal") // Both sides use the same version of the protocol.
   public void write(DataOutput out) throws IOException {
     out.writeByte(presence.ordinal());
     out.writeBoolean(alone);
@@ -157,31 +158,31 @@ public final class RankState {
     }
   }
 
-  /** Takes what the rank's process tells; returns whether the rank's presence is another now. */
-  @SuppressWarnings("EnumOrdinal") // Both ends are of one version of the protocol.
+  /** Applies the state that the rank's process has sent; returns whether its presence changed. */
+  @SuppressWarnings("EnumOrdinal") // Both sides use the same version of the protocol.
   public synchronized boolean read(DataInput in) throws IOException {
     int code = in.readUnsignedByte();
     boolean nowAlone = in.readBoolean();
     long nowEntered = in.readLong();
     long nowPassed = in.readLong();
     if (code >= Presence.LOST.ordinal()) {
-      throw new ProtocolException("it says that rank " + rank + " has presence " + code);
+      throw new ProtocolException("it reports that rank " + rank + " has presence " + code);
     }
-    // What was written first may come last.
-    boolean news = nowEntered >= entered && nowPassed >= passed;
+    // An older state may arrive later.
+    boolean newer = nowEntered >= entered && nowPassed >= passed;
     for (int slot = 0; slot < KEPT; slot++) {
-      readCall(in, slot, news);
+      readCall(in, slot, newer);
     }
-    if (news) {
+    if (newer) {
       alone = nowAlone;
       entered = nowEntered;
       passed = nowPassed;
     }
-    boolean another = code > presence.ordinal();
-    if (another) {
+    boolean changed = code > presence.ordinal();
+    if (changed) {
       presence = Presence.of(code);
     }
-    return another;
+    return changed;
   }
 
   private void readCall(DataInput in, int slot, boolean keep) throws IOException {
@@ -189,7 +190,7 @@ public final class RankState {
     long count = in.readLong();
     int root = in.readInt();
     if (!Call.isShape(shape)) {
-      throw new ProtocolException("it says that rank %d called 0x%x".formatted(rank, shape));
+      throw new ProtocolException("it reports that rank %d called 0x%x".formatted(rank, shape));
     }
     if (keep) {
       shapes[slot] = shape;

@@ -26,9 +26,8 @@ import java.util.BitSet;
 import java.util.List;
 
 /**
- * Another process that has ranks of a world, and the connection over which it tells how they are.
- * What changes is told at once; how far ranks are is told when it is asked for, since most of the
- * time nobody wants to know.
+ * Another process that hosts ranks of a communicator, and the control connection to it. Changes of
+ * presence are sent at once; the progress of ranks is sent on request, since it is rarely needed.
  */
 public final class RemoteProcess implements Connection.Receiver {
   private final CommunicatorState communicator;
@@ -36,13 +35,13 @@ public final class RemoteProcess implements Connection.Receiver {
   private final BitSet ranks;
   private volatile Connection connection;
   private volatile boolean lost;
-  // Of the question that has not been answered yet; 0 is none.
+  // When the pending request for status was sent; 0 if there is none.
   private volatile long unansweredSince;
 
-  RemoteProcess(CommunicatorState world, int process) {
-    this.communicator = world;
+  RemoteProcess(CommunicatorState communicator, int process) {
+    this.communicator = communicator;
     this.process = process;
-    this.ranks = world.rankMap().ranksOf(process);
+    this.ranks = communicator.rankMap().ranksOf(process);
   }
 
   ProcessAddress address() {
@@ -53,12 +52,12 @@ public final class RemoteProcess implements Connection.Receiver {
     return ranks;
   }
 
-  /** Names the ranks and the process. */
+  /** Describes the ranks and the process. */
   String describe() {
     return RankSets.describe(ranks) + " (" + address() + ")";
   }
 
-  /** Connects, where it is this process's turn. */
+  /** Connects to the process, if this process is the one that connects. */
   public void connect(Participant participant) {
     String function = participant.bootstrap().function();
     Deadline deadline = participant.deadline();
@@ -105,27 +104,27 @@ public final class RemoteProcess implements Connection.Receiver {
     participant.awaitConnection(communicator.rankMap(), process, this::connected);
   }
 
-  /** Returns how a connection to the process begins. */
+  /** Returns the opening of a connection to the process. */
   Handshake.Opening opening(Message.Kind kind, Message.Body detail) {
     return new Handshake.Opening(
         kind, communicator.rankMap().secret(), address().process(), communicator.id(), detail);
   }
 
-  /** Event loop: takes the connection, where it is the other process's turn. */
+  /** Accepts the connection of the other process; in the thread of the event loop. */
   void accept(Connection accepted) throws ProtocolException {
     if (connection != null) {
       throw new ProtocolException(describe() + " is connected already");
     }
     accepted.setReceiver(this);
     connection = accepted;
-    communicator.noteConnected();
+    communicator.onRemoteConnected();
   }
 
   public boolean connected() {
     return connection != null;
   }
 
-  /** Sends a message, unless the process has gone. */
+  /** Sends a message, unless the process is not connected any more. */
   public void send(ByteBuffer message) {
     Connection open = connection;
     if (open != null) {
@@ -140,11 +139,11 @@ public final class RemoteProcess implements Connection.Receiver {
     }
   }
 
-  void announce(RankFailure fault) {
-    send(Message.of(Message.Kind.FAULT, fault::write));
+  void announce(RankFailure failure) {
+    send(Message.of(Message.Kind.FAILURE, failure::write));
   }
 
-  /** Tells how a rank of this process is, and what it has sent if no more will come. */
+  /** Sends the state of a rank of this process, and of a closed one how much it has sent. */
   void announce(RankState self) {
     List<TcpSendLink> sent =
         self.presence() == Presence.CLOSED
@@ -165,11 +164,11 @@ public final class RemoteProcess implements Connection.Receiver {
   }
 
   /**
-   * Sends a message that says how ranks of this process are, after the fault that may be the reason
-   * why one has ended: a process that heard of the end alone would take that for the fault.
+   * Sends the state of ranks of this process, after the failure that may have ended one of them: a
+   * process that received the state alone would take that end for the failure.
    *
-   * @param state the message; the fault is looked for after it was written, since a rank ends later
-   *     than it learns of the fault
+   * @param state the message; the failure is read after it was written, since a rank learns of the
+   *     failure before it ends
    */
   private void sendState(ByteBuffer state) {
     RankFailure known = communicator.failure();
@@ -179,7 +178,7 @@ public final class RemoteProcess implements Connection.Receiver {
     send(state);
   }
 
-  /** Tells what memory a link goes through. */
+  /** Sends the path of the shared memory of a link. */
   public void announceMemory(LinkKey key, Path path) {
     send(
         Message.of(
@@ -190,20 +189,20 @@ public final class RemoteProcess implements Connection.Receiver {
             }));
   }
 
-  /** Tells where the board of all ranks is. */
+  /** Sends the path of the shared sync object of all ranks. */
   void announceSync(Path path) {
-    send(Message.of(Message.Kind.BOARD, out -> out.writeUTF(path.toString())));
+    send(Message.of(Message.Kind.SYNC, out -> out.writeUTF(path.toString())));
   }
 
-  /** Asks how far the ranks are; an answer that is still due is waited for. */
-  public void ask(long now) {
+  /** Requests the progress of the ranks, unless a request is still pending. */
+  public void requestStatus(long now) {
     if (!lost && unansweredSince == 0) {
       unansweredSince = now;
-      send(Message.of(Message.Kind.ASK, out -> {}));
+      send(Message.of(Message.Kind.STATUS_REQUEST, out -> {}));
     }
   }
 
-  /** Returns whether the process has owed an answer for so long. */
+  /** Returns whether a request has been pending for longer than the given time. */
   public boolean silent(long nanos) {
     long since = unansweredSince;
     return !lost && since != 0 && System.nanoTime() - since > nanos;
@@ -214,13 +213,14 @@ public final class RemoteProcess implements Connection.Receiver {
     DataInput in = message.content();
     switch (message.kind()) {
       case PRESENCE -> receivePresence(in);
-      case FAULT -> communicator.receiveFailure(RankFailure.read(in));
-      case ASK -> answer();
+      case FAILURE -> communicator.receiveFailure(RankFailure.read(in));
+      case STATUS_REQUEST -> answer();
       case STATUS -> receiveStatus(in);
       case MEMORY -> receiveMemory(in);
-      case BOARD -> receiveSync(in);
-      case MEET -> receiveJoin(in);
-      case MEETING, REFUSED, CONNECTED, GIVE_UP -> receiveBootstrapMessage(message.kind(), in);
+      case SYNC -> receiveSync(in);
+      case MEMBERSHIP_REQUEST -> receiveJoin(in);
+      case BOOTSTRAP_STATE, REJECTED, CONNECTED, GIVE_UP ->
+          receiveBootstrapMessage(message.kind(), in);
       default -> throw new ProtocolException("it sent a " + message.kind() + " message");
     }
   }
@@ -233,15 +233,15 @@ public final class RemoteProcess implements Connection.Receiver {
 
   private void checkOwn(int rank) throws ProtocolException {
     if (rank < 0 || !ranks.get(rank)) {
-      throw new ProtocolException("it speaks of rank " + rank + ", which is not its own");
+      throw new ProtocolException("it names rank " + rank + ", which is not its own");
     }
   }
 
   private int readConfirmed(DataInput in) throws IOException {
     int rank = in.readInt();
-    // The process that made the id of a grow passes on what the new ranks say.
+    // The process that created the id of a grow forwards the messages of the new ranks.
     if (rank < 0 || (rank < communicator.size() && !ranks.get(rank))) {
-      throw new ProtocolException("it says that rank " + rank + " has connected");
+      throw new ProtocolException("it reports that rank " + rank + " has connected");
     }
     return rank;
   }
@@ -253,21 +253,22 @@ public final class RemoteProcess implements Connection.Receiver {
       communicator.links().expect(LinkKey.read(in), in.readLong());
     }
     if (changed) {
-      communicator.notePresence();
+      communicator.onPresenceChanged();
     }
   }
 
   private void receiveMemory(DataInput in) throws IOException {
     LinkKey key = LinkKey.read(in);
     if (key.from() < 0 || !ranks.get(key.from())) {
-      throw new ProtocolException("it speaks of " + key + ", which is not its own");
+      throw new ProtocolException("it names " + key + ", which is not its own");
     }
     communicator.links().admitMemory(key, in.readUTF());
   }
 
   private void receiveSync(DataInput in) throws IOException {
     if (!ranks.get(0)) {
-      throw new ProtocolException("it has made a board, which is for the process of rank 0 to do");
+      throw new ProtocolException(
+          "it has created a sync object, which only the process of rank 0 may do");
     }
     communicator.links().hostMemory().receiveSync(in.readUTF());
   }
@@ -299,33 +300,33 @@ public final class RemoteProcess implements Connection.Receiver {
   private void receiveBootstrapMessage(Message.Kind kind, DataInput in) throws IOException {
     BootstrapKey key = BootstrapKey.read(in);
     int newSize = in.readInt();
-    if (kind == Message.Kind.MEETING) {
+    if (kind == Message.Kind.BOOTSTRAP_STATE) {
       receiveBootstrapState(key, newSize, in);
       return;
     }
-    // These follow an arrival or its seat: without a meeting here, theirs is done and forgotten.
+    // These follow an arrival or an assignment, so an unknown bootstrap is done and removed.
     Bootstrap bootstrap = communicator.bootstraps().known(key, newSize);
     if (bootstrap == null) {
       ProcessEndpoint.log()
-          .debug("{} was not read: there is no meeting for {} and its size", kind, key);
+          .debug("{} was ignored: there is no bootstrap for {} and its size", kind, key);
       return;
     }
     switch (kind) {
-      case REFUSED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
+      case REJECTED -> bootstrap.applyRejection(in.readInt(), in.readUTF());
       case CONNECTED -> bootstrap.confirm(readConfirmed(in));
       default -> bootstrap.fail(in.readUTF(), Message.readBits(in));
     }
   }
 
-  /** Hears how a meeting stands; ranks that call later need to find that it has failed. */
-  private void receiveBootstrapState(BootstrapKey occasion, int newSize, DataInput in)
+  /** Applies the state of a bootstrap; ranks that call later need to see that it has failed. */
+  private void receiveBootstrapState(BootstrapKey key, int newSize, DataInput in)
       throws IOException {
     Bootstrap bootstrap;
     try {
-      bootstrap = communicator.bootstraps().bootstrapFor(occasion, newSize);
+      bootstrap = communicator.bootstraps().bootstrapFor(key, newSize);
     } catch (NcclException e) {
-      // A grow to a size that the ranks here do not want; the answer to their MEET says so.
-      ProcessEndpoint.log().debug("MEETING was not read: {}", e.text());
+      // A grow to a size that the ranks here do not expect; their own requests are rejected.
+      ProcessEndpoint.log().debug("BOOTSTRAP_STATE was ignored: {}", e.text());
       return;
     }
     bootstrap.applyState(in);
@@ -344,7 +345,7 @@ public final class RemoteProcess implements Connection.Receiver {
     } catch (NcclException e) {
       send(
           Message.of(
-              Message.Kind.REFUSED,
+              Message.Kind.REJECTED,
               out -> {
                 key.write(out);
                 out.writeInt(newSize);
@@ -354,18 +355,18 @@ public final class RemoteProcess implements Connection.Receiver {
     }
   }
 
-  /** Returns how this process's ranks come to a meeting that the other one convenes. */
-  public Bootstrap.Coordinator coordinator(BootstrapKey occasion) {
+  /** Returns the coordinator by which this process's ranks join a bootstrap of the other one. */
+  public Bootstrap.Coordinator coordinator(BootstrapKey key) {
     return new Bootstrap.Coordinator() {
       @Override
-      public void arrive(int expected, Bootstrap.MembershipRequest wish) {
+      public void arrive(int expected, Bootstrap.MembershipRequest request) {
         send(
             Message.of(
-                Message.Kind.MEET,
+                Message.Kind.MEMBERSHIP_REQUEST,
                 out -> {
-                  occasion.write(out);
+                  key.write(out);
                   out.writeInt(expected);
-                  wish.write(out);
+                  request.write(out);
                 }));
       }
 
@@ -375,7 +376,7 @@ public final class RemoteProcess implements Connection.Receiver {
             Message.of(
                 Message.Kind.CONNECTED,
                 out -> {
-                  occasion.write(out);
+                  key.write(out);
                   out.writeInt(expected);
                   out.writeInt(rank);
                 }));
@@ -387,7 +388,7 @@ public final class RemoteProcess implements Connection.Receiver {
             Message.of(
                 Message.Kind.GIVE_UP,
                 out -> {
-                  occasion.write(out);
+                  key.write(out);
                   out.writeInt(expected);
                   Message.writeReason(out, text);
                   Message.writeBits(out, missing);
@@ -408,16 +409,16 @@ public final class RemoteProcess implements Connection.Receiver {
     };
   }
 
-  /** Returns how the other process learns of a meeting that this one convenes. */
-  Bootstrap.StateListener stateListener(BootstrapKey occasion) {
+  /** Returns the listener that sends the state of a bootstrap to the other process. */
+  Bootstrap.StateListener stateListener(BootstrapKey key) {
     return new Bootstrap.StateListener() {
       @Override
       public void onState(int expected, Message.Body state) {
         send(
             Message.of(
-                Message.Kind.MEETING,
+                Message.Kind.BOOTSTRAP_STATE,
                 out -> {
-                  occasion.write(out);
+                  key.write(out);
                   out.writeInt(expected);
                   state.write(out);
                 }));
@@ -425,34 +426,34 @@ public final class RemoteProcess implements Connection.Receiver {
 
       @Override
       public void onRejected(int rank, String text) {
-        // Who comes over a connection of a world is answered at once.
+        // Requests on the control connection are answered at once.
       }
     };
   }
 
   @Override
-  public void ended(Connection from, String why, boolean nonsense) {
+  public void ended(Connection from, String why, boolean protocolViolation) {
     lost = true;
-    boolean someHere = false;
+    boolean somePresent = false;
     for (int rank = ranks.nextSetBit(0); rank >= 0; rank = ranks.nextSetBit(rank + 1)) {
-      someHere |= !communicator.presence(rank).left();
+      somePresent |= !communicator.presence(rank).left();
     }
-    if (!someHere) {
+    if (!somePresent) {
       return;
     }
-    if (nonsense) {
+    if (protocolViolation) {
       RankFailure failure =
           RankFailure.protocolViolation(describe() + " violated the protocol: " + why, ranks);
       communicator.raise(failure);
     }
     String how =
-        nonsense
+        protocolViolation
             ? address() + " violated the protocol: " + why
             : address() + " ended" + (why == null ? "" : ": " + why);
     ranks.stream().forEach(rank -> communicator.rankState(rank).markLost(how));
     communicator.links().hostMemory().lost(ranks);
     ProcessEndpoint.log()
         .warn("{} of a communicator of {}: {}", RankSets.describe(ranks), communicator.size(), how);
-    communicator.notePresence();
+    communicator.onPresenceChanged();
   }
 }
