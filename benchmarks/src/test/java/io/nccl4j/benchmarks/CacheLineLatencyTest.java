@@ -26,12 +26,12 @@ class CacheLineLatencyTest {
   }
 
   @Test
-  void oneProcessorIsNoNumber() throws Exception {
+  void singleProcessorYieldsNoResult() throws Exception {
     assertEquals(OptionalDouble.empty(), CacheLineLatency.parse("unmeasured"));
   }
 
   @Test
-  void whatIsNeitherIsShown() {
+  void otherProgramOutputIsShown() {
     for (String printed : List.of("", "-1", "nan", "31.4 ns")) {
       FailedException thrown =
           assertThrows(FailedException.class, () -> CacheLineLatency.parse(printed), printed);
@@ -42,7 +42,7 @@ class CacheLineLatencyTest {
   }
 
   @Test
-  void aProgramThatFailsIsShown() {
+  void failedProgramIsReported() {
     CacheLineLatency failing = new CacheLineLatency(List.of("sh", "-c", "echo no thread; exit 1"));
     FailedException thrown = assertThrows(FailedException.class, failing::measure);
     assertEquals("handoff ended with status 1: no thread", thrown.getMessage());
@@ -56,7 +56,7 @@ class CacheLineLatencyTest {
   }
 
   @Test
-  void oneProcessorIsNotMeasured() throws Exception {
+  void singleProcessorIsNotMeasured() throws Exception {
     assumeTrue(found("taskset"), "there is no taskset");
     List<String> onFirst = new ArrayList<>(List.of("taskset", "-c", firstProcessor()));
     onFirst.addAll(built().command());

@@ -10,7 +10,7 @@ class ReferenceReportTest {
   private static final OptionalDouble NOT_MEASURED = OptionalDouble.empty();
 
   @Test
-  void theWayBetweenProcessorsIsListedInOrder() throws Exception {
+  void processorPairsAreListedInOrder() throws Exception {
     assertEquals(
         "A cache line takes 282, 31, 30 ns from one processor to another, measured before the first"
             + " round and after each.",
@@ -18,7 +18,7 @@ class ReferenceReportTest {
   }
 
   @Test
-  void aMissingMeasurementKeepsItsPlace() throws Exception {
+  void missingMeasurementKeepsItsCell() throws Exception {
     assertEquals(
         "A cache line takes 282, (not measured), 30 ns from one processor to another, measured"
             + " before the first round and after each.",
@@ -26,7 +26,7 @@ class ReferenceReportTest {
   }
 
   @Test
-  void whereNothingWasMeasuredItSaysSo() throws Exception {
+  void missingResultsAreReported() throws Exception {
     String none = "What a cache line takes from one processor to another was not measured.";
     assertEquals(none, line());
     assertEquals(none, line(NOT_MEASURED, NOT_MEASURED));

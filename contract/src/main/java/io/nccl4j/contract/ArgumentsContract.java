@@ -64,7 +64,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void nothingMayBeNullThatIsNeeded() {
+  void nullArgumentIsRefusedByName() {
     Buffer a = ints(6);
     Buffer b = ints(6);
     nullRefused("send", () -> comm.allReduce(null, b, ReduceOp.SUM, stream));
@@ -96,7 +96,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aRootOutsideTheCommunicatorIsRefused() {
+  void rootOutOfRangeIsRefused() {
     Buffer a = ints(6);
     for (int root : new int[] {-1, ranks.size(), Integer.MAX_VALUE}) {
       String message = "root is " + root + "; it must be from 0 to " + (ranks.size() - 1);
@@ -108,7 +108,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aPeerOutsideTheCommunicatorIsRefused() {
+  void peerOutOfRangeIsRefused() {
     Buffer a = ints(6);
     for (int peer : new int[] {-1, ranks.size()}) {
       String message = "peer is " + peer + "; it must be from 0 to " + (ranks.size() - 1);
@@ -118,7 +118,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aMessageToOneselfOutsideAGroupIsRefused() {
+  void sendOrReceiveToSelfOutsideGroupIsRefused() {
     Buffer a = ints(6);
     int me = comm.rank();
     String message =
@@ -128,7 +128,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void countsThatDoNotFitEachOtherAreRefused() {
+  void mismatchedCountsAreRefused() {
     int n = ranks.size();
     Buffer six = ints(6);
     Buffer five = ints(5);
@@ -150,7 +150,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void anAllToAllOfACountThatTheRanksDoNotDivideIsRefused() {
+  void allToAllCountNotDivisibleBySizeIsRefused() {
     int n = ranks.size();
     assumeTrue(n > 1, "every count is a multiple of one rank");
     Buffer a = ints(2 * n + 1);
@@ -179,7 +179,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void sendAndRecvThatOverlapOtherwiseThanInPlaceAreRefused() {
+  void overlapThatIsNotInPlaceIsRefused() {
     int n = ranks.size();
     Buffer all = ints(4 * n + 4);
     Buffer low = all.slice(0, 2L * n);
@@ -209,7 +209,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void buffersThatOnlyTouchDoNotOverlap() {
+  void adjacentBuffersDoNotOverlap() {
     ranks.each(
         each -> {
           Buffer all = each.ints(1, 2, 0, 0);
@@ -220,7 +220,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aClosedBufferOrStreamIsRefusedByEveryOperation() {
+  void everyOperationRefusesClosedBufferOrStream() {
     Buffer closed = comm.newBuffer(DataType.INT32, 6);
     closed.close();
     Stream gone = comm.newStream();
@@ -231,7 +231,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aBufferOrStreamOfAnotherDeviceIsRefusedByEveryOperation() {
+  void everyOperationRefusesBufferOrStreamOfAnotherDevice() {
     int devices = ranks.backend().devices().size();
     assumeTrue(devices > 1, "needs two devices");
     int other = (comm.device() + 1) % devices;
@@ -248,7 +248,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aBufferOfAnotherPlatformIsRefused() {
+  void bufferOfAnotherDeviceTypeIsRefused() {
     try (Backend reference = Backend.reference(1)) {
       assumeTrue(reference.deviceType() != ranks.backend().deviceType(), "this is the reference");
       try (Buffer foreign = reference.newBuffer(0, DataType.INT32, 6);
@@ -264,7 +264,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aRankOutsideTheWorldIsRefused() {
+  void rankOutOfRangeIsRefused() {
     Backend backend = ranks.backend();
     UniqueId id = backend.newUniqueId();
     CommunicatorConfig config = underTest().config();
@@ -277,7 +277,7 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aDeviceThatIsNotThereIsRefused() {
+  void nonexistentDeviceIsRefused() {
     Backend backend = ranks.backend();
     int devices = backend.devices().size();
     for (int device : new int[] {-1, devices}) {
@@ -294,14 +294,14 @@ abstract class ArgumentsContract {
   }
 
   @Test
-  void aCommunicatorOfNoDevicesIsRefused() {
+  void emptyDeviceListIsRefused() {
     refused(
         "devices is empty; there must be one for each rank",
         () -> ranks.backend().newCommunicators(underTest().config()));
   }
 
   @Test
-  void nullInACollectionIsNamed() {
+  void nullElementIsRefusedByName() {
     Set<Integer> excluded = new HashSet<>(Arrays.asList(0, null));
     CommunicatorConfig config = underTest().config();
     nullRefused(

@@ -23,7 +23,7 @@ abstract class BackendContract {
   abstract BackendUnderTest underTest();
 
   @Test
-  void theDevicesAreNumberedFromZero() {
+  void devicesAreNumberedFromZero() {
     try (Backend backend = underTest().open(2)) {
       List<Device> devices = backend.devices();
       assertFalse(devices.isEmpty());
@@ -37,7 +37,7 @@ abstract class BackendContract {
   }
 
   @Test
-  void backendHasANameAndTheLibraryAVersion() {
+  void backendHasNameAndLibraryVersion() {
     try (Backend backend = underTest().open(1)) {
       assertFalse(Backend.libraryVersion().isBlank());
       assertTrue(backend.toString().contains(backend.name()));
@@ -45,7 +45,7 @@ abstract class BackendContract {
   }
 
   @Test
-  void whatEveryBackendCanAndWhatThisOneIsKnownToDoIsSupported() {
+  void requiredAndDeclaredFeaturesAreSupported() {
     try (Backend backend = underTest().open(1)) {
       assertTrue(backend.supports(Feature.SPLIT));
       assertTrue(backend.supports(Feature.PRE_MUL_SUM));
@@ -64,7 +64,7 @@ abstract class BackendContract {
   }
 
   @Test
-  void uniqueIdClosesOnceOrMoreAndAlsoAfterItsBackend() {
+  void uniqueIdCloseIsIdempotentAndAllowedAfterBackend() {
     Backend backend = underTest().open(1);
     UniqueId id = backend.newUniqueId();
     backend.closeUniqueId(id);

@@ -54,7 +54,7 @@ abstract class BuffersContract {
   @Test
   @SuppressWarnings(
       "MustBeClosedChecker") // One is closed at once; the other is of a thread that has gone.
-  void hostMemoryThatCannotBeReadIsRefusedByItsName() throws Exception {
+  void inaccessibleHostMemoryIsRefusedByName() throws Exception {
     try (Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
       Arena closed = Arena.ofShared();
       MemorySegment gone = closed.allocate(4);
@@ -72,7 +72,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void whatWasUploadedIsWhatIsDownloaded() {
+  void downloadReturnsUploadedData() {
     for (DataType type : DataType.values()) {
       for (long count : new long[] {0, 1, 3, 1000, 100_003}) {
         MemorySegment data = TestData.bytes(type, 1, count, "upload").get(0);
@@ -89,7 +89,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void hostMemoryOffTheHeapServesAsWell() {
+  void offHeapMemoryIsCopied() {
     try (Arena arena = Arena.ofConfined();
         Buffer buffer = backend.newBuffer(0, DataType.INT32, 3)) {
       MemorySegment source = arena.allocateFrom(ValueLayout.JAVA_INT, 1, 2, 3);
@@ -101,7 +101,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void theSourceMayBeChangedAsSoonAsCopyFromReturns() {
+  void sourceMayBeChangedAfterCopyFromReturns() {
     int count = 300_000;
     try (StuckCollective stuck = StuckCollective.prepare(underTest());
         Buffer buffer = stuck.comm().newBuffer(DataType.INT32, count)) {
@@ -119,7 +119,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void theSourceMayBeFreedAsSoonAsCopyFromReturns() {
+  void sourceMayBeFreedAfterCopyFromReturns() {
     int count = 300_000;
     try (Buffer buffer = backend.newBuffer(0, DataType.INT32, count)) {
       try (Arena arena = Arena.ofConfined()) {
@@ -133,7 +133,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aBufferIsCopiedToAnother() {
+  void bufferIsCopiedToAnother() {
     try (Buffer source = ints(1, 2, 3);
         Buffer target = backend.newBuffer(0, DataType.INT32, 3)) {
       target.copyFromAsync(source, stream);
@@ -142,7 +142,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aBufferIsCopiedToAnotherDevice() {
+  void bufferIsCopiedToAnotherDevice() {
     assumeTrue(backend.devices().size() > 1, "needs two devices");
     try (Buffer source = ints(1, 2, 3);
         Buffer target = backend.newBuffer(1, DataType.INT32, 3);
@@ -172,7 +172,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aSliceIsAViewOfTheSameMemory() {
+  void sliceIsViewOfSameMemory() {
     try (Buffer all = ints(0, 1, 2, 3, 4)) {
       Buffer middle = all.slice(1, 3);
       Buffer last = middle.slice(2, 1);
@@ -188,7 +188,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aSliceOutsideItsBufferIsRefused() {
+  void sliceOutOfRangeIsRefused() {
     try (Buffer all = ints(0, 1, 2)) {
       for (long[] bad :
           new long[][] {{-1, 1}, {0, -1}, {0, 4}, {3, 1}, {4, 0}, {2, Long.MAX_VALUE}}) {
@@ -203,7 +203,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aClosedBufferAndItsViewsAreRefusedByName() {
+  void closedBufferAndItsViewsAreRefusedByName() {
     Buffer buffer = ints(1, 2);
     Buffer view = buffer.slice(0, 1);
     stream.synchronize();
@@ -230,7 +230,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void pinnedMemoryIsReachableByHostAndDevice() {
+  void pinnedMemoryIsAccessibleToHostAndDevice() {
     int size = Math.min(2, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), size)) {
       // Before any rank communicates: pinning memory may wait for the kernels of all ranks.
@@ -261,7 +261,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void deviceMemoryIsNotAddressedByTheHost() {
+  void segmentOfDeviceMemoryIsRefused() {
     try (Buffer buffer = ints(1)) {
       assumeTrue(
           buffer.memoryType() == Buffer.MemoryType.DEVICE, "the devices' memory is the host's own");
@@ -271,7 +271,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aViewOfForeignDeviceMemoryIsABuffer() {
+  void foreignDeviceMemoryIsUsableAsBuffer() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer owner = rank.ints(5, 6, 7);
@@ -285,7 +285,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aViewOfForeignHostMemoryIsABuffer() {
+  void foreignHostMemoryIsUsableAsBuffer() {
     assumeTrue(backend.deviceType() == DeviceType.HOST, "the devices do not use host memory");
     try (Arena arena = Arena.ofShared();
         Ranks ranks = Ranks.of(underTest(), 1)) {
@@ -304,7 +304,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aDirectBufferOfJavaIsABufferOnEveryRank() {
+  void directByteBufferWorksOnEveryRank() {
     assumeTrue(backend.deviceType() == DeviceType.HOST, "the devices do not use host memory");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
@@ -323,7 +323,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aCopyOfTheWrongSizeIsRefused() {
+  void copyOfWrongSizeIsRefused() {
     try (Buffer buffer = ints(1, 2)) {
       MemorySegment seven = MemorySegment.ofArray(new byte[7]);
       Throwable source =
@@ -337,7 +337,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aReadOnlyTargetIsRefused() {
+  void readOnlyTargetIsRefused() {
     try (Buffer buffer = ints(1)) {
       MemorySegment target = MemorySegment.ofArray(new int[1]).asReadOnly();
       Throwable thrown =
@@ -347,7 +347,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aCopyBetweenBuffersOfOtherTypeOrCountIsRefused() {
+  void copyBetweenDifferentTypesOrCountsIsRefused() {
     try (Buffer ints = ints(1, 2);
         Buffer fewer = ints(1);
         Buffer floats = backend.newBuffer(0, DataType.FLOAT32, 2)) {
@@ -361,7 +361,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aStreamOfAnotherDeviceIsRefused() {
+  void streamOfAnotherDeviceIsRefused() {
     assumeTrue(backend.devices().size() > 1, "needs two devices");
     try (Buffer a = ints(1);
         Buffer b = ints(2);
@@ -381,7 +381,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void countsThatAreNoCountsAreRefused() {
+  void negativeOrOverflowingCountIsRefused() {
     for (Executable use :
         new Executable[] {
           () -> backend.newBuffer(0, DataType.INT64, -1),
@@ -398,7 +398,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void memoryThatIsNotThereIsAnErrorThatSaysSo() {
+  void excessiveAllocationThrowsOutOfMemory() {
     Throwable thrown =
         assertThrows(Throwable.class, () -> backend.newBuffer(0, DataType.INT64, 1L << 55).close());
     assertTrue(
@@ -406,7 +406,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void anEmptyBufferIsABuffer() {
+  void emptyBufferIsUsable() {
     try (Buffer empty = backend.newBuffer(0, DataType.FLOAT32, 0);
         Buffer other = backend.newBuffer(0, DataType.FLOAT32, 0)) {
       empty.fill((byte) 1, stream);
@@ -417,7 +417,7 @@ abstract class BuffersContract {
   }
 
   @Test
-  void aBufferSaysWhatItIs() {
+  void bufferToStringNamesTypeCountAndDevice() {
     try (Buffer buffer = ints(1, 2)) {
       assertTrue(buffer.toString().startsWith("Buffer[INT32 x 2, "), buffer::toString);
       assertTrue(buffer.toString().contains("device 0"), buffer::toString);

@@ -57,7 +57,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyReductionOfEveryTypeIsExactWhereTheDataIs(int n) {
+  void reductionOfRepresentableDataIsExactForEveryType(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
         runAll(ranks, reductions(n, type, this::exactCase));
@@ -67,7 +67,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("everyRankCount")
-  void everyNumberOfRanksWorks(int n) {
+  void everyRankCountWorks(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Case> cases = new ArrayList<>();
       for (long count : new long[] {1, 64, 1009}) {
@@ -87,7 +87,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyReductionOfRandomDataStaysWithinTheForwardErrorBound(int n) {
+  void reductionOfRandomDataIsWithinForwardErrorBound(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
         List<Case> cases = new ArrayList<>();
@@ -103,7 +103,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyMoveOfEveryTypeDeliversEveryBit(int n) {
+  void dataMovementIsBitExactForEveryType(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : underTest().movedTypes()) {
         List<Case> cases = new ArrayList<>();
@@ -137,7 +137,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void messagesLargerThanAnyInternalChunkArriveWhole(int n) {
+  void multiChunkMessagesArriveWhole(int n) {
     long large = 1_500_007 / n;
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (Operation operation : REDUCTIONS) {
@@ -156,7 +156,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void manyOperationsEnqueuedAtOnceRunInOrder(int n) {
+  void enqueuedOperationsRunInOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -178,7 +178,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyRankGetsTheSameBitsOfASum(int n) {
+  void sumIsBitIdenticalOnEveryRank(int n) {
     ProcessRank.assumeNone(n);
     List<MemorySegment> inputs = TestData.random(DataType.FLOAT32, ReduceOp.SUM, n, 4099);
     MemorySegment[] results = new MemorySegment[n];
@@ -193,7 +193,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void theSameSumIsTheSameBitsEveryTime() {
+  void repeatedSumIsBitIdentical() {
     int n = Math.min(5, underTest().maxRanks());
     List<MemorySegment> inputs = TestData.random(DataType.FLOAT32, ReduceOp.SUM, n, 5003);
     Shape shape = new Shape(Operation.ALL_REDUCE, DataType.FLOAT32, ReduceOp.SUM, n, 5003, 0);
@@ -213,7 +213,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void minimumAndMaximumIgnoreNanUnlessThereIsNothingElse(int n) {
+  void minAndMaxIgnoreNanUnlessAllAreNan(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type : reducedTypes()) {
         if (type.floating()) {
@@ -225,7 +225,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void aSumWithNanIsNanAndWithInfinityInfinite(int n) {
+  void sumPropagatesNanAndInfinity(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       for (DataType type :
           List.of(DataType.FLOAT16, DataType.BFLOAT16, DataType.FLOAT32, DataType.FLOAT64)) {
@@ -245,7 +245,7 @@ abstract class CollectivesContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("fewRankCounts")
-  void float8SumsSaturateInsteadOfOverflowing(int n) {
+  void float8SumSaturates(int n) {
     assumeTrue(underTest().reducesFloat8(), "the devices do not reduce float8");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       runAll(
@@ -267,7 +267,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void theAverageOfNegativeIntegersIsTruncatedTowardsZero() {
+  void integerAverageTruncatesTowardZero() {
     int n = Math.min(2, underTest().maxRanks());
     assumeTrue(n == 2, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
@@ -282,7 +282,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void buffersThatAreSlicesOfOneAllocationKeepTheirNeighbours() {
+  void reductionIntoSliceLeavesNeighborsUnchanged() {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -297,7 +297,7 @@ abstract class CollectivesContract {
   }
 
   @Test
-  void theSendBufferOfAnOutOfPlaceOperationIsLeftAlone() {
+  void outOfPlaceOperationLeavesSendBufferUnchanged() {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(

@@ -95,7 +95,7 @@ abstract class GradientReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyRankStartsWithTheParametersOfRank0(int n) {
+  void parametersOfRank0AreBroadcast(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -112,7 +112,7 @@ abstract class GradientReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void everyRankGetsTheAverageOfAllRanksGradientsStepAfterStep(int n) {
+  void gradientsAreAveragedOverRanksInEveryStep(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -136,7 +136,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void aGradientWithoutABufferOfItsOwnLivesInItsBucketAndIsZeroAtFirst() {
+  void gradientWithoutBufferIsInBucketAndInitiallyZero() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -154,7 +154,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void gradientsOfTwoTypesAreReducedInBucketsOfTheirOwn() {
+  void gradientsOfDifferentTypesUseSeparateBuckets() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -177,7 +177,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void theFirstBucketIsReducedBeforeTheLastGradientIsMarked() {
+  void firstBucketIsReducedBeforeLastGradientIsMarked() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -206,7 +206,7 @@ abstract class GradientReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void bucketsAreLaunchedInOneOrderThoughRanksMarkInDifferentOnes(int n) {
+  void bucketsLaunchInSameOrderOnAllRanks(int n) {
     int count = 6;
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -243,7 +243,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void gradientsMayComeFromSeveralStreams() {
+  void gradientsMayBeMarkedOnSeveralStreams() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -270,7 +270,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void marksMayComeFromAnotherThreadThanTheRest() {
+  void gradientsMayBeMarkedByAnotherThread() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -290,7 +290,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void whatBackwardDoesWithoutSynchronisingIsNotReducedUntilTheStepIs() {
+  void noSyncReducesNothingUntilNextBackward() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -323,7 +323,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void aBackwardThatFailsWithoutSynchronisingLeavesTheReducerAsItWas() {
+  void failedBackwardInNoSyncLeavesReducerUsable() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -349,7 +349,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void parametersThatAreNotMarkedContributeZerosWhereThatIsAllowed() {
+  void unusedParametersContributeZerosIfAllowed() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -376,7 +376,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void whatAParameterHasAccumulatedCountsThoughTheLastBackwardHasNoUseForIt() {
+  void accumulatedGradientOfParameterUnusedLastIsReduced() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -400,7 +400,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void aFinishThatIsRefusedForUnmarkedParametersCanBeMadeUpFor() {
+  void finishSucceedsOnceMissingParametersAreMarked() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -427,7 +427,7 @@ abstract class GradientReducerContract {
   }
 
   @Test
-  void bucketsSayWhatTheyHold() {
+  void bucketToStringListsItsParameters() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       List<Parameter> parameters = parameters(rank, 3);

@@ -44,7 +44,7 @@ abstract class GraphsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void whatIsCapturedRunsAtEachLaunchAndNotBefore(int n) {
+  void capturedWorkRunsAtEachLaunchOnly(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -64,7 +64,7 @@ abstract class GraphsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void capturedOperationsRunInTheirOrderGroupsIncluded(int n) {
+  void capturedOperationsAndGroupsRunInOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -113,7 +113,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aGraphCanBeLaunchedOnAnotherStreamOfItsDevice() {
+  void graphLaunchesOnAnotherStreamOfItsDevice() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -133,7 +133,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aLambdaThatThrowsLeavesTheStreamAsItWas() {
+  void exceptionInCaptureLeavesStreamUsable() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -158,7 +158,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void whatACaptureCannotTakeIsRefusedByName() {
+  void uncapturableCallsAreRefusedByName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -184,7 +184,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void whatMakesOrEndsThingsIsRefusedInACapture() {
+  void creatingOrClosingInCaptureIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -214,7 +214,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void anotherThreadsOperationDoesNotJoinACapture() {
+  void operationOfAnotherThreadIsNotCaptured() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -240,7 +240,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aThreadThatHasCapturedIsNotHeld() throws InterruptedException {
+  void capturingThreadIsNotRetained() throws InterruptedException {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
       WeakReference<Thread> captor = captureElsewhere(stream);
@@ -274,7 +274,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void aLaunchWithAnythingClosedIsRefused() {
+  void launchWithClosedBufferOrGraphIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -293,12 +293,12 @@ abstract class GraphsContract {
   }
 
   @Test
-  void closeEndsGraphsThatAreStillOpen() {
+  void closeEndsOpenGraphs() {
     endsOpenGraphs("closed: ", Communicator::close);
   }
 
   @Test
-  void abortEndsGraphsThatAreStillOpen() {
+  void abortEndsOpenGraphs() {
     endsOpenGraphs("aborted: ", Communicator::abort);
   }
 
@@ -336,7 +336,7 @@ abstract class GraphsContract {
   }
 
   @Test
-  void theSameStreamTwiceNoneAndACaptureInAGroupAreRefused() {
+  void duplicateEmptyOrGroupedCaptureIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
       assertThrows(

@@ -102,7 +102,7 @@ abstract class GroupMemoryContract {
 
   @ParameterizedTest
   @MethodSource("writerNames")
-  void writeAndReadIsRefused(String name) {
+  void writeThenReadIsRefused(String name) {
     Use writer = writers().get(name);
     Use reader = r -> r.comm.send(r.whole.slice(1, 1), 0, r.stream);
     assertRefused(name + " of ", writer, "send of ", reader);
@@ -110,7 +110,7 @@ abstract class GroupMemoryContract {
 
   @ParameterizedTest
   @MethodSource("writerNames")
-  void writeAndWriteIsRefused(String name) {
+  void writeThenWriteIsRefused(String name) {
     Use writer = writers().get(name);
     Use another = r -> r.comm.recv(r.whole.slice(1, 1), 0, r.stream);
     assertRefused(name + " of ", writer, "recv of ", another);
@@ -118,14 +118,14 @@ abstract class GroupMemoryContract {
 
   @ParameterizedTest
   @MethodSource("readerNames")
-  void readAndWriteIsRefused(String name) {
+  void readThenWriteIsRefused(String name) {
     Use reader = readers().get(name);
     Use writer = r -> r.comm.recv(r.whole.slice(1, 1), 0, r.stream);
     assertRefused(name + " of ", reader, "recv of ", writer);
   }
 
   @Test
-  void writeOfAnOperatorsScalarIsRefused() {
+  void writeToOperatorScalarIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer values = rank.ints(1, 2, 3);
@@ -224,7 +224,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void otherStreamsAndCommunicatorsAreNoExcuse() {
+  void conflictAcrossStreamsAndCommunicatorsIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -245,7 +245,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void otherRanksOfThisThreadAreNoExcuse() {
+  void conflictBetweenRanksOfOneThreadIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.rank(0);
       List<Rank> all = ranks.all();
@@ -274,7 +274,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void nestedGroupsAreCheckedAtTheOutermostEnd() {
+  void nestedGroupsAreCheckedWhenOutermostEnds() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -297,7 +297,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void capturedGroupIsRefused() {
+  void conflictInCapturedGroupIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -325,7 +325,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void aForgottenInnerGroupDoesNotCount() {
+  void operationsOfFailedInnerGroupDoNotConflict() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -393,7 +393,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void operationsInPlaceDoNotConflictWithThemselves() {
+  void inPlaceOperationsDoNotConflictWithThemselves() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -439,7 +439,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void whatThisRankDoesNotUseDoesNotCount() {
+  void buffersUnusedOnThisRankDoNotConflict() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -475,7 +475,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void aRootThatBroadcastsInPlaceOnlyReads() {
+  void inPlaceBroadcastOnlyReadsOnRoot() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -562,7 +562,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void emptyOperationsConflictWithNothing() {
+  void emptyOperationsDoNotConflict() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -584,7 +584,7 @@ abstract class GroupMemoryContract {
   }
 
   @Test
-  void hundredsOfSlicesAreAccepted() {
+  void hundredsOfDisjointSlicesAreAccepted() {
     int count = 512;
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(

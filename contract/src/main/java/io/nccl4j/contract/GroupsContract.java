@@ -49,7 +49,7 @@ abstract class GroupsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void oneThreadDrivesAllRanksInAGroup(int n) {
+  void oneThreadDrivesAllRanksInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Buffer> sums = new ArrayList<>();
       List<Buffer> maxima = new ArrayList<>();
@@ -80,7 +80,7 @@ abstract class GroupsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void oneThreadMakesAllRanksInAGroup(int n) {
+  void oneThreadConnectsAllRanksInGroup(int n) {
     ProcessRank.assumeNone(n);
     try (Backend backend = underTest().open(n)) {
       UniqueId id = backend.newUniqueId();
@@ -102,7 +102,7 @@ abstract class GroupsContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void communicatorsMakesAllRanksOfThisProcess(int n) {
+  void newCommunicatorsReturnsAllRanksOfThisProcess(int n) {
     ProcessRank.assumeNone(n);
     try (Backend backend = underTest().open(n)) {
       int[] devices = new int[n];
@@ -120,7 +120,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void nestedGroupsLaunchWhenTheOutermostEnds() {
+  void nestedGroupsLaunchWhenOutermostEnds() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Buffer> values = new ArrayList<>();
@@ -141,7 +141,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void aGroupWhoseLambdaThrowsLaunchesNothingAndThrowsThat() {
+  void exceptionInGroupLaunchesNothingAndIsRethrown() {
     int n = few();
     IllegalArgumentException cause = new IllegalArgumentException("from the lambda");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
@@ -166,7 +166,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void anInvalidArgumentInAGroupLaunchesNothingOfIt() {
+  void invalidArgumentInGroupLaunchesNothing() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -188,7 +188,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void anInnerGroupThatFailsIsForgottenWhileTheOuterGoesOn() {
+  void failedInnerGroupIsDroppedAndOuterContinues() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -215,7 +215,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void nothingIsLaunchedBeforeTheGroupEnds() {
+  void groupLaunchesNothingBeforeItsEnd() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -237,7 +237,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void whatWouldOvertakeAGroupsOperationsIsRefused() {
+  void waitOrDownloadWithinGroupIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -268,13 +268,13 @@ abstract class GroupsContract {
   }
 
   @Test
-  void anEmptyGroupDoesNothing() {
+  void emptyGroupDoesNothing() {
     Group.run(() -> {});
     Group.run(() -> Group.run(() -> {}));
   }
 
   @Test
-  void oneGroupMayUseSeveralStreamsOfARank() {
+  void groupMayUseSeveralStreams() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -297,7 +297,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void aGroupDoesNotMixOperationsWithTheMakingOfCommunicators() {
+  void groupRefusesToMixOperationsWithNewCommunicators() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
@@ -324,7 +324,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void aCommunicatorIsNotUsableBeforeItsGroupHasEnded() {
+  void communicatorIsNotUsableBeforeItsGroupEnds() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       List<Communicator> made = new ArrayList<>();
       Group.run(
@@ -344,7 +344,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void communicatorsOfAnAbandonedGroupAreAborted() {
+  void communicatorsOfFailedGroupAreAborted() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       List<Communicator> made = new ArrayList<>();
       assertThrows(
@@ -361,7 +361,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void communicatorsOfOneProcessCannotBeMadeInAGroup() {
+  void newCommunicatorsInGroupIsRefused() {
     try (Backend backend = underTest().open(1)) {
       assertThrows(
           IllegalStateException.class,
@@ -370,7 +370,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void oneThreadForTwoRanksNeedsAGroup() {
+  void oneThreadDrivingTwoRanksWithoutGroupIsRefused() {
     onTwoRanks(
         (ranks, streams) -> {
           List<Buffer> values =
@@ -414,7 +414,7 @@ abstract class GroupsContract {
   }
 
   @Test
-  void threadsThatTakeTurnsOnRanksNeedNoGroup() {
+  void threadsAlternatingBetweenRanksNeedNoGroup() {
     onTwoRanks(
         (ranks, streams) -> {
           List<Buffer> values =

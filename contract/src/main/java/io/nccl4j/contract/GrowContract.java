@@ -42,7 +42,7 @@ abstract class GrowContract {
 
   @ParameterizedTest(name = "{0} ranks become {1}, by an id of rank {2}")
   @CsvSource({"1, 2, 0", "2, 3, 0", "2, 4, 1", "3, 5, 1", "4, 8, 2"})
-  void oldRanksKeepTheirNumbersAndNewOnesFollow(int before, int after, int root) {
+  void existingRanksKeepTheirNumbersAndNewOnesFollow(int before, int after, int root) {
     assumeTrue(underTest().maxRanks() >= after, "needs " + after + " ranks");
     CompletableFuture<UniqueId> id = new CompletableFuture<>();
     try (Ranks ranks = Ranks.of(underTest(), before)) {
@@ -68,7 +68,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void aCommunicatorGrowsAgainWithANewId() {
+  void communicatorGrowsAgainWithNewId() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
@@ -90,7 +90,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void anIdIsGoodOnceAndThereIsOneAtATime() {
+  void growIdWorksOnceAndOnlyOneIsPending() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
@@ -116,7 +116,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void anIdWhoseGrowHasNotBegunIsStillGood() {
+  void growIdIsReusableIfGrowWasNotLaunched() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
@@ -143,7 +143,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void aNewRankThatDoesNotComeIsATimeOut() {
+  void growTimesOutIfNewRankNeverJoins() {
     CommunicatorConfig config =
         underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
     try (Ranks ranks = Ranks.of(underTest(), 1, config)) {
@@ -160,7 +160,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void aNewRankWhoseGrowNeverComesIsATimeOut() {
+  void joinTimesOutIfGrowIsNeverCalled() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config =
         underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
@@ -175,7 +175,7 @@ abstract class GrowContract {
   }
 
   @Test
-  void sizesAndRanksThatCannotBeAreRefused() {
+  void invalidSizeOrRankIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
       CommunicatorConfig config = underTest().config();

@@ -61,7 +61,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aCommunicatorThatIsClosedWhileItConnectsIsAborted() throws Exception {
+  void closeWhileConnectingAborts() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config =
         underTest().config().withTimeout(Duration.ofMinutes(1)).withBlocking(false);
@@ -82,7 +82,7 @@ abstract class LifecycleContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aCommunicatorKnowsItsPlace(int n) {
+  void communicatorReportsRankSizeAndDevice(int n) {
     CommunicatorConfig config = underTest().config().withName("place");
     try (Ranks ranks = Ranks.of(underTest(), n, config)) {
       int devices = ranks.backend().devices().size();
@@ -103,7 +103,7 @@ abstract class LifecycleContract {
 
   @ParameterizedTest(name = "blocking {0}")
   @ValueSource(booleans = {true, false})
-  void blockingAndNonBlockingCommunicatorsDoTheSame(boolean blocking) {
+  void blockingAndNonBlockingCommunicatorsGiveSameResults(boolean blocking) {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n, underTest().config().withBlocking(blocking))) {
       ranks.each(
@@ -123,7 +123,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void severalCommunicatorsLiveSideBySide() {
+  void twoCommunicatorsWorkConcurrently() {
     int n = Math.min(3, underTest().maxRanks());
     try (Backend backend = underTest().open(n)) {
       UniqueId first = backend.newUniqueId();
@@ -150,7 +150,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void ranksMayComeOneAfterTheOther() {
+  void ranksMayJoinAtDifferentTimes() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Backend backend = underTest().open(2)) {
       UniqueId id = backend.newUniqueId();
@@ -166,7 +166,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aClosedCommunicatorIsRefusedByName() {
+  void closedCommunicatorIsRefusedByName() {
     Ranks ranks = Ranks.of(underTest(), 1, underTest().config().withName("mine"));
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
@@ -183,7 +183,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anAbortedCommunicatorIsRefusedByName() {
+  void abortedCommunicatorIsRefusedByName() {
     Ranks ranks = Ranks.of(underTest(), 1);
     Rank rank = ranks.rank(0);
     Buffer value = rank.ints(1);
@@ -216,7 +216,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void closingFinishesWhatIsEnqueued() {
+  void closeCompletesEnqueuedWork() {
     int n = Math.min(3, underTest().maxRanks());
     Ranks ranks = Ranks.of(underTest(), n);
     ranks.each(
@@ -232,7 +232,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aClosedBackendMakesNothingMoreButWhatItMadeLivesOn() {
+  void closedBackendRefusesNewObjectsButExistingOnesWork() {
     Backend backend = underTest().open(1);
     Communicator comm = backend.newCommunicator(backend.newUniqueId(), 1, 0, underTest().config());
     Rank rank = new Rank(comm);
@@ -253,7 +253,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void synchronizeGivesUpOnASilentPeerAfterItsTimeout() throws Exception {
+  void synchronizeTimesOutIfPeerIsSilent() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       NcclTimeoutException thrown =
           soon(
@@ -270,7 +270,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void abortFromAnotherThreadReleasesAWaitingStream() throws Exception {
+  void abortFromAnotherThreadReleasesWaitingStream() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       CountDownLatch waiting = new CountDownLatch(1);
       CompletableFuture<Throwable> outcome =
@@ -290,7 +290,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aStreamGoesOnAfterItsCollectiveWasAborted() throws Exception {
+  void streamIsUsableAfterAbort() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Buffer value = stuck.comm().newBuffer(DataType.UINT8, 10)) {
       stuck.comm().abort();
@@ -305,7 +305,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anAbortCompletesTheStageOfAWaitingStream() throws Exception {
+  void abortCompletesPendingCompletionStage() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       CompletableFuture<Void> stage = stuck.stream().completion().toCompletableFuture();
       assertFalse(stage.isDone());
@@ -317,7 +317,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void eachWhoWaitedIsToldOfAnAbortByAnExceptionOfItsOwnThatNamesTheCommunicator()
+  void everyWaiterGetsItsOwnExceptionNamingTheCommunicator()
       throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest(), "what was aborted is gone")) {
       List<CompletableFuture<Void>> stages = new ArrayList<>();
@@ -345,7 +345,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anAbortIsToldOnceAlsoWhereNothingWasStuck() throws Exception {
+  void abortOfIdleStreamIsReportedOnce() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
@@ -365,7 +365,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aCommunicatorClosesAlsoIfAnotherOnItsStreamWasAborted() {
+  void communicatorClosesAfterAnotherOnItsStreamWasAborted() {
     try (Backend backend = underTest().open(1);
         Stream stream = backend.newStream(0);
         Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
@@ -382,7 +382,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aPendingInterruptDoesNotCutAnOrderlyEndShort() {
+  void pendingInterruptDoesNotCutCloseShort() {
     try (Backend backend = underTest().open(1);
         Stream reader = backend.newStream(0);
         Buffer value = backend.newBuffer(0, DataType.UINT8, 20_000_000);
@@ -413,7 +413,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anInterruptEndsTheMakingOfACommunicatorAndIsKept() throws Exception {
+  void interruptEndsInitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().config().withBlocking(false);
     try (Backend backend = underTest().open(2)) {
@@ -423,7 +423,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void anInterruptEndsASplitAndIsKept() throws Exception {
+  void interruptEndsSplitAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withBlocking(false));
     interrupted(() -> ranks.rank(0).comm().split(0, 0));
@@ -447,7 +447,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void closingACommunicatorWhosePeerIsSilentIsBoundedInTime() throws Exception {
+  void closeTimesOutIfPeerIsSilent() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks =
         Ranks.of(underTest(), 2, underTest().config().withBlocking(false).withTimeout(SHORT));
@@ -477,7 +477,7 @@ abstract class LifecycleContract {
 
   @ParameterizedTest(name = "blocking {0}")
   @ValueSource(booleans = {true, false})
-  void aRankThatNeverArrivesIsATimeOutThatSaysWho(boolean blocking) throws Exception {
+  void initTimeoutNamesMissingRank(boolean blocking) throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().config().withBlocking(blocking).withTimeout(SHORT);
     try (Backend backend = underTest().open(2)) {
@@ -494,7 +494,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void abortFromAnotherThreadReleasesAStuckInitialisation() throws Exception {
+  void abortFromAnotherThreadReleasesBlockedInit() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().config().withBlocking(false);
     try (Backend backend = underTest().open(2)) {
@@ -514,7 +514,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void aRankThatDoesNotSplitIsATimeOut() throws Exception {
+  void splitTimesOutIfPeerNeverSplits() throws Exception {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig config = underTest().config().withBlocking(false).withTimeout(SHORT);
     Ranks ranks = Ranks.of(underTest(), 2, config);
@@ -527,7 +527,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void afterAFailureNewCommunicatorsCanBeMade() throws Exception {
+  void newCommunicatorWorksAfterFailure() throws Exception {
     StuckCollective stuck = StuckCollective.start(underTest());
     stuck.close();
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
@@ -541,7 +541,7 @@ abstract class LifecycleContract {
   }
 
   @Test
-  void communicatorsAreMadeAndClosedManyTimes() {
+  void communicatorsCanBeOpenedAndClosedRepeatedly() {
     int n = Math.min(2, underTest().maxRanks());
     try (Backend backend = underTest().open(n)) {
       List<String> ids = new ArrayList<>();

@@ -29,7 +29,7 @@ abstract class PendingUseContract {
   abstract BackendUnderTest underTest();
 
   @Test
-  void closingABufferThatAPendingCollectiveUsesIsRefusedAndItsMemoryStaysUntilTheEnd() {
+  void closingBufferInUseThrowsAndKeepsItsMemory() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer send = stuck.comm().newBuffer(DataType.INT32, 4);
       Buffer recv = stuck.comm().newBuffer(DataType.INT32, 4);
@@ -45,7 +45,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aSlicesUseIsItsOwnersUse() {
+  void bufferOfPendingSliceIsNotClosed() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer whole = stuck.comm().newBuffer(DataType.INT32, 8);
       Buffer part = whole.slice(4, 4);
@@ -56,7 +56,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void copiesAndGroupsAndScalarsAreUsesToo() {
+  void buffersOfCopiesGroupsAndScalarsAreInUse() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Communicator comm = stuck.comm();
       Buffer filled = comm.newBuffer(DataType.INT32, 4);
@@ -77,7 +77,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aGraphUsesItsBuffersEachTimeItIsLaunched() {
+  void launchedGraphUsesItsBuffers() {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Stream captured = stuck.comm().newStream()) {
       Buffer value = stuck.comm().newBuffer(DataType.INT32, 4);
@@ -93,7 +93,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void whatASynchronizedEventHasPassedMayBeClosedThoughTheStreamGoesOn() {
+  void bufferBeforeSynchronizedEventMayBeClosed() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
       Buffer early = rank.comm().newBuffer(DataType.INT32, 4);
@@ -115,7 +115,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void whatAnotherStreamHasWaitedForMayBeClosed() {
+  void bufferBeforeEventAwaitedElsewhereMayBeClosed() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
       Buffer value = rank.comm().newBuffer(DataType.INT32, 4);
@@ -139,7 +139,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aCompletionMayCloseWhatItWaitedFor() throws Exception {
+  void completionStageMayCloseBuffer() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.comm().newBuffer(DataType.INT32, 1 << 20);
@@ -151,7 +151,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aStreamThatIsFoundIdleMakesAllOfItsBuffersFree() {
+  void buffersOfIdleStreamCanBeClosed() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1, 2, 3);
@@ -163,7 +163,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aPendingCopyIsWaitedFor() {
+  void closeWaitsForPendingCopy() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.comm().newBuffer(DataType.INT32, 1 << 20);
@@ -176,7 +176,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void closingAStreamWithAPendingCollectiveIsRefusedAtOnceAndTheCommunicatorGivesItBack() {
+  void closingStreamInUseThrowsAndCommunicatorReleasesIt() {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Communicator comm = stuck.comm();
       Stream closing = comm.newStream();
@@ -204,7 +204,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void aStreamThatIsBeingClosedUsesItsBuffersUntilItHasPassed() throws Exception {
+  void closingStreamUsesItsBuffersUntilItsWorkCompletes() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event never = stuck.comm().newEvent()) {
       Stream copying = stuck.comm().newStream();
@@ -225,7 +225,7 @@ abstract class PendingUseContract {
   }
 
   @Test
-  void anEventThatMovesToAnotherStreamDoesNotPassTheOneItWasOn() throws Exception {
+  void rerecordedEventDoesNotCompleteFirstStream() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event moving = stuck.comm().newEvent();
         Stream idle = stuck.comm().newStream()) {

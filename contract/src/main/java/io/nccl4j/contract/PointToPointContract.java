@@ -30,7 +30,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCountsWithPeers")
-  void aSendArrivesAtTheReceiveOfItsPeerWithNoGroup(int n) {
+  void sendIsReceivedWithoutGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -47,7 +47,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aGroupedRingShiftGivesEveryRankItsNeighboursData(int n) {
+  void groupedRingShiftDeliversNeighborsData(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -70,7 +70,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void groupedSendsAndReceivesOfDifferentSizesMakeAnAllToAll(int n) {
+  void groupedSendsOfDifferentSizesFormAllToAll(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -97,7 +97,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aRankCanSendToItselfInAGroup(int n) {
+  void rankSendsToItselfInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -115,7 +115,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void severalMessagesToOnePeerArriveInTheirOrder(int n) {
+  void messagesToOnePeerArriveInOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -140,7 +140,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCountsWithPeers")
-  void messagesWithoutElementsMatchEachOther(int n) {
+  void emptyMessagesAreMatched(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -163,7 +163,7 @@ abstract class PointToPointContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCountsWithPeers")
-  void largeMessagesInBothDirectionsAtOnceDoNotBlockEachOther(int n) {
+  void largeBidirectionalMessagesDoNotDeadlock(int n) {
     int count = 700_001;
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(

@@ -26,7 +26,7 @@ abstract class PreMulSumContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void eachRanksDataIsMultipliedWithItsOwnScalar(int n) {
+  void eachRankAppliesItsOwnScalar(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -44,7 +44,7 @@ abstract class PreMulSumContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void theScalarCanComeFromMemory(int n) {
+  void scalarCanBeReadFromBuffer(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -64,7 +64,7 @@ abstract class PreMulSumContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aScalarInMemoryIsReadWhenTheReductionRuns(int n) {
+  void scalarInBufferIsReadWhenReductionRuns(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -80,7 +80,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void closingTheOperatorLeavesWhatIsEnqueuedAlone() {
+  void closingOperatorDoesNotAffectEnqueuedReductions() {
     int n = Math.min(3, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -99,7 +99,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void severalOperatorsLiveSideBySide() {
+  void twoOperatorsWorkConcurrently() {
     int n = Math.min(2, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -118,7 +118,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void theOperatorIsRefusedByAnotherCommunicatorAnotherTypeAndOnceClosed() {
+  void foreignMistypedOrClosedOperatorIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer ints = rank.ints(1);
@@ -146,7 +146,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void aScalarOfMoreThanOneElementIsRefused() {
+  void scalarOfSeveralElementsIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Throwable thrown =
@@ -157,7 +157,7 @@ abstract class PreMulSumContract {
   }
 
   @Test
-  void anOperatorClosedAfterItsCommunicatorIsNoError() {
+  void operatorCanBeClosedAfterItsCommunicator() {
     ReduceOp.PreMulSum op;
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       op = ranks.rank(0).comm().newPreMulSum(DataType.FLOAT32, 1);

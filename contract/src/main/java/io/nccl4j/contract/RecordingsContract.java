@@ -46,7 +46,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void aCollectiveIsRecordedOnEveryRankWithWhatItMoved() {
+  void everyRankRecordsCollectiveWithItsBytes() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -89,7 +89,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void operationsAreQueuedAndThenRun() {
+  void operationsReportQueuedAndRunningTime() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -107,7 +107,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void whatIsNotRecordedIsCountedAllTheSame() {
+  void unrecordedCollectivesAdvanceTheSequence() {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
@@ -142,7 +142,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void callMadeBeforeTheRecordingIsRecordedEachTime() {
+  void callsBeforeRecordingStillRecordEachRepeat() {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
@@ -168,7 +168,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theOperationsOfAGroupHaveItsNumber() {
+  void groupedOperationsShareTheGroupNumber() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -204,7 +204,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void anOperationIsQueuedUntilTheOneBeforeItIsOver() {
+  void operationIsQueuedUntilThePreviousOneCompletes() {
     try (Recorded recorded = new Recorded();
         StuckCollective stuck = StuckCollective.start(underTest())) {
       Buffer second = stuck.rank().ints(1);
@@ -223,7 +223,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void anOperationThatIsAbortedEndsWithItsError() {
+  void abortedOperationIsRecordedWithItsError() {
     try (Recorded recorded = new Recorded()) {
       try (StuckCollective stuck = StuckCollective.start(underTest())) {
         stuck.comm().abort();
@@ -235,7 +235,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theStepsOfACommunicatorsLifeAreRecorded() {
+  void communicatorLifecycleIsRecorded() {
     try (Recorded recorded = new Recorded()) {
       try (Ranks ranks = Ranks.of(underTest(), 2, underTest().config().withName("first"))) {
         ranks.each(
@@ -275,7 +275,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theLaunchesOfAGraphCountAsItsCollectives() {
+  void graphLaunchesAdvanceTheSequence() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       ranks.each(
@@ -305,7 +305,7 @@ abstract class RecordingsContract {
   }
 
   @Test
-  void theProcessSaysWhoseClockItHas() {
+  void processEventIdentifiesItsClock() {
     try (Ranks ranks = Ranks.of(underTest(), 2);
         Recorded recorded = new Recorded()) {
       assertEquals(2, ranks.size());

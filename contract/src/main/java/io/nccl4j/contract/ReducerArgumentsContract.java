@@ -75,7 +75,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aParameterNeedsANameAndAFloatingPointType() {
+  void parameterWithoutNameOrFloatingPointTypeIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer floats = rank.allocate(DataType.FLOAT32, 4);
@@ -95,7 +95,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aGradientHasTheTypeAndCountOfItsValue() {
+  void gradientOfOtherTypeOrCountIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.allocate(DataType.FLOAT32, 4);
@@ -111,7 +111,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void sizesOfBucketsArePositive() {
+  void nonPositiveBucketSizeIsRefused() {
     assertEquals(
         "bucketBytes is 0; it must be positive",
         illegalArgument(() -> DEFAULTS.withBucketBytes(0)));
@@ -121,7 +121,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void parametersAreOneOrMoreWithNamesAndMemoryOfTheirOwn() {
+  void emptyDuplicateOrOverlappingParametersAreRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       assertEquals(
@@ -152,7 +152,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void float8IsAveragedWhereItCanBeAndElseRefused() {
+  void float8GradientIsAveragedIfSupportedElseRefused() {
     try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
       ranks.each(
           rank -> {
@@ -178,7 +178,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aBufferThatIsClosedIsRefusedByTheNameOfItsParameter() {
+  void closedBufferIsRefusedByParameterName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer gone = rank.comm().newBuffer(DataType.FLOAT32, 4);
@@ -194,7 +194,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aBufferOrStreamOfAnotherDeviceIsRefused() {
+  void bufferOrStreamOfAnotherDeviceIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), Math.min(2, underTest().maxRanks()))) {
       int devices = ranks.backend().devices().size();
       assumeTrue(devices > 1, "needs two devices");
@@ -235,7 +235,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aClosedStreamOrAMissingOneIsRefused() {
+  void closedOrNullStreamIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           Stream gone = rank.comm().newStream();
@@ -253,7 +253,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aParameterIsMarkedOnceInAStep() {
+  void markingParameterTwiceInAStepIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           reducer.allReady(rank.stream());
@@ -269,7 +269,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aParameterOfNobodyIsRefused() {
+  void unregisteredParameterIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           Parameter foreign = parameter(rank, "c", 4);
@@ -283,7 +283,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void unmarkedParametersAreNamedUnlessThereAreTooMany() {
+  void firstEightUnmarkedParametersAreNamed() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       ranks.each(
           rank -> {
@@ -304,7 +304,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aPauseComesBeforeTheMarksAndHasNoFinishInIt() {
+  void noSyncRefusesFinishAndEarlierMarks() {
     onOneRank(
         (rank, reducer, a, b) -> {
           assertEquals(
@@ -321,7 +321,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aClosedReducerIsRefusedAndClosingItAgainDoesNothing() {
+  void closedReducerIsRefusedAndCloseIsIdempotent() {
     onOneRank(
         (rank, reducer, a, b) -> {
           reducer.close();
@@ -340,7 +340,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aReducerIsNotUsedWithinAGroup() {
+  void reducerInGroupIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           String rule = " is not possible within Group.run, which would keep its operations";
@@ -355,7 +355,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void whatIsMissingIsNamed() {
+  void nullReducerArgumentIsRefusedByName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Communicator comm = rank.comm();
@@ -382,7 +382,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aSecondThreadThatMeetsTheFirstIsRefused() {
+  void concurrentUseOfReducerIsRefused() {
     onOneRank(
         (rank, reducer, a, b) -> {
           Parameter foreign = parameter(rank, "c", 4);
@@ -416,7 +416,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void ranksThatRegisteredDifferentParametersAreAllToldWhichAndHow() {
+  void differentParametersAreReportedOnEveryRank() {
     int n = Math.min(3, underTest().maxRanks());
     assumeTrue(n > 2, "needs three ranks");
     try (Ranks ranks = Ranks.of(underTest(), n)) {
@@ -445,7 +445,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aNameThatIsNoWholeTextIsNotTakenForADifference() {
+  void unpairedSurrogateInNameIsNotADifference() {
     assumeTrue(underTest().maxRanks() >= 2, "needs two ranks");
     String half = "half a character, \uD800";
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
@@ -464,7 +464,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void whereSeveralDifferTheFirstFourAreToldAndTheOthersCounted() {
+  void firstFourDifferencesAreReportedAndOthersCounted() {
     assumeTrue(underTest().maxRanks() >= 11, "needs eleven ranks");
     try (Ranks ranks = Ranks.of(underTest(), 11)) {
       ranks.each(
@@ -485,7 +485,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void toTellADifferenceMovesNoMoreThanOneStatement() {
+  void reportingDifferenceMovesOneDescriptionOnly() {
     assumeTrue(underTest().maxRanks() >= 4, "needs four ranks");
     String longName = "n".repeat(3000);
     int statement = 40 * 3000;
@@ -519,7 +519,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void ranksThatAreConfiguredDifferentlyAreTold() {
+  void differentReducerConfigsAreReported() {
     int n = underTest().maxRanks();
     assumeTrue(n > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
@@ -541,7 +541,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aReducerWhoseCommunicatorWasAbortedSaysWhyItIsOfNoMoreUse() {
+  void reducerOfAbortedCommunicatorReportsCause() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Parameter a = parameter(rank, "a", 4);
@@ -562,7 +562,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void closingWaitsForABucketOnlyAsLongAsTheCommunicatorSays() {
+  void reducerCloseTimesOutIfPeerLaunchesNoBucket() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig impatient =
         underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);
@@ -587,7 +587,7 @@ abstract class ReducerArgumentsContract {
   }
 
   @Test
-  void aRankThatDoesNotComeIsWaitedForOnlyAsLongAsTheCommunicatorSays() {
+  void reducerOpenTimesOutIfPeerNeverOpens() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     CommunicatorConfig impatient =
         underTest().config().withTimeout(Duration.ofSeconds(3)).withBlocking(false);

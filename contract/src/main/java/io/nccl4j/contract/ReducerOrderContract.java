@@ -64,7 +64,7 @@ abstract class ReducerOrderContract {
   }
 
   @Test
-  void aBucketWaitsForTheStreamsOfItsGradientsAndTheOptimiserForTheBucket() {
+  void bucketWaitsForGradientsAndOptimizerForBucket() {
     withGate(
         (rank, gate) -> {
           Buffer copied = floats(rank, 1, 1);
@@ -92,7 +92,7 @@ abstract class ReducerOrderContract {
   }
 
   @Test
-  void aBucketIsReducedWhileTheStreamOfALaterOneIsStillComputing() {
+  void bucketIsReducedWhileLaterGradientsAreComputed() {
     withGate(
         (rank, gate) -> {
           Parameter first = Parameter.of("first", floats(rank, 0, 0));
@@ -123,7 +123,7 @@ abstract class ReducerOrderContract {
   }
 
   @Test
-  void aGradientThatOnlyAccumulatedIsWaitedForOnTheStreamThatAddedToIt() {
+  void accumulatedGradientIsWaitedForOnItsStream() {
     withGate(
         (rank, gate) -> {
           Buffer gradient = floats(rank, 1, 1);
@@ -150,7 +150,7 @@ abstract class ReducerOrderContract {
   }
 
   @Test
-  void parametersAreGatheredOnceTheyAreStepped() {
+  void gatherWaitsForOptimizerStep() {
     withGate(
         (rank, gate) -> {
           Parameter parameter = Parameter.of("w", floats(rank, 1, 2, 3, 4));

@@ -41,7 +41,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void anotherArgumentMakesItAnotherCall() {
+  void callWithOtherArgumentsIsCheckedAnew() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       int n = ranks.size();
       ranks.each(
@@ -64,7 +64,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aBufferThatWasClosedSinceIsRefused() {
+  void repeatedCallWithClosedBufferIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -90,7 +90,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aStreamThatWasClosedSinceIsRefused() {
+  void repeatedCallWithClosedStreamIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -107,7 +107,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aCommunicatorThatWasAbortedSinceIsRefused() {
+  void repeatedCallOnAbortedCommunicatorIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -128,7 +128,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void anAbortEndsTheUseOfWhatWasCalledBefore() {
+  void repeatedCallAfterAbortIsRefusedAndAbortReported() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       Buffer[] values = new Buffer[ranks.size()];
       ranks.each(
@@ -151,7 +151,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aCallThatWasMadeBeforeIsKeptByAGroupAndCapturedByAGraph() {
+  void repeatedCallIsGroupedAndCaptured() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       int n = ranks.size();
       ranks.each(
@@ -184,7 +184,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void groupsOfTheSameCallsSeeWhatWasClosedInThem() {
+  void bufferClosedWithinRepeatedGroupIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       int n = ranks.size();
       ranks.each(
@@ -217,7 +217,7 @@ abstract class RepeatedCallsContract {
   }
 
   @Test
-  void aGroupSeesAnOperatorThatWasClosedInIt() {
+  void operatorClosedWithinGroupIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       int n = ranks.size();
       ranks.each(

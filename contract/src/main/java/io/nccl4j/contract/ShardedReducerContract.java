@@ -96,7 +96,7 @@ abstract class ShardedReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void theShardsOfAllRanksAreRank0sParametersInEqualParts(int n) {
+  void shardsAreEqualPartsOfParametersOfRank0(int n) {
     onEach(
         n,
         (rank, reducer, a, b) -> {
@@ -117,7 +117,7 @@ abstract class ShardedReducerContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void eachRankGetsItsPartOfTheAverageAndAllGetWhatTheRanksMakeOfTheirParts(int n) {
+  void ranksAverageTheirShardsAndGatherAllParameters(int n) {
     onEach(
         n,
         (rank, reducer, a, b) -> {
@@ -145,7 +145,7 @@ abstract class ShardedReducerContract {
   }
 
   @Test
-  void gradientsInBucketsAreZeroAfterAGatherAndCopiedOnesAreAsBackwardLeftThem() {
+  void gatherZeroesBucketGradientsAndKeepsCopiedOnes() {
     onEach(
         few(),
         (rank, reducer, a, b) -> {
@@ -167,7 +167,7 @@ abstract class ShardedReducerContract {
   }
 
   @Test
-  void aStepIsMarksThenFinishThenGather() {
+  void stepCallsOutOfOrderAreRefused() {
     onEach(
         few(),
         (rank, reducer, a, b) -> {
@@ -200,7 +200,7 @@ abstract class ShardedReducerContract {
   }
 
   @Test
-  void ranksWithReducersOfDifferentKindsAreTold() {
+  void differentReducerKindsAreReported() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(

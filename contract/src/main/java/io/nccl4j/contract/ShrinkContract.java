@@ -50,7 +50,7 @@ abstract class ShrinkContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
-  void theSurvivorsKeepTheirOrder(int n) {
+  void survivorsKeepTheirOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -69,7 +69,7 @@ abstract class ShrinkContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
-  void anOrderlyShrinkLeavesTheParentAsItWas(int n) {
+  void finishFirstShrinkLeavesParentUsable(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -89,7 +89,7 @@ abstract class ShrinkContract {
 
   @ParameterizedTest(name = "{0} ranks", allowZeroInvocations = true)
   @MethodSource("rankCounts")
-  void onlyOneRankMaySurvive(int n) {
+  void shrinkToOneRankWorks(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       Rank last = ranks.rank(n - 1);
       Set<Integer> others = ConcurrentHashMap.newKeySet();
@@ -104,7 +104,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void anOrderlyShrinkFinishesWhatIsEnqueued() {
+  void finishFirstShrinkCompletesEnqueuedWork() {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     try (Ranks ranks = Ranks.of(underTest(), 3)) {
       ranks.each(
@@ -123,7 +123,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void survivorsOfARankThatFellSilentGoOn() {
+  void survivorsContinueWithoutSilentRank() {
     Ranks ranks = stuckWithoutRank(2, 3);
     RankThreads.run(
         2,
@@ -143,7 +143,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void survivorsOfARankThatAbortedGoOnWithoutTheNextOneToo() {
+  void abortedRankIsExcludedThenAnotherFromSameParent() {
     assumeTrue(underTest().maxRanks() > 3, "needs four ranks");
     Ranks ranks = Ranks.of(underTest(), 4);
     ranks.rank(1).comm().abort();
@@ -165,7 +165,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void afterAShrinkThatAbortsTheParentCarriesNoOperations() {
+  void parentRefusesOperationsAfterAbortingShrink() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     Ranks ranks = Ranks.of(underTest(), 2);
     Rank rank = ranks.rank(0);
@@ -185,7 +185,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void aSurvivorThatDoesNotComeIsATimeOut() {
+  void shrinkTimesOutIfSurvivorNeverJoins() {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     CommunicatorConfig config =
         underTest().config().withBlocking(false).withTimeout(Duration.ofMillis(600));
@@ -203,7 +203,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void anInterruptEndsAShrinkAndIsKept() throws Exception {
+  void interruptEndsShrinkAndIsPreserved() throws Exception {
     assumeTrue(underTest().maxRanks() > 2, "needs three ranks");
     Ranks ranks = Ranks.of(underTest(), 3, underTest().config().withBlocking(false));
     CompletableFuture<Boolean> kept = new CompletableFuture<>();
@@ -229,7 +229,7 @@ abstract class ShrinkContract {
   }
 
   @Test
-  void ranksThatCannotBeExcludedAreRefused() {
+  void invalidExcludedRanksAreRefused() {
     assumeTrue(underTest().maxRanks() > 1, "needs two ranks");
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       Rank rank = ranks.rank(0);

@@ -28,7 +28,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void ranksOfOneColorAreTogetherInTheirOldOrder(int n) {
+  void ranksOfOneColorKeepTheirOrder(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -45,7 +45,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void keysOrderTheNewRanks(int n) {
+  void keyOrdersNewRanks(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -61,7 +61,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aRankWithoutColorTakesPartAndGetsNothing(int n) {
+  void rankWithoutColorGetsNoCommunicator(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -80,7 +80,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void parentAndChildrenWorkSideBySide(int n) {
+  void parentAndChildrenWorkConcurrently(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -99,7 +99,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void oneThreadSplitsAllRanksInAGroup(int n) {
+  void oneThreadSplitsAllRanksInGroup(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       List<Communicator> made = new ArrayList<>();
       Group.run(
@@ -122,7 +122,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aChildSurvivesItsParent(int n) {
+  void childWorksAfterParentIsClosed(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -137,7 +137,7 @@ abstract class SplitContract {
 
   @ParameterizedTest(name = "{0} ranks")
   @MethodSource("rankCounts")
-  void aSplitThatItsGroupForgetsNeverHappened(int n) {
+  void splitInFailedGroupLeavesNoTrace(int n) {
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
           rank -> {
@@ -163,7 +163,7 @@ abstract class SplitContract {
   }
 
   @Test
-  void aChildHasItsOwnConfiguration() {
+  void childHasItsOwnConfiguration() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       CommunicatorConfig config = underTest().config().withName("child");
       try (Communicator child = ranks.rank(0).comm().split(0, 0, config)) {
@@ -174,7 +174,7 @@ abstract class SplitContract {
   }
 
   @Test
-  void aColorBelowZeroOrAnotherDeviceIsRefused() {
+  void negativeColorOrAnotherDeviceIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Communicator comm = ranks.rank(0).comm();
       Throwable color = assertThrows(IllegalArgumentException.class, () -> comm.split(-1, 0));

@@ -38,7 +38,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void aStreamRunsItsWorkInTheOrderOfTheCalls() {
+  void streamRunsWorkInCallOrder() {
     try (Ranks ranks = Ranks.of(underTest(), few())) {
       ranks.each(
           rank -> {
@@ -76,7 +76,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventOrdersTwoStreams() {
+  void eventOrdersTwoStreams() {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -100,7 +100,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventThatWasNeverRecordedIsNotWaitedFor() {
+  void unrecordedEventIsComplete() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       assertTrue(event.isComplete());
@@ -111,7 +111,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventCompletesWhenItsStreamComesToIt() {
+  void eventCompletesWhenStreamReachesIt() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       Rank rank = ranks.rank(0);
@@ -125,7 +125,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventBehindAStuckCollectiveIsNotComplete() throws Exception {
+  void eventBehindStuckCollectiveIsNotComplete() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event event = stuck.rank().comm().newEvent()) {
       stuck.stream().record(event);
@@ -136,7 +136,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventRecordedAgainCountsOnlyItsLastMark() throws Exception {
+  void eventRecordedAgainWaitsForLastRecordOnly() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest());
         Event event = stuck.rank().comm().newEvent()) {
       try (Stream other = stuck.rank().comm().newStream()) {
@@ -149,7 +149,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventCanBeClosedWhileAStreamWaitsForIt() {
+  void eventCanBeClosedWhileStreamWaitsForIt() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Stream second = ranks.rank(0).comm().newStream()) {
       Rank rank = ranks.rank(0);
@@ -168,7 +168,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void theTimeBetweenTwoEventsIsThatOfTheWorkBetweenThem() {
+  void elapsedTimeCoversWorkBetweenEvents() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event start = ranks.rank(0).comm().newEvent();
         Event end = ranks.rank(0).comm().newEvent()) {
@@ -187,7 +187,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void theTimeSinceAnEventThatHasNoMarkIsRefused() {
+  void elapsedTimeOfUnrecordedEventIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event recorded = ranks.rank(0).comm().newEvent();
         Event never = ranks.rank(0).comm().newEvent()) {
@@ -199,7 +199,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void aCompletionStageCompletesWhenTheWorkIsDone() throws Exception {
+  void completionStageCompletesWhenWorkIsDone() throws Exception {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -214,7 +214,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void dependentStagesRunInAnotherThreadAndMayEnqueueMore() throws Exception {
+  void dependentStageMayEnqueueMoreWork() throws Exception {
     int n = few();
     try (Ranks ranks = Ranks.of(underTest(), n)) {
       ranks.each(
@@ -237,7 +237,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void aDependentStageThatWaitsDoesNotStopTheStream() throws Exception {
+  void blockedDependentStageDoesNotBlockStream() throws Exception {
     try (StuckCollective stuck = StuckCollective.start(underTest())) {
       Rank rank = stuck.rank();
       CompletableFuture<Void> release = new CompletableFuture<>();
@@ -264,7 +264,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void theCompletionOfAnIdleStreamCompletes() throws Exception {
+  void completionOfIdleStreamCompletes() throws Exception {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Stream stream = ranks.rank(0).stream();
       stream.synchronize();
@@ -286,7 +286,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void closingAStreamFinishesItsWork() {
+  void closingStreamFinishesItsWork() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.allocate(DataType.UINT8, 3_000_000);
@@ -304,7 +304,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void aClosedStreamOrEventIsRefusedByItsName() {
+  void closedStreamOrEventIsRefusedByName() {
     try (Ranks ranks = Ranks.of(underTest(), 1)) {
       Rank rank = ranks.rank(0);
       Buffer value = rank.ints(1);
@@ -326,7 +326,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void timeoutsMustBePositive() {
+  void nonPositiveTimeoutIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       Stream stream = ranks.rank(0).stream();
@@ -340,7 +340,7 @@ abstract class StreamsContract {
   }
 
   @Test
-  void anEventOfAnotherDeviceCannotBeRecordedButCanBeWaitedFor() {
+  void eventOfAnotherDeviceCanBeWaitedForButNotRecorded() {
     try (Backend backend = underTest().open(2)) {
       assumeTrue(backend.devices().size() > 1, "needs two devices");
       try (Stream first = backend.newStream(0);

@@ -35,31 +35,31 @@ abstract class TrainingContract {
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void theLossIsThatOfOneRankWithTheWholeBatch(int n, boolean sharded) {
+  void lossMatchesOneRankWithWholeBatch(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 1, false));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWhenGradientsAreAccumulatedOverPartsOfTheBatch(int n, boolean sharded) {
+  void lossMatchesWithGradientAccumulation(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 3, false));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWhenMostRanksHaveNoUseForSomeParameters(int n, boolean sharded) {
+  void lossMatchesWithUnusedParameters(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 1, true));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWithBoth(int n, boolean sharded) {
+  void lossMatchesWithAccumulationAndUnusedParameters(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, FLOATS, 3, true));
   }
 
   @ParameterizedTest(name = "{0} ranks, sharded {1}")
   @MethodSource("runs")
-  void soItIsWithMixedTypes(int n, boolean sharded) {
+  void lossMatchesWithMixedTypes(int n, boolean sharded) {
     check(n, new TrainingRank.TrainingPlan(sharded, MIXED, 1, false));
   }
 

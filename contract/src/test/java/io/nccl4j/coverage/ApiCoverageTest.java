@@ -32,14 +32,14 @@ class ApiCoverageTest {
 
   /** Needs no record; the columns of what was called are taken as they stand. */
   @Test
-  void thePageSaysWhatTheHeadersTheJavadocAndTheEvidenceSay() throws IOException {
+  void pageMatchesHeadersJavadocAndEvidence() throws IOException {
     check(ApiCoverage.render(ApiCoverage.committed()));
   }
 
   /** Needs what the library's tests and the suite have recorded, so it runs after both. */
   @Test
   @Tag("api-coverage")
-  void thePageSaysWhatTheTestsCalled() throws IOException {
+  void pageMatchesFunctionsCalledByTests() throws IOException {
     Path standIn = CALLED.resolve("stand-in.txt");
     Path real = CALLED.resolve("real-libraries.txt");
     requireRecord(standIn);
@@ -71,7 +71,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void everyJavaFormIsAPublicMethodOfItsClass() throws IOException {
+  void everyJavaFormIsPublicMethodOfItsClass() throws IOException {
     Set<String> forms =
         JavaForms.mentions(Checkout.ROOT.resolve("src/main/java")).stream()
             .filter(mention -> !mention.function().endsWith("_t"))
@@ -99,7 +99,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void everyFunctionOfTheHeaderIsInTheIncludeListAndHasARelease() throws IOException {
+  void everyHeaderFunctionIsListedAndHasRelease() throws IOException {
     Set<String> listed = new TreeSet<>(ApiCoverage.functions("nccl"));
     assertEquals(listed, new TreeSet<>(Releases.byFunction().keySet()));
     Path header = Checkout.ROOT.resolve("target/native/nvidia/nccl/include/nccl.h");
@@ -116,7 +116,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void evidenceOfAGpuCountsAndThatOfTheStandInDoesNot(@TempDir Path folder) throws IOException {
+  void gpuEvidenceCountsAndStandInEvidenceDoesNot(@TempDir Path folder) throws IOException {
     Files.createDirectories(folder.resolve("2026-11"));
     Files.writeString(
         folder.resolve("2026-11/evidence.json"),
@@ -133,7 +133,7 @@ class ApiCoverageTest {
   }
 
   @Test
-  void theJavadocNamesTheFirstReleaseThatTheTagsSay() throws IOException {
+  void javadocNamesFirstReleaseOfEachFunction() throws IOException {
     assertEquals(Map.of(), ApiCoverage.releasesThatTheJavadocGetsWrong());
   }
 }
