@@ -17,7 +17,7 @@ import java.util.List;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 
-/** What a backend says of itself, and what it makes by device. */
+/** The properties of a backend, and the objects that it creates for a device. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class BackendContract {
   abstract BackendUnderTest underTest();
@@ -71,11 +71,11 @@ abstract class BackendContract {
     backend.close();
     backend.closeUniqueId(id);
     assertThrows(NullPointerException.class, () -> backend.closeUniqueId(null));
-    UniqueId ofAnother =
+    UniqueId otherBackendsId =
         backend.deviceType() == DeviceType.HOST
             ? UniqueId.fromHex("01".repeat(UniqueId.BYTES))
             : Backend.reference(1).newUniqueId();
-    assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(ofAnother));
+    assertThrows(IllegalArgumentException.class, () -> backend.closeUniqueId(otherBackendsId));
   }
 
   @Test

@@ -31,7 +31,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
 
-/** Memory: what is in it, who owns it, who can reach it. */
+/** Buffers: their contents, ownership and accessibility. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class BuffersContract {
   private Backend backend;
@@ -53,21 +53,21 @@ abstract class BuffersContract {
 
   @Test
   @SuppressWarnings(
-      "MustBeClosedChecker") // One is closed at once; the other is of a thread that has gone.
+      "MustBeClosedChecker") // One arena is closed at once; the other's thread has ended.
   void inaccessibleHostMemoryIsRefusedByName() throws Exception {
     try (Buffer value = backend.newBuffer(0, DataType.INT32, 1)) {
-      Arena closed = Arena.ofShared();
-      MemorySegment gone = closed.allocate(4);
-      closed.close();
-      Throwable dead =
-          assertThrows(IllegalStateException.class, () -> value.copyFromAsync(gone, stream));
-      assertEquals("source lies in an arena that is closed", dead.getMessage());
-      AtomicReference<MemorySegment> foreign = new AtomicReference<>();
-      Thread.ofPlatform().start(() -> foreign.set(Arena.ofConfined().allocate(4))).join();
-      Throwable alien =
-          assertThrows(IllegalArgumentException.class, () -> value.copyTo(foreign.get(), stream));
+      Arena arena = Arena.ofShared();
+      MemorySegment closed = arena.allocate(4);
+      arena.close();
+      Throwable source =
+          assertThrows(IllegalStateException.class, () -> value.copyFromAsync(closed, stream));
+      assertEquals("source lies in an arena that is closed", source.getMessage());
+      AtomicReference<MemorySegment> confined = new AtomicReference<>();
+      Thread.ofPlatform().start(() -> confined.set(Arena.ofConfined().allocate(4))).join();
+      Throwable target =
+          assertThrows(IllegalArgumentException.class, () -> value.copyTo(confined.get(), stream));
       assertTrue(
-          alien.getMessage().startsWith("target belongs to another thread"), alien::toString);
+          target.getMessage().startsWith("target belongs to another thread"), target::toString);
     }
   }
 
@@ -146,17 +146,17 @@ abstract class BuffersContract {
     assumeTrue(backend.devices().size() > 1, "needs two devices");
     try (Buffer source = ints(1, 2, 3);
         Buffer target = backend.newBuffer(1, DataType.INT32, 3);
-        Stream ofTarget = backend.newStream(1)) {
+        Stream targetStream = backend.newStream(1)) {
       stream.synchronize();
-      target.copyFromAsync(source, ofTarget);
+      target.copyFromAsync(source, targetStream);
       int[] got = new int[3];
-      target.copyTo(MemorySegment.ofArray(got), ofTarget);
+      target.copyTo(MemorySegment.ofArray(got), targetStream);
       assertArrayEquals(new int[] {1, 2, 3}, got);
-      target.fill((byte) 0, ofTarget);
-      ofTarget.synchronize();
+      target.fill((byte) 0, targetStream);
+      targetStream.synchronize();
       target.copyFromAsync(source, stream);
       stream.synchronize();
-      target.copyTo(MemorySegment.ofArray(got), ofTarget);
+      target.copyTo(MemorySegment.ofArray(got), targetStream);
       assertArrayEquals(new int[] {1, 2, 3}, got, "in a stream of the source's device");
     }
   }
@@ -233,7 +233,7 @@ abstract class BuffersContract {
   void pinnedMemoryIsAccessibleToHostAndDevice() {
     int size = Math.min(2, underTest().maxRanks());
     try (Ranks ranks = Ranks.of(underTest(), size)) {
-      // Before any rank communicates: pinning memory may wait for the kernels of all ranks.
+      // Allocate before any rank communicates: pinning may wait for the kernels of all ranks.
       Queue<Buffer> allocated = new ConcurrentLinkedQueue<>();
       for (int i = 0; i < size; i++) {
         allocated.add(ranks.backend().newPinnedBuffer(DataType.INT32, 3));
@@ -309,14 +309,14 @@ abstract class BuffersContract {
     try (Ranks ranks = Ranks.of(underTest(), 2)) {
       ranks.each(
           rank -> {
-            FloatBuffer own =
+            FloatBuffer direct =
                 ByteBuffer.allocateDirect(12).order(ByteOrder.nativeOrder()).asFloatBuffer();
-            own.put(new float[] {rank.rank() + 1, rank.rank(), 7});
-            Buffer buffer = Buffer.ofDirectBuffer(own.flip(), DataType.FLOAT32);
+            direct.put(new float[] {rank.rank() + 1, rank.rank(), 7});
+            Buffer buffer = Buffer.ofDirectBuffer(direct.flip(), DataType.FLOAT32);
             rank.comm().allReduce(buffer, buffer, ReduceOp.SUM, rank.stream());
             rank.stream().synchronize();
             float[] sums = new float[3];
-            own.get(sums);
+            direct.get(sums);
             assertArrayEquals(new float[] {3, 1, 14}, sums);
           });
     }

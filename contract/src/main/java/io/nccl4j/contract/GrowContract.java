@@ -29,7 +29,7 @@ import org.junit.jupiter.params.provider.CsvSource;
 /** Communicators that gain ranks. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class GrowContract {
-  private static final Duration SOON = Duration.ofSeconds(15);
+  private static final Duration LIMIT = Duration.ofSeconds(15);
 
   abstract BackendUnderTest underTest();
 
@@ -151,7 +151,7 @@ abstract class GrowContract {
       UniqueId id = rank.comm().newGrowId();
       NcclTimeoutException thrown =
           assertTimeout(
-              SOON,
+              LIMIT,
               () ->
                   assertThrows(NcclTimeoutException.class, () -> rank.comm().grow(2, id, config)));
       assertTrue(thrown.getMessage().contains("0.6 s"), thrown::toString);
@@ -167,7 +167,7 @@ abstract class GrowContract {
     try (Ranks ranks = Ranks.of(underTest(), 1, config)) {
       UniqueId id = ranks.rank(0).comm().newGrowId();
       assertTimeout(
-          SOON,
+          LIMIT,
           () ->
               assertThrows(
                   NcclTimeoutException.class, () -> ranks.backend().join(id, 2, 1, config)));

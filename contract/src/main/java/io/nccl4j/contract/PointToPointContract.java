@@ -15,7 +15,7 @@ import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.MethodSource;
 
-/** Sends and receives: alone, grouped, to oneself, several to one peer. */
+/** Sends and receives: ungrouped, grouped, to the rank itself, and several to one peer. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class PointToPointContract {
   abstract BackendUnderTest underTest();
@@ -179,7 +179,7 @@ abstract class PointToPointContract {
                 () -> {
                   rank.comm().send(send, right, rank.stream());
                   rank.comm().send(send, left, rank.stream());
-                  // Where left and right are one peer, its first message is the one to its right.
+                  // If left and right are the same peer, its first message is to its right.
                   rank.comm().recv(fromLeft, left, rank.stream());
                   rank.comm().recv(fromRight, right, rank.stream());
                 });

@@ -33,7 +33,7 @@ import org.junit.jupiter.params.provider.MethodSource;
 /** Communicators that lose ranks, in order or not. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class ShrinkContract {
-  private static final Duration SOON = Duration.ofSeconds(15);
+  private static final Duration LIMIT = Duration.ofSeconds(15);
 
   abstract BackendUnderTest underTest();
 
@@ -130,7 +130,7 @@ abstract class ShrinkContract {
         r -> {
           Rank rank = ranks.rank(r);
           try (Communicator rest =
-              assertTimeout(SOON, () -> shrink(rank, Set.of(2), ShrinkMode.ABORT_FIRST))) {
+              assertTimeout(LIMIT, () -> shrink(rank, Set.of(2), ShrinkMode.ABORT_FIRST))) {
             assertTrue(told(rank) > 0, "what was not finished is told");
             assertEquals(2, rest.size());
             assertEquals(2, sum(rank, rest, 1), "on the very stream that was stuck");
@@ -192,7 +192,7 @@ abstract class ShrinkContract {
     Ranks ranks = Ranks.of(underTest(), 3, config);
     NcclTimeoutException thrown =
         assertTimeout(
-            SOON,
+            LIMIT,
             () ->
                 assertThrows(
                     NcclTimeoutException.class,
@@ -223,7 +223,7 @@ abstract class ShrinkContract {
                 });
     Thread.sleep(100);
     thread.interrupt();
-    assertTrue(kept.get(SOON.toSeconds(), TimeUnit.SECONDS));
+    assertTrue(kept.get(LIMIT.toSeconds(), TimeUnit.SECONDS));
     ranks.abort();
     ranks.close();
   }
@@ -291,7 +291,7 @@ abstract class ShrinkContract {
   private static int told(Rank rank) {
     for (int times = 0; ; times++) {
       try {
-        rank.stream().synchronize(SOON);
+        rank.stream().synchronize(LIMIT);
         return times;
       } catch (NcclException end) {
         assertTrue(times < 2, end::toString);

@@ -26,10 +26,10 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestInstance;
 import org.junit.jupiter.api.function.Executable;
 
-/** The order of work: within a stream, between streams by events, and towards the host. */
+/** The order of work within a stream, between streams by events, and relative to the host. */
 @TestInstance(TestInstance.Lifecycle.PER_CLASS)
 abstract class StreamsContract {
-  private static final Duration LONG = Duration.ofSeconds(20);
+  private static final Duration LIMIT = Duration.ofSeconds(20);
 
   abstract BackendUnderTest underTest();
 
@@ -43,13 +43,13 @@ abstract class StreamsContract {
       ranks.each(
           rank -> {
             Buffer value = rank.allocate(DataType.UINT8, 100_000);
-            Buffer seen = rank.allocate(DataType.UINT8, 100_000);
+            Buffer copy = rank.allocate(DataType.UINT8, 100_000);
             for (int i = 1; i <= 20; i++) {
               value.fill((byte) i, rank.stream());
-              seen.copyFromAsync(value, rank.stream());
+              copy.copyFromAsync(value, rank.stream());
               value.fill((byte) 0x7F, rank.stream());
             }
-            byte[] got = rank.download(seen).toArray(ValueLayout.JAVA_BYTE);
+            byte[] got = rank.download(copy).toArray(ValueLayout.JAVA_BYTE);
             assertEquals(20, got[0]);
             assertEquals(20, got[99_999]);
           });
@@ -104,9 +104,9 @@ abstract class StreamsContract {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event event = ranks.rank(0).comm().newEvent()) {
       assertTrue(event.isComplete());
-      event.synchronize(LONG);
+      event.synchronize(LIMIT);
       ranks.rank(0).stream().waitFor(event);
-      ranks.rank(0).stream().synchronize(LONG);
+      ranks.rank(0).stream().synchronize(LIMIT);
     }
   }
 
@@ -118,7 +118,7 @@ abstract class StreamsContract {
       Buffer value = rank.allocate(DataType.UINT8, 1000);
       value.fill((byte) 3, rank.stream());
       rank.stream().record(event);
-      event.synchronize(LONG);
+      event.synchronize(LIMIT);
       assertTrue(event.isComplete());
       assertEquals(3, DataType.UINT8.getLong(rank.download(value), 999));
     }
@@ -142,7 +142,7 @@ abstract class StreamsContract {
       try (Stream other = stuck.rank().comm().newStream()) {
         stuck.stream().record(event);
         other.record(event);
-        event.synchronize(LONG);
+        event.synchronize(LIMIT);
         assertTrue(event.isComplete());
       }
     }
@@ -162,7 +162,7 @@ abstract class StreamsContract {
       event.close();
       event.close();
       assertFalse(event.isOpen());
-      second.synchronize(LONG);
+      second.synchronize(LIMIT);
       assertEquals(2, DataType.UINT8.getLong(rank.download(value), 0));
     }
   }
@@ -178,7 +178,7 @@ abstract class StreamsContract {
       rank.stream().record(start);
       value.fill((byte) 1, rank.stream());
       rank.stream().record(end);
-      end.synchronize(LONG);
+      end.synchronize(LIMIT);
       long around = System.nanoTime() - before;
       Duration elapsed = end.elapsedSince(start);
       assertTrue(elapsed.isPositive(), elapsed::toString);
@@ -190,11 +190,11 @@ abstract class StreamsContract {
   void elapsedTimeOfUnrecordedEventIsRefused() {
     try (Ranks ranks = Ranks.of(underTest(), 1);
         Event recorded = ranks.rank(0).comm().newEvent();
-        Event never = ranks.rank(0).comm().newEvent()) {
+        Event unrecorded = ranks.rank(0).comm().newEvent()) {
       ranks.rank(0).stream().record(recorded);
-      recorded.synchronize(LONG);
-      assertThrows(IllegalStateException.class, () -> recorded.elapsedSince(never));
-      assertThrows(IllegalStateException.class, () -> never.elapsedSince(recorded));
+      recorded.synchronize(LIMIT);
+      assertThrows(IllegalStateException.class, () -> recorded.elapsedSince(unrecorded));
+      assertThrows(IllegalStateException.class, () -> unrecorded.elapsedSince(recorded));
     }
   }
 
@@ -279,7 +279,7 @@ abstract class StreamsContract {
         Stream other = stuck.rank().comm().newStream();
         Buffer value = stuck.rank().comm().newBuffer(DataType.UINT8, 100)) {
       value.fill((byte) 1, other);
-      other.synchronize(LONG);
+      other.synchronize(LIMIT);
       assertTrue(other.isComplete());
       assertFalse(stuck.stream().isComplete());
     }
@@ -321,7 +321,7 @@ abstract class StreamsContract {
       refusedAsClosed("event", () -> rank.stream().record(event));
       refusedAsClosed("event", () -> rank.stream().waitFor(event));
       refusedAsClosed("event", event::isComplete);
-      refusedAsClosed("event", () -> event.synchronize(LONG));
+      refusedAsClosed("event", () -> event.synchronize(LIMIT));
     }
   }
 
@@ -331,9 +331,9 @@ abstract class StreamsContract {
         Event event = ranks.rank(0).comm().newEvent()) {
       Stream stream = ranks.rank(0).stream();
       for (Duration bad : new Duration[] {Duration.ZERO, Duration.ofMillis(-1)}) {
-        Throwable ofStream =
+        Throwable thrown =
             assertThrows(IllegalArgumentException.class, () -> stream.synchronize(bad));
-        assertEquals("timeout is " + bad + "; it must be positive", ofStream.getMessage());
+        assertEquals("timeout is " + bad + "; it must be positive", thrown.getMessage());
         assertThrows(IllegalArgumentException.class, () -> event.synchronize(bad));
       }
     }
@@ -345,12 +345,12 @@ abstract class StreamsContract {
       assumeTrue(backend.devices().size() > 1, "needs two devices");
       try (Stream first = backend.newStream(0);
           Event second = backend.newEvent(1);
-          Stream ofSecond = backend.newStream(1)) {
+          Stream secondStream = backend.newStream(1)) {
         Throwable thrown = assertThrows(IllegalArgumentException.class, () -> first.record(second));
         assertEquals("event is of device 1; this stream is of device 0", thrown.getMessage());
-        ofSecond.record(second);
+        secondStream.record(second);
         first.waitFor(second);
-        first.synchronize(LONG);
+        first.synchronize(LIMIT);
       }
     }
   }
